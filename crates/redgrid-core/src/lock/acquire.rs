@@ -22,10 +22,11 @@ use crate::observe::{OpContext, OpSpan, Outcome, count};
 use crate::service::ClientParts;
 use crate::unpolled::{BackgroundTask, InlineTask};
 
-/// A caller gives up this much later than its request: 20 ms.
+/// How much later than its request a caller gives up: 20 ms. So the error of the request arrives
+/// first.
 pub(crate) const GRACE: Duration = Duration::from_millis(20);
 
-/// Observations of a request, for the error that its timeout returns.
+/// Facts about a request that decide which error its timeout returns.
 #[derive(Default)]
 pub(super) struct RequestStatus {
     pub(super) progress: Progress,
@@ -55,8 +56,8 @@ impl RequestStatus {
 }
 
 impl Table {
-    /// Requests the lock with these keys, and converts the server lease with the id `under` if
-    /// there is one.
+    /// Requests the lock with these keys. With `under`, the request converts from the server lease
+    /// with that id.
     ///
     /// The table owns the request; the returned future waits for its outcome.
     pub(super) fn enter_from(
@@ -71,7 +72,8 @@ impl Table {
         let until = request.wait.map_or(Instant::MAX, |wait| now + wait);
         let (answer, receiver) = oneshot::channel();
         let status = Arc::new(RequestStatus::default());
-        // Dropping it locks the table, so it is declared before the guard and dropped after it.
+        // Dropping `pending` locks the table, so it is declared before `state` and dropped after
+        // it.
         let mut pending;
         let mut state = self.state();
         let request = state.shared(request);
@@ -94,7 +96,7 @@ impl Table {
         if state.closed {
             return Err(AcquireFailure::ShuttingDown.into_error(&self.core, &keys.name));
         }
-        // A request without a holder cannot re-enter: skip the search.
+        // A request without a holder, outside of any scope, cannot re-enter: skip the search.
         let may_reenter = request.holder.is_some() || Holder::current().is_some();
         if (may_reenter || kind.read_write().is_some())
             && let Some(guard) = self.share_held(&mut state, &mut pending)?
@@ -124,8 +126,8 @@ impl Table {
                 } else if !request.once {
                     lock.yield_plan = Some(Box::new(last.plan));
                 } else if let Some(yields_until) = last.yields_until(now) {
-                    // A try-only request that is sent while others are being notified would always
-                    // overtake them.
+                    // A try-only request that is sent while other processes are being notified of
+                    // the release would always overtake them.
                     recent.insert(key.clone(), last, now);
                     not_before = yields_until;
                     if last.plan.is_wanted() {
@@ -180,7 +182,8 @@ pub struct PendingAcquire {
     pub(super) under: Option<u64>,
     inline_task: Option<InlineTask>,
     ready: Option<Answer>,
-    /// Part of a multi-key acquire: the grant reaches the caller only when all members are granted.
+    /// The request is part of a multi-key acquire: the grant reaches the caller only when all
+    /// members are granted.
     is_member: bool,
     done: bool,
 }
@@ -194,7 +197,7 @@ impl PendingAcquire {
         request: AcquireRequest,
     ) -> Result<PendingAcquire, AcquireError> {
         let entered = client.table().enter_from(client, kind, keys, &request, None);
-        // Borrowed, not moved: `PendingAcquire` is large, and each acquire has one.
+        // `entered` is borrowed, not moved: `PendingAcquire` is large, and each acquire has one.
         if let Err(error) = &entered {
             count::refused(kind.name(), error.outcome(), Duration::ZERO);
         }
@@ -219,8 +222,8 @@ impl PendingAcquire {
 
     /// Waits like [`outcome`](PendingAcquire::outcome), for one member of a multi-key acquire.
     ///
-    /// The grant is handed to the caller only by [`HoldGuard::accept_member`]. If it is released
-    /// before, it counts as never held.
+    /// The grant is handed to the caller only by [`HoldGuard::accept_member`]. If the guard is
+    /// released before, the hold counts as never held.
     ///
     /// # Errors
     ///
@@ -228,7 +231,7 @@ impl PendingAcquire {
     ///
     /// # Cancel safety
     ///
-    /// That of [`PendingAcquire::outcome`].
+    /// As for [`PendingAcquire::outcome`].
     pub fn member(mut self) -> impl Future<Output = Result<Option<HoldGuard>, AcquireError>> + Send + use<> {
         self.is_member = true;
         self.outcome()
@@ -245,14 +248,15 @@ impl PendingAcquire {
             let patience = match self.request.wait {
                 // A request with a timeout waits that long, even without contact to the server.
                 Some(_) => Duration::MAX,
-                // Slightly longer than the request itself, so that its own error arrives first.
+                // The caller waits slightly longer than its request, so that the request's own
+                // error arrives first.
                 None => core.settings.patience() + self.request.durability.timeout() + GRACE,
             };
-            // A try-only request on a lost connection waits at most one response timeout. With a
-            // live connection the request was sent.
+            // A try-only request without a connection waits for one response timeout at most. Once
+            // it is sent, the usual limit applies.
             let mut looks = self.request.once && !core.is_connected(self.key.key());
-            // An inline request without a timeout is woken by its own reply before `patience` ends.
-            // Most are answered by then and need no timer.
+            // An inline request without a timeout wakes its caller before `patience` ends. Most
+            // callers have their answer then, and need no timer.
             let mut wakes_itself = self.inline_task.is_some() && self.request.wait.is_none() && !looks;
             let mut contact = self.entered;
             let answer = loop {
@@ -260,8 +264,8 @@ impl PendingAcquire {
                     let mut polled = false;
                     let woken = poll_fn(|cx| match self.poll_answer(cx) {
                         Poll::Ready(answer) => Poll::Ready(Some(answer)),
-                        // Once the request runs in a background task, a reply that is not the
-                        // answer does not wake this caller.
+                        // A request that runs in a background task wakes this caller only by its
+                        // answer, so the caller needs the timer.
                         Poll::Pending if std::mem::replace(&mut polled, true) || self.is_driven() => Poll::Ready(None),
                         Poll::Pending => Poll::Pending,
                     });
@@ -299,8 +303,8 @@ impl PendingAcquire {
 
     /// Accepts the grant. Returns `None` if the request must be sent again.
     ///
-    /// That happens if the unpolled grant went to another waiter, or if the holder was granted the
-    /// lock by another request.
+    /// That happens if the caller polled too late and the grant went to another waiter, or if
+    /// another request of the holder was granted.
     fn answered(&mut self, answer: Answer) -> Option<Result<Option<HoldGuard>, AcquireError>> {
         let granted = match answer {
             Ok(granted) => granted,
@@ -323,7 +327,7 @@ impl PendingAcquire {
         again.wait().await
     }
 
-    /// Returns whether the request is not polled inline, or no longer.
+    /// Returns whether the caller does not, or no longer, poll the request inline.
     fn is_driven(&self) -> bool {
         self.inline_task.as_ref().is_none_or(InlineTask::is_over)
     }
@@ -335,8 +339,8 @@ impl PendingAcquire {
         if let Some(inline_task) = &self.inline_task
             && inline_task.poll(cx)
         {
-            // Do not register with the receiver: an answer of the inline request would wake the
-            // task that polls it.
+            // Do not register with the receiver: the inline request sends the answer, so it would
+            // wake the very task that polls it.
             return match self.receiver.try_recv() {
                 Ok(answer) => Poll::Ready(answer),
                 Err(oneshot::error::TryRecvError::Empty) => Poll::Pending,
@@ -353,19 +357,21 @@ impl Drop for PendingAcquire {
             self.client.table().cancel(&self.key, self.id, &mut self.receiver);
             self.release_position();
         }
-        // If a shutdown answered, the inline request may still be in flight.
+        // If a shutdown answered, the inline request may still be in flight: a background task
+        // finishes it.
         if let Some(work) = self.inline_task.take().and_then(|inline_task| inline_task.take()) {
             self.client.table().spawn_background(work);
         }
     }
 }
 
-/// A hold, and the means to end it. Dropping it releases the hold in the background.
+/// A guard of a hold. Dropping the last guard of a hold releases it in the background.
 #[must_use = "dropping the guard releases the hold"]
 pub struct HoldGuard {
     pub(super) client: Client,
     pub(super) hold: Arc<Hold>,
-    /// It is the first guard of its hold. The hold is revoked if its caller does not poll for it.
+    /// Whether this is the first guard of its hold. The hold is revoked if the first guard's caller
+    /// does not poll for it.
     pub(super) is_first: bool,
     pub(super) armed: bool,
 }

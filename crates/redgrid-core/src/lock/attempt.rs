@@ -31,15 +31,16 @@ pub(super) struct Attempt {
     pub(super) until: Instant,
     pub(super) lease: Duration,
     handover_window: Duration,
-    /// End of the hand-over window that the grant continues; in the past if it begins one.
+    /// End of the hand-over window that the grant continues; in the past if the grant begins a new
+    /// one.
     continued: Instant,
-    /// How the request of a reader or writer arrives.
+    /// For readers and writers: the hold that the request converts from, and since when it waits.
     pub(super) context: Option<AcquireContext>,
 }
 
 impl Attempt {
-    /// Returns the server queue in which the attempt has, or gets, a position. A try-only request
-    /// has none.
+    /// Returns the server queue in which the attempt has, or gets, a position. Try-only requests
+    /// and other lock kinds have none.
     pub(super) fn queue(&self) -> Option<&'static dyn ServerQueue> {
         self.protocol.queue().filter(|_| !self.request.once)
     }
@@ -48,7 +49,7 @@ impl Attempt {
 /// A grant of the server, before it becomes a server lease.
 pub(super) struct GrantReply {
     pub(super) id: u64,
-    /// Server time of the grant, in microseconds.
+    /// The token of the grant: for most lock kinds its server time, in microseconds.
     pub(super) token: u64,
     pub(super) sent: Instant,
     pub(super) received: Instant,
@@ -56,7 +57,7 @@ pub(super) struct GrantReply {
     /// The lease on the server.
     pub(super) lease: Duration,
     pub(super) durability: Durability,
-    /// Until when tasks may hand it over within this process, without a request.
+    /// Until when tasks of this process may hand the lock over without a request.
     pub(super) handover_ends: Instant,
     pub(super) node: NodeId,
 }
@@ -98,7 +99,7 @@ impl Table {
     pub(super) fn attempt_for(&self, key: &LockId, lock: &mut LockState, at: usize, now: Instant) -> Option<Attempt> {
         let waiter = lock.queue.get(at)?;
         let spare = self.extra_lease(lock.protocol, key);
-        // A request with a timeout waits until then, even without contact to the server.
+        // A request with a timeout waits that long, even without contact to the server.
         let patience = if waiter.request.wait.is_some() { Duration::MAX } else { self.core.settings.patience() };
         Some(Attempt {
             key: key.clone(),
@@ -164,7 +165,8 @@ impl Table {
     /// Installs a grant and hands it to the requesting waiter, to the next one, or back to the
     /// server.
     ///
-    /// Returns the same as `try_for` if the grant was superseded before it was known here.
+    /// Returns `Some(Duration::ZERO)` if another client took the grant over before it was known
+    /// here. `try_for` then returns that.
     fn granted(self: &Arc<Self>, attempt: &Attempt, id: u64, token: u64, asked: &RequestOutcome) -> Option<Duration> {
         let (sent, key, in_queue) = (asked.sent, &attempt.key, attempt.queue().is_some());
         let why = || AcquireFailure::Unknown(ServerError::unknown("the answer came when the lease had ended"));
@@ -274,8 +276,8 @@ impl Table {
         lock.busy = Busy::No;
         let former = lock.server_lease.replace(Arc::clone(server_lease));
         if let Some(former) = former.filter(|former| former.end()) {
-            // It was valid until now: it was lost unnoticed, or this process took the lock from
-            // itself.
+            // The former server lease has not ended yet: it was lost unnoticed, or this process
+            // took the lock from itself.
             schedule.remove(former.id);
             let mut holds = std::mem::take(&mut lock.holds);
             holds.retain(|hold| hold.mark_ended(Some(LostReason::Forced)));
@@ -287,9 +289,9 @@ impl Table {
         InstallOutcome::Ours { lock, schedule }
     }
 
-    /// Gives a server lease to a waiter that has left the queue.
+    /// Gives a hold of the server lease to a waiter that was removed from the queue.
     ///
-    /// A holder that waits with several requests is admitted with all of them.
+    /// Other requests of the same holder are removed from the queue and answered, too.
     pub(super) fn admit(
         self: &Arc<Self>,
         (schedule, lock): (&mut Schedule, &mut LockState),
@@ -300,13 +302,13 @@ impl Table {
         let holder = waiter.request.holder;
         let same = if holder.is_some() { lock.take_all_of(holder) } else { Vec::new() };
         if lock.protocol.queue().is_some() {
-            // Admitted through another request's queue position; release its own.
+            // A waiter may be admitted through another request's queue position: release its own.
             std::iter::once(&waiter).chain(&same).for_each(|waiter| self.release_position_of(lock, waiter));
         }
         let hold = self.create_hold((schedule, lock), server_lease, (from, now), waiter.request);
         lock.shrink_if_idle();
         let mut answers: Answers = smallvec![(waiter.answer, Ok(Some(HoldGuard::first(waiter.client, hold))))];
-        // They reenter when their callers poll them; until then they are not admitted.
+        // The holder's other requests re-enter the hold when their callers poll them next.
         let again = |waiter: Waiter| match waiter.request.reenters {
             true => (waiter.answer, Err(AcquireFailure::Reenters)),
             false => (waiter.answer, Err(AcquireFailure::AlreadyHeld)),
@@ -317,7 +319,7 @@ impl Table {
 
     /// Creates a hold of a server lease now, for the owner that made `request`.
     ///
-    /// Its own lease counts from `from`.
+    /// The hold's own lease counts from `from`.
     pub(super) fn create_hold(
         &self,
         (schedule, lock): (&mut Schedule, &mut LockState),
@@ -329,7 +331,7 @@ impl Table {
         let hold = Arc::new(Hold::new(Arc::clone(server_lease), from, now, request));
         let (is_first, is_earlier) = (lock.holds.is_empty(), server_lease.owner_due() < owner_due);
         if !is_first {
-            // The hold with the earliest end of a lease is checked first.
+            // The server lease is checked at the earliest end of its holds' own leases.
             server_lease.set_owner_due(owner_due.min(server_lease.owner_due()));
             if is_earlier {
                 schedule.moved(server_lease.id);

@@ -77,8 +77,8 @@ impl Table {
         let answer = asked.result.clone().and_then(|reply| reply.into_typed::<(i64, u64)>());
         underway.end(asked.retransmission_ends, matches!(answer, Ok((0 | 1, _))));
         let set = match answer {
-            // Counted from the start of this call, which is no later than the sending of the
-            // request. Replicas may keep the longer lease for a while: that does no harm.
+            // The lease counts from the start of this call, which is no later than the sending of
+            // the request. Replicas may keep the longer lease for a while: that does no harm.
             Ok((1, _)) if server_lease.durability().covers(durability) => {
                 confirmed(server_lease, sent, lease, server_lease.durability())
             }
@@ -95,7 +95,7 @@ impl Table {
     }
 }
 
-/// Records a confirmed lease. It does not count while an unanswered shortening may still undo it.
+/// Records a confirmed lease. It fails while an unanswered shortening may still undo the change.
 fn confirmed(server_lease: &ServerLease, sent: Instant, lease: Duration, durability: Durability) -> LeaseChange {
     if server_lease.confirmed(sent, lease, durability) >= deadline(sent, lease) {
         LeaseChange::Done { sent }
@@ -106,8 +106,8 @@ fn confirmed(server_lease: &ServerLease, sent: Instant, lease: Duration, durabil
 
 /// A lengthening in flight.
 ///
-/// If the server is not known to have the lease that is valid locally, dropping this raises the
-/// upper bound of the lease. Releases are then sent until the longer lease is over.
+/// If this is dropped while the server may have a longer lease than is valid locally, the upper
+/// bound of the lease is raised. Releases are then sent until the longer lease is over.
 struct Lengthening<'a> {
     server_lease: &'a ServerLease,
     lease: Duration,
@@ -125,7 +125,7 @@ impl Drop for Lengthening<'_> {
     }
 }
 
-/// A shortening in flight. Dropped early, it counts as unanswered.
+/// A shortening in flight. If it is dropped early, it counts as unanswered.
 struct Shortening<'a> {
     server_lease: &'a ServerLease,
     timeout: Duration,
@@ -141,7 +141,8 @@ impl<'a> Shortening<'a> {
         Shortening { server_lease, timeout, former, ended: false }
     }
 
-    /// Records the reply. `is_known`: the server confirmed the change, or had nothing to change.
+    /// Records the reply. With `is_known`, the server confirmed the change or had nothing to
+    /// change.
     fn end(mut self, unanswered_until: Option<Instant>, is_known: bool) {
         self.ended = true;
         if !is_known {

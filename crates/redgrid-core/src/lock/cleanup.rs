@@ -1,7 +1,7 @@
-//! Releases in the background: of locks that this process may have acquired without a local owner,
-//! of holds with a denied release, and of locks that stay taken for a while.
+//! Background releases: of locks that may be held without a local owner, of holds with a denied
+//! release, and of locks that stay taken for a while.
 //!
-//! A release is repeated when no request that was sent for its holder field can execute any more.
+//! A release is repeated once no request that was sent for its holder field can execute any more.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,15 +16,15 @@ use super::release::ReleaseMode;
 use super::table::Table;
 use crate::clock::Instant;
 
-/// Longest step of the server's clock that a cleanup waits for: 20 s. No retransmission is in
+/// Longest step back of the server's clock that a cleanup waits for: 20 s. No retransmission is in
 /// flight for longer than that.
 const LONGEST_STEP: Duration = Duration::from_secs(20);
 
 /// Largest number of locks that one script releases.
 pub(super) const BULK: usize = 500;
 
-/// The first pause before a release that was denied is sent again: 100 ms. The longest is 1 s,
-/// because a shutdown waits for it.
+/// Pause before a denied release is sent again for the first time: 100 ms. The pause doubles up to
+/// 1 s, because a shutdown waits for it.
 const DENIED_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_DENIED_PAUSE: Duration = Duration::from_secs(1);
 
@@ -33,13 +33,13 @@ pub(super) struct DeferredRelease {
     pub(super) protocol: &'static dyn LockProtocol,
     /// The keys of one hash slot, each with the number in its holder field.
     pub(super) claims: Vec<(Arc<LockKeys>, u64)>,
-    /// Until when a retransmission may acquire it.
+    /// Until when a retransmission may acquire the locks.
     pub(super) limit: Instant,
     /// Release now as well as after `limit`.
     pub(super) at_once: bool,
-    /// The lock stays taken until then.
+    /// Until when the locks stay taken; in the past if they are to be free at once.
     pub(super) keep_until: Instant,
-    /// Lease that a retransmission may have acquired. It ends holds that cannot be released.
+    /// Lease that a retransmission may have acquired. Its end frees locks that cannot be released.
     pub(super) lease: Duration,
 }
 
@@ -78,9 +78,8 @@ impl Table {
         self.leave_until(server_lease, Instant::MIN);
     }
 
-    /// Releases a server lease that no local task has received.
-    ///
-    /// Its lock stays taken until `keep_until`.
+    /// Releases a server lease that no local task has received, and keeps its lock taken until
+    /// `keep_until`.
     pub(super) fn leave_until(self: &Arc<Self>, server_lease: &Arc<ServerLease>, keep_until: Instant) {
         server_lease.end();
         self.schedule_cleanup(DeferredRelease { keep_until, ..DeferredRelease::of_lease(server_lease) });
@@ -103,8 +102,8 @@ impl Table {
 
     /// Releases in the background the locks that an unanswered request may have acquired.
     ///
-    /// It does so at once if something may be held already, and again when no retransmission can
-    /// execute any more. The entry is kept until then.
+    /// The release is sent at once if something may be held already, and again when no
+    /// retransmission can execute any more.
     pub(super) fn schedule_cleanup(self: &Arc<Self>, what: DeferredRelease) {
         let table = Arc::clone(self);
         self.spawn_background(Box::pin(async move {
@@ -132,8 +131,8 @@ impl Table {
         }
     }
 
-    /// Sends the release, and waits for its reply for at most one response timeout. The remaining
-    /// releases are scheduled.
+    /// Sends the release, and waits for its reply for at most one response timeout. Releases that
+    /// are still needed after that are scheduled.
     pub(super) async fn clean_up(self: &Arc<Self>, what: DeferredRelease) {
         let until = self.now() + self.core.settings.response_timeout;
         let left = tokio::select! {
@@ -147,8 +146,8 @@ impl Table {
 
     /// Sends the release until it is answered or the lease has ended.
     ///
-    /// Returns when the answered (or last) transmission was sent: the earliest such time if there
-    /// are several requests.
+    /// Returns when the answered (or else the last) transmission was sent. Of several requests, the
+    /// earliest of these times counts.
     async fn release_unclaimed(&self, what: &DeferredRelease) -> Instant {
         let (protocol, mut sent) = (what.protocol, Instant::MAX);
         let fields: Vec<_> = what.claims.iter().map(|(_, id)| self.core.field(*id)).collect();
@@ -168,8 +167,8 @@ impl Table {
             let Err(error) = asked.result else { continue };
             tracing::debug!(name = %what.claims[0].0.name, %error, "could not give back; the lease ends it");
             if part.len() > 1 && matches!(error, ServerError::Refused { .. }) {
-                // One invalid key rejects all of them, and so does a slot migration: release them
-                // one by one.
+                // One invalid key, or a slot migration, makes the server reject all of them:
+                // release them one by one.
                 for claim in part {
                     self.core.give_back(protocol.release(*claim), until(), RetryPolicy::ToTheEnd).await;
                 }
@@ -178,11 +177,10 @@ impl Table {
         sent
     }
 
-    /// Returns the mode of a release that retains the lock until `keep_until`, as of now, and until
-    /// when it is sent: to the end of the lease.
+    /// Returns how a lock is released now, and until when that release is sent.
     ///
-    /// A release that retains is sent for at most one response timeout, because the time to retain
-    /// shrinks.
+    /// Before `keep_until` the lock is retained. Such a release is sent for at most one response
+    /// timeout, because the time to retain shrinks. Others are sent until the end of the lease.
     pub(super) fn release_mode(
         &self,
         server_lease: &ServerLease,
@@ -197,9 +195,9 @@ impl Table {
         }
     }
 
-    /// Sends a release again that failed, while the server may have a lease of the hold.
+    /// Repeats a release that failed, while the server may have a lease of the hold.
     ///
-    /// Returns the mode and the outcome of the last one.
+    /// Returns the mode and the outcome of the last release.
     pub(super) async fn release_again(
         &self,
         server_lease: &ServerLease,
@@ -208,7 +206,8 @@ impl Table {
         mut asked: RequestOutcome,
     ) -> (ReleaseMode, RequestOutcome) {
         while asked.result.is_err() && server_lease.lease_ends() > until && self.now() >= until {
-            // A renewal was in flight at the start, or less time is to be retained by now.
+            // The lease ends later by a renewal that was in flight, or less time is to be retained
+            // by now.
             (mode, until) = self.release_mode(server_lease, keep_until, yields);
             let again = self.send_release(server_lease, mode, until).await;
             let retransmission_ends = again.retransmission_ends.max(asked.retransmission_ends);
@@ -216,7 +215,8 @@ impl Table {
         }
         let lacks_permission = |error: &ServerError| error.code() == Some(Code::NoPermission);
         if mode == ReleaseMode::Yield && asked.result.as_ref().is_err_and(lacks_permission) {
-            // Perhaps only reading the flag of polling waiters was denied.
+            // Perhaps only reading the flag of polling waiters was denied: release without reading
+            // it.
             asked = self.send_release(server_lease, ReleaseMode::Release, until).await;
         }
         (mode, asked)

@@ -1,5 +1,5 @@
-//! The fields that most server leases do not need: durability, retransmissions, shorter leases in
-//! flight.
+//! The fields that most server leases do not need: durability, retransmissions, and requests in
+//! flight for a shorter lease.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,13 +17,13 @@ use crate::lease::deadline;
 #[derive(Default)]
 pub(super) struct ColdFields {
     durability: Durability,
-    /// The durability that its owner wants for renewals.
+    /// The durability that the current owner wants for renewals.
     wanted_durability: Durability,
     shortenings: Shortenings,
     /// Until when a retransmission of the acquire may execute, and the lease that it would get.
     pub(super) retransmission: Option<(Instant, Duration)>,
-    /// Latest end on the server after an extension or renewal that was unanswered or does not
-    /// count.
+    /// Latest end of the lease on the server, after an extension or renewal that was unanswered or
+    /// does not count.
     pub(super) server_lease_upper_bound: Instant,
     /// Notifies a waiter that only one sharer is left; created by the first waiter.
     alone: Option<Arc<Notify>>,
@@ -52,7 +52,7 @@ impl LeaseInner {
 }
 
 impl ServerLease {
-    /// Records the node that has it now. Returns whether another node had it before.
+    /// Records which node has the server lease now. Returns whether another node had it before.
     pub(super) fn has_moved(&self, to: &NodeId) -> bool {
         let mut inner = self.inner();
         inner.node != *to && {
@@ -66,7 +66,7 @@ impl ServerLease {
         self.sealed.store(true, Ordering::Release);
     }
 
-    /// Stops the renewals and leaves it to its lease.
+    /// Stops the renewals, and leaves the server lease to its end.
     pub(super) fn stop_renewing(&self) {
         self.renewed_until.store(0, Ordering::Release);
     }
@@ -89,10 +89,10 @@ impl ServerLease {
         self.inner().cold.as_ref()?.retransmission.map(|(_, lease)| lease)
     }
 
-    /// Raises the latest end on the server to `until`.
+    /// Raises the latest end of the lease on the server to `until`.
     ///
-    /// An extension or renewal that was unanswered, or does not count, may have lasted on the
-    /// server until then. It is not valid locally for that time.
+    /// An extension or renewal that was unanswered, or does not count, may give the lease this end
+    /// on the server. Locally, the lease is not valid for that time.
     pub(super) fn raise_upper_bound(&self, until: Instant) {
         self.inner().raise_upper_bound(until);
     }
@@ -113,8 +113,8 @@ impl ServerLease {
     /// Records a confirmation of a request sent at `sent`, with its durability. Returns the
     /// deadline.
     ///
-    /// The deadline moves forward unless a shortening may still execute after it. In that case, or
-    /// if the confirmation came too late, only the latest end on the server is raised.
+    /// The deadline moves forward unless a shortening may still execute after the request. In that
+    /// case, or if the confirmation came too late, only the latest end on the server is raised.
     pub(super) fn confirmed(&self, sent: Instant, lease: Duration, durability: Durability) -> Instant {
         let mut inner = self.inner();
         if durability != inner.cold.as_ref().map(|cold| cold.durability).unwrap_or_default() {
@@ -136,14 +136,14 @@ impl ServerLease {
 
     /// Ends a shortening that was answered, or that may execute until `unanswered_until`.
     ///
-    /// Confirmations of requests that are sent from then on count again.
+    /// A confirmation counts again if its request is sent after that.
     pub(super) fn end_shortening(&self, unanswered_until: Option<Instant>) {
         let now = self.clock.now();
         self.inner().cold().shortenings.end(unanswered_until, now);
     }
 }
 
-/// Extensions to a shorter lease that may execute late.
+/// Requests for a shorter lease that may execute late.
 #[derive(Default)]
 struct Shortenings {
     /// Until when each unanswered shortening may execute; `Instant::MAX` for those that have just

@@ -1,10 +1,10 @@
 //! Hands a hold to another process: one process detaches it, the other attaches it.
 //!
-//! The first process stops treating it as valid before the other can start. A detached hold has
-//! left the table and is not renewed. The other process takes it over with one script, which
-//! replaces the holder field by a new one. Of two processes that attach, one therefore finds the
-//! former field gone. A late renewal or retransmission of the first process does not find its
-//! field, either.
+//! The first process stops treating the hold as valid before the other one can start. A detached
+//! hold has left the table and is not renewed. The other process takes it over with one script,
+//! which replaces the holder field by a new one. If two processes attach it, the second one
+//! therefore finds the former field gone. A late renewal or retransmission of the first process
+//! does not find that field, either.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -41,14 +41,15 @@ pub struct DetachedHold {
     /// The lease. A fixed one ends at [`ends`](DetachedHold::ends). A renewed one is extended when
     /// the hold is attached.
     pub lease: LeaseMode,
-    /// How long the hold was valid when it was detached. The server keeps it longer by a margin.
+    /// How long the hold was still valid locally when it was detached. The server keeps it longer
+    /// by a margin.
     pub left: Duration,
     /// When a fixed lease ends, in microseconds since 1970 by the clock of its server. It may be
     /// slightly early, and is 0 for a renewed lease.
     pub ends: u64,
     /// For how long the lock stays taken, even if it is released earlier.
     pub at_least: Duration,
-    /// After how long the renewal ends.
+    /// How long renewals may go on; `None` for no limit.
     pub max_hold: Option<Duration>,
 }
 
@@ -79,14 +80,14 @@ impl HoldGuard {
             return Err(DetachError::Unsupported { name: name(), kind: kind.name() });
         }
         if server_lease.is_renewed_at(server_lease.clock.now()) {
-            // The process that attaches it has the time of a whole lease for that.
+            // Renew it first, so that the other process has a whole lease to attach it.
             let renewed = self.extend(server_lease.lease()).await;
             renewed.map_err(|source| DetachError::NotRenewed { name: name(), source })?;
         }
         if let Some(until) = server_lease.retransmission_ends() {
             // A late retransmission of the acquire could take the lock again after the other
-            // process has released it. While the lock is held, it finds its own field and changes
-            // nothing.
+            // process has released it. So wait until none can execute: while the lock is held, a
+            // retransmission finds its own field and changes nothing.
             let lost = tokio::select! {
                 () = server_lease.clock.sleep_until(until) => None,
                 reason = self.lost() => Some(reason),
@@ -169,8 +170,8 @@ impl Table {
         let seen = Arc::clone(&progress);
         let over = self.now() + self.core.settings.patience() + durability.timeout() + GRACE;
         let key = target.key.clone();
-        // It runs in its own task: the caller may leave, and a hold that was taken over must not
-        // stay without an owner.
+        // The attempt runs in its own task: the caller may leave, and a hold that was taken over
+        // must not stay without an owner.
         self.spawn_background(Box::pin(async move {
             let _ = answer.send(table.attach_for(client, kind, target, detached, (durability, progress)).await);
         }));
@@ -186,7 +187,7 @@ impl Table {
         }
     }
 
-    /// Attaches `detached`; `None` if the server no longer has it under the former field.
+    /// Attaches `detached`. Returns `None` if the server no longer has it under the former field.
     async fn attach_for(
         self: Arc<Self>,
         client: Client,
@@ -199,7 +200,7 @@ impl Table {
         let (holder, once, wait, reenters, backoff) = (None, false, None, true, None);
         let mut acquire =
             AcquireRequest { lease, holder, at_least, max_hold, once, wait, durability, reenters, backoff };
-        // After its `max_hold` no process renews it.
+        // After `max_hold`, no process renews the hold.
         let wanted = match lease {
             LeaseMode::Renewed(_) if max_hold != Some(Duration::ZERO) => acquire.server_lease(Duration::ZERO),
             _ => Duration::ZERO,
@@ -250,7 +251,8 @@ impl Table {
             return Err(AcquireFailure::NotDurable(error));
         }
         if let LeaseMode::Fixed(_) = lease {
-            // Counted from before the request was sent, so the end is no later than it was.
+            // The rest of the lease counts from the sending of the request, so it ends no later
+            // than before.
             acquire.lease = LeaseMode::Fixed(Duration::from_micros(detached.ends.saturating_sub(time)));
         }
         let on_server = if wanted.is_zero() { left } else { wanted };

@@ -26,10 +26,10 @@ pub enum AcquireError {
         name: Name,
         /// How long the caller waited.
         waited: Duration,
-        /// Whether a guard of this very client held the lock: of another task, or the caller's own.
+        /// Whether a guard of this client held the lock: that of another task, or the caller's own.
         by_this_client: bool,
     },
-    /// Granted, but not confirmed to be as durable as requested in time.
+    /// The lock was granted, but not confirmed in time to be as durable as requested.
     ///
     /// The grant was released; nothing is held.
     #[error("`{name}` was granted, was not confirmed to be durable, and was released: {source}")]
@@ -61,24 +61,24 @@ pub enum AcquireError {
     },
     /// The request failed for a reason that all objects share.
     ///
-    /// Nothing is held, unless it is [`Failure::OutcomeUnknown`]: then the lock may be held for a
-    /// moment. Its release is in progress, and its lease ends it at the latest.
+    /// Nothing is held, except after [`Failure::OutcomeUnknown`]: then the lock may still be held
+    /// for a moment. Its release is in progress, and the end of its lease frees it at the latest.
     #[error(transparent)]
     Failed(#[from] Failure),
 }
 
 impl AcquireError {
-    /// Returns the operation of a failed acquire of `name`.
+    /// Returns the [`Operation`] that errors of an acquire of `name` report.
     pub fn operation(name: &Name) -> Operation {
         Operation::new("acquire", name)
     }
 
-    /// Returns the error of an option with an invalid duration. No request was sent.
+    /// Returns the error for an acquire option with an invalid duration, before a request is sent.
     pub fn invalid_argument(name: &Name, option: &'static str, expected: &'static str, got: Duration) -> Self {
         Failure::invalid_argument(name, option, expected, format!("{got:?}")).into()
     }
 
-    /// Converts a failed request about `name` into the error of its acquire.
+    /// Converts the error of a request about `name` into the error of an acquire.
     pub fn of_request(name: Name, error: ServerError) -> Self {
         AcquireFailure::from(error).into_error_of(&name, || ServerError::ShuttingDown)
     }
@@ -109,7 +109,8 @@ pub(super) enum AcquireFailure {
 }
 
 impl AcquireFailure {
-    /// Returns the failure of a request of which an earlier transmission may have executed.
+    /// Returns this failure for a request that was sent more than once. An earlier transmission may
+    /// have executed, so a failure without an effect on the server becomes `Unknown`.
     pub(super) fn unknown(self) -> AcquireFailure {
         match self {
             AcquireFailure::Unavailable(source)
@@ -161,11 +162,11 @@ impl From<ServerError> for AcquireFailure {
     }
 }
 
-/// Reason why a release did not end a hold that was valid until then.
+/// Reason why a release is not known to have ended a valid hold.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReleaseError {
-    /// The hold had ended before: others may have had the lock.
+    /// The hold had ended before its release: others may have had the lock.
     #[error("`{name}` had been lost before it was released: {reason}")]
     Lost {
         /// Name of the lock.
@@ -184,8 +185,8 @@ pub enum ReleaseError {
     },
     /// The server refused the release; the lease ends the hold.
     ///
-    /// If the user had no permission, the release is sent again until then, in the background, in
-    /// case permissions come back.
+    /// If a permission was missing, the release is repeated in the background until the lease ends,
+    /// in case the permission comes back.
     #[error("cannot release `{name}`, the end of its lease releases it: {source}")]
     Refused {
         /// Name of the lock.
@@ -197,7 +198,7 @@ pub enum ReleaseError {
 }
 
 impl ReleaseError {
-    /// Returns the error of a release that goes on in the background.
+    /// Returns the error of a release without a reply in time; it continues in the background.
     pub(super) fn unanswered(name: Name) -> Self {
         let source = ServerError::unknown("no answer came in time; the release goes on until the lease ends");
         ReleaseError::OutcomeUnknown { name, source }
@@ -219,7 +220,7 @@ pub enum ExtendError {
     /// The request was not sent, or was refused.
     ///
     /// The lease is as it was. If a shorter one was requested, the hold ends by the local clock as
-    /// if it had been granted.
+    /// if the shorter lease had been granted.
     #[error("cannot change the lease of `{name}`: {source}")]
     NotExtended {
         /// Name of the lock.
@@ -228,7 +229,7 @@ pub enum ExtendError {
         #[source]
         source: ServerError,
     },
-    /// No reply arrived. Of the old and the new lease, the earlier end is valid.
+    /// No reply arrived. The hold is valid until the earlier end of the old and the new lease.
     #[error("tried to change the lease of `{name}`, the outcome is unknown: {source}")]
     OutcomeUnknown {
         /// Name of the lock.
@@ -237,8 +238,8 @@ pub enum ExtendError {
         #[source]
         source: ServerError,
     },
-    /// The primary has the new lease, which was not confirmed to be as durable as requested in
-    /// time.
+    /// The primary has the new lease, but it was not confirmed in time to be as durable as
+    /// requested.
     ///
     /// The old lease is valid.
     #[error("the lease of `{name}` was changed, and was not confirmed to be durable: {source}")]
@@ -262,7 +263,7 @@ pub enum ExtendError {
 }
 
 impl ExtendError {
-    /// Returns the error of a change of the lease, from the error of its request.
+    /// Converts the error of a request that was to change the lease.
     pub(crate) fn of(name: Name, source: ServerError) -> Self {
         match source {
             ServerError::Unknown { .. } | ServerError::Decode { .. } => ExtendError::OutcomeUnknown { name, source },
@@ -273,11 +274,12 @@ impl ExtendError {
 
 /// Reason why a hold was not detached from its process.
 ///
-/// It is held as before, unless it is lost.
+/// The hold continues, unless the error says that it is lost.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum DetachError {
-    /// Other guards of the same hold live: it was reentered, and they would still count as valid.
+    /// Other guards of the same hold are alive, for example because it was re-entered. They would
+    /// still count as valid in this process.
     #[error("cannot detach `{name}`: it has other guards in this process")]
     Shared {
         /// Name of the lock.
@@ -291,7 +293,7 @@ pub enum DetachError {
         /// How it ended.
         reason: LostReason,
     },
-    /// The renewal failed that gives the other process time to attach.
+    /// The renewal that gives the other process time to attach has failed.
     #[error("cannot detach `{name}`: {source}")]
     NotRenewed {
         /// Name of the lock.
@@ -300,8 +302,8 @@ pub enum DetachError {
         #[source]
         source: ExtendError,
     },
-    /// There is no contact with the server. The end of a fixed lease is reported by the server's
-    /// clock.
+    /// There is no contact with the server, so the end of the fixed lease by the server's clock is
+    /// not known.
     #[error("cannot detach `{name}`, the end of its lease is not known: {source}")]
     Unavailable {
         /// Name of the lock.
@@ -340,9 +342,9 @@ pub enum AttachError {
         /// Kind and name of the detached hold.
         detached: String,
     },
-    /// The hold could not be taken over, for a reason that an acquire has too.
+    /// Attaching failed for a reason for which an acquire can fail, too.
     ///
-    /// If the outcome is unknown, the hold may have been taken over, and is being released.
+    /// If the outcome is unknown, this process may have got the hold; it is being released.
     #[error(transparent)]
     Failed(#[from] AcquireError),
 }
@@ -351,7 +353,7 @@ pub enum AttachError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum LostReason {
-    /// Its deadline passed before a renewal was confirmed, or its fixed lease ran out.
+    /// The deadline passed before a renewal was confirmed, or the fixed lease ran out.
     Expired,
     /// The server no longer has the hold: it was deleted or taken, or the server restarted empty.
     Gone,
@@ -362,12 +364,12 @@ pub enum LostReason {
 }
 
 impl LostReason {
-    /// Every reason.
+    /// All reasons.
     #[cfg(feature = "metrics")]
     pub(crate) const ALL: [LostReason; 4] =
         [LostReason::Expired, LostReason::Gone, LostReason::Forced, LostReason::ShutDown];
 
-    /// Returns the label of a metric.
+    /// Returns the label of this reason in metrics.
     pub(crate) fn label(self) -> &'static str {
         match self {
             LostReason::Expired => "expired",

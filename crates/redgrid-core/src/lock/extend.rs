@@ -22,8 +22,8 @@ use crate::service::ClientParts;
 impl HoldGuard {
     /// Sets the lease to `lease` from now on.
     ///
-    /// The future does not keep the hold: its last guard releases it all the same. A future that
-    /// is polled for the first time after that fails, and changes nothing.
+    /// The future does not keep the hold: dropping the last guard releases the hold all the same. A
+    /// future that is first polled after that fails, and changes nothing.
     ///
     /// # Errors
     ///
@@ -31,8 +31,8 @@ impl HoldGuard {
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped early, the new lease may or may not be in force. The earlier end of
-    /// the two leases is valid.
+    /// If the future is dropped early, the new lease may or may not be in force. The hold is then
+    /// valid until the earlier end of the two leases.
     pub fn extend(&self, lease: Duration) -> impl Future<Output = Result<(), ExtendError>> + Send + use<> {
         let (client, hold) = (self.client.clone(), Arc::clone(&self.hold));
         let op = OpSpan::extend(op_context(&hold), hold.token);
@@ -41,7 +41,7 @@ impl HoldGuard {
 }
 
 impl Hold {
-    /// Sets a fixed lease, counted from `from`. A hold that has run out by `now` stays so.
+    /// Sets a fixed lease, counted from `from`. A hold that has run out by `now` stays ended.
     pub(super) fn set_end(&self, from: Instant, lease: Duration, now: Instant) {
         if self.own_deadline.set(deadline(from, lease), now) {
             self.ends.store((from + lease).as_nanos(), Ordering::Release);
@@ -116,7 +116,7 @@ async fn set_lease(table: &Arc<Table>, hold: &Arc<Hold>, lease: Duration) -> Res
 }
 
 impl Table {
-    /// Reschedules the server lease after the own lease of a hold was changed.
+    /// Reschedules the server lease after a hold's own lease was changed.
     pub(super) fn owner_moved(&self, state: &mut State, hold: &Arc<Hold>) {
         let lock = state.locks.get(&hold.server_lease.lock_id());
         if let Some(lock) = lock.filter(|lock| lock.position(hold).is_some()) {

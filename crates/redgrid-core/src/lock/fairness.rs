@@ -1,9 +1,9 @@
 //! Yielding: a process whose hand-over window ends while its own tasks wait lets others go first.
 //!
 //! The release reports the number n of subscribers that its message reached. Each subscriber that
-//! wants the lock will hold and release it, with a message of its own. After n messages (the first
-//! is from this process) every process has had the lock once. Only silence ends a yield early: a
-//! limit on the total time would break the order.
+//! wants the lock acquires and releases it, which sends one more message. After n messages (the
+//! first is from this process) every process has had the lock once. Only silence ends a yield
+//! early: a limit on the total time would break the order.
 
 #[cfg(test)]
 mod tests;
@@ -16,7 +16,7 @@ use super::protocol::LockProtocol;
 use super::table::{Answers, ByName, LockId, State, Table};
 use crate::clock::Instant;
 
-/// Shortest quiet period: 2 ms. A process that was woken tries within a fraction of it.
+/// Shortest quiet period: 2 ms. A process that was woken needs a fraction of that time to try.
 const SILENCE: Duration = Duration::from_millis(2);
 
 /// Quiet period while a waiter is known that polls and receives no messages: 250 ms.
@@ -26,20 +26,22 @@ const SILENCE_FOR_POLLERS: Duration = Duration::from_millis(250);
 
 /// Quiet period until this process has received its own release through a replica: 20 ms.
 ///
-/// A replica that does not lag needs a fraction of it. Subscribers of the same replica receive the
-/// release at the same time. A listener gets the same period before it counts as one that never
-/// acquires the lock.
+/// A replica that does not lag needs a fraction of that time. Subscribers of the same replica
+/// receive the release at the same time. A subscriber also gets this period before it counts as one
+/// that never acquires the lock.
 const PATIENCE: Duration = Duration::from_millis(20);
 
-/// Extra time for a listener to notice a release that was not published: a quarter of its interval.
+/// Divisor for the extra time in which a listener notices an unpublished release by its poll: a
+/// quarter of the interval of its polls.
 ///
-/// The interval is that of its poll. The poll runs at most every 100 ms.
+/// [`POLL_TICK`] is added, because polls are sent at most every 100 ms.
 const LATE_POLL: u32 = 4;
 const POLL_TICK: Duration = Duration::from_millis(100);
 
-/// How long a request of the same process obeys a yield, in hand-over windows of another process.
+/// How long after a release the next request of the process still obeys the yield, in hand-over
+/// windows: 2.
 ///
-/// A yield that is forgotten within one window lets two processes that leave and return starve a
+/// If a yield were forgotten within one window, two processes that leave and return could starve a
 /// third (found by the model `turns`). A request that comes after two windows finds the yield over,
 /// or waits for a quiet period.
 const WINDOWS: u32 = 2;
@@ -47,11 +49,11 @@ const WINDOWS: u32 = 2;
 /// A release's report about waiters in other processes.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SubscriberCount {
-    /// Subscribers that its message reached, or will reach through a replica.
+    /// Subscribers that the message of the release reached, or will reach through a replica.
     pub(crate) listeners: u64,
-    /// Subscribers are connected to a replica.
+    /// Whether subscribers are connected to a replica.
     pub(crate) by_replica: bool,
-    /// A waiter exists that receives no messages.
+    /// Whether a waiter exists that receives no messages.
     pub(crate) unseen: bool,
     /// The server refused to publish the release. Listeners notice it by polling at this interval.
     pub(crate) unannounced: Option<Duration>,
@@ -59,7 +61,8 @@ pub(crate) struct SubscriberCount {
     pub(crate) own: OwnSubscription,
     /// Listeners that are not counted, because they never acquired the lock.
     pub(crate) ignored: u64,
-    /// A listener gets more time than usual before it counts as one that never acquires the lock.
+    /// Whether a listener gets more time than usual before it counts as one that never acquires the
+    /// lock.
     pub(crate) patient: bool,
 }
 
@@ -67,8 +70,8 @@ impl SubscriberCount {
     /// Adds the subscribers that a replica reaches to those that the primary counted.
     ///
     /// `None` means that no subscriber of the channel is at a replica.
-    /// [`ReplicaSubscribers::Unknown`] means that the replica did not answer, which counts as one
-    /// subscriber other than this process. It may be that no process is subscribed there.
+    /// [`ReplicaSubscribers::Unknown`] means that the replica did not answer. That counts as one
+    /// subscriber other than this process, although there may be none.
     pub(crate) fn with(self, replica_subscribers: Option<ReplicaSubscribers>) -> SubscriberCount {
         match replica_subscribers {
             None => self,
@@ -94,19 +97,20 @@ impl SubscriberCount {
 pub(crate) struct YieldPlan {
     /// Messages to wait for.
     passes: u64,
-    /// A waiter exists that receives no messages.
+    /// Whether a waiter exists that receives no messages.
     unseen: bool,
     /// Message count at which counting begins; unknown until the subscription is active.
     from: Option<u64>,
     silence: Duration,
-    /// The message arrives through a replica.
+    /// Whether the message of the release arrives through a replica.
     by_replica: bool,
-    /// No message reports which process has held the lock: only the full quiet period ends the
-    /// yield.
+    /// Whether no message reports which process has held the lock. Only the full quiet period then
+    /// ends the yield.
     unannounced: bool,
-    /// The only listener may be this process itself: its subscription was not confirmed yet.
+    /// Whether the only listener may be this process itself, because its subscription was not
+    /// confirmed yet.
     may_be_ours: bool,
-    /// It covers all listeners: none was ignored.
+    /// Whether the plan covers all listeners: none was ignored.
     is_for_all: bool,
     patient: bool,
 }
@@ -134,24 +138,26 @@ impl YieldPlan {
 
     /// Returns whether another process is known to wait.
     ///
-    /// A subscriber alone may listen for another reason; a waiter that sets its flag does not.
+    /// A mere subscriber may listen for another reason. A waiter that sets its flag on the server
+    /// waits.
     pub(crate) fn is_wanted(&self) -> bool {
         self.unseen || self.unannounced
     }
 
     /// Returns how long the channel must be quiet before one probe is sent.
     ///
-    /// The period is up to twice as long with more messages outstanding. So the process that is
-    /// next also probes first. The period is normally shorter than a hand-over window. It is longer
-    /// for polling waiters, replicas and slow listeners. A probe at the end of a window would
-    /// overtake a process that waits for its message.
+    /// The more messages are outstanding, the longer the period: up to twice the shortest one. So
+    /// the process that is next also probes first. A probe at the end of a window would overtake a
+    /// process that waits for its message. The period is therefore normally shorter than a
+    /// hand-over window; it is longer for polling waiters, replicas and slow listeners.
     pub(crate) fn quiet_period(&self, message_count: Option<u64>) -> Duration {
         if self.unannounced {
             return self.silence;
         }
         let passed = message_count.zip(self.from).map_or(0, |(message_count, from)| message_count.saturating_sub(from));
         let left = self.passes.saturating_sub(passed) as f64 / self.passes.max(1) as f64;
-        // This process's own release has not arrived: no listener has received it and could try.
+        // Until the release arrives back at this process, no listener at the replica can know of it
+        // and try.
         let least = match self.patient || (self.by_replica && passed == 0) {
             true => PATIENCE,
             false => Duration::ZERO,
@@ -164,7 +170,8 @@ impl YieldPlan {
         YieldPlan { from: None, ..self }
     }
 
-    /// Returns the number of listeners, and how many have not held the lock after `heard` messages.
+    /// Returns the number of listeners, and how many of them have not held the lock by
+    /// `message_count`.
     ///
     /// Returns `None` if the messages do not show that: some listeners were ignored, or a known
     /// waiter receives no messages.
@@ -176,23 +183,24 @@ impl YieldPlan {
         Some((self.passes, self.passes.saturating_sub(passed)))
     }
 
-    /// Adds a message of this process that arrived in between: it does not mean that another
-    /// process had the lock.
+    /// Waits for one more message, because one that arrived in between is from this process. It
+    /// does not mean that another process had the lock.
     pub(crate) fn let_pass(&mut self) {
         self.passes += 1;
     }
 
-    /// Returns whether every other process has had the lock after `heard` messages.
+    /// Returns whether every other process has had the lock by `message_count`.
     ///
-    /// `heard` is `None` without a subscription.
+    /// `message_count` is `None` without a subscription.
     pub(crate) fn is_over(&mut self, message_count: Option<u64>) -> bool {
         let Some(message_count) = message_count else { return false };
-        // If it was another process after all, the next release counts both.
+        // The only listener counts as this process. If it is another one, the next release counts
+        // both.
         if self.may_be_ours {
             return true;
         }
         let from = *self.from.get_or_insert(message_count);
-        // A count that begins anew belongs to a new subscription: count from its beginning.
+        // A lower count belongs to a new subscription: count from its beginning.
         if message_count < from {
             self.from = Some(message_count);
             return false;
@@ -222,8 +230,8 @@ pub(super) struct PendingYield {
 }
 
 impl PendingYield {
-    /// Returns the time until which waiters elsewhere are being notified that the window has ended,
-    /// if they are.
+    /// Returns the time until which waiters elsewhere are being notified of the release. Returns
+    /// `None` after that time, and while the hand-over window lasts.
     pub(super) fn yields_until(&self, now: Instant) -> Option<Instant> {
         let until = self.since + self.plan.quiet_period(None);
         (now >= self.handover_ends && now < until).then_some(until)
@@ -257,8 +265,9 @@ impl Table {
         protocol: &dyn LockProtocol,
         count: SubscriberCount,
     ) -> Option<YieldPlan> {
-        // Shared kinds do not yield: their waiters announce themselves. A waiter of this process in
-        // the paired mode (a reader, after a writer) counts like one of another process.
+        // Readers do not yield: waiting writers announce themselves on the server. For other kinds,
+        // a waiter of this process in the paired mode counts like one of another process, such as a
+        // reader after a writer.
         if protocol.is_shared() {
             return None;
         }
@@ -268,7 +277,7 @@ impl Table {
     }
 
     /// Lets other processes go first: the waiters of this process, or else its next request, obey
-    /// the plan. Returns the answers of waiters that do not wait.
+    /// the plan. Returns the answers for try-only requests.
     pub(super) fn yield_to_others(
         &self,
         state: &mut State,
@@ -286,9 +295,9 @@ impl Table {
         lock.reject_try_waiters()
     }
 
-    /// Remembers that other processes go first.
+    /// Remembers that other processes go first, while no request of this process waits.
     ///
-    /// The next request of this process obeys that if it comes soon, although no request waits now.
+    /// Its next request obeys that if it comes soon.
     pub(super) fn remember_yield(&self, state: &mut State, key: &LockId, plan: YieldPlan, handover_ends: Instant) {
         let since = self.now();
         let window = state.locks.get(key).map_or(Duration::ZERO, |lock| self.handover_window(lock.protocol, key));

@@ -1,4 +1,4 @@
-//! Methods of a hold for authors of guards.
+//! Methods of [`HoldGuard`] for authors of guard types.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -19,9 +19,9 @@ use crate::token::Token;
 
 /// A guard that wraps a [`HoldGuard`].
 ///
-/// A condition uses it to release and reacquire a lock of any kind.
+/// The condition of `redgrid-barrier` uses it to release and reacquire a lock of any kind.
 pub trait FromHoldGuard: Sized {
-    /// Returns the hold guard, which keeps the hold.
+    /// Unwraps the hold guard, which keeps the hold.
     fn into_hold_guard(self) -> HoldGuard;
 
     /// Wraps a hold guard.
@@ -29,7 +29,8 @@ pub trait FromHoldGuard: Sized {
 }
 
 impl HoldGuard {
-    /// Creates a further guard of a hold. It is not offered first: the caller has it at once.
+    /// Creates a further guard of a hold. Unlike a first guard, it is not offered: its caller has
+    /// it at once.
     ///
     /// The caller holds the table's lock, which protects the number of guards.
     pub(super) fn further(client: Client, hold: Arc<Hold>) -> Self {
@@ -39,7 +40,7 @@ impl HoldGuard {
 
     /// Hands a guard that was reserved as a [member](super::PendingAcquire::member) to its caller.
     ///
-    /// A guard that is released before that does not keep its lock taken for `at_least`.
+    /// A guard that is released before this call does not keep its lock taken for `at_least`.
     pub fn accept_member(&self) {
         self.accept();
     }
@@ -74,7 +75,7 @@ impl HoldGuard {
         self.hold.is_held()
     }
 
-    /// Returns how the hold ended without being released, if it did.
+    /// Returns why the hold was lost; `None` while it is valid, and after it was released.
     pub fn lost_reason(&self) -> Option<LostReason> {
         self.hold.lost()
     }
@@ -118,7 +119,7 @@ impl HoldGuard {
         self.hold.retained_until().since(self.hold.server_lease.clock.now())
     }
 
-    /// Drops the retention for `at_least`: another hold of the lock keeps it taken.
+    /// Stops this hold from keeping the lock taken for `at_least`, because another hold does that.
     ///
     /// This has an effect only on the last guard of the hold.
     pub fn drop_retention(&self) {
@@ -127,7 +128,7 @@ impl HoldGuard {
         }
     }
 
-    /// Completes when the hold is no longer certain.
+    /// Completes when the hold is no longer known to be valid, and returns the reason.
     pub async fn lost(&self) -> LostReason {
         self.watch().lost().await
     }
@@ -147,13 +148,13 @@ impl Table {
             if lock.is_none_or(|lock| lock.is_forgotten()) {
                 hold.server_lease.stop_renewing();
             } else if matches!(hold.request.lease, LeaseMode::Renewed(_)) {
-                // Other tasks share it and keep it renewed: this hold has the lease confirmed until
-                // now.
+                // Other tasks share the server lease and keep it renewed. This hold keeps the lease
+                // that is confirmed by now.
                 let now = self.now();
                 hold.set_end(now, with_margin(hold.server_lease.deadline().since(now)), now);
                 self.owner_moved(&mut state, hold);
             }
-            // If the hold was lost before, the state of its lock was kept for this guard alone.
+            // If the hold was lost before, only this guard has kept the lock state in the table.
             state.remove_if_idle(&hold.server_lease.lock_id());
         }
     }

@@ -1,7 +1,7 @@
-//! Hand-over of a server lease from task to task of this process: the second level.
+//! Hand-over of a server lease from task to task of this process.
 //!
-//! Tasks get it in the order of their requests. While its hand-over window lasts, no request to the
-//! server is needed.
+//! Tasks get the lock in the order of their requests. While the hand-over window lasts, a hand-over
+//! needs no request to the server.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,17 +17,18 @@ use crate::config::Durability;
 use crate::lease::deadline;
 use crate::observe::count;
 
-/// How often the clock is read while a token becomes due: some microseconds.
+/// Number of clock reads that wait for a token that is not due yet. They take some microseconds.
 ///
-/// A token is due at once unless a thousand tasks in a row hold the lock for less than a
+/// Tokens are due at once, unless a thousand tasks in a row hold the lock for less than a
 /// microsecond each.
 const SPINS: usize = 100;
 
-/// The waiter to which an unused server lease was adjusted, and when that request was sent.
+/// Id of the waiter to whose request an unused server lease was adjusted, and when the adjustment
+/// was sent.
 pub(super) type Fitted = (u64, Instant);
 
 impl ServerLease {
-    /// Returns whether another task may take it over, or share it, without a request to the server.
+    /// Returns whether another task may take the server lease over, or share it, without a request.
     pub(super) fn may_hand_over(&self, now: Instant) -> bool {
         now < self.handover_ends && !self.sealed.load(Ordering::Acquire)
     }
@@ -40,7 +41,7 @@ impl ServerLease {
         }
     }
 
-    /// Returns whether it has had no owner yet.
+    /// Returns whether the server lease has had no owner yet.
     fn is_unowned(&self) -> bool {
         self.owners.load(Ordering::Acquire) == 0
     }
@@ -55,7 +56,7 @@ impl Table {
 
     /// Hands a free server lease to the next waiter, or releases it if no waiter may have it.
     ///
-    /// Returns the results to deliver.
+    /// Returns the answers to send.
     pub(super) fn hand_over_next(
         self: &Arc<Self>,
         state: &mut State,
@@ -68,7 +69,7 @@ impl Table {
             return Answers::new();
         };
         let in_queue = lock.protocol.queue().is_some();
-        // On the server, another process may be before the next waiter of this one.
+        // In the server's queue, another process may be ahead of the next waiter of this one.
         if in_queue && lock.next(now).is_some() && !self.is_next(state, key, &server_lease, fitted) {
             return Answers::new();
         }
@@ -81,7 +82,8 @@ impl Table {
         let next = &lock.queue[at];
         let confirmed = fitted.filter(|(waiter, _)| *waiter == next.id).map(|(_, sent)| sent);
         let is_usable = match confirmed {
-            // An adjusted lease may be over by now, because a pass request was slow.
+            // The lease may be over although it was adjusted, because a pass request in between was
+            // slow.
             Some(sent) => !in_queue || now < deadline(sent, next.request.lease.duration()),
             // A grant that has had no owner yet is used while a task waits, however late it
             // arrived.
@@ -148,7 +150,7 @@ impl Table {
         self.spawn_background(self.release_task(release, None, None));
     }
 
-    /// Reads the clock until it shows `due`, if that is a matter of microseconds.
+    /// Reads the clock until it shows `due`, but only for some microseconds.
     ///
     /// Returns whether `due` has passed.
     fn is_past(&self, due: Instant) -> bool {
@@ -171,7 +173,7 @@ impl Table {
             LeaseFit::Yes => LeaseChange::Done { sent: self.now() },
             LeaseFit::Lengthen(lease) => self.lengthen(&server_lease, lease, durability).await,
             LeaseFit::Shorten(lease) => {
-                // A renewal would undo it.
+                // A renewal would undo the shortening.
                 server_lease.stop_renewing();
                 self.shorten(&server_lease, lease, durability).await
             }

@@ -1,5 +1,5 @@
-//! Decisions of the second level, as functions of their inputs: whether the current lease suits the
-//! next request, and when a token is due.
+//! Decisions about handing a server lease to the next local task, as pure functions. Does the
+//! current lease suit the next request, and when is a token due?
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use crate::lease::LeaseMode;
 
 /// The properties of the current lease that decide whether it suits the next request.
 struct CurrentLease {
-    /// Whether the lease is renewed; `lease` is what renewals write.
+    /// Whether the lease is renewed; renewals set it to `lease`.
     renewed: bool,
     lease: Duration,
-    /// The end of its local validity.
+    /// Until when the lease is valid locally.
     deadline: Instant,
     /// Durability of the server lease and of its last extension.
     durability: Durability,
@@ -23,12 +23,12 @@ struct CurrentLease {
 /// Whether the current lease suits the next request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LeaseFit {
-    /// It can be used unchanged.
+    /// The current lease can be used unchanged.
     Yes,
-    /// It must first be extended to this length, and the server must have confirmed that.
+    /// The lease must first be extended to this length, and the server must have confirmed that.
     Lengthen(Duration),
-    /// It must first be shortened to this length: otherwise a crash would keep the lock for longer
-    /// than requested.
+    /// The lease must first be shortened to this length: otherwise a crash would keep the lock for
+    /// longer than requested.
     Shorten(Duration),
 }
 
@@ -48,8 +48,8 @@ fn fit(held: &CurrentLease, next: &AcquireRequest, handover_window: Duration, no
     let covered = believed_long_enough
         && held.durability.covers(next.durability)
         && match next.lease {
-            // If less than half of the lease is left, renewals have failed, or a shorter lease was
-            // in force.
+            // If less than half of the lease is left, it is lengthened first: renewals have failed,
+            // or a shorter lease was in force.
             LeaseMode::Renewed(wanted) => held.renewed && held.lease == wanted && now + wanted / 2 <= held.deadline,
             LeaseMode::Fixed(wanted) => !held.renewed && now + wanted <= held.deadline,
         };
@@ -64,8 +64,8 @@ fn fit(held: &CurrentLease, next: &AcquireRequest, handover_window: Duration, no
     }
 }
 
-/// Returns when the token that is `k` above that of a grant is certainly not above the server's
-/// clock.
+/// Returns the time from which on the server's clock has certainly reached the token of a grant
+/// plus `k`.
 ///
 /// The reply with the grant arrived at `granted`. The clocks may drift by 500 ppm each, and the
 /// server counts whole microseconds.
@@ -109,14 +109,14 @@ mod tests {
             // Short to long.
             (fixed(10), 5 * MS, fixed(11), 0, LeaseFit::Lengthen(server(fixed(11)))),
             (renewed(10), 5 * MS, renewed(30), 0, LeaseFit::Lengthen(server(renewed(30)))),
-            // Watchdog to explicit, and back.
+            // From a renewed lease to a fixed one, and back.
             (renewed(30), 5 * MS, fixed(10), 0, LeaseFit::Shorten(server(fixed(10)))),
             (renewed(30), 5 * MS, fixed(40), 0, LeaseFit::Lengthen(server(fixed(40)))),
             (fixed(10), 5 * MS, renewed(30), 0, LeaseFit::Lengthen(server(renewed(30)))),
             // A crash must not keep the lock for ten minutes where one second was requested.
             (fixed(600), 5 * MS, fixed(1), 0, LeaseFit::Shorten(server(fixed(1)))),
             (fixed(600), 5 * MS, renewed(30), 0, LeaseFit::Shorten(server(renewed(30)))),
-            // A job that must run once needs a key that lives that long.
+            // A job with `at_least` needs a key that lives that long.
             (renewed(30), 5 * MS, renewed(30), 60, LeaseFit::Lengthen(crate::lease::with_margin(60 * SECOND))),
             (renewed(30), 5 * MS, renewed(30), 5, LeaseFit::Yes),
         ];

@@ -1,7 +1,8 @@
 //! One grant of the server, and the share of one task in it.
 //!
 //! A [`ServerLease`] is one holder field on the server, used by consecutive tasks of this process,
-//! or by several at a time. A [`Hold`] is the share of one of them: its own lease, and its end.
+//! or by several at a time. A [`Hold`] is the share of one task, with a lease and an end of its
+//! own.
 
 #[cfg(test)]
 mod tests;
@@ -26,45 +27,46 @@ use crate::observe::count;
 
 /// One grant of the server, from its acquire to its release.
 pub(crate) struct ServerLease {
-    /// The number in its holder field; unique in this client.
+    /// The number in the holder field; unique in this client.
     pub(super) id: u64,
     pub(super) keys: Arc<LockKeys>,
     pub(super) protocol: &'static dyn LockProtocol,
     /// The number of this grant among the grants of its key; see [`LockId`].
     grant: u64,
     pub(super) clock: Clock,
-    /// Set when another hold converts from it: it is released without further hand-over or sharing.
+    /// Set when a hold of another mode converts from this server lease. It is then neither handed
+    /// over nor shared any more.
     pub(super) sealed: AtomicBool,
-    /// Lost, released, or no longer valid locally.
+    /// Set when the server lease was lost or released, or is no longer valid locally.
     over: AtomicBool,
     /// Whether the current owner's lease is renewed, and until when.
     renewed: AtomicBool,
     pub(super) renewed_until: AtomicU64,
-    /// The token of its first owner.
+    /// The token of the first owner.
     pub(super) token: u64,
-    /// When the reply was received.
+    /// When the reply with the grant was received.
     pub(super) granted: Instant,
     pub(super) handover_ends: Instant,
     /// Number of local tasks that have owned the lease; changed under the table's lock.
     ///
-    /// A server lease that is passed along the server's queue has no last owner. 32 bits would
-    /// overflow after a day of hand-overs, and tokens would start again.
+    /// A server lease that is passed along the server's queue may have any number of owners. A
+    /// counter of 32 bits would overflow after a day of hand-overs, and tokens would start again.
     pub(super) owners: AtomicU64,
     pub(super) deadline: Deadline,
     /// The lease that renewals send, in nanoseconds.
     lease: AtomicU64,
     /// When the current owner's lease ends; `Instant::MAX` if it is renewed.
     owner_due: AtomicU64,
-    /// Also the mutex under which the deadline moves.
+    /// Its mutex also covers extensions of the deadline.
     inner: Mutex<LeaseInner>,
 }
 
-/// The fields of a server lease that change together.
+/// The fields of a server lease that its mutex protects.
 pub(super) struct LeaseInner {
     /// The node that was last known to have the lease.
     pub(super) node: NodeId,
     pub(super) cold: Option<Box<ColdFields>>,
-    /// Notifies tasks that wait for the end of one of its holds; created by the first of them.
+    /// Notifies tasks that wait for the end of one of the holds; created for the first such task.
     pub(super) ended: Option<Box<EndWatchers>>,
 }
 
@@ -75,7 +77,7 @@ impl Lease for ServerLease {
         self.id
     }
 
-    /// Returns when it, or its owner's lease, ends by the clock.
+    /// Returns when the server lease or its owner's own lease ends, whichever is earlier.
     fn next_end(&self) -> Instant {
         self.deadline().min(self.owner_due())
     }
@@ -117,7 +119,7 @@ impl ServerLease {
         HoldArgs { target: &self.keys, field, lease }
     }
 
-    /// Returns the time until which it is valid locally.
+    /// Returns the time until which the server lease is valid locally.
     pub(super) fn deadline(&self) -> Instant {
         self.deadline.at()
     }
@@ -138,7 +140,7 @@ impl ServerLease {
         Duration::from_nanos(self.lease.load(Ordering::Acquire))
     }
 
-    /// Returns whether it is held, by the local clock.
+    /// Returns whether the server lease is valid, by the local clock.
     pub(super) fn is_valid_locally(&self) -> bool {
         self.is_valid_locally_at(self.clock.now())
     }
@@ -152,12 +154,12 @@ impl ServerLease {
         self.over.load(Ordering::Acquire)
     }
 
-    /// Marks it as ended. Returns `false` if it was ended before.
+    /// Marks the server lease as ended. Returns `false` if it was ended before.
     pub(super) fn end(&self) -> bool {
         !self.over.swap(true, Ordering::AcqRel)
     }
 
-    /// Returns whether renewals extend it; otherwise they only verify it.
+    /// Returns whether renewals extend the lease; otherwise they only verify that it is held.
     pub(super) fn is_renewed_at(&self, now: Instant) -> bool {
         self.has_renewed_lease() && now.as_nanos() < self.renewed_until.load(Ordering::Acquire)
     }
@@ -167,7 +169,8 @@ impl ServerLease {
         self.renewed.load(Ordering::Acquire)
     }
 
-    /// Adopts the options of a new owner, and when its own lease ends. Returns its token.
+    /// Adopts the options of a new owner. `owner_due` is when its own lease ends, or its time to
+    /// accept the hold. Returns the owner's token.
     fn serve(&self, request: &AcquireRequest, now: Instant, owner_due: Instant) -> u64 {
         if request.durability != Durability::default() || self.inner().cold.is_some() {
             self.want_durability(request.durability);
@@ -208,28 +211,28 @@ const RESERVED: u8 = 3;
 pub(crate) struct Hold {
     pub(super) server_lease: Arc<ServerLease>,
     pub(super) token: u64,
-    /// When the grant was known here.
+    /// When this process created the hold.
     pub(super) granted: Instant,
     pub(super) request: Arc<AcquireRequest>,
-    /// Number of guards that live; counted under the table's lock.
+    /// Number of guards that are alive; counted under the table's lock.
     pub(super) guards: AtomicU32,
-    /// Index among the holds of its server lease; under the table's lock.
+    /// Index among the holds of the server lease; under the table's lock.
     pub(super) index: AtomicU32,
-    /// Another hold keeps the lock taken for this one's `at_least` by now.
+    /// Another hold keeps the lock taken for `at_least`, instead of this one.
     pub(super) retained_elsewhere: AtomicBool,
     /// A caller has received a guard of the hold.
     given: AtomicBool,
     offer: AtomicU8,
-    /// How it ended: `None` by its release, or the reason of its loss.
+    /// How the hold ended: `None` if it was released, otherwise why it was lost.
     pub(super) end: OnceLock<Option<LostReason>>,
-    /// When a fixed lease ends; never, for one that is renewed.
+    /// When the fixed lease of the hold ends, in nanoseconds; `Instant::MAX` if it is renewed.
     pub(super) ends: AtomicU64,
-    /// Until when the hold is valid by its own lease: a margin before it ends.
+    /// Until when the hold is valid by its own lease: a margin before that lease ends.
     pub(super) own_deadline: Deadline,
 }
 
 impl Hold {
-    /// Creates a share in `server_lease`. Its own lease counts from `from`.
+    /// Creates a hold of `server_lease`. The hold's own lease counts from `from`.
     pub(super) fn new(
         server_lease: Arc<ServerLease>,
         from: Instant,
@@ -262,14 +265,16 @@ impl Hold {
         self.request.holder
     }
 
-    /// Returns whether a guard of it lives. A forgotten hold has none: it is left to its lease.
+    /// Returns whether a guard of the hold is alive. A forgotten hold has none: it is left to its
+    /// lease.
     pub(super) fn is_guarded(&self) -> bool {
         self.guards.load(Ordering::Acquire) > 0
     }
 
     /// Returns the time until which the hold waits to be accepted.
     ///
-    /// A request that is not polled for that long does not want it, while other waiters do.
+    /// A request that is not polled for that long counts as not wanting the hold, so that other
+    /// waiters may get it.
     pub(super) fn offered_until(&self) -> Instant {
         self.granted + UNCLAIMED_TIMEOUT
     }
@@ -278,7 +283,8 @@ impl Hold {
         self.offer.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire)
     }
 
-    /// Accepts the first guard for the caller that it was given to; false when that comes too late.
+    /// Accepts the offered hold for the caller with its first guard. Returns false if the offer was
+    /// revoked.
     pub(super) fn accept(&self) -> bool {
         let accepted = self.answer_offer(OFFERED, ACCEPTED).or_else(|_| self.answer_offer(RESERVED, ACCEPTED));
         let is_accepted = accepted.map_or_else(|now| now == ACCEPTED, |_| true);
@@ -288,14 +294,15 @@ impl Hold {
         is_accepted
     }
 
-    /// Reserves the first guard for a multi-key acquire; false when that comes too late.
+    /// Reserves the offered hold for a multi-key acquire. Returns false if the offer was revoked.
     ///
-    /// It is given to no caller before all members are granted.
+    /// The first guard reaches its caller only when all members are granted.
     pub(super) fn reserve(&self) -> bool {
         self.answer_offer(OFFERED, RESERVED) != Err(REVOKED)
     }
 
-    /// Revokes the first guard if no caller has accepted it; under the table's lock.
+    /// Revokes the offered hold, unless it was accepted or reserved. Returns whether it was
+    /// revoked. Call it under the table's lock.
     pub(super) fn revoke_offer(&self) -> bool {
         self.answer_offer(OFFERED, REVOKED).is_ok()
     }
@@ -304,7 +311,7 @@ impl Hold {
         self.offer.load(Ordering::Acquire) == OFFERED
     }
 
-    /// Records that one of its guards has reached its caller.
+    /// Records that a guard of the hold has reached its caller.
     pub(super) fn set_given(&self) {
         self.given.store(true, Ordering::Release);
     }
@@ -313,10 +320,10 @@ impl Hold {
         self.given.load(Ordering::Acquire)
     }
 
-    /// Subtracts a dropped guard from their number, under the table's lock. Returns how many are
-    /// left.
+    /// Subtracts one dropped guard from the number of guards, under the table's lock. Returns how
+    /// many are left.
     ///
-    /// Returns `None` for a first guard that was revoked: the revocation has subtracted it.
+    /// Returns `None` for a first guard with a revoked offer: the revocation has subtracted it.
     pub(super) fn count_off(&self, is_first: bool) -> Option<u32> {
         if is_first && !self.revoke_offer() && self.offer.load(Ordering::Acquire) == REVOKED {
             return None;
@@ -332,7 +339,7 @@ impl Hold {
         self.own_deadline.at()
     }
 
-    /// Returns whether its own lease is no longer valid. From then on it stays so.
+    /// Returns whether the hold's own lease has run out. Once that was seen, it stays so.
     pub(super) fn has_run_out(&self, now: Instant) -> bool {
         self.own_deadline.has_passed(now)
     }
@@ -341,7 +348,7 @@ impl Hold {
         self.has_run_out(now) || self.server_lease.deadline.has_passed(now)
     }
 
-    /// Returns when its fixed lease ends and the lock becomes free for others.
+    /// Returns when the fixed lease of the hold ends and the lock becomes free for others.
     pub(super) fn ends(&self) -> Instant {
         Instant::from_nanos(self.ends.load(Ordering::Acquire))
     }
@@ -351,9 +358,9 @@ impl Hold {
         self.end.get().is_none() && !self.has_expired(self.server_lease.clock.now())
     }
 
-    /// Returns how the hold ended without being released, if it did.
+    /// Returns why the hold was lost; `None` while it is valid, and after it was released.
     ///
-    /// A passed deadline counts even if it is not marked yet.
+    /// A passed deadline counts as a loss even before the hold is marked as ended.
     pub(super) fn lost_by(&self, now: Instant) -> Option<LostReason> {
         match self.end.get() {
             Some(end) => *end,
@@ -361,7 +368,8 @@ impl Hold {
         }
     }
 
-    /// Ends the hold by its release, or by a loss. Returns false if it had ended before.
+    /// Ends the hold: by its release if `lost` is `None`, otherwise by that loss. Returns false if
+    /// it had ended before.
     pub(super) fn end(&self, lost: Option<LostReason>) -> bool {
         let has_ended = self.mark_ended(lost);
         if has_ended {
@@ -383,7 +391,8 @@ impl Hold {
 
     /// Wakes the tasks that wait for the end of the hold.
     pub(super) fn notify_ended(&self) {
-        // A waker may poll another hold of the server lease: the mutex is free when it runs.
+        // A waker may poll another hold of the server lease, so the mutex is free when the waker
+        // runs.
         let ended = self.server_lease.inner().ended.as_mut().and_then(|watchers| watchers.take(self.token));
         if let Some(ended) = ended {
             ended.notify_waiters();

@@ -14,8 +14,8 @@ use crate::token::Token;
 
 /// Notifications of the ends of the holds of one server lease, by the token of the hold.
 ///
-/// Only a hold that a task watches has one. A notification for all holds would wake every reader
-/// when one of them releases.
+/// Only a hold that a task watches has an entry. A common notification would wake the watchers of
+/// every reader when one reader releases.
 #[derive(Default)]
 pub(super) struct EndWatchers(pub(super) HashMap<u64, Arc<Notify>, foldhash::fast::RandomState>);
 
@@ -43,13 +43,13 @@ impl HoldWatch {
         Token::new(self.0.token)
     }
 
-    /// Returns how the hold ended without being released, if it did.
+    /// Returns why the hold was lost; `None` while it is valid, and after it was released.
     pub fn lost_reason(&self) -> Option<LostReason> {
         self.0.lost()
     }
 
-    /// Completes when the hold is no longer certain. It never completes if the hold was released
-    /// before.
+    /// Completes when the hold is no longer known to be valid, and returns the reason. It never
+    /// completes if the hold was released before.
     ///
     /// # Cancel safety
     ///
@@ -74,12 +74,13 @@ impl HoldWatch {
 }
 
 impl Hold {
-    /// Returns how the hold ended without being released, if it did.
+    /// Returns why the hold was lost; `None` while it is valid, and after it was released.
     pub(super) fn lost(&self) -> Option<LostReason> {
         self.lost_by(self.server_lease.clock.now())
     }
 
-    /// Returns the notification of its end, and creates it on first use; `None` if it has ended.
+    /// Returns the notification of the hold's end, and creates it on first use; `None` after the
+    /// end.
     fn notification(&self) -> Option<Arc<Notify>> {
         let mut inner = self.server_lease.inner();
         // An end that is marked later removes the entry under the same mutex.
@@ -97,7 +98,7 @@ impl Hold {
         if !self.is_given() {
             count::never_held(kind);
         } else if lost.is_some() && !self.is_guarded() {
-            // It was forgotten.
+            // The hold was forgotten.
             count::ended(kind, held, None);
         } else {
             // A hold that is released after its deadline had been lost before.
@@ -117,8 +118,8 @@ impl Hold {
             }
             tokio::select! {
                 () = notified => {}
-                // The renewal loop marks a passed deadline. This timer uses the same clock, in case
-                // that is late.
+                // The renewal loop marks a passed deadline. In case the loop is late, this timer
+                // wakes by the same clock.
                 () = self.server_lease.clock.sleep_until(self.deadline()) => {}
             }
         }

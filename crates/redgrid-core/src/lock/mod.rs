@@ -1,8 +1,8 @@
 //! Locks: holding, waiting, hand-over and release, for every lock kind.
 //!
-//! There are two levels. A *server lease* is one grant of the server, with its lease. A *hold* is
-//! the share of one task in it. Tasks of this process use a server lease one after the other, or
-//! together.
+//! There are two levels. A *server lease* is one grant of the server: a holder field with a
+//! deadline. A *hold* is the share of one task in a server lease. Tasks of this process use a
+//! server lease one after the other, or together (readers).
 //!
 //! To follow an acquire and a release of a free lock, read these files, from top to bottom:
 //!
@@ -13,7 +13,7 @@
 //! | `table` | all locks of a client, the state of each, and its waiters |
 //! | `attempt` | one acquire request, whose grant becomes a server lease with a first hold |
 //! | `hold` | server leases and holds, and the end of a hold |
-//! | `release` | the last guard, and the release of the lock |
+//! | `release` | dropping the last guard of a hold, and the release of the lock |
 //!
 //! The other files are for everything else:
 //!

@@ -46,8 +46,8 @@ impl Table {
                 attempt.status.position.is_next_until(asked.received, left);
                 let under = attempt.context.as_ref().and_then(|context| context.under.as_ref());
                 if let Some(under) = under.filter(|_| is_gone) {
-                    // The hold under which the request was made is gone. Report that before the
-                    // reply is delivered.
+                    // The hold that the request converts from is gone. Report that before the reply
+                    // is delivered.
                     self.report_missing(under);
                 }
                 self.refused(attempt, asked.received, asked.retransmission_ends, time);
@@ -64,8 +64,8 @@ impl Table {
 
     /// Releases a grant that is not as durable as requested, and then delivers the failure.
     ///
-    /// An immediate new request must not find the lock held by the grant that is being released.
-    /// Returns true if the request is to be sent again.
+    /// So an immediate new request does not find the lock held by that grant. Returns true, and
+    /// delivers nothing, if the request is to be sent again.
     pub(super) async fn not_durable(
         self: &Arc<Self>,
         attempt: &Attempt,
@@ -86,8 +86,9 @@ impl Table {
         is_passing
     }
 
-    /// Schedules the release of any grant to unanswered retransmissions. It is sent when they can
-    /// no longer execute. If the reply `is_unknown`, it may have been a grant, too.
+    /// Schedules a release of what unanswered retransmissions of a request may acquire. The release
+    /// is sent when they can no longer execute. With `is_unknown`, the last transmission may have
+    /// been granted, too, so a release is also sent at once.
     pub(super) fn schedule_cleanup_of_retransmissions(
         self: &Arc<Self>,
         attempt: &Attempt,
@@ -97,7 +98,7 @@ impl Table {
     ) {
         let limit = asked.retransmission_ends.or(is_unknown.then_some(Instant::MIN));
         if attempt.queue().is_some() {
-            // The position is released together with the request or the hold.
+            // In a server queue, the position is released when the request or its hold ends.
             limit.into_iter().for_each(|limit| attempt.status.set_maybe_executed(limit));
         } else if limit.is_some() {
             let release = attempt.deferred_release(id, limit);
@@ -118,7 +119,8 @@ impl Table {
     fn refused(self: &Arc<Self>, attempt: &Attempt, received: Instant, unanswered_until: Option<Instant>, time: u64) {
         let mut answers = Answers::new();
         let mut state = self.state();
-        // Unanswered retransmissions are tracked by their own time.
+        // The request counts as answered. Its unanswered retransmissions are tracked by their own
+        // time limit.
         attempt.status.progress.settled();
         if let Some(lock) = state.locks.get_mut(&attempt.key) {
             lock.contact = received;
@@ -198,7 +200,8 @@ impl Table {
         send(answers);
     }
 
-    /// Returns the last contact about this key: a reply, or now if a hold is valid and renewed.
+    /// Returns the last contact with the server about this key: that of a reply, or now if a hold
+    /// is valid.
     fn contact(&self, key: &LockId) -> Option<Instant> {
         let state = self.state();
         let lock = state.locks.get(key)?;
@@ -207,15 +210,15 @@ impl Table {
         if lock.holds.first().is_some_and(|hold| hold.server_lease.is_valid_locally()) {
             return Some(self.now());
         }
-        // Another process holds it. While the connection is up and the server does not hang,
+        // Another process holds the lock. While the connection is up and the server does not hang,
         // waiting does not count as loss of contact.
         let waits = if lock.contended { self.core.contact(key.key()) } else { None };
         Some(lock.contact.max(self.core.subscriptions.contact(key.key())).max(waits.unwrap_or(Instant::MIN)))
     }
 }
 
-/// Returns whether another waiter would fail for the same lack of durability. That is so if it
-/// requests at least the same durability as the first waiter, and would not wait longer for it.
+/// Returns whether `other` would fail for the same lack of durability as `first`. It does if it
+/// requests at least the same durability, and would wait no longer for it.
 fn also_lacks_durability(failure: &AcquireFailure, first: &AcquireRequest, other: &AcquireRequest) -> bool {
     let is_lacking =
         matches!(failure, AcquireFailure::NotDurable(CommitError::Shortfall { .. } | CommitError::Unsupported { .. }));
@@ -231,8 +234,8 @@ impl PendingAcquire {
 
     /// Returns the error at the end of the wait.
     ///
-    /// The client knows only while the server answers that the lock is held elsewhere. If contact
-    /// was lost for longer than the response timeout, the server counts as unavailable.
+    /// That the lock is held elsewhere is known only while the server answers. If contact was lost
+    /// for longer than the response timeout, the server counts as unavailable.
     pub(super) fn timeout_error(&self, now: Instant, contact: Instant) -> AcquireError {
         let (core, keys) = (&self.table().core, &self.key.keys);
         if now < self.status.may_execute_until() {

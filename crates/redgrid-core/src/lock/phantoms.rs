@@ -1,8 +1,8 @@
 //! Subscribers that never acquire the lock: a monitor with a pattern subscription, or a process
 //! that only watches it.
 //!
-//! A release counts them as waiters, so each yield after it would end only by its quiet period. So
-//! such subscribers are detected for each key, and ignored for a while.
+//! A release counts such subscribers as waiters, so each yield after a release would end only by
+//! its quiet period. Such subscribers are therefore detected for each key, and ignored for a while.
 
 use std::time::Duration;
 
@@ -12,30 +12,31 @@ use crate::clock::Instant;
 
 /// Consecutive yields that must end by their quiet period before subscribers count as phantoms: 3.
 ///
-/// The last of them has a long quiet period, in which a slow subscriber can still acquire the lock.
+/// The last of these yields has a long quiet period, in which a slow subscriber can still acquire
+/// the lock.
 const ENOUGH: u32 = 3;
 
 /// How long phantoms are ignored: 1 s.
 ///
-/// Then one yield with a long quiet period checks whether they still acquire nothing. It costs 20
-/// to 40 ms.
+/// Afterwards, one yield with a long quiet period checks whether they still acquire nothing. It
+/// costs 20 to 40 ms.
 const IGNORED: Duration = Duration::from_secs(1);
 
-/// The known facts about the subscribers of each key.
+/// Observations that show which subscribers of each key never acquire the lock.
 #[derive(Default)]
 pub(super) struct Phantoms {
     names: ByName<Phantom>,
     prune_at: usize,
 }
 
-/// The known facts about the subscribers of one key.
+/// Observations of the subscribers of one key.
 pub(crate) struct Phantom {
     /// Consecutive yields that ended by their quiet period.
     silent: u32,
     /// Subscribers that acquired nothing in any of these yields.
     count: u64,
-    /// Number of subscribers at the last of them. If there are fewer now, the phantom may have
-    /// left.
+    /// Number of subscribers at the last of these yields. If there are fewer now, a phantom may
+    /// have left.
     of: u64,
     /// Until when the phantoms are ignored.
     until: Instant,
@@ -78,7 +79,7 @@ impl Phantom {
             *self = Phantom::default();
             return;
         }
-        // The first yield after the pause starts a new count.
+        // The first yield after the phantoms were ignored starts a new count.
         let is_new = self.silent == 0 || self.silent >= ENOUGH;
         self.count = if is_new { missing } else { self.count.min(missing) };
         self.silent = self.silent.saturating_add(1);

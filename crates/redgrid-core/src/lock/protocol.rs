@@ -19,7 +19,7 @@ use crate::config::Durability;
 use crate::lease::{LeaseMode, with_margin};
 use crate::name::{Name, companion};
 
-/// The key of a lock, with its companion keys and the channel of its releases.
+/// The key of a lock, its companion keys, and the channel on which its releases are published.
 #[derive(Debug, Clone, PartialEq, Eq)]
 // Exhaustive: only authors of objects use it.
 pub struct LockKeys {
@@ -34,9 +34,11 @@ pub struct LockKeys {
 }
 
 impl LockKeys {
-    /// Returns the key that flags waiters without a subscription.
+    /// Returns the key of a flag on the server: it exists while a waiter without a subscription
+    /// waits.
     ///
-    /// It is not stored: only waiters and releases under contention need it.
+    /// This struct does not store the key, because only waiters and releases under contention need
+    /// it.
     pub fn poll_waiter_flag(&self) -> Bytes {
         companion("redgrid_wait", &self.key)
     }
@@ -60,13 +62,13 @@ pub struct HoldArgs<'a> {
 pub struct AcquireRequest {
     /// The lease.
     pub lease: LeaseMode,
-    /// The holder that requests; a request without one never re-enters.
+    /// The holder that makes the request. A request without a holder never re-enters a hold.
     pub holder: Option<HolderId>,
     /// The lock stays taken at least this long, even if it is released or abandoned earlier.
     pub at_least: Duration,
-    /// Renewal ends after this time.
+    /// Renewals end this long after the grant; `None` for no limit.
     pub max_hold: Option<Duration>,
-    /// Try only, without waiting.
+    /// Whether the request only tries, without waiting.
     pub once: bool,
     /// How long the caller waits; `None` for no limit.
     pub wait: Option<Duration>,
@@ -74,17 +76,17 @@ pub struct AcquireRequest {
     pub durability: Durability,
     /// Whether the holder may re-enter its own hold; otherwise the request fails as already held.
     pub reenters: bool,
-    /// The pauses between tries if releases send no messages; `None` if they do. Each is shortened
-    /// at random by up to half.
+    /// The pauses between tries if releases send no messages; `None` if they do. Each pause is
+    /// shortened at random by up to half.
     pub backoff: Option<Backoff>,
 }
 
 impl AcquireRequest {
     /// Returns the lease to request from the server.
     ///
-    /// A fixed lease is longer by the hand-over window and a margin: a holder to which the lock is
-    /// handed over at the end of the window still gets its full lease. The lease also covers
-    /// `at_least`, so that it holds even if the process dies.
+    /// A fixed lease is longer by the hand-over window and a margin. So a holder that gets the lock
+    /// at the end of the window still has its full lease. The lease also covers `at_least`, so the
+    /// lock stays taken that long even if the process dies.
     pub(crate) fn server_lease(&self, handover_window: Duration) -> Duration {
         let lease = match self.lease {
             LeaseMode::Renewed(lease) => lease,
@@ -94,7 +96,7 @@ impl AcquireRequest {
     }
 }
 
-/// Distinguishes the holders of one process.
+/// A number that distinguishes the holders of one process.
 pub type HolderId = u64;
 
 static NEXT: AtomicU64 = AtomicU64::new(1);
@@ -125,15 +127,15 @@ impl Holder {
 
     /// Runs `work` with a holder of its own.
     ///
-    /// Everything that `work` acquires belongs to that holder, unless the call names another one.
-    /// Functions that call each other may therefore take the same lock. The scope does not reach
+    /// Everything that `work` acquires belongs to that holder, unless an acquire names another one.
+    /// Functions that call each other may therefore acquire the same lock. The scope does not reach
     /// tasks that `work` spawns.
     ///
-    /// Inside another scope, `work` stays with the outer holder.
+    /// Inside another scope, `work` runs with the holder of that outer scope.
     ///
     /// # Cancel safety
     ///
-    /// As that of `work`.
+    /// The future is as cancel-safe as `work`.
     pub async fn scope<F: Future>(work: F) -> F::Output {
         match Holder::current() {
             Some(_) => work.await,
@@ -152,14 +154,14 @@ impl Holder {
     }
 }
 
-/// How one kind of lock is acquired, renewed and released: one static table per kind.
+/// How one kind of lock is acquired, renewed and released. Each kind is one static value.
 ///
 /// Every script is idempotent: it recognises its own earlier success by the holder field.
 pub trait LockProtocol: Send + Sync + 'static {
     /// Returns the name of the lock kind. Kind and key together identify a lock.
     fn name(&self) -> &'static str;
 
-    /// Returns whether tasks may hand a grant over within this process, for the hand-over window.
+    /// Returns whether tasks of this process may hand a grant over during the hand-over window.
     fn hands_over_locally(&self) -> bool {
         true
     }
@@ -169,7 +171,8 @@ pub trait LockProtocol: Send + Sync + 'static {
         None
     }
 
-    /// Returns what distinguishes readers and writers; `None` for kinds with one mode.
+    /// Returns the mode (reading or writing) of this kind; `None` if it is no part of a read-write
+    /// lock.
     fn read_write(&self) -> Option<&dyn ReadWriteMode> {
         None
     }
@@ -189,24 +192,25 @@ pub trait LockProtocol: Send + Sync + 'static {
     /// | `time` | server time in microseconds since 1970, as a number or as text |
     /// | `left` | PTTL of the holder if the lock is busy |
     ///
-    /// A fourth element is the token of the grant, which otherwise is `time`. Only kinds without
-    /// local hand-over may have tokens of their own. A reply that is a single number is the time of
-    /// a grant that took the lock from no other holder.
+    /// If there is a fourth element, it is the token of the grant; otherwise the token is `time`.
+    /// Only kinds without local hand-over may have tokens of their own. A reply that is a single
+    /// number means that the lock was granted and no other holder lost it. The number is `time`.
     fn acquire(&self, claim: HoldArgs<'_>) -> Request;
 
-    /// Acquires the lock whether it is free or held, in one step with the comparison to `from`.
+    /// Acquires the lock even if it is held, provided that `from` allows the takeover.
     ///
-    /// Redgrid holders that lose the lock are notified on their channel: `notices` followed by the
-    /// client's id and `}`. The reply is that of `acquire`, with the number of holders that lost
-    /// the lock as `left`. The status is 0 if `from` does not allow the takeover.
+    /// The check of `from` and the acquire are one atomic step. Redgrid holders that lose the lock
+    /// are notified. The channel of a holder is `notices`, followed by the id of its client and
+    /// `}`. The reply is that of `acquire`, except that `left` is the number of holders that lost
+    /// the lock. The status is 0 if `from` does not allow the takeover.
     fn take_over(&self, claim: HoldArgs<'_>, notices: &str, from: &TakeoverFrom) -> Request;
 
-    /// Takes over the hold of `former`, a holder field that its process detached.
+    /// Takes over a detached hold: the holder field of the claim replaces `former`.
     ///
-    /// From then on the hold belongs to this claim. The reply is `{status, time, left}`. Status 1
-    /// means taken over for `left` milliseconds, 0 that `former` no longer holds, and 2 too late. A
-    /// lease of zero keeps the lifetime of the key. `None` for kinds that cannot be handed to
-    /// another process.
+    /// The reply is `{status, time, left}`. Status 1 means that the hold was taken over and lasts
+    /// for `left` milliseconds. Status 0 means that `former` no longer holds the lock, and 2 too
+    /// late. If the claim's lease is zero, the lifetime of the key stays as it is. Returns `None`
+    /// for kinds with holds that cannot be handed to another process.
     fn adopt(&self, _claim: HoldArgs<'_>, _former: &Bytes) -> Option<Request> {
         None
     }
@@ -214,41 +218,42 @@ pub trait LockProtocol: Send + Sync + 'static {
     /// Releases the lock.
     ///
     /// The reply is 0 if the lock was not held by this field, otherwise one more than the number of
-    /// notified subscribers. If the server rejected the message, the reply is `{status, 2}`; its
-    /// subscribers did not receive it.
+    /// notified subscribers. If the server rejected the message, the reply is `{status, 2}`, and
+    /// the subscribers that `status` counts did not receive it.
     fn release(&self, claim: HoldArgs<'_>) -> Request;
 
     /// Releases the lock at the end of the hand-over window, while requests of this process wait.
     ///
     /// The reply is `{status, waiting}`, with the status of `release`. `waiting` is 1 if a waiter
-    /// cannot be reached by messages, and 2 if the server rejected the message.
+    /// cannot be reached by messages, 2 if the server rejected the message, and otherwise 0.
     fn release_yielding(&self, claim: HoldArgs<'_>) -> Request;
 
-    /// Keeps the lock taken for another `claim.lease`, by a holder field of its own.
+    /// Ends the hold, and keeps the lock taken for `claim.lease` by another holder field.
     ///
-    /// The hold has ended then, and no late renewal finds its field. The reply is 1, or 0 if the
-    /// lock was not held.
+    /// So late renewals do not find the field of the ended hold. The reply is 1, or 0 if the lock
+    /// was not held.
     fn retain(&self, claim: HoldArgs<'_>) -> Request;
 
-    /// Sets the lease, which may also be shorter.
+    /// Sets the lease, to a longer or to a shorter one.
     ///
     /// The reply is `{status, time}`: status 1 if done, 0 if the lock is not held, 2 if too late.
     fn extend(&self, claim: HoldArgs<'_>) -> Request;
 
     /// Extends several leases and never shortens one.
     ///
-    /// The reply is a list: 1 renewed, 0 not held, any other number unknown.
+    /// The reply lists a status for each claim: 1 renewed, 0 not held, any other number unknown.
     fn renew(&self, claims: &[HoldArgs<'_>]) -> Request;
 
     /// Releases several locks.
     ///
-    /// The reply is a list of statuses as in `release`. It is -1 for a key that cannot be written.
-    /// If the message of a key was rejected, it is -2 minus the number of subscribers.
+    /// The reply lists a status for each claim, as in `release`. The status is -1 if the key cannot
+    /// be written. If the message for the key was rejected, it is -2 minus the number of
+    /// subscribers.
     fn release_many(&self, claims: &[HoldArgs<'_>]) -> Request;
 }
 
 impl<'a> dyn LockProtocol + 'a {
-    /// Returns whether tasks of this process share a grant.
+    /// Returns whether tasks of this process may share a grant.
     pub(crate) fn is_shared(&self) -> bool {
         self.read_write().is_some_and(ReadWriteMode::is_shared)
     }
@@ -258,15 +263,15 @@ impl<'a> dyn LockProtocol + 'a {
 pub(super) enum AcquireReply {
     Granted {
         token: u64,
-        /// Other holders lost the lock by it (forced takeover).
+        /// Whether other holders lost the lock by this grant (forced takeover).
         robbed: bool,
     },
     Busy {
-        /// How long others hold the lock.
+        /// How long others still hold the lock; `Duration::MAX` if that is not known.
         left: Duration,
         /// The server's time, in microseconds.
         time: u64,
-        /// The key had expired when the reply was written.
+        /// Whether the key, or the hold that the request converts from, does not exist any more.
         is_gone: bool,
     },
     TooLate,
@@ -288,7 +293,7 @@ pub(super) fn parse_reply(asked: &RequestOutcome) -> AcquireReply {
     let answer = match reply {
         // The most frequent reply: the lock was granted at that time, and no other holder lost it.
         Reply::Int(time) if *time > MIN_SERVER_TIME => Ok((1, time.unsigned_abs(), 0, time.unsigned_abs())),
-        // Read element by element: a copy of the list would be one more for each acquire.
+        // Read element by element, so that no acquire copies the list.
         Reply::Array(parts) => match &parts[..] {
             [status, time, left] => read(status, time, left, time),
             [status, time, left, token] => read(status, time, left, token),
@@ -301,7 +306,7 @@ pub(super) fn parse_reply(asked: &RequestOutcome) -> AcquireReply {
         Ok(answer) => answer,
         Err(error) => return AcquireReply::Failed(AcquireFailure::Unknown(error)),
     };
-    // After a reconnect, the clock estimate belongs to another server process.
+    // After a reconnect, the clock estimate belongs to another server process: ignore the time.
     if asked.by.current_connection_id() == asked.epoch {
         asked.by.time().observe_exchange(time, asked.sent, asked.received);
     }

@@ -33,13 +33,14 @@ impl LockState {
         self.queue.get(at)
     }
 
-    /// Returns the index of that waiter in the queue.
+    /// Returns the index of the first waiter that still wants the lock at `now`.
     pub(super) fn next_at(&mut self, now: Instant) -> Option<usize> {
         self.drop_cancelled_head();
         self.queue.iter().position(|waiter| waiter.is_live(now))
     }
 
-    /// Removes the cancelled waiters at the head. A queue without live waiters is empty afterwards.
+    /// Removes the cancelled waiters at the head. A queue that has only cancelled waiters is empty
+    /// afterwards.
     pub(super) fn drop_cancelled_head(&mut self) {
         while self.queue.front().is_some_and(|waiter| waiter.answer.is_closed()) {
             self.queue.pop_front();
@@ -56,7 +57,8 @@ impl LockState {
             mark_cancelled(&mut self.queue, &mut self.cancelled, |waiter| waiter.answer.is_closed());
             return waited > 0 && self.queue.is_empty();
         }
-        // Other lock kinds count waiters by position, on the server or among the sharers. Waiters
+        // Other lock kinds examine all waiters of the queue: fair ones enqueue the first few on the
+        // server, shared ones compare them all. So a cancelled waiter is removed at once. Waiters
         // are sorted by id, except for promoted ones.
         let in_order = self.queue.binary_search_by_key(&id, |waiter| waiter.id).ok();
         if let Some(at) = in_order.or_else(|| self.queue.iter().position(|waiter| waiter.id == id)) {
@@ -129,7 +131,8 @@ impl LockState {
 }
 
 impl Table {
-    /// Continues for a waiter that has joined a lock in use.
+    /// Continues for a waiter that has joined a lock in use: reclaims the server lease, or starts
+    /// the loop.
     pub(super) fn join_queue(self: &Arc<Self>, mut state: MutexGuard<'_, State>, key: &LockId, now: Instant) {
         let Some(lock) = state.locks.get_mut(key) else { return };
         let (mut answers, mut inline_task) = (Answers::new(), None);
@@ -139,8 +142,8 @@ impl Table {
             answers = self.hand_over_next(&mut state, key, None, self.now());
             self.go_on(&mut state, key);
         } else {
-            // A second waiter now depends on the in-flight request, which must not depend on its
-            // caller polling.
+            // A second waiter now depends on the in-flight request. So that request must not depend
+            // on whether its caller polls.
             inline_task = lock.inline_task.take();
             // The loop finds new waiters by itself while an operation is in flight or the lock is
             // held. In a server queue each waiter needs its position at once.
@@ -175,11 +178,12 @@ impl Table {
 
     /// Removes a cancelled request from its queue.
     ///
-    /// From then on it does not count as a waiter. A grant that was sent to it before is released
-    /// with the receiver.
+    /// From then on it does not count as a waiter. A grant that was sent to the request before is
+    /// released when the receiver is dropped.
     pub(super) fn cancel(&self, key: &LockId, id: u64, receiver: &mut oneshot::Receiver<Answer>) {
         let mut state = self.state();
-        // Close under the lock: code that reads the queue twice must see the same.
+        // Close the receiver under the table's lock: code that reads the queue twice under that
+        // lock must see the same waiters.
         receiver.close();
         let Some(lock) = state.locks.get_mut(key) else { return };
         if lock.cancel(id) {
@@ -193,7 +197,7 @@ impl Table {
 ///
 /// Readers skip cancelled entries. Cancelled entries at both ends are removed at once, and all of
 /// them when they may be half of the queue. So a queue without waiters is empty. Cancelling n
-/// entries in any order costs O(n), not O(n²), also for a hundred thousand.
+/// entries in any order costs O(n), not O(n²); the test has a hundred thousand.
 fn mark_cancelled<T>(queue: &mut VecDeque<T>, left: &mut u32, has_left: impl Fn(&T) -> bool) {
     *left += 1;
     while queue.front().is_some_and(&has_left) {
@@ -214,7 +218,8 @@ mod tests {
 
     use super::*;
 
-    /// Counts the checks of queue entries when `count` entries are cancelled in the given order.
+    /// Returns how often queue entries are checked when `count` entries are cancelled in this
+    /// order.
     fn looks(count: usize, order: impl Fn(usize) -> usize) -> usize {
         let all: Vec<Cell<bool>> = vec![Cell::new(false); count];
         let (mut queue, mut left): (VecDeque<usize>, u32) = ((0..count).collect(), 0);

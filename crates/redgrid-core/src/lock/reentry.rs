@@ -18,7 +18,8 @@ impl Hold {
 impl Table {
     /// Re-enters a hold of the request's holder, or shares a grant of readers, without a request.
     ///
-    /// Returns `None` if the request must wait for its own grant; then the key of `pending` is set.
+    /// Returns `None` if the request must wait for its own grant. The key of `pending` then says in
+    /// which queue it waits.
     pub(super) fn share_held(
         &self,
         state: &mut State,
@@ -52,12 +53,14 @@ impl Table {
         }
     }
 
-    /// Returns whether the holder has the key, in this mode or the paired one.
+    /// Returns whether the holder holds the key, in this mode or the other one (reading or
+    /// writing).
     pub(crate) fn is_in(&self, kind: &dyn LockProtocol, keys: &Arc<LockKeys>, holder: HolderId) -> bool {
         self.any_hold(kind, keys, |hold| hold.holder() == Some(holder))
     }
 
-    /// Returns whether this client holds the key, in this mode or the paired one.
+    /// Returns whether this client holds the key, in this mode or the other one (reading or
+    /// writing).
     pub(crate) fn holds_key(&self, kind: &dyn LockProtocol, keys: &Arc<LockKeys>) -> bool {
         self.any_hold(kind, keys, |_| true)
     }
@@ -70,7 +73,10 @@ impl Table {
     }
 }
 
-/// Re-enters the hold of the request's holder without a request; fails if that hold was lost.
+/// Re-enters the hold of the request's holder, without a request to the server.
+///
+/// Returns `None` if there is no hold to re-enter, and an error if the request must not wait, for
+/// example because that hold was lost.
 pub(super) fn reenter(
     lock: &LockState,
     request: &AcquireRequest,

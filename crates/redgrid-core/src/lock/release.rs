@@ -27,8 +27,8 @@ use crate::unpolled::{BackgroundTask, InlineTask};
 impl HoldGuard {
     /// Releases the hold and waits for the reply, for `response_timeout` at most.
     ///
-    /// After that, and if the future is dropped, the release goes on in the background. It ends
-    /// when the server has no lease of the hold any more. That includes the lease of an
+    /// Without a reply in that time, the release goes on in the background until it is answered. It
+    /// also ends when the server has no lease of the hold any more, including that of an
     /// [`extend`](HoldGuard::extend) that was not answered.
     ///
     /// # Errors
@@ -77,7 +77,7 @@ impl HoldGuard {
         let released = match first.await {
             Some(released) => released,
             None => {
-                // Boxed, as it is rare: every release would reserve space for it.
+                // Boxed, as it is rare: otherwise every release would reserve space for it.
                 let bounded = Box::pin(async {
                     tokio::select! {
                         biased;
@@ -120,22 +120,24 @@ impl Drop for InlineRelease {
 
 /// The consequence of dropping one guard of a hold.
 pub(super) enum Dropped {
-    /// Other guards of the same holder are alive, or another task has the lock now.
+    /// Nothing is to be released: other guards or sharers are left, or another task has the lock
+    /// now.
     Done,
     /// The hold was lost before.
     Lost(LostReason),
-    /// The last guard, without waiters in this process: the server lease is to be released.
+    /// The last guard was dropped, and no local task may have the server lease: it is to be
+    /// released.
     Last(Release),
-    /// The last guard; its release has begun and its caller polls it inline.
+    /// The last guard was dropped. Its release has begun, and its caller polls it inline.
     Inline(InlineTask, oneshot::Receiver<Result<(), ReleaseError>>),
 }
 
 /// A server lease that is about to be released.
 pub(super) struct Release {
-    /// `None` for a server lease that was removed from its lock before.
+    /// Id of the release; `None` for a server lease that was removed from its lock before.
     pub(super) id: Option<u64>,
     pub(super) server_lease: Arc<ServerLease>,
-    /// Until when the lock stays taken.
+    /// Until when the lock stays taken; in the past if it is to be free at once.
     pub(super) keep_until: Instant,
 }
 
@@ -143,7 +145,7 @@ pub(super) struct Release {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum ReleaseMode {
     Release,
-    /// While other requests of this process wait.
+    /// The lock is released while other requests of this process wait.
     Yield,
     /// The lock stays taken for this long.
     Retain(Duration),
@@ -152,19 +154,19 @@ pub(super) enum ReleaseMode {
 /// The outcome of a release.
 pub(super) struct Released {
     pub(super) result: Result<(), ReleaseError>,
-    /// Waiters of other processes, if the lock was released to all; `None` if there are none.
+    /// Subscribers that may wait for the lock; `None` if there are none, or if it stays taken.
     pub(super) subscribers: Option<SubscriberCount>,
 }
 
-/// Value of `waiting` in the reply to a release: the server rejected its publication.
+/// Value of `waiting` in the reply to a release: the server rejected the message of the release.
 const REFUSED: u64 = 2;
 
 impl Table {
-    /// Drops one guard of a hold: its first one, or another.
+    /// Drops one guard of a hold; `is_first` says whether it is the first one.
     ///
-    /// A `caller` polls the release that this may begin, unless a request of this process waits for
-    /// the lock. Otherwise a background task drives it later. Until then a new request may reclaim
-    /// the server lease.
+    /// If it is the last one, this may begin a release. With `caller`, the caller polls that
+    /// release inline, unless a request of this process waits for the lock. Otherwise a background
+    /// task sends it later, and until then a new request may reclaim the server lease.
     pub(super) fn drop_guard(self: &Arc<Self>, hold: &Arc<Hold>, is_first: bool, caller: bool) -> Dropped {
         let mut state = self.state();
         let now = self.now();
@@ -201,8 +203,8 @@ impl Table {
         }
         let id = self.number();
         let is_inline = caller && lost.is_none() && lock.queue.is_empty() && !lock.loop_running;
-        // A release that waits for a task may still be reclaimed by a new request, unless the hold
-        // was lost.
+        // Until a background task sends the release, a new request may reclaim the server lease,
+        // unless the hold was lost or keeps the lock taken.
         lock.busy = Busy::Release { id, queued: !is_inline && !keeps && lost.is_none() };
         let release = Release { id: Some(id), server_lease, keep_until };
         let server_lease = hold.server_lease.id;
@@ -225,9 +227,9 @@ impl Table {
 
     /// Returns the release of a server lease as a background task.
     ///
-    /// It runs until the server has answered or the lease has ended. `begun` is `None` before it
-    /// starts: then a new request may still reclaim the server lease, and it does nothing.
-    /// Otherwise `begun` is whether requests of this process wait.
+    /// The task runs until the server has answered or the lease has ended. If `begun` is `None`,
+    /// the release has not begun: a new request may still reclaim the server lease, and the task
+    /// then does nothing. Otherwise `begun` says whether requests of this process wait.
     pub(super) fn release_task(
         self: &Arc<Self>,
         release: Release,
@@ -292,7 +294,8 @@ impl Table {
         if server_lease.retransmission_ends().is_some() {
             self.release_late_copies(server_lease, asked.sent, keep_until);
         }
-        // The status is one more than the number of listeners; the rest is whether others wait.
+        // The status is one more than the number of subscribers. A second element of the reply is
+        // `waiting`.
         let answer = asked.result.clone().and_then(|reply| match reply {
             Reply::Array(_) => reply.into_typed::<(u64, u64)>(),
             status => Ok((status.into_typed()?, 0)),
@@ -367,7 +370,7 @@ pub(super) fn yields_to_others(kind: &dyn LockProtocol) -> bool {
     kind.queue().is_none() && !kind.is_shared()
 }
 
-/// Returns the outcome of a release from its reply, which says whether the lock was held.
+/// Returns the outcome of a release. `was_ours` is the reply: whether this process held the lock.
 pub(super) fn released(
     server_lease: &ServerLease,
     asked: &RequestOutcome,
@@ -378,14 +381,14 @@ pub(super) fn released(
     let unclear =
         |what: &'static str| Err(ReleaseError::OutcomeUnknown { name: name(), source: ServerError::unknown(what) });
     match was_ours {
-        // After the lease, a late transmission of the acquire may have restored the hold, with
-        // other holders in between.
+        // After the end of the lease, a late transmission of the acquire may have restored the
+        // hold, with other holders in between.
         Ok(true) if !in_time && server_lease.retransmission_ends().is_some() => {
             unclear("the lease may have ended in between")
         }
         Ok(true) => Ok(()),
-        // An earlier transmission may have released it: no other process can have held it before
-        // the deadline.
+        // An earlier transmission of the release may have released the lock. No other process can
+        // have held it before the deadline.
         Ok(false) if repeat && in_time => Ok(()),
         Ok(false) if repeat => unclear("the lease ended before the release was answered"),
         Ok(false) => Err(ReleaseError::Lost { name: name(), reason: LostReason::Gone }),

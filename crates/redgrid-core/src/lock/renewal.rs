@@ -23,7 +23,7 @@ use crate::config::Durability;
 use crate::lease::{retry_pause, with_margin};
 use crate::observe::count;
 
-/// Keys renewed by one script. It keeps the server busy for about 0.15 ms.
+/// Largest number of keys that one script renews. It keeps the server busy for about 0.15 ms.
 const BATCH: usize = 100;
 
 /// The pause between two scripts of a burst: 2 ms.
@@ -80,8 +80,8 @@ impl Table {
         let key = server_lease.lock_id();
         let Some(lock) = state.locks.get_mut(&key).filter(|lock| lock.has(server_lease)) else { return Answers::new() };
         if lock.holds.is_empty() {
-            // Between two owners: drop the former owner's end. The end of the server lease stays
-            // scheduled.
+            // The server lease is between two owners: forget the end of the former owner's lease.
+            // The end of the server lease stays scheduled.
             server_lease.set_owner_due(Instant::MAX);
             state.schedule.moved(server_lease.id);
             return Answers::new();
@@ -149,8 +149,8 @@ impl Table {
         self.state().schedule.take_due(now, self.soon(now), BATCH)
     }
 
-    /// Returns the time until which renewals are included: half an interval ahead, so that one
-    /// script renews many keys.
+    /// Returns the time until which a lease may be due to be renewed now. It is half a renewal
+    /// interval ahead, so that one script renews many keys.
     fn soon(&self, now: Instant) -> Instant {
         now + self.core.settings.watchdog_lease / 6
     }
@@ -162,7 +162,7 @@ impl Table {
     fn renew(self: Arc<Self>, mut server_leases: Vec<Arc<ServerLease>>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
         Box::pin(async move {
             {
-                // Released since they were due: start nothing for them.
+                // Skip server leases that were released since they were due.
                 let state = self.state();
                 server_leases.retain(|server_lease| state.schedule.get(server_lease.id).is_some());
             }
@@ -176,15 +176,16 @@ impl Table {
             let each = server_leases.iter().zip(&fields).zip(&leases);
             let claims: Vec<_> = each.map(|((server_lease, field), lease)| server_lease.claim(field, *lease)).collect();
             let (request, limit) = (Arc::new(kind.renew(&claims)), sent + self.core.settings.response_timeout);
-            // The wait for the reply is shorter than the response timeout: the lease may be shorter
-            // than that, and a renewal is idempotent. A late reply still counts. Otherwise a
+            // Another renewal is scheduled before the response timeout, because the lease may be
+            // shorter than that and a renewal is idempotent. A late reply still counts. Otherwise a
             // machine that is too slow for every reply would lose holds that the server has kept.
             let shortest =
                 server_leases.iter().map(|server_lease| server_lease.deadline().since(sent)).min().unwrap_or_default();
             // A primary that was replaced meanwhile does not have the lease: its reply moves no
             // deadline.
             let mut asking = pin!(unless_replaced(&*self.core.topology, &request, limit));
-            // A release must be retried until a renewal that may have executed is over.
+            // An unanswered renewal may have lengthened the lease on the server: a release must be
+            // retried until that longer lease is over.
             let unsure = |by: Instant| {
                 for (server_lease, lease) in server_leases.iter().zip(&leases).filter(|(_, lease)| !lease.is_zero()) {
                     server_lease.raise_upper_bound(by + *lease);
@@ -201,12 +202,12 @@ impl Table {
             };
             match answer.result.clone().and_then(Reply::into_typed::<Vec<i64>>) {
                 Ok(statuses) if statuses.len() == server_leases.len() => {
-                    // A verification writes nothing.
+                    // A verification writes nothing, so it does not count as a renewal.
                     let is_renewed = |nth: &usize| statuses[*nth] == 1 && !leases[*nth].is_zero();
                     let durability = (0..leases.len()).find(is_renewed).map(|nth| wanted[nth]).unwrap_or_default();
                     if !Durability::Primary.covers(durability) {
-                        // The primary has renewed it, whatever the durability check returns and
-                        // however long it takes.
+                        // The primary has renewed the leases, whatever the durability check returns
+                        // and however long it takes.
                         unsure(self.now());
                     }
                     if let Err(error) = answer.commit(durability, &server_leases[0].keys.key).await {
@@ -258,7 +259,7 @@ impl Table {
                 state.schedule.reschedule(server_lease.id, self.next_look(server_lease, sent, now));
             }
             0 => {
-                // Not a loss if a release was sent before the renewal.
+                // A server lease that is not scheduled any more was released, not lost.
                 if state.schedule.get(server_lease.id).is_some() {
                     self.mark_lost(state, server_lease, LostReason::Gone);
                 }
@@ -296,8 +297,8 @@ impl Table {
 
 /// Returns the lease that a renewal sends: the full lease if it is renewed, zero if it is fixed.
 ///
-/// Holders beside a shared lease may have shortened it on the server. Then a fixed lease sends what
-/// was confirmed before, to restore it.
+/// Other holders of a shared lock may have shortened its lifetime on the server. So a shared lock
+/// with a fixed lease sends what is left of its confirmed lease, which restores it.
 fn lease_to_send(server_lease: &ServerLease, now: Instant) -> Duration {
     let left = server_lease.deadline().since(now);
     match server_lease.protocol.is_shared() && !left.is_zero() {
@@ -311,15 +312,15 @@ fn lease_to_send(server_lease: &ServerLease, now: Instant) -> Duration {
 enum Due {
     /// Nothing is due before this time.
     At(Instant),
-    /// Its caller has not polled for the grant; if it polls later, it sends a new request.
+    /// The caller has not polled for the grant. If the caller polls later, it sends a new request.
     NotTaken,
-    /// Its lease has ended.
+    /// The hold's own lease has ended.
     Over,
 }
 
 fn due_of(hold: &Hold, now: Instant) -> Due {
     let name = &hold.server_lease.keys.name;
-    // Another guard of the holder may be alive.
+    // When the offer is revoked, another guard of the same hold may still be alive.
     if now >= hold.offered_until() && hold.revoke_offer() && hold.guards.fetch_sub(1, Ordering::AcqRel) == 1 {
         tracing::debug!(%name, "granted, and not taken");
         hold.end(None);
@@ -337,7 +338,7 @@ fn due_of(hold: &Hold, now: Instant) -> Due {
 
 /// Returns whether only some keys of a batch may have caused its rejection.
 ///
-/// These are keys without permission, or keys on both sides of a slot migration.
+/// Such keys lack a permission, or are on both sides of a slot migration.
 fn concerns_some(code: Code) -> bool {
     !code.is_passing() || code == Code::TryAgain
 }

@@ -34,7 +34,8 @@ impl Table {
         state.locks.values().flat_map(|lock| &lock.queue).filter(|waiter| !waiter.answer.is_closed()).count()
     }
 
-    /// Returns the names that are held, or have an unanswered release; none if the table is locked.
+    /// Returns the names that are held or have an unanswered release; an empty list if the table is
+    /// locked.
     pub(crate) fn held_names(&self) -> Vec<String> {
         let Some(state) = self.try_state() else { return Vec::new() };
         let held = state.locks.values().filter(|lock| lock.server_lease.is_some() && !lock.is_forgotten());
@@ -57,7 +58,7 @@ impl Table {
             }
             self.take_out_served(lock);
             lock.notify_loop();
-            // Drive inline tasks to their end from here: their callers may stop polling.
+            // Background tasks finish the inline tasks, because their callers may stop polling.
             inline_tasks.extend(lock.inline_task.take());
         }
         let server_leases = state.schedule.drain();
@@ -120,8 +121,8 @@ impl Table {
         let until = self.now() + self.core.settings.patience();
         let asked = self.core.give_back(request, until, RetryPolicy::Together).await;
         if asked.result.is_err() && server_leases.len() > 1 {
-            // One invalid key rejects all of them, and so does a slot migration: release them one
-            // by one.
+            // One invalid key, or a slot migration, makes the server reject all of them: release
+            // them one by one.
             for server_lease in server_leases {
                 self.send_release(server_lease, ReleaseMode::Release, until).await;
             }

@@ -1,8 +1,8 @@
 //! All locks of a client: the table, the state of each lock, and its waiters.
 //!
 //! The table owns every server lease, every queue and every in-flight request. The caller's future
-//! only waits for the outcome. A dropped future therefore leaves a queue position, never a request
-//! without an owner.
+//! only waits for the outcome. Dropping the future therefore gives up a place in a queue, and
+//! leaves no request without an owner.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{Hash, Hasher};
@@ -40,10 +40,10 @@ pub(crate) struct Table {
     pub(super) attended: AtomicU64,
 }
 
-/// A map by lock.
+/// A map with locks as keys.
 ///
-/// The names are chosen by the service itself, so a seeded, fast hash suffices. Every hand-over
-/// does several look-ups.
+/// The names of locks come from the application itself, so a seeded, fast hash suffices. Every
+/// hand-over does several look-ups.
 pub(super) type ByName<T> = HashMap<LockId, T, foldhash::fast::RandomState>;
 
 /// The schedule of all server leases of a client.
@@ -59,9 +59,10 @@ pub(super) struct State {
     pub(super) schedule: Schedule,
     /// Locks that were released recently while other processes waited for them.
     pub(super) recent: PendingYields,
-    /// Subscribers that never acquire the lock.
+    /// Subscribers that never acquire the lock, by key.
     pub(super) phantoms: Phantoms,
-    /// Grants that another client took over before their reply arrived, and when the notice came.
+    /// Ids of grants that another client took over before their reply arrived, each with the time
+    /// of the notice.
     pub(super) forced: HashMap<u64, Instant>,
     pub(super) closed: bool,
 }
@@ -127,7 +128,8 @@ impl Hash for LockId {
 
 /// The local state of one key: its queue, its server lease and its in-flight requests.
 ///
-/// Every held lock has one. Fields that few locks need are boxed or created on first use.
+/// Every lock that is held or waited for has one. Fields that few locks need are boxed or created
+/// on first use.
 pub(super) struct LockState {
     pub(super) protocol: &'static dyn LockProtocol,
     pub(super) keys: Arc<LockKeys>,
@@ -159,9 +161,9 @@ pub(super) struct LockState {
     pub(super) last: (u64, Instant),
     /// When a server last answered a request about this key.
     pub(super) contact: Instant,
-    /// For kinds with a server queue: the positions at its head.
+    /// For kinds with a server queue: this process's positions at the head of that queue.
     pub(super) local_pass: Option<Box<LocalPass>>,
-    /// For readers and writers: how the requests arrive.
+    /// For readers and writers: the fields that other kinds do not need.
     pub(super) shared: Option<Box<SharedGrant>>,
 }
 
@@ -173,8 +175,8 @@ pub(super) enum Busy {
     AdjustingLease(u64),
     /// The current server lease is being released.
     Release {
-        /// Id of the release. A server lease that was reclaimed meanwhile is released under another
-        /// id.
+        /// Id of the release. If the server lease is reclaimed meanwhile, its next release has
+        /// another id.
         id: u64,
         /// The release was not sent yet, so a new request may still reclaim the server lease.
         queued: bool,
@@ -234,8 +236,8 @@ impl LockState {
         self.queue.push_back(waiter);
     }
 
-    /// Frees the memory of an empty queue unless the loop runs, which adds and removes waiters
-    /// often.
+    /// Frees the memory of an empty queue. While the loop runs, the memory is kept, because waiters
+    /// come and go often.
     pub(super) fn shrink_if_idle(&mut self) {
         if self.queue.is_empty() && !self.loop_running {
             self.queue = VecDeque::new();
@@ -270,7 +272,7 @@ impl LockState {
         self.contended || (!is_released && self.server_lease.as_ref().is_some_and(|ours| ours.is_valid_locally()))
     }
 
-    /// Returns whether nothing waits, is held or is in flight.
+    /// Returns whether the lock state may be removed: nothing waits, is held or is in flight.
     pub(super) fn is_idle(&mut self) -> bool {
         if let Some(lost) = &mut self.lost {
             lost.retain(|hold| hold.upgrade().is_some_and(|hold| hold.is_guarded()));
@@ -312,8 +314,8 @@ pub(super) type Answers = SmallVec<[(oneshot::Sender<Answer>, Answer); 1]>;
 
 /// Sends the answers to their waiters.
 ///
-/// Must not run under the table's lock: a grant that its waiter does not receive is released by its
-/// drop.
+/// Must not run under the table's lock: a grant that its waiter does not receive is dropped here,
+/// and dropping it locks the table.
 pub(super) fn send(answers: Answers) {
     for (sender, answer) in answers {
         let _ = sender.send(answer);
@@ -330,8 +332,8 @@ impl Table {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Returns the state unless it is locked: the last handle of a client can be dropped under the
-    /// lock.
+    /// Returns the state, or `None` if it is locked. The last handle of a client can be dropped
+    /// under the lock, so its drop must not wait for the lock.
     pub(super) fn try_state(&self) -> Option<MutexGuard<'_, State>> {
         self.state.try_lock().ok()
     }
@@ -340,7 +342,7 @@ impl Table {
         self.core.clock.now()
     }
 
-    /// Returns a number that is higher than all before.
+    /// Returns a number that is higher than all that it returned before.
     pub(crate) fn number(&self) -> u64 {
         self.next.fetch_add(1, Ordering::Relaxed)
     }
@@ -356,10 +358,10 @@ impl Table {
         if kind.hands_over_locally() { self.extra_lease(kind, key) } else { Duration::ZERO }
     }
 
-    /// Returns the time by which a fixed lease is longer on the server.
+    /// Returns how much longer a fixed lease is on the server than requested.
     ///
-    /// A task that gets the lock at the end of the hand-over window therefore still has its full
-    /// lease. Kinds with a server queue pass the lock along the queue for the same time.
+    /// So a task that gets the lock at the end of the hand-over window still has its full lease.
+    /// Kinds with a server queue pass the lock along the queue for the same time.
     pub(super) fn extra_lease(&self, kind: &dyn LockProtocol, key: &LockId) -> Duration {
         match kind.hands_over_locally() || kind.queue().is_some() {
             true => handover_window(self.core.settings.handover_window, self.round_trip(key)),

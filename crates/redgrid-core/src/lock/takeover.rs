@@ -69,8 +69,8 @@ impl Table {
         from: TakeoverFrom,
     ) -> Result<Option<HoldGuard>, AcquireFailure> {
         let handover_window = self.handover_window(kind, &LockId::of(kind, &target));
-        // The lease must outlive the wait for the former holder's window, even if a shorter one was
-        // requested.
+        // The lease must outlive the wait for the former holder's hand-over window, even if a
+        // shorter lease was requested.
         let lease = request
             .server_lease(handover_window)
             .max(with_margin(LONGEST_WINDOW + self.core.settings.response_timeout));
@@ -89,8 +89,8 @@ impl Table {
             (AcquireReply::TooLate, None) => return Err(AcquireFailure::too_late_twice()),
             (AcquireReply::Failed(failure), None) => return Err(failure),
             (reply, Some(limit)) => {
-                // If it were released earlier, the next holder could get a lower token than those
-                // that the preempted holder issues in its hand-over window.
+                // Release only after the hand-over window of the former holder. Otherwise the next
+                // holder could get a lower token than those that the former holder issues in it.
                 self.free(&takeover, id, limit + LONGEST_WINDOW);
                 let why = "an earlier copy was not answered, and it is too late for another";
                 return Err(match reply {
@@ -125,9 +125,9 @@ impl Table {
 
     /// Waits until the former holder's hand-over window is over, and renews the grant.
     ///
-    /// The former holder may not know of the takeover yet, and hand over in its process until then.
-    /// Only after that is the server's clock past every token that the former holder can issue. So
-    /// the token is read again then.
+    /// Until then the former holder may not know of the takeover, and may hand the lock over in its
+    /// process. Afterwards the server's clock is past every token that these hand-overs issue. So
+    /// the token is read again.
     async fn wait_out_previous(
         self: &Arc<Self>,
         takeover: &Takeover,
@@ -143,8 +143,8 @@ impl Table {
         let until = deadline(granted.sent, takeover.lease);
         let asked = self.core.exchange(request, until, RetryPolicy::Retries, &Progress::default()).await;
         let unanswered_until = asked.retransmission_ends.max(granted.retransmission_ends);
-        // The former holder's window is over. A late retransmission finds its own hold, or preempts
-        // another holder.
+        // The former holder's window is over. A late retransmission finds its own hold, or takes
+        // the lock from another holder, whose window must end before the release.
         let settled = unanswered_until.map_or(Instant::MIN, |limit| limit + LONGEST_WINDOW);
         match parse_reply(&asked) {
             AcquireReply::Granted { token, .. } => {
@@ -153,8 +153,8 @@ impl Table {
                 Ok(GrantReply { retransmission_ends: unanswered_until, ..again })
             }
             AcquireReply::Busy { .. } => {
-                // Another client took it over and its notice may still be in flight: the installed
-                // grant is lost already.
+                // Another client took the lock over, and its notice may still be in flight. Record
+                // that, so that the grant counts as lost when it is installed.
                 self.state().forced.insert(granted.id, self.now());
                 Ok(GrantReply { retransmission_ends: unanswered_until, ..granted })
             }
@@ -181,7 +181,7 @@ impl Table {
 
     /// Installs the grant in place of the holds of this process under the key.
     ///
-    /// If no caller can have it, the lock stays taken until `keep_until`.
+    /// If no caller can have the grant, the lock stays taken until `keep_until`.
     pub(super) fn install(
         self: &Arc<Self>,
         client: Client,
@@ -212,9 +212,9 @@ impl Table {
                 Some(grant)
             }
             InstallOutcome::Superseded => {
-                // Another takeover preempted the grant before it was known here. If the server lost
-                // that takeover with its data, the request that should find this hold has acquired
-                // the lock again: release it.
+                // Another takeover ended this grant before it was known here. If the server has
+                // lost that takeover with its data, the acquire that renews this grant has got the
+                // lock anew: release it.
                 server_lease.end();
                 let hold = Arc::new(Hold::new(Arc::clone(&server_lease), sent, now, wanted));
                 hold.end(Some(LostReason::Forced));
@@ -234,7 +234,7 @@ impl Table {
         }
     }
 
-    /// Releases after `limit` a takeover that may have executed and that no caller has.
+    /// Releases, after `limit`, what a takeover without a caller may have acquired.
     fn free(self: &Arc<Self>, takeover: &Takeover, id: u64, limit: Instant) {
         let Takeover { kind, target, lease, .. } = takeover;
         let release = DeferredRelease::of(*kind, target, id, *lease, Some(limit));

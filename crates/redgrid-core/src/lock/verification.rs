@@ -1,4 +1,4 @@
-//! Verification of server leases: which may be lost, and which are.
+//! Verification of server leases: which ones may be lost, and which ones are lost.
 //!
 //! A lease is verified by a renewal that is due at once. If the server replies that the lease is
 //! not held, it is lost.
@@ -23,7 +23,7 @@ impl Table {
         self.verify(|server_lease| server_lease.has_moved(self.core.home(&server_lease.keys.key).id()));
     }
 
-    /// Verifies all holds, because a notice may have been missed.
+    /// Verifies all holds, because the notice of a forced takeover may have been missed.
     pub(crate) fn verify_all(&self) {
         self.verify(|_| true);
     }
@@ -34,7 +34,7 @@ impl Table {
         self.wake_renewal(&state.schedule);
     }
 
-    /// Marks a hold as lost, after the notice of another client that took it over.
+    /// Marks a hold as lost, after the notice of another client that took the lock over.
     pub(crate) fn preempted(self: &Arc<Self>, field: &[u8]) {
         let Some(number) = number_of(field) else { return };
         let mut state = self.state();
@@ -44,7 +44,7 @@ impl Table {
             }
             Some(_) => {}
             None => {
-                // The grant may still be in flight.
+                // The reply with the grant may still be in flight: remember the notice for it.
                 let (now, patience) = (self.now(), self.core.settings.patience());
                 state.forced.retain(|_, told| now.since(*told) < patience);
                 state.forced.insert(number, now);
@@ -55,7 +55,7 @@ impl Table {
     /// Marks a hold as lost that the server no longer has.
     pub(super) fn report_missing(self: &Arc<Self>, field: &[u8]) {
         let mut state = self.state();
-        // Not a loss if a release was sent before.
+        // A server lease that is not scheduled any more was released, not lost.
         let server_lease = number_of(field).and_then(|number| state.schedule.get(number)).cloned();
         if let Some(server_lease) = server_lease.filter(|server_lease| self.core.field(server_lease.id) == field) {
             self.mark_lost(&mut state, &server_lease, LostReason::Gone);

@@ -1,14 +1,14 @@
-//! The wait loop of a lock with several waiters, or held elsewhere: only the first waiter sends
-//! requests.
+//! The wait loop of a lock. It runs while requests of this process wait behind each other, or for
+//! another process. Only the first waiter sends requests.
 //!
 //! The loop tries to acquire. If the lock is taken, it subscribes to the channel and tries again
 //! when the subscription is confirmed. Later it tries at every message, at every gap, when the poll
 //! finds the key gone, and when the reported lease has run out. After a hand-over window of this
-//! process others go first. Then it tries only when all of them have had the lock, or after a quiet
-//! period.
+//! process, other processes go first. The loop then tries only when all of them have had the lock,
+//! or after a quiet period.
 //!
-//! For lock kinds without release messages it subscribes to nothing, and tries again after growing
-//! pauses.
+//! For lock kinds without release messages, the loop subscribes to nothing and tries again after
+//! growing pauses.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,8 +27,8 @@ use crate::clock::Instant;
 /// How long a lock that a probe found free must stay free, without a message, before it is
 /// acquired: 1 ms.
 ///
-/// A probe may fall between a release and the next holder's acquire, while the message is in
-/// flight.
+/// A probe may fall between a release and the next holder's acquire, while the message of the
+/// release is in flight.
 const STAYS_FREE: Duration = Duration::from_millis(1);
 
 /// How long a key without waiters may stay subscribed: 500 ms. A new request in that time finds the
@@ -40,16 +40,17 @@ const NO_TIMEOUT: Duration = Duration::from_secs(3600);
 
 /// Every 16th quiet period lasts at least 20 ms.
 ///
-/// So a slow subscriber, such as a process that gets little CPU time, gets the lock at last. A
-/// subscriber that never wants the lock costs others a tenth of a hand-over window more.
+/// So a slow subscriber, such as a process that gets little CPU time, gets the lock eventually. If
+/// a subscriber never wants the lock, this costs the others a tenth of a hand-over window for each
+/// yield, on average.
 const LONG_QUIET_PERIOD_EVERY: u32 = 16;
 const LONG_QUIET_PERIOD: Duration = Duration::from_millis(20);
 
-/// Number of tries without messages after which the waiter sets its flag on the server: some
-/// milliseconds.
+/// Number of tries, for lock kinds without release messages, after which the waiter sets its flag
+/// on the server. They take some milliseconds.
 const FLAG_WAITER_AFTER: u32 = 3;
 
-/// How often a waiter checks for expired holders of a shared lock: 1 s. It costs two requests.
+/// How often a waiter checks for expired holders of a shared lock: 1 s. A check costs two requests.
 const EVICTION_INTERVAL: Duration = Duration::from_secs(1);
 
 enum Step {
@@ -57,7 +58,7 @@ enum Step {
     Done,
     /// This process holds the lock or has a request in flight: wait for a change.
     ///
-    /// From `listen_at` on the end of the hand-over window is near, so the loop subscribes to the
+    /// From `listen_at` on, the end of the hand-over window is near, so the loop subscribes to the
     /// channel.
     Local {
         listen_at: Instant,
@@ -72,20 +73,20 @@ struct WaitLoop {
     changed: Arc<Notify>,
     watch: Option<Watch>,
     yield_plan: Option<YieldPlan>,
-    /// How often a waiter is announced, for lock kinds where others step back for it.
+    /// Interval of a waiter's announcements; `None` for lock kinds without announcements.
     announces: Option<Duration>,
     /// Consecutive yields that ended by their quiet period.
     silent: u32,
-    /// When expired holders are checked for next.
+    /// When the next check for expired holders is due.
     dead_due: Instant,
-    /// How the loop waits if releases send no messages.
+    /// The pauses of the loop if releases send no messages; `None` if they do.
     backoff: Option<Backoff>,
     /// Consecutive tries that found the lock taken.
     tries: u32,
 }
 
 impl WaitLoop {
-    /// Returns the subscription, and starts it on first use.
+    /// Starts the subscription, unless it exists.
     fn watch(&mut self, subscriptions: &Arc<SubscriptionManager>) {
         let keys = &self.key.keys;
         self.watch.get_or_insert_with(|| {
@@ -93,12 +94,13 @@ impl WaitLoop {
         });
     }
 
-    /// Returns whether every other waiter has had the lock.
+    /// Returns whether the yield is over: every other waiting process has had the lock.
     fn turn_is_over(&mut self, message_count: Option<u64>) -> bool {
         self.yield_plan.as_mut().is_none_or(|turn| turn.is_over(message_count))
     }
 
-    /// Ends the yield. Returns the number of subscribers and how many acquired nothing, if known.
+    /// Ends the yield. Returns the number of subscribers, and how many of them acquired nothing, if
+    /// known.
     fn end_turn(&mut self, message_count: Option<u64>) -> Option<(u64, u64)> {
         self.yield_plan.take()?.missing(message_count)
     }
@@ -115,7 +117,7 @@ impl Table {
                         wait_loop.watch(&self.core.subscriptions);
                     }
                     // While subscribed, check periodically whether a request still waits: the last
-                    // one may have the lock.
+                    // one may have the lock by now.
                     let again = if wait_loop.watch.is_none() { listen_at } else { self.now() + IDLE };
                     tokio::select! {
                         () = wait_loop.changed.notified() => {}
@@ -173,8 +175,8 @@ impl Table {
         if let Some(server_lease) = &lock.server_lease {
             wait_loop.tries = 0;
             if let Some((listeners, missing)) = wait_loop.end_turn(self.message_count(&wait_loop.key)) {
-                // The yield ended by its quiet period and the lock was free: these subscribers do
-                // not wait for it.
+                // The yield ended by its quiet period, and the lock was free. So the subscribers
+                // that acquired nothing do not wait for it.
                 phantoms.turn_ended(&wait_loop.key, listeners, missing, self.now());
             }
             let half = self.handover_window(lock.protocol, &wait_loop.key) / 2;
@@ -187,8 +189,8 @@ impl Table {
         if let Some(turn) = lock.yield_plan.take() {
             wait_loop.yield_plan = Some(*turn);
             lock.contended = true;
-            // For try-only requests that arrived since the release the lock is busy, because others
-            // go first.
+            // Other processes go first, so try-only requests that arrived since the release are
+            // answered as busy.
             let answers = lock.reject_try_waiters();
             drop(state);
             send(answers);
@@ -203,11 +205,11 @@ impl Table {
         }
     }
 
-    /// Waits until another try may succeed, or no request waits any more. The lock is taken for
-    /// `left`.
+    /// Waits until another try may succeed, or no request waits any more. `left` is how long the
+    /// lock is known to be taken.
     ///
-    /// While others go first, the end of the quiet period triggers one check whether the lock is
-    /// free.
+    /// While other processes go first, the end of the quiet period triggers one check whether the
+    /// lock is free.
     async fn until_worth_a_try(&self, wait_loop: &mut WaitLoop, left: Duration) {
         if let Some(backoff) = wait_loop.backoff {
             return self.back_off(wait_loop, backoff, left).await;
@@ -215,8 +217,8 @@ impl Table {
         let mut until = self.now() + left.min(NO_TIMEOUT);
         let mut silence = self.quiet_until(wait_loop);
         let mut found_free = false;
-        // The acquire that found the lock taken announced the waiter. Announce nothing while others
-        // go first.
+        // The acquire that found the lock taken has announced the waiter, so the next announcement
+        // is due later. While other processes go first, nothing is announced.
         let mut said = wait_loop.announces.filter(|_| wait_loop.yield_plan.is_none()).map(|_| self.now());
         wait_loop.watch(&self.core.subscriptions);
         self.evict_expired_holders(wait_loop).await;
@@ -280,9 +282,10 @@ impl Table {
         }
     }
 
-    /// Waits like `until_worth_a_try` without messages, for a pause that doubles each time.
+    /// Waits like `until_worth_a_try`, for lock kinds without release messages. The pause doubles
+    /// with each try.
     ///
-    /// If others go first, it adds the longest pause.
+    /// If other processes go first, the longest pause is added.
     async fn back_off(&self, wait_loop: &mut WaitLoop, backoff: Backoff, left: Duration) {
         let others = wait_loop.yield_plan.take().map_or(Duration::ZERO, |_| backoff.longest);
         let pause = backoff.after(wait_loop.tries).mul_f64(0.5 + fastrand::f64() / 2.0);
@@ -299,7 +302,7 @@ impl Table {
         }
     }
 
-    /// Returns when the quiet period ends while others go first.
+    /// Returns when the quiet period ends; `Instant::MAX` unless other processes go first.
     fn quiet_until(&self, wait_loop: &WaitLoop) -> Instant {
         let message_count = self.message_count(&wait_loop.key);
         // Every 16th quiet period is longer, for subscribers that respond slowly.

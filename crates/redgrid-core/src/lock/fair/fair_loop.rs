@@ -1,8 +1,7 @@
 //! Loop of a fair lock: its waiters queue on the server.
 //!
-//! Each of the first waiters gets a position of its own there, in their order. From then on, one
-//! keepalive every 250 ms covers all of these positions. A waiter sends its acquire request again
-//! when
+//! The first waiters each get a position in that queue, in their order. One keepalive every 250 ms
+//! covers all of these positions. A waiter with a position sends its acquire request again when
 //!
 //! - a message notifies it that it is next,
 //! - the reply to a keepalive finds its position at the head of the queue, and the lock free, or
@@ -34,18 +33,21 @@ const KEEPALIVE_INTERVAL: Duration = Duration::from_millis(250);
 /// Lifetime of a position without a further keepalive, in keepalive intervals.
 const MISSED_KEEPALIVES: u32 = 4;
 
-/// Interval at which a keepalive checks the scores of the whole queue: 1 s.
+/// At this interval, a keepalive also checks the scores of all positions: 1 s.
+///
+/// A score is the time after which Redisson removes a position.
 const SCORES_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Number of fair locks for which one client sends keepalives at `KEEPALIVE_INTERVAL`.
+/// Number of fair locks for which one client sends keepalives at `KEEPALIVE_INTERVAL`: 100.
 ///
-/// With more of them, the client sends keepalives for each less often, and the positions live
-/// longer. At most 400 keepalives a second are sent.
+/// With more locks, the client sends a keepalive for each of them less often, and the positions
+/// live longer. At most 400 keepalives a second are sent.
 const MAX_FREQUENT: u64 = 100;
 
 enum Step {
     Done,
-    /// Send a keepalive for these positions. Each has the id of its request, and its number.
+    /// Send a keepalive for these positions, each given by the id of its request and the number in
+    /// its holder field.
     Keepalive(Vec<(u64, u64)>),
     Sleep(Instant),
 }
@@ -57,7 +59,7 @@ struct FairLoop {
     /// Channels on which positions are notified, by the number of the position.
     watches: HashMap<u64, Watch>,
     next_keepalive: Instant,
-    /// When a keepalive checks the scores of the whole queue again.
+    /// When a keepalive checks the scores of all positions again.
     next_scores: Instant,
 }
 
@@ -112,12 +114,12 @@ impl Table {
         }
         let mut answers = Answers::new();
         if !lock.asking && (lock.server_lease.is_some() || lock.queue.iter().any(|entry| !entry.request.once)) {
-            // Other requests of this process go before those that do not wait.
+            // Requests of this process that wait go before try-only ones.
             answers = lock.reject_try_waiters();
         }
         for entry in lock.queue.iter().filter(|entry| entry.until <= now) {
-            // Its timeout has passed, and its future was not polled to report that. Its position
-            // must not delay the waiters behind it.
+            // The waiter's timeout has passed, but its future was not polled to report that. Its
+            // position must not delay the waiters behind it.
             let position = &entry.status.position;
             if position.is_asked() && !position.is_asking() {
                 self.release_position_of(lock, entry);
@@ -127,7 +129,7 @@ impl Table {
         let passes_locally = self.passes_locally(lock).is_some();
         if passes_locally {
             // Notifications from before this process acquired the lock are void. While the server
-            // lease is busy, it may be released at this moment, so they are kept.
+            // lease is busy, it may be released at this moment, so notifications are kept.
             let is_idle = lock.busy == Busy::No;
             lock.queue.iter().filter(|_| is_idle).for_each(|entry| entry.status.position.clear_notification());
         } else if let Some(at) = self.next_to_ask(lock, now)
@@ -161,7 +163,7 @@ impl Table {
         }
     }
 
-    /// Subscribes for each of the first waiters, and processes the notifications received.
+    /// Subscribes for each of the first waiters, and processes received notifications.
     fn listen(&self, fair_loop: &mut FairLoop, lock: &LockState, now: Instant) {
         let depth = usize::try_from(self.core.settings.fair_depth).unwrap_or(usize::MAX);
         let mut watches = HashMap::new();
@@ -198,8 +200,8 @@ impl Table {
 
     /// Returns the index of the waiter that sends the next acquire request.
     ///
-    /// That is a waiter whose position is next, or else the first waiter without a position, if
-    /// `fair_depth` allows it one.
+    /// That is a waiter whose position is next. Otherwise it is the first waiter without a
+    /// position, if it is among the first `fair_depth` waiters.
     ///
     /// While a pass request that may enqueue a waiter is in flight, neither that waiter nor any
     /// behind it sends its own enqueue request.
@@ -253,8 +255,8 @@ impl Table {
         };
         lock.contact = received;
         lock.contended = lock.server_lease.is_none() && !lock.queue.is_empty();
-        // `left` is the PTTL of the lock, or -2 if it is free. `first` is the position at the head,
-        // counted from 1.
+        // `left` is the PTTL of the lock, or -2 if it is free. `first` says which position is the
+        // head, counted from 1.
         let (left, first) = (parts[1], parts[2]);
         let mut lost = Vec::new();
         for (nth, ((request, number), kept)) in (1..).zip(positions.iter().zip(&parts[3..])) {
@@ -285,7 +287,7 @@ fn may_ask(lock: &LockState) -> bool {
     !lock.asking && !matches!(lock.busy, Busy::AdjustingLease(_))
 }
 
-/// Counts a lock for as long as its positions are kept alive.
+/// Counts a fair lock among those that send keepalives, until this value is dropped.
 struct ActiveFairKey(Arc<Table>);
 
 impl ActiveFairKey {

@@ -1,14 +1,14 @@
 //! Local pass: hand-over along the server's queue inside one process.
 //!
 //! The positions at the head of the queue may belong to this process. As long as they do, a task
-//! that releases the lock hands it to the next of them without a request.
+//! that releases the lock hands it to the waiter of the next position without a request.
 //!
 //! One reply of the server lists the positions of this process at the head, up to the first of
-//! another process: a *run*. No waiter gets between two of them, since new waiters enqueue at the
-//! end. So the lock passes along the run under the holder field that has it. One pass request
-//! reports all waiters that were served meanwhile, enqueues all that arrived meanwhile, and learns
-//! the run anew. A run is valid as long as a hand-over window may last: a forced takeover waits for
-//! that.
+//! another process: a *run*. New waiters enqueue at the end, so no waiter gets between two
+//! positions of a run. The lock can therefore pass along the run under the holder field that
+//! already has it. One pass request reports all waiters that were served meanwhile, enqueues all
+//! that arrived meanwhile, and returns the run anew. A run is valid as long as a hand-over window
+//! may last, because a forced takeover waits that long.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -33,19 +33,19 @@ use crate::lock::table::{Answers, Busy, LockId, LockState, State, Table, Waiter,
 pub(in crate::lock) struct LocalPass {
     /// Numbers of the next positions, in their order. Some may have left since the reply.
     next: VecDeque<u64>,
-    /// When the pass request was sent that listed them in its reply.
+    /// When the pass request was sent whose reply listed them.
     listed: Option<Instant>,
     /// Numbers of the served positions, which stay in the server's queue until that is reported.
     served: Vec<u64>,
     /// A pass request is in flight.
     asking: bool,
-    /// Served positions that it reports.
+    /// Served positions that the pass request in flight reports.
     reporting: Vec<u64>,
-    /// Server lease with a hand-over that is suspended until the pass request completes. Also the
-    /// waiter to which its lease was adjusted.
+    /// Id of the server lease with a hand-over that is suspended until the pass request completes,
+    /// and the waiter to which its lease was adjusted.
     suspended: Option<(u64, Option<Fitted>)>,
-    /// Server lease that is no longer passed along: a pass request was not answered, or a
-    /// retransmission of one may still release it.
+    /// Id of a server lease that is no longer passed along. A pass request was not answered, or a
+    /// retransmission of one may still release the lock.
     ended: Option<u64>,
 }
 
@@ -83,7 +83,7 @@ impl LockState {
 }
 
 impl Table {
-    /// Forgets the run, for a new server lease.
+    /// Resets the local pass for a new server lease: forgets the run, and removes served positions.
     pub(in crate::lock) fn begin_local_pass(self: &Arc<Self>, lock: &mut LockState) {
         if let Some(pass) = &mut lock.local_pass {
             (pass.next, pass.listed, pass.ended) = (VecDeque::new(), None, None);
@@ -91,7 +91,8 @@ impl Table {
         self.take_out_served(lock);
     }
 
-    /// Returns the server queue along which the current server lease is passed, if it is.
+    /// Returns the server queue along which the current server lease is passed; `None` if it is not
+    /// passed along.
     pub(in crate::lock) fn passes_locally(&self, lock: &LockState) -> Option<&'static dyn ServerQueue> {
         let queue = lock.protocol.queue().filter(|_| self.core.settings.handover_window != Some(Duration::ZERO))?;
         let server_lease = lock.server_lease.as_ref().filter(|server_lease| server_lease.is_valid_locally())?;
@@ -101,7 +102,8 @@ impl Table {
 
     /// Returns whether the next waiter of the run is at the front and may have the server lease.
     ///
-    /// Otherwise the server is asked which waiter is next, or the server lease is released.
+    /// Otherwise a pass request asks the server which position is next, or the server lease is
+    /// released.
     pub(in crate::lock) fn is_next(
         self: &Arc<Self>,
         state: &mut State,
@@ -137,16 +139,16 @@ impl Table {
         pass.served.push(number);
         let limit = waiter.status.may_execute_until();
         if now < limit {
-            // An earlier request for this position may execute late, and create one that no waiter
-            // wants.
+            // An earlier request for this position may execute late, and create a position that no
+            // waiter wants.
             self.take_out(lock, number, Some(limit), false);
         }
     }
 
     /// Releases a server lease by a pass request that reports the served positions.
     ///
-    /// Returns `None` if there are none to report, or if the server lease must be released like any
-    /// other.
+    /// Returns `None` if there are no served positions, or if the server lease must be released
+    /// like any other.
     pub(in crate::lock) async fn release_in_queue(
         self: &Arc<Self>,
         server_lease: &ServerLease,
@@ -177,7 +179,7 @@ impl Table {
             let lock = state.locks.get_mut(&server_lease.lock_id())?;
             lock.local_pass.get_or_insert_default().served.extend(served);
             self.take_out_served(lock);
-            // The server may refuse only this pass request.
+            // The server may refuse pass requests only: a plain release follows.
             return None;
         }
         self.released_by_pass(server_lease, &asked);
@@ -190,7 +192,8 @@ impl Table {
         lock.server_lease.as_ref().is_some_and(|ours| ours.id == server_lease.id).then_some(&mut **lock)
     }
 
-    /// Remembers a pass request that released the lock as the release of its server lease.
+    /// Stores the release of a server lease that a pass request has carried out, so that it is
+    /// repeated after a failover.
     fn released_by_pass(self: &Arc<Self>, server_lease: &ServerLease, answered: &RequestOutcome) {
         self.release_late_copies(server_lease, answered.sent, Instant::MIN);
         let field = self.core.field(server_lease.id);
@@ -206,7 +209,7 @@ impl Table {
         }
     }
 
-    /// Removes the served positions of a server lease that is released in another way.
+    /// Removes the served positions of a server lease that is released without a pass request.
     pub(in crate::lock) fn take_out_served_of(self: &Arc<Self>, server_lease: &ServerLease) {
         if let Some(lock) = Self::pass_of(&mut self.state(), server_lease) {
             self.take_out_served(lock);
@@ -278,7 +281,8 @@ impl Table {
         } else {
             pass.served.extend(served);
         }
-        // A server lease that is being adjusted to a request waits for something else.
+        // Resume the hand-over only if it is still suspended: the server lease may have been
+        // released or replaced meanwhile.
         let suspended = pass.suspended.take().filter(|(id, _)| lock.busy == Busy::AdjustingLease(*id));
         let suspended = suspended.map(|(_, fitted)| fitted);
         if suspended.is_some() {
@@ -336,8 +340,8 @@ impl Table {
         send(answers);
     }
 
-    /// Records what the reply means for a waiter that was to be enqueued: it is queued, or that is
-    /// unknown.
+    /// Records what the reply says about a waiter that was to be enqueued: it is queued, or that is
+    /// not known.
     fn enqueued(
         self: &Arc<Self>,
         state: &State,

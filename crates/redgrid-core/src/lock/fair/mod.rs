@@ -32,7 +32,7 @@ pub struct PassArgs<'a> {
     pub new: &'a [Bytes],
     /// How long the new positions, and those in the reply, are kept without a further request.
     pub kept: Duration,
-    /// When the lock is released.
+    /// Under which condition the request releases the lock.
     pub gives_back: ReleaseAfterPass,
 }
 
@@ -48,15 +48,18 @@ pub enum ReleaseAfterPass {
     Yes,
 }
 
-/// The server's queue of a lock kind. Each waiter has a position under its future holder field.
+/// The server's queue of a lock kind. Each waiter has a position, named by the holder field that it
+/// will have.
 ///
-/// `release` and its variants also remove positions: their field may be a holder or a position.
-/// `acquire` is a single attempt and creates no position.
+/// For such kinds, `LockProtocol::release` and its variants also remove positions: the field of a
+/// claim may be a holder or a position. `LockProtocol::acquire` tries once, and creates no
+/// position.
 pub trait ServerQueue: Send + Sync {
-    /// Acquires the lock if it is free and no other position is first, or enqueues the request.
+    /// Acquires the lock if it is free and no other position is first; otherwise enqueues the
+    /// request.
     ///
-    /// A position is kept for `kept` without a further request. The reply is that of `acquire`. Its
-    /// `left` is the PTTL of the holder for the head of the queue, and -1 for other positions.
+    /// A position is kept for `kept` without a further request. The reply is that of `acquire`.
+    /// `left` is the PTTL of the holder if the position is the head of the queue, and -1 otherwise.
     fn enter(&self, claim: HoldArgs<'_>, kept: Duration) -> Request;
 
     /// Keeps positions alive and removes expired ones; with `all` it checks the whole queue.
@@ -66,18 +69,18 @@ pub trait ServerQueue: Send + Sync {
     /// | element | meaning |
     /// |---|---|
     /// | `left` | PTTL of the lock, -2 if it is free |
-    /// | `first` | number of the position at the head, counted from 1, or 0 |
+    /// | `first` | which of the positions is the head, counted from 1; 0 if none is |
     /// | `kept` | for each position: 1 if it is in the queue, otherwise 0 |
     fn keep(&self, target: &LockKeys, places: &[Bytes], kept: Duration, all: bool) -> Request;
 
-    /// Keeps the lock under `claim`'s field if the next positions belong to this process. Removes
-    /// served positions, and enqueues new ones.
+    /// Removes served positions and enqueues new ones. Keeps or releases the lock that `claim`'s
+    /// field holds, as `along` says.
     ///
     /// The reply is one of:
     ///
     /// | reply | meaning |
     /// |---|---|
-    /// | `{1, time, number, …}` | held; numbers of its positions at the head of the queue |
+    /// | `{1, time, number, …}` | held; numbers of this process's positions at the queue's head |
     /// | `{0, time}` | the lock is not held under this field |
     /// | `{3, time}` | the lock was released |
     /// | `{-1, time}` | too late |

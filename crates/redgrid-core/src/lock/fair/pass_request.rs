@@ -20,11 +20,12 @@ pub(super) struct PassRequest {
     pub(super) queue: &'static dyn ServerQueue,
     pub(super) served: Vec<u64>,
     pub(super) new: Vec<NewPosition>,
-    /// No local task is inside: the lock is released unless a position of this process is next.
+    /// Whether the lock is released unless a position of this process is next, because no local
+    /// task has the lock.
     pub(super) frees: bool,
 }
 
-/// A request to be enqueued.
+/// A waiter that the pass request enqueues.
 pub(super) struct NewPosition {
     pub(super) waiter: u64,
     pub(super) number: u64,
@@ -33,7 +34,7 @@ pub(super) struct NewPosition {
 }
 
 impl NewPosition {
-    /// Marks the position of this waiter as requested.
+    /// Returns the entry of a waiter, and marks its position as requested.
     pub(super) fn of(waiter: &Waiter) -> NewPosition {
         waiter.status.position.asked();
         let (number, status) = (waiter.status.position.number(waiter.id), Arc::clone(&waiter.status));

@@ -13,21 +13,23 @@ use crate::lock::cleanup::DeferredRelease;
 use crate::lock::protocol::{LockKeys, LockProtocol};
 use crate::lock::table::{LockState, Table, Waiter};
 
-/// One request's position. The holder field is constant from the first request to the grant.
+/// The position of one request. Its holder field stays the same from the first request to the
+/// grant.
 #[derive(Default)]
 pub(in crate::lock) struct QueuePosition(Mutex<Place>);
 
 #[derive(Default)]
 struct Place {
-    /// Number of the holder field, if not the id of the request: a released field is never reused.
+    /// Number of the holder field; `None` if that is the id of the request. A released field is
+    /// never reused.
     number: Option<u64>,
-    /// A request for it was sent: it may be queued, or hold the lock.
+    /// Whether a request for the position was sent, so that it may be queued or hold the lock.
     is_asked: bool,
-    /// A request for it is in flight.
+    /// Whether a request for the position is in flight.
     is_asking: bool,
     /// The server has the position in its queue.
     is_inside: bool,
-    /// A notification or a reply said that it is next.
+    /// Whether a notification or a reply said that the position is next.
     is_called: bool,
     /// When the holder's lease ends, if this position is the head.
     next_at: Option<Instant>,
@@ -43,8 +45,8 @@ impl QueuePosition {
         self.place().number.unwrap_or(request)
     }
 
-    /// Moves the position to another holder field; the old one is released and the request enqueues
-    /// again.
+    /// Moves the request to a position with another holder field. The old field is released, and
+    /// the request enqueues again.
     pub(in crate::lock) fn moved(&self, number: u64) {
         *self.place() = Place { number: Some(number), ..Place::default() };
     }
@@ -54,10 +56,10 @@ impl QueuePosition {
         (place.is_asked, place.is_asking, place.is_called, place.next_at) = (true, true, false, None);
     }
 
-    /// Records that the server enqueued the position, behind others.
+    /// Records the end of a request for the position. With `waits`, the server has enqueued it.
     ///
-    /// If the request was cancelled meanwhile, the position may have been created after its
-    /// release.
+    /// Otherwise the waiter has left, or the outcome is not known. The server may have created the
+    /// position after its release, so it counts as requested.
     pub(in crate::lock) fn landed(&self, waits: bool) {
         let mut place = self.place();
         place.is_inside = std::mem::take(&mut place.is_asking) && waits;
@@ -94,9 +96,9 @@ impl QueuePosition {
         (place.is_called, place.next_at) = (false, None);
     }
 
-    /// Records that the position is the head and the lock is taken for `left`.
+    /// Records for how long the lock is taken, if the position is the head of the queue.
     ///
-    /// `left` is `Duration::MAX` if it is not the head, or if the time is unknown.
+    /// `left` is `Duration::MAX` if the position is not the head, or if the time is not known.
     pub(in crate::lock) fn is_next_until(&self, now: Instant, left: Duration) {
         self.place().next_at = (left != Duration::MAX).then(|| now + left);
     }

@@ -43,7 +43,7 @@ fn a_new_subscription_counts_from_its_own_start() {
     let mut turn = YieldPlan::after(audience(2, None), MS).unwrap();
     assert!(!turn.is_over(None));
     assert_eq!([5, 6, 7].map(|message_count| turn.is_over(Some(message_count))), [false, false, true]);
-    // A new subscription counts from its own beginning.
+    // A lower count belongs to a new subscription, and counting begins there.
     let mut turn = YieldPlan::after(audience(2, Some(5)), MS).unwrap();
     assert_eq!([0, 1, 2].map(|message_count| turn.is_over(Some(message_count))), [false, false, true]);
 }
@@ -53,7 +53,7 @@ fn a_waiter_without_messages_is_given_the_time_of_a_poll() {
     let unseen = SubscriberCount { unseen: true, ..audience(1, Some(0)) };
     let mut turn = YieldPlan::after(unseen, MS).unwrap();
     assert_eq!(turn.quiet_period(Some(2)), SILENCE_FOR_POLLERS);
-    // The message of this process, and that of the waiter that receives none.
+    // The message of this process, and that of the waiter that receives no messages.
     assert_eq!([1, 2].map(|message_count| turn.is_over(Some(message_count))), [false, true]);
 }
 
@@ -75,7 +75,7 @@ fn listeners_at_a_replica_are_counted_and_get_more_time() {
     assert_eq!(turn.quiet_period(Some(7)), 2 * PATIENCE);
     assert!(turn.quiet_period(Some(8)) < 2 * SILENCE);
     assert_eq!([8, 9].map(|message_count| turn.is_over(Some(message_count))), [false, true]);
-    // Alone at the replica, and alone although no subscriber was counted there.
+    // The only subscriber is this process: at the replica, or at the primary.
     assert_eq!(YieldPlan::after(audience(0, Some(7)).with(Some(ReplicaSubscribers::Count(1))), MS), None);
     assert_eq!(YieldPlan::after(audience(1, Some(7)).with(None), MS), None);
     // If the replica did not answer, one other subscriber is assumed.
@@ -93,6 +93,6 @@ fn the_quiet_period_is_shorter_for_the_next_process() {
             && turn.quiet_period(Some(3)) < turn.quiet_period(Some(0))
     );
     assert_eq!(turn.quiet_period(Some(0)), 4 * MS);
-    // Two round trips, where they are longer.
+    // Two round trips, where they are longer than the shortest quiet period.
     assert_eq!(YieldPlan::after(audience(2, Some(0)), 5 * MS).unwrap().quiet_period(Some(2)), 10 * MS);
 }

@@ -52,7 +52,7 @@ impl LockProtocol for Never {
     }
 }
 
-/// A server lease of 10 s that begins at `now`.
+/// Creates a server lease of 10 s that begins at `now`.
 fn server_lease(clock: &Clock, now: Instant) -> Arc<ServerLease> {
     let keys =
         LockKeys { name: Name::new("a").unwrap(), key: Bytes::from("a"), channel: Bytes::new(), more: Box::default() };
@@ -103,8 +103,8 @@ async fn a_hold_ends_once_and_says_how() {
     assert!(server_lease.is_valid_locally(), "its lease is longer");
 }
 
-/// A client may hold a hundred thousand locks. Beside these, each takes its keys and its places in
-/// the tables: about 1,000 bytes in all.
+/// A client may hold a hundred thousand locks. Beside these three structs, each lock takes its keys
+/// and its entries in the tables: about 1,000 bytes in all.
 #[test]
 #[cfg(target_pointer_width = "64")]
 fn a_held_lock_is_small() {
@@ -113,7 +113,7 @@ fn a_held_lock_is_small() {
     assert!(sizes[0] <= 200 && sizes[1] <= 152 + clock && sizes[2] <= 72, "{sizes:?}");
 }
 
-/// Counts how often it is called.
+/// A waker that counts its calls.
 #[derive(Default)]
 struct Wakes(AtomicUsize);
 
@@ -174,7 +174,7 @@ async fn a_watcher_is_notified_of_its_own_hold_alone() {
     }
 }
 
-/// Polls another watcher of the hold when it is called.
+/// A waker that polls another watcher of the hold.
 struct PollsInline(HoldWatch, Mutex<Vec<bool>>);
 
 impl Wake for PollsInline {

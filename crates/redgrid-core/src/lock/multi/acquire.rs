@@ -1,7 +1,7 @@
 //! Atomic acquire of several keys: all or none, by one script for keys in the same hash slot.
 //!
-//! Each granted key becomes a server lease of its own. It is renewed, lost, re-entered and handed
-//! over like one that was acquired alone.
+//! Each granted key becomes a server lease of its own. That server lease is renewed, lost,
+//! re-entered and handed over like one that was acquired alone.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,7 +50,8 @@ enum LocalCheck {
     },
     /// Other processes are being notified that the hand-over window ended; try again at this time.
     NotBefore(Instant),
-    /// No other request of this process may use the remaining keys meanwhile.
+    /// The keys that were not re-entered are reserved: no other request of this process may use
+    /// them meanwhile.
     Reserved {
         /// Guards of keys that the holder re-entered, each with its index in the request.
         entered: Entered,
@@ -89,7 +90,7 @@ impl MultiCall {
     /// Returns the parsed reply, and the index of the key that it concerns.
     fn verdict(&self) -> (AcquireReply, usize) {
         let reply = || self.asked.result.clone();
-        // The reply of the script for a single key has no index.
+        // The reply of the script for a single key has no number.
         let place = |nth: u64| {
             let at = usize::try_from(nth).ok().and_then(|nth| self.claims.get(nth.checked_sub(1)?));
             at.map_or(self.claims[0].0, |claim| claim.0)
@@ -232,8 +233,8 @@ impl Table {
         for (at, target) in look.targets.iter().enumerate() {
             let key = look.key(at);
             let Some(lock) = state.locks.get_mut(&key) else {
-                // This process released the key recently: other processes go first. Only a queued
-                // request waits for that.
+                // If this process released the key recently, other processes go first. This request
+                // is in no queue: it finds the key busy, or is delayed if it is try-only.
                 let recent = state.recent.get(&key, now);
                 let continued = recent.map(|recent| recent.handover_ends).filter(|ends| *ends > now);
                 if let Some(recent) = recent.filter(|_| continued.is_none()) {

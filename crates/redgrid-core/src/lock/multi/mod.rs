@@ -13,9 +13,9 @@ use super::protocol::HoldArgs;
 pub trait MultiKeyProtocol {
     /// Acquires all of the keys, which share a hash slot, or none.
     ///
-    /// The reply is that of [`LockProtocol::acquire`](super::protocol::LockProtocol::acquire). If
-    /// busy, its fourth element is the number of the key that is taken, counted from 1. The token
-    /// of each grant is `time`. A rejection because of one key is `{3, time, number, text}`, with
-    /// the error text of the server.
+    /// The reply is that of [`LockProtocol::acquire`](super::protocol::LockProtocol::acquire). If a
+    /// key is taken, a fourth element is the number of that key, counted from 1. The token of each
+    /// grant is `time`. If the server rejects a key, the reply is `{3, time, number, text}`, with
+    /// the number of the key and the error text.
     fn acquire_many(&self, claims: &[HoldArgs<'_>]) -> Request;
 }

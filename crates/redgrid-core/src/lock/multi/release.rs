@@ -21,7 +21,7 @@ use crate::service::ClientParts;
 
 /// Guards of several keys of one client, lock kind and hash slot.
 ///
-/// Dropping it releases all of them together, in the background.
+/// Dropping it releases all of the holds together, in the background.
 #[must_use = "dropping it releases all of its holds"]
 pub struct MultiGrant(Vec<HoldGuard>);
 
@@ -57,8 +57,8 @@ impl MultiGrant {
         let keys: Vec<_> = self.iter().map(|grant| Arc::clone(grant.keys())).collect();
         let started = self.drop_guards();
         async move {
-            // Keep the client alive until then: its shutdown would report every unsent release as
-            // lost.
+            // Keep the client alive until the replies arrive: its shutdown would report every
+            // unsent release as lost.
             let Some((errors, client)) = started else { return Vec::new() };
             tokio::select! {
                 biased;
@@ -128,8 +128,8 @@ impl Table {
                 match self.begin_release(&release) {
                     // A new request has reclaimed it.
                     None => {}
-                    // Requests of this process wait for it by now, so other processes are notified
-                    // by `release_yielding`.
+                    // Requests of this process wait for the lock by now. It is released alone, in
+                    // the mode that lets other processes go first.
                     Some(true) => waited.push(self.release_alone(release, Some(true))),
                     Some(false) => {
                         self.take_out_served_of(&release.server_lease);

@@ -2,8 +2,8 @@
 //!
 //! Tasks that may hold together share a grant if they request it within its hand-over window, with
 //! options that it satisfies. Later requests, or those with other options, open a further grant
-//! beside it. A request that converts from another hold has a grant of its own, too. Examples are a
-//! writer that reads and a reader that becomes a writer.
+//! beside it. A request that converts from another hold also has a grant of its own. Examples are a
+//! writer that reads, and a reader that becomes a writer.
 
 mod waiting;
 
@@ -22,7 +22,7 @@ use super::protocol::{AcquireRequest, HoldArgs, Holder, LockKeys, LockProtocol};
 use super::table::{Answers, Busy, LockId, LockState, Schedule, State, Table, Waiter};
 use crate::clock::Instant;
 
-/// How a request arrives, apart from its options.
+/// What a reader's or writer's request sends beside its options.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 // Exhaustive: only authors of objects use it.
 pub struct AcquireContext {
@@ -45,14 +45,14 @@ pub trait ReadWriteMode: Send + Sync {
         false
     }
 
-    /// Returns the name of the kind that is held on the same key beside this one.
+    /// Returns the name of the lock kind that is the other mode of the same read-write lock.
     fn paired_mode(&self) -> &'static str;
 
-    /// Acquires like [`LockProtocol::acquire`], depending on how the request arrives.
+    /// Acquires like [`LockProtocol::acquire`], with the context of the request.
     fn enter(&self, claim: HoldArgs<'_>, context: &AcquireContext) -> Request;
 
-    /// Returns how often a client announces its waiting request, for the mode for which others step
-    /// back.
+    /// Returns how often a client announces its waiting requests; `None` if it does not. Later
+    /// requests of the other mode wait behind an announced one.
     fn announces_every(&self) -> Option<Duration> {
         None
     }
@@ -60,7 +60,7 @@ pub trait ReadWriteMode: Send + Sync {
     /// Announces that the client with this id has a waiting request.
     ///
     /// Each announcement has a higher number than all announcements and acquires before it. The
-    /// number of an acquire is in the holder field.
+    /// number of an acquire is part of its holder field.
     fn announce(&self, _target: &LockKeys, _client: &str, _number: u64) -> Option<Request> {
         None
     }
@@ -82,16 +82,16 @@ pub trait ReadWriteMode: Send + Sync {
         Vec::new()
     }
 
-    /// Ends a retention by [`LockProtocol::retain`], for kinds where the lifetime of the key does
+    /// Ends a retention by [`LockProtocol::retain`], for kinds where the lifetime of the key may
     /// not end it.
     ///
-    /// Further holders extend the key's lifetime. The request is sent more than once.
+    /// Other holders may extend the lifetime of the key. The request may be sent more than once.
     fn end_retained(&self, _claim: HoldArgs<'_>) -> Option<Request> {
         None
     }
 }
 
-/// The state of a reader or writer beside that of other locks.
+/// The fields of a lock state that only readers and writers need.
 #[derive(Default)]
 pub(in crate::lock) struct SharedGrant {
     /// Id of the server lease that the requests convert from.
@@ -100,19 +100,20 @@ pub(in crate::lock) struct SharedGrant {
     is_private: bool,
     /// Server time since which the requests wait, in microseconds; 0 while none waits.
     waits_since: u64,
-    /// The server was notified that this client has a waiter.
+    /// The server knows by an announcement that this client has a waiter.
     is_announced: bool,
 }
 
 impl SharedGrant {
-    /// Records that a waiter was granted the lock. The grant has withdrawn its announcement.
+    /// Records that a waiter was granted the lock. The grant has withdrawn the waiter's
+    /// announcement.
     pub(in crate::lock) fn stops_waiting(&mut self) {
         (self.waits_since, self.is_announced) = (0, false);
     }
 }
 
-/// Grants that a new request is compared with, newest first. Further grants exist only for other
-/// options.
+/// Number of grants of a key with which a new request is compared, from the newest on: 4. More
+/// grants that can be shared exist only if requests differ in their options.
 const COMPARED_GRANTS: usize = 4;
 
 /// The further grants of each key, by lock kind.
@@ -149,7 +150,8 @@ impl State {
         kinds.flat_map(|kind| self.grants_of(kind, keys)).collect()
     }
 
-    /// Returns the ids of a key's lock states, including one that may not exist.
+    /// Returns the ids of a key's lock states of one kind. The first, with grant number 0, may not
+    /// exist.
     pub(in crate::lock) fn grants_of(
         &self,
         kind: &'static str,
@@ -166,8 +168,8 @@ impl State {
         kind.read_write().is_some_and(|mode| self.grants_of(mode.paired_mode(), keys).any(waits))
     }
 
-    /// Returns the server lease from which the request may convert, if its holder has the paired
-    /// mode.
+    /// Returns the server lease from which the request may convert, if its holder has the key in
+    /// the paired mode.
     ///
     /// A request that would wait for its own hold fails with [`AcquireError::WouldDeadlock`].
     pub(in crate::lock) fn held_in_paired_mode(
@@ -187,7 +189,7 @@ impl State {
         let mut held = locks.iter().flat_map(|lock| lock.held()).filter(|hold| hold.holder().is_some());
         match held.find(|hold| hold.holder() == request.holder || hold.holder() == scope) {
             Some(hold) if mode.is_shared() && hold.holder() == request.holder => {
-                // While a second hold exists under it, the lease is released without local
+                // While a second hold depends on this server lease, it is released without local
                 // hand-over.
                 hold.server_lease.seal();
                 Ok(Some(hold.server_lease.id))
@@ -262,7 +264,7 @@ impl Table {
         answers
     }
 
-    /// Returns whether other holds share the server lease.
+    /// Returns whether other holds share the server lease of `hold`.
     pub(in crate::lock) fn is_shared(&self, hold: &Arc<Hold>) -> bool {
         let state = self.state();
         let lock = state.locks.get(&hold.server_lease.lock_id());
@@ -271,10 +273,10 @@ impl Table {
 }
 
 impl HoldGuard {
-    /// Requests a hold of another kind on the same key, under this one.
+    /// Converts this hold: requests a hold of the other mode on the same key, and keeps this one.
     ///
-    /// Returns `None` if other holders have the key, or if tasks share this hold that the new one
-    /// would exclude.
+    /// Returns `None` if other holders have the key, or if tasks that share this hold's grant would
+    /// be excluded by the new hold.
     ///
     /// # Errors
     ///
@@ -362,7 +364,8 @@ impl LockState {
             && self.queue.iter().all(is_alike)
     }
 
-    /// Continues with the holds that are left of a shared grant.
+    /// Continues after one hold has left a shared grant: notifies the last sharer, and stops
+    /// renewals if only forgotten holds are left.
     pub(in crate::lock) fn left_by_one(&self, server_lease: &ServerLease) {
         if self.holds.len() == 1 {
             server_lease.left_alone();

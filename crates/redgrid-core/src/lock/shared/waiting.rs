@@ -79,8 +79,8 @@ impl Table {
         self.give_back_at(server_lease.lease_ends(), request, server_lease.lease());
     }
 
-    /// Sends `request` at the instant `at`, for `within` at most. A shutdown does not wait for it:
-    /// the lifetime of the key ends what is left.
+    /// Sends `request` at the instant `at`, for `within` at most. A shutdown does not wait for
+    /// that: the lifetime of the key ends what is left.
     fn give_back_at(&self, at: Instant, request: Request, within: Duration) {
         let core = Arc::clone(&self.core);
         self.spawn_background(Box::pin(async move {
@@ -95,7 +95,7 @@ impl Table {
 }
 
 impl LockState {
-    /// Records that the server found the lock taken at its time `time`.
+    /// Records that the server found the lock taken at the server time `time`.
     pub(in crate::lock) fn begins_to_wait(&mut self, time: u64, waits: bool) {
         let Some(mode) = self.protocol.read_write() else { return };
         let shared = self.shared.get_or_insert_default();
