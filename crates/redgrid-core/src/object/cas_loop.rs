@@ -27,8 +27,8 @@ pub struct CasLoop {
     client: Client,
     name: Name,
     until: Instant,
-    /// No attempt starts after this instant. The last one then has half a response timeout left, so
-    /// that it rarely ends with an unknown outcome.
+    /// No attempt starts after this instant. The last attempt then has half a response timeout
+    /// left, so that it rarely ends with an unknown outcome.
     last: Instant,
     lost: u32,
     /// The stored value, if the last lost attempt reported it, or if the previous update left it.
@@ -106,7 +106,7 @@ impl CasLoop {
         CasLoop::serialized(object_ref.client(), name, &turn_key).await
     }
 
-    /// Returns the stored value, without a request if a recent one is known.
+    /// Returns the stored value; sends a request only if no recent value is known.
     ///
     /// A recent value is known if the last lost attempt reported it. For the first attempt, it is
     /// the value that the previous task's update left while this call waited for its turn.
@@ -227,7 +227,7 @@ impl CasLoop {
         self.until
     }
 
-    /// Returns the error for a call that timed out because others were faster.
+    /// Returns the error for a call that timed out because other clients were faster.
     pub fn contended(&self) -> ObjectError {
         ObjectError::Contended { name: self.name.clone(), times: self.lost }
     }

@@ -135,7 +135,7 @@ fn at(field: &Option<String>) -> String {
     field.as_ref().map(|field| format!(" at {field}")).unwrap_or_default()
 }
 
-/// Returns the first failed shard, for an error message.
+/// Returns the number of the first failed shard, for an error message.
 fn first(failed: &[(u32, ObjectError)]) -> u32 {
     failed.first().map_or(0, |(shard, _)| *shard)
 }

@@ -72,7 +72,7 @@ impl Inner {
         same_slot(own, other) || self.client.slot(own) == self.client.slot(other)
     }
 
-    /// Renames or copies within a slot, in one step.
+    /// Renames or copies the object within a slot, in one step.
     async fn move_in_slot(&self, command: &'static str, to: &Inner, replaces: bool) -> Result<bool, ObjectError> {
         let keys = self.all_keys().into_iter().chain(to.all_keys());
         let own_count = i64::try_from(self.keys.len()).unwrap_or(i64::MAX);
@@ -89,8 +89,8 @@ impl Inner {
 
     /// Returns the request that deletes this object, an original or a copy, if it is unchanged.
     ///
-    /// The SHA-1s of its contents decide and, if they are given, the ends of its lifetimes. If a
-    /// `receipt` is given, it is stored with the deletion.
+    /// The object is unchanged if its contents have the SHA-1s `shas` and, if `ends` are given, its
+    /// lifetimes have these ends. If a `receipt` is given, it is stored with the deletion.
     fn delete_request(
         &self,
         snapshot: &Snapshot,
@@ -148,7 +148,7 @@ impl Inner {
             };
             let reply: Vec<Bytes> = cas_loop.change(to.restore_request(&snapshot, &overwrite, true)).await?;
             if reply.len() <= 1 {
-                // The name is taken, or another client has stored something else there since.
+                // The new name is taken, or another client has stored something else there since.
                 return if replaces { Err(cas_loop.contended()) } else { Ok(false) };
             }
             let shas = reply[1..].to_vec();

@@ -19,7 +19,8 @@ use crate::clock::Instant;
 /// rarely suspended for longer.
 const MIN_SILENCE: Duration = Duration::from_millis(100);
 
-/// The time without a reply after which an update loses its turn, in round trips.
+/// The time without a reply after which an update loses its turn, in round trips. It is at least
+/// [`MIN_SILENCE`], and at most the response timeout.
 const SILENCE_ROUND_TRIPS: u32 = 8;
 
 /// How long a woken update may take to start its turn. After that, it loses the turn.
@@ -147,7 +148,7 @@ impl State {
     }
 }
 
-/// An update that waits for its turn, or has it.
+/// An update that waits for its turn, or has its turn.
 pub(super) struct UpdateTurn {
     turns: Arc<UpdateTurns>,
     client: Client,

@@ -20,7 +20,7 @@ use crate::pattern::matches;
 ///
 /// The stream is created by [`Object::events`](super::super::Object::events) and
 /// [`Listen::to`](super::Listen::to). It is a `Stream` of [`Notice`]s, and ends with the client.
-/// Dropping it ends the subscription. It does not keep the client alive.
+/// Dropping the stream ends the subscription. The stream does not keep the client alive.
 pub struct Events {
     subscriptions: Arc<SubscriptionManager>,
     buffer: Arc<MessageBuffer>,
@@ -32,7 +32,7 @@ pub struct Events {
     checking: Option<BoxFuture<'static, Result<(), ListenError>>>,
     /// Completes after [`GAP_DELAY`]. Until then, a gap is not reported before the check has ended.
     delayed_gap: Option<BoxFuture<'static, ()>>,
-    /// Whether a gap was reported before the check ended. It is then reported again after the
+    /// Whether a gap was reported before the check ended. The gap is then reported again after the
     /// check, because servers may have published nothing until then.
     repeat_gap: bool,
     uncertain: Option<ListenError>,
