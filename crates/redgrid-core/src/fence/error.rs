@@ -6,11 +6,11 @@ use crate::failure::Failure;
 use crate::name::Name;
 use crate::token::Token;
 
-/// Reason why a fence let nothing pass.
+/// Reason why a fence rejected a token or did not execute a write.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum FenceError {
-    /// A newer holder has passed before. Nothing was written.
+    /// A higher token, from a newer holder, has passed before. Nothing was written.
     #[error("token {token} is stale for the fence `{name}`: token {highest} has passed before")]
     Stale {
         /// Name of the fence.
@@ -20,21 +20,20 @@ pub enum FenceError {
         /// The highest token that has passed.
         highest: Token,
     },
-    /// The fence remembers nothing, and the token is older than its lifetime: a newer one may have
-    /// passed.
+    /// The fence remembers no token, and the given one is older than the lifetime of the fence.
     ///
-    /// Nothing was written.
+    /// A higher token may have passed before. Nothing was written.
     #[error("token {token} is older than the memory of the fence `{name}` ({lifetime:?})")]
     Expired {
         /// Name of the fence.
         name: Name,
         /// The rejected token.
         token: Token,
-        /// How long the fence remembers.
+        /// The lifetime of the fence.
         lifetime: Duration,
     },
-    /// The fence does not guard the key: it has neither its name nor its hash tag. No request was
-    /// sent.
+    /// The fence does not guard the key: the key has neither the name nor the hash tag of the
+    /// fence. No request was sent.
     #[error("the fence `{name}` does not guard `{key}`: they have different hash tags")]
     OtherSlot {
         /// Name of the fence.
@@ -44,8 +43,8 @@ pub enum FenceError {
     },
     /// The request failed for a reason that all objects share.
     ///
-    /// Nothing was written, unless it is [`Failure::OutcomeUnknown`]: then the write may be
-    /// executed, now or a moment later.
+    /// Nothing was written, except after [`Failure::OutcomeUnknown`]: the write may have been
+    /// executed, or may be executed a moment later.
     #[error(transparent)]
     Failed(#[from] Failure),
 }

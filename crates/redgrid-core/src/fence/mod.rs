@@ -20,13 +20,13 @@ use crate::token::Token;
 static CHECK: Script<1> = Script::new("fence/check", include_str!("scripts/check.lua"));
 static WRITE: Script<3> = Script::new("fence/write", include_str!("scripts/write.lua"));
 
-/// How long a fence is remembered after the last token that passed: 30 days, like the longest
-/// lease.
+/// Default time for which the highest token is remembered after a token has passed: 30 days, like
+/// the longest lease.
 const LIFETIME: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
 /// The shortest lifetime of a fence: 1 minute.
 ///
-/// It is far above the clock difference of two servers and the duration of a client's calls.
+/// A minute is far above the clock difference of two servers and the duration of a client's calls.
 const MIN_LIFETIME: Duration = Duration::from_secs(60);
 
 /// Returns the key of the fence that guards the key `guarded`.
@@ -34,13 +34,15 @@ pub(crate) fn key(guarded: &[u8]) -> Bytes {
     companion("redgrid_fence", guarded)
 }
 
-/// Distinguishes the calls of this process.
+/// Number of the next fenced write of this process. It makes the key of the write's stored reply
+/// unique.
 static NEXT_CALL: AtomicU64 = AtomicU64::new(1);
 
 /// A fence remembers the highest [`Token`] that has passed, and rejects writes with lower ones.
 ///
-/// A lease cannot stop a process that was paused from writing late; a fence can. The check and the
-/// write are one step of the server, so no timing lets a stale writer in between.
+/// A process that was paused may write after its lease has ended. A lease cannot prevent that; a
+/// fence can. The server checks the token and writes in one step, so no stale write comes in
+/// between.
 ///
 /// ```no_run
 /// # async fn demo(
@@ -65,19 +67,18 @@ static NEXT_CALL: AtomicU64 = AtomicU64::new(1);
 ///
 /// A fence guards the key of its own name, and every key with the same hash tag: `{ledger}` guards
 /// `{ledger}:total`. The fences `ledger` and `{ledger}` guard the same keys, and are one fence. All
-/// its tokens must come from one lock, or from one name of a quorum.
+/// tokens of a fence must come from one lock, or from one name of a quorum (`QuorumLock`).
 ///
 /// # Lifetime
 ///
-/// The highest token is remembered until 30 days after the last token that passed (see
+/// The highest token is remembered for 30 days after a token has last passed (see
 /// [`Fence::lifetime`]). After that, the fence rejects tokens that are older than its lifetime.
-/// Tokens are times, so every token from before the forgotten one is rejected although nothing is
-/// remembered.
+/// Tokens are times, so this rejects every token that is lower than the forgotten one.
 ///
-/// If a token is ahead of the clock of the fence's server, it is remembered for that lead as well.
-/// A holder that has held its lock for longer than the lifetime without a write gets
-/// [`FenceError::Expired`], and must acquire the lock again. Use the same lifetime everywhere. If
-/// the server loses its memory, the fence is lost together with the data.
+/// A token may be ahead of the clock of the fence's server. It is then remembered longer by that
+/// lead. A holder that has held its lock for longer than the lifetime without a write gets
+/// [`FenceError::Expired`], and must acquire the lock again. All clients should use the same
+/// lifetime. If the server loses its memory, the fence is lost together with the data.
 #[derive(Debug, Clone)]
 pub struct Fence {
     client: Client,
@@ -92,7 +93,7 @@ struct Guarded {
 }
 
 impl Fence {
-    /// Creates the fence with this name.
+    /// Creates a handle of the fence with this name.
     ///
     /// No request is sent: an invalid name is reported by the first call.
     pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
@@ -103,30 +104,30 @@ impl Fence {
         Fence { client: client.clone(), guarded, lifetime: Some(LIFETIME) }
     }
 
-    /// Sets how long the highest token is remembered after the last token that passed.
+    /// Sets how long the highest token is remembered after a token has last passed.
     ///
-    /// When it is forgotten, older tokens are rejected. The lifetime is 1 minute at least, and 30
-    /// days by default.
+    /// Once it is forgotten, the age of a token decides: tokens older than this lifetime are
+    /// rejected. The lifetime is 1 minute at least, and 30 days by default.
     pub fn lifetime(mut self, lifetime: Duration) -> Self {
         self.lifetime = Some(lifetime.max(MIN_LIFETIME));
         self
     }
 
-    /// Remembers the highest token forever, and lets tokens pass whatever their age.
+    /// Remembers the highest token forever, and never rejects a token because of its age.
     ///
-    /// Use it for tokens that are not times, such as those that Redisson counts. The key of the
+    /// Use this for tokens that are not times, such as those that Redisson counts. The key of the
     /// fence stays until it is deleted.
     pub fn without_lifetime(mut self) -> Self {
         self.lifetime = None;
         self
     }
 
-    /// Lets `token` pass, and from now on no lower one.
+    /// Lets `token` pass unless a higher one has passed. Lower tokens are rejected from now on.
     ///
-    /// A holder calls it before changes that cannot be fenced one by one. A check is not valid for
-    /// a later moment; each write of this fence makes its own check.
+    /// Call this before changes that cannot be fenced one by one. The result is valid only for the
+    /// moment of the check; each write of this fence makes its own check.
     ///
-    /// It is sent again after a lost reply, which is harmless: it is idempotent.
+    /// The request is idempotent, so it is sent again after a lost reply.
     ///
     /// # Errors
     ///
@@ -160,9 +161,9 @@ impl Fence {
 
     /// Sets `key` to `value` if `token` is not stale.
     ///
-    /// Every write of a fence is sent again after a lost reply, and executed once. Its reply is
-    /// stored beside the fence while a retransmission may be in flight. So a late retransmission
-    /// does not undo what the same holder has written since.
+    /// A write is sent again after a lost reply, and executed once. The server stores the reply of
+    /// the write while a retransmission may be in flight. So a late retransmission does not undo
+    /// what the same holder has written since.
     ///
     /// # Errors
     ///
@@ -224,10 +225,12 @@ impl Fence {
         Ok(self.write(key, Write::Delete, token).await? > 0)
     }
 
-    /// Executes a write on `key` if `token` is not stale. Objects that hold values use this, too.
+    /// Executes a write on `key` if `token` is not stale. Object types use it for their fenced
+    /// writes.
     ///
-    /// Returns 1 for [`Write::Set`], and the sum for [`Write::Increment`]. For the others it
-    /// returns how many fields are new, or how many fields or keys existed.
+    /// Returns 1 for [`Write::Set`], the sum for [`Write::Increment`], and the number of new fields
+    /// for [`Write::HashSet`]. For [`Write::HashDelete`] and [`Write::Delete`] it returns how many
+    /// of the fields or keys existed.
     ///
     /// # Errors
     ///
@@ -247,8 +250,9 @@ impl Fence {
         let call_number = NEXT_CALL.fetch_add(1, Ordering::Relaxed);
         let suffix = format!(":{}:{call_number}", self.client.id());
         let reply_key = Bytes::from([&guarded.key[..], suffix.as_bytes()].concat());
-        // Retransmissions are sent for as long as the client's patience. The last one is executed
-        // within one response timeout, which is at most as long as the patience.
+        // The request may be retransmitted until the client's patience is over. The last
+        // transmission is executed within one response timeout, which is no longer than the
+        // patience.
         let reply_ttl = millis(2 * self.client.patience()) + 1_000;
         let request = WRITE.with([key, guarded.key.clone(), reply_key]).arg(token.to_string());
         let request = request.int(self.lifetime_millis()).int(reply_ttl).deadline_arg().arg(command);
@@ -256,8 +260,8 @@ impl Fence {
         let send = || self.client.run::<(i64, Bytes)>(request.clone());
         let mut reply = send().await;
         if let Ok((TOO_LATE, _)) = reply {
-            // The deadline was computed from a lower bound of the server's clock. Nothing was
-            // executed, so the request is sent once more.
+            // The deadline may have been too early, because it is computed from a lower bound of
+            // the server's clock. Nothing was executed, so the request is sent once more.
             reply = send().await;
         }
         let reply = self.parse_reply(guarded, token, reply)?;

@@ -1,4 +1,4 @@
-//! The writes under a fence.
+//! The writes that a fence protects.
 
 use bytes::Bytes;
 
@@ -7,11 +7,11 @@ use crate::failure::Failure;
 use crate::name::Name;
 use crate::object::SetTtl;
 
-/// Maximum number of fields in one write. With their values, they stay below the 8,000 values that
-/// Lua's `unpack` returns.
+/// Maximum number of fields in one write. Fields and values together stay below the 8,000 values
+/// that Lua's `unpack` can return.
 const MAX_FIELDS: usize = 3_000;
 
-/// A write under a fence.
+/// A write that [`Fence::write`](super::Fence::write) executes if its token is not stale.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Write {
@@ -32,7 +32,7 @@ pub enum Write {
         /// The fields: 1 to 3,000.
         fields: Vec<Bytes>,
     },
-    /// Adds to a number.
+    /// Adds to the number under the key.
     Increment {
         /// The number to add.
         by: i64,

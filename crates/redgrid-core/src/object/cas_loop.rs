@@ -13,40 +13,41 @@ use crate::backoff::Backoff;
 use crate::clock::Instant;
 use crate::name::Name;
 
-/// Number of lost attempts without a pause; later ones have pauses between them.
+/// The lost attempt with this number, and each later one, is followed by a pause. The first nine
+/// are repeated at once.
 const RETRIES_WITHOUT_PAUSE: u32 = 10;
 
-/// The pauses.
+/// The pauses after lost attempts.
 const PAUSES: Backoff = Backoff { first: Duration::from_millis(1), longest: Duration::from_millis(100) };
 
-/// The attempts of one call that changes an object which others may change meanwhile.
+/// The attempts of one call that changes an object while other clients may change it, too.
 ///
-/// All of them together have the client's patience.
+/// All attempts together have the client's patience: `response_timeout × (retries + 1)`.
 pub struct CasLoop {
     client: Client,
     name: Name,
     until: Instant,
-    /// No attempt starts after this instant. It leaves the last one half a request timeout, so that
-    /// it rarely ends with an unknown outcome.
+    /// No attempt starts after this instant. The last attempt then has half a response timeout
+    /// left, so that it rarely ends with an unknown outcome.
     last: Instant,
     lost: u32,
-    /// The stored value that the last lost attempt reported, or the previous update left.
+    /// The stored value, if the last lost attempt reported it, or if the previous update left it.
     reported: Option<Option<Bytes>>,
     turn: Option<UpdateTurn>,
 }
 
 impl CasLoop {
-    /// Creates the attempts of a call about `name`.
+    /// Creates the attempts of a call that changes the object `name`. They start without a turn.
     pub fn new(client: &Client, name: &Name) -> CasLoop {
         let (now, patience) = (client.clock().now(), client.patience());
         let (until, last) = (now + patience, now + patience.saturating_sub(client.response_timeout() / 2));
         CasLoop { client: client.clone(), name: name.clone(), until, last, lost: 0, reported: None, turn: None }
     }
 
-    /// Waits for its turn among the tasks of this client that change `key`. The wait is part of the
-    /// time of the call.
+    /// Creates the attempts of a call, after the call has waited for its turn among the tasks of
+    /// this client that change `key`. The wait is part of the time of the call.
     ///
-    /// A task that makes no progress loses its turn to the next one, and goes on without a turn.
+    /// A task that makes no progress loses its turn to the next task, and goes on without a turn.
     ///
     /// # Errors
     ///
@@ -55,7 +56,7 @@ impl CasLoop {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves the queue.
+    /// If the future is dropped, the call leaves the queue.
     pub async fn serialized(client: &Client, name: &Name, key: &Bytes) -> Result<CasLoop, ObjectError> {
         let mut cas_loop = CasLoop::new(client, name);
         let limit = cas_loop.last;
@@ -63,7 +64,7 @@ impl CasLoop {
         Ok(cas_loop)
     }
 
-    /// Waits for its turn like [`CasLoop::serialized`], but for as long as the tasks before it
+    /// Waits for a turn like [`CasLoop::serialized`], but for as long as the tasks before it
     /// receive replies. The time of the call begins with its turn.
     ///
     /// # Errors and cancel safety
@@ -85,30 +86,32 @@ impl CasLoop {
         Ok(())
     }
 
-    /// Waits for its turn at a part of an object, given by its bytes, such as a key of a map.
+    /// Waits for a turn like [`CasLoop::serialized`], but only behind tasks that change the same
+    /// part of an object. `part` identifies the part, such as a key of a map.
     ///
     /// Tasks that change other parts do not delay it.
     ///
     /// # Errors
     ///
-    /// As [`CasLoop::serialized`]; [`Failure::InvalidName`](crate::Failure::InvalidName).
+    /// As for [`CasLoop::serialized`]. [`Failure::InvalidName`](crate::Failure::InvalidName) if the
+    /// name is invalid.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves the queue.
+    /// If the future is dropped, the call leaves the queue.
     pub async fn serialized_part(object_ref: &ObjectRef, part: &[u8]) -> Result<CasLoop, ObjectError> {
         let (name, key) = object_ref.name_and_key()?;
-        // A name contains no 0 byte, so the key is no other object's.
+        // A name contains no 0 byte, so no other object has this key.
         let turn_key: Bytes = [&key[..], b"\0", part].concat().into();
         CasLoop::serialized(object_ref.client(), name, &turn_key).await
     }
 
-    /// Returns the stored value.
+    /// Returns the stored value; sends a request only if no recent value is known.
     ///
-    /// It is the value that the last lost attempt reported, if it is still recent. For the first
-    /// attempt it is the value that the previous task's update left while this call waited for its
-    /// turn. Otherwise the primary is read, whatever the read mode: with an old value the attempt
-    /// would only fail.
+    /// A recent value is known if the last lost attempt reported it. For the first attempt, it is
+    /// the value that the previous task's update left while this call waited for its turn.
+    /// Otherwise `request` is sent to the primary, whatever the read mode: with an old value the
+    /// attempt would only fail.
     ///
     /// # Errors
     ///
@@ -160,18 +163,19 @@ impl CasLoop {
         Ok(reply)
     }
 
-    /// Notes the reply to a request of this call, sent at `sent`: the call makes progress.
+    /// Records that a request of this call, sent at `sent`, was answered: the call makes progress.
     ///
-    /// [`CasLoop::read`] and [`CasLoop::change`] do this by themselves.
+    /// [`CasLoop::read`] and [`CasLoop::change`] record their own replies.
     pub fn replied(&self, sent: Instant) {
         if let Some(turn) = &self.turn {
             turn.record_reply(sent);
         }
     }
 
-    /// Notes that another client was faster, and waits until the next attempt may start.
+    /// Records that an attempt failed because another client was faster. Waits until the next
+    /// attempt may start.
     ///
-    /// Returns true if it may start at once: a reported value is still recent then.
+    /// Returns true if there was no pause, so that a reported value is still recent.
     ///
     /// # Errors
     ///
@@ -196,9 +200,10 @@ impl CasLoop {
         }
     }
 
-    /// Notes that another client was faster, and the stored value if it was reported.
+    /// Does the same as [`CasLoop::lost`], and keeps the stored value that the failed attempt
+    /// reported, if any.
     ///
-    /// The next [`CasLoop::stored`] returns that value without a request.
+    /// Unless there was a pause, the next [`CasLoop::stored`] returns that value without a request.
     ///
     /// # Errors and cancel safety
     ///
@@ -208,8 +213,7 @@ impl CasLoop {
         Ok(())
     }
 
-    /// Ends the call with its update done, and leaves the stored value to the task with the next
-    /// turn.
+    /// Ends the call after its update. Passes the stored value to the task with the next turn.
     ///
     /// The value was stored by a request that was sent at `sent`.
     pub fn done(self, stored: Bytes, sent: Instant) {
@@ -223,13 +227,13 @@ impl CasLoop {
         self.until
     }
 
-    /// Returns the error for a call that timed out because others were faster.
+    /// Returns the error for a call that timed out because other clients were faster.
     pub fn contended(&self) -> ObjectError {
         ObjectError::Contended { name: self.name.clone(), times: self.lost }
     }
 }
 
-/// Converts a change of a value into one of an optional value: an absent value stays absent.
+/// Converts a change of a value into a change of an optional value: an absent value stays absent.
 pub fn in_place<V>(mut change: impl FnMut(&mut V)) -> impl FnMut(Option<V>) -> Option<V> {
     move |value| {
         value.map(|mut value| {
@@ -243,14 +247,15 @@ pub fn in_place<V>(mut change: impl FnMut(&mut V)) -> impl FnMut(Option<V>) -> O
 #[derive(Debug, Clone, PartialEq, Eq)]
 // Exhaustive: only authors of objects use it.
 pub enum CasReply {
-    /// The value was the expected one, and is changed.
+    /// The stored value was the expected one, and is changed.
     Done,
-    /// The value was another one. It is given if it was requested; `None` in it means that nothing
-    /// is stored.
+    /// Another value is stored, and is not changed. The reply contains that value if it was
+    /// requested. `None` means that nothing is stored, or that the value was not requested.
     Other(Option<Bytes>),
 }
 
-/// 1 if it is done; otherwise 0, or a list with the stored value.
+/// Decodes 1 as [`CasReply::Done`]. The reply 0, and a list with the stored value, are
+/// [`CasReply::Other`].
 impl FromReply for CasReply {
     fn from_reply(reply: Reply) -> Result<Self, ServerError> {
         match reply {

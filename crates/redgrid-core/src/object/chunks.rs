@@ -1,12 +1,14 @@
 //! Splits many keys or values into chunks.
 
-/// Maximum number of items in one command: the server does nothing else while it executes it.
+/// Maximum number of items in one command. The server does nothing else while it executes a
+/// command.
 const MAX_ITEMS: usize = 500;
 
-/// Approximate maximum of the bytes in one command, which both sides keep in memory.
+/// Approximate maximum size of a command in bytes. Client and server keep the whole command in
+/// memory.
 const MAX_BYTES: usize = 4 << 20;
 
-/// Splits `all` into chunks of at most 500 items or 4 MiB, with one item at least.
+/// Splits `all` into chunks. A chunk ends after 500 items, or with the item that fills it to 4 MiB.
 pub fn chunks<T>(mut all: &[T], size: impl Fn(&T) -> usize) -> impl Iterator<Item = &[T]> {
     std::iter::from_fn(move || {
         let mut bytes = 0;

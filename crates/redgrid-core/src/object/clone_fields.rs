@@ -1,7 +1,8 @@
-//! `Clone` of handles, whatever the types of their values.
+//! A macro for the `Clone` of handles, whatever the types of their values.
 
-/// Implements `Clone` for a struct by cloning its fields: its generic parameters in brackets, its
-/// name, and all fields. Unlike a derived one, it does not require that all parameters are `Clone`.
+/// Implements `Clone` for a struct by cloning its fields. The arguments are its generic parameters
+/// in brackets, its name, and all fields. Unlike a derived `Clone`, it does not require that all
+/// parameters are `Clone`.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! clone_fields {

@@ -1,7 +1,8 @@
-//! `Debug` of handles, without their clients and codecs.
+//! A macro for the `Debug` of handles, which shows only some of their fields.
 
-/// Implements `Debug` for a type: its generic parameters in brackets, its name, and the fields that
-/// are shown, as expressions of a reference to the value. The output marks that there are others.
+/// Implements `Debug` for a type. The arguments are its generic parameters in brackets, its name,
+/// and the fields to show, as expressions of a reference to the value. The output says that there
+/// are other fields.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! debug_fields {

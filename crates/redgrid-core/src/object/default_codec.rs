@@ -1,9 +1,9 @@
-//! Types with a default codec.
+//! A macro for types with a default codec.
 
-/// Defines a type with default codecs: the first defaults to `Json`, and a second one to the first.
+/// Defines a type whose first codec parameter defaults to `Json`, and a second one to the first.
 ///
-/// Only the feature `json` of the calling crate gives the first codec a default, so that the stored
-/// format never depends on features that other crates enable.
+/// The default of the first codec exists only with the feature `json` of the calling crate. So the
+/// stored format never depends on features that other crates enable.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! default_codec {

@@ -14,12 +14,13 @@ static RESTORE: BulkScript = BulkScript::new("object/restore", include_str!("scr
 
 /// The contents of all keys of an object, as the server's DUMP returns them.
 ///
-/// Only servers of the same or a newer version restore it.
+/// Only servers of the same or a newer version can restore them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Dump(Vec<Option<Bytes>>);
 
 impl Dump {
-    /// Returns the content of each key, if the key exists. The object's own key comes first.
+    /// Returns the content of each key of the object, `None` for an absent one. The keys are in the
+    /// order of the object's [`Layout`](super::Layout).
     pub fn parts(&self) -> &[Option<Bytes>] {
         &self.0
     }
@@ -38,21 +39,21 @@ impl From<Vec<Option<Bytes>>> for Dump {
     }
 }
 
-/// An object at one moment.
+/// The contents and the lifetimes of an object's keys at one moment.
 pub(super) struct Snapshot {
     pub(super) dump: Dump,
-    /// In milliseconds; 0 for none.
+    /// The remaining lifetime of each key in milliseconds; 0 for none.
     lifetimes: Vec<i64>,
-    /// The end of each lifetime, in milliseconds since 1970 by the server's clock.
+    /// The end of each lifetime, in milliseconds since 1970 by the server's clock; 0 for none.
     pub(super) ends: Vec<i64>,
 }
 
-/// The objects that may be replaced under the new name.
+/// The existing objects that may be replaced under the new name.
 pub(super) enum Overwrite<'a> {
-    /// Nothing.
+    /// No object: the name must be free.
     Free,
     Any,
-    /// The contents with these SHA-1s.
+    /// An object whose keys have contents with these SHA-1s.
     Same(&'a [Bytes]),
 }
 
@@ -72,7 +73,7 @@ impl Object {
         Ok(inner.decode_snapshot(parts)?.map(|snapshot| snapshot.dump))
     }
 
-    /// Creates the object from a dump when awaited. Returns whether it did.
+    /// Creates the object from a dump when awaited. Returns whether it was created.
     ///
     /// An existing object stays, unless [`Restore::replacing`] is set.
     #[doc(alias = "restoreAndReplace")]
@@ -103,9 +104,9 @@ impl Inner {
         self.decode_snapshot(cas_loop.read(DUMP.with(self.all_keys()).int(self.primary_key_count())).await?)
     }
 
-    /// Returns the request that creates the object from a snapshot of one of the same type.
+    /// Returns the request that creates this object from a snapshot of an object of the same type.
     ///
-    /// The snapshot may have fewer keys.
+    /// The snapshot may lack the last keys, which then stay as they are.
     pub(super) fn restore_request(&self, snapshot: &Snapshot, overwrite: &Overwrite<'_>, return_shas: bool) -> Request {
         let keys = self.all_keys().into_iter().take(snapshot.dump.0.len());
         let condition = match overwrite {
@@ -149,7 +150,7 @@ impl Restore {
 
     /// Makes the server delete the object after this time: 1 ms to 3650 days.
     ///
-    /// Without it, the object never expires.
+    /// By default, the object never expires.
     pub fn expires_in(mut self, lifetime: Duration) -> Self {
         self.lifetime = Some(lifetime);
         self

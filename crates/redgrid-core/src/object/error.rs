@@ -1,4 +1,4 @@
-//! The errors of objects, and what is true on the server after each.
+//! The errors of objects, and what each of them says about the state on the server.
 
 use std::borrow::Cow;
 use std::error::Error;
@@ -17,12 +17,12 @@ use crate::name::Name;
 pub enum ObjectError {
     /// The request failed for a reason that all objects share.
     ///
-    /// It changed nothing, unless it is [`Failure::OutcomeUnknown`]: then the object may be
-    /// changed, now or later. Earlier parts of a call in several parts may have been executed, as
-    /// the call says.
+    /// The request changed nothing, except after [`Failure::OutcomeUnknown`]: the object may have
+    /// been changed, or may be changed later. If a call sends several requests, earlier ones may
+    /// have been executed; its documentation says so.
     #[error(transparent)]
     Failed(#[from] Failure),
-    /// The server does not support the request; a newer one does. Nothing is changed.
+    /// The server does not support the request, but a newer one does. Nothing is changed.
     #[error("cannot {operation}: {needed} ({source})")]
     Unsupported {
         /// The operation.
@@ -42,26 +42,27 @@ pub enum ObjectError {
         #[source]
         source: ServerError,
     },
-    /// The object has fewer elements. This request changed nothing.
+    /// The object has no element at this index. The request changed nothing.
     #[error("`{name}` has {len} elements, and none at index {index}")]
     OutOfBounds {
         /// Name of the object.
         name: Name,
-        /// The index that was given, from 0. For a later part of a call, the index of that part.
+        /// The given index, from 0. If a call sends several requests, it is the index of the failed
+        /// one.
         index: u64,
         /// The number of elements.
         len: u64,
     },
-    /// Some parts of a call were executed, and then one was not.
+    /// A call sent several requests. Some of them were executed, and then one failed.
     ///
-    /// The call says which parts come first.
+    /// The documentation of the call says in which order its elements are sent.
     #[error("`{name}`: failed after {done} elements, the rest was not applied: {source}")]
     Partial {
         /// Name of the object.
         name: Name,
         /// The number of elements that were certainly added or removed.
         done: u64,
-        /// The error of the next part.
+        /// The error of the failed request.
         #[source]
         source: Box<ObjectError>,
     },
@@ -72,7 +73,7 @@ pub enum ObjectError {
         name: Name,
         /// The numbers of the failed shards, from 0 and in order, with their errors.
         failed: Vec<(u32, ObjectError)>,
-        /// The error of the first of them.
+        /// The error of the first failed shard.
         #[source]
         source: Box<ObjectError>,
     },
@@ -82,9 +83,9 @@ pub enum ObjectError {
         /// Name of the object.
         name: Name,
     },
-    /// Other clients changed the object before each attempt, until the time of the call was over.
+    /// Other clients changed the object before each attempt of the call, until its time was over.
     ///
-    /// The object is as they left it.
+    /// The object is as the other clients left it.
     #[error("cannot change `{name}`: other clients changed it before each of {times} attempts")]
     Contended {
         /// Name of the object.
@@ -114,7 +115,7 @@ pub enum ObjectError {
         #[source]
         source: Arc<dyn Error + Send + Sync>,
     },
-    /// A stored value cannot be decoded as the requested type. It concerns this value alone.
+    /// A stored value cannot be decoded as the requested type. The error concerns this value alone.
     #[error("cannot decode the value in `{name}`{} with {codec}: {source}", at(.field))]
     Decode {
         /// Name of the object.
@@ -134,32 +135,34 @@ fn at(field: &Option<String>) -> String {
     field.as_ref().map(|field| format!(" at {field}")).unwrap_or_default()
 }
 
-/// Returns the first failed shard, for an error message.
+/// Returns the number of the first failed shard, for an error message.
 fn first(failed: &[(u32, ObjectError)]) -> u32 {
     failed.first().map_or(0, |(shard, _)| *shard)
 }
 
 impl ObjectError {
-    /// Creates the error of a call to several shards of which at least one failed.
+    /// Creates the error of a call to several shards, some of which failed. Returns `None` if none
+    /// failed.
     pub fn of_shards(name: &Name, mut failed: Vec<(u32, ObjectError)>) -> Option<Self> {
         failed.sort_by_key(|(shard, _)| *shard);
         let source = Box::new(failed.first()?.1.clone());
         Some(ObjectError::Shards { name: name.clone(), failed, source })
     }
 
-    /// Creates the error of a request that changes `name`.
+    /// Creates the error of a request that changes the object `name`.
     pub fn of(name: &Name, source: ServerError) -> Self {
         ObjectError::unless_unexpected(name, source, |source| {
             Failure::of_change(Operation::new("change", name), source)
         })
     }
 
-    /// Creates the error of a request that only reads: without a reply, nothing is changed.
+    /// Creates the error of a request that only reads. Without a reply, nothing is changed.
     pub fn of_read(name: &Name, source: ServerError) -> Self {
         ObjectError::unless_unexpected(name, source, |source| Failure::of_read(Operation::new("read", name), source))
     }
 
-    /// Creates the error of an argument of a call about `name`. No request was sent.
+    /// Creates the error of an invalid argument of a call about the object `name`. No request was
+    /// sent.
     pub fn invalid_argument(
         name: impl AsRef<str>,
         option: &'static str,
@@ -176,7 +179,8 @@ impl ObjectError {
         }
     }
 
-    /// Converts a refused unknown command into [`ObjectError::Unsupported`].
+    /// Converts the error of a command that the server does not know into
+    /// [`ObjectError::Unsupported`]. Returns any other error unchanged.
     ///
     /// `needed` says which servers know the command.
     pub fn or_unsupported(self, needed: &'static str) -> Self {
@@ -206,8 +210,8 @@ impl ObjectError {
         ObjectError::Encode { name: name.clone(), codec, source: Arc::new(source) }
     }
 
-    /// Creates the error of a stored value that `codec` cannot decode, at `field` if it is one of
-    /// several.
+    /// Creates the error of a stored value that `codec` cannot decode. `field` is its position in
+    /// the object, if it is one of several.
     pub fn decode(
         name: &Name,
         field: Option<String>,
@@ -217,8 +221,8 @@ impl ObjectError {
         ObjectError::Decode { name: name.clone(), field, codec, source: Arc::new(source) }
     }
 
-    /// Converts the error of a later part of a call: earlier parts have added or removed `done`
-    /// elements.
+    /// Converts the error of a request into [`ObjectError::Partial`], if earlier requests of the
+    /// call have added or removed `done` elements.
     pub fn after(self, name: &Name, done: u64) -> Self {
         match done {
             0 => self,

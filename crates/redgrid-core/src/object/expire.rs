@@ -12,15 +12,15 @@ use crate::name::Name;
 
 static EXPIRE: BulkScript = BulkScript::new("object/expire", include_str!("scripts/expire.lua"));
 
-/// The lifetime of an object.
+/// The remaining lifetime of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 // Exhaustive: the server knows no fourth state of a key.
 pub enum Lifetime {
     /// The object does not exist.
     Absent,
-    /// It has no end, until the object is deleted.
+    /// The object does not expire.
     Endless,
-    /// It ends after this time, in milliseconds.
+    /// The object expires after this time, in whole milliseconds.
     Ends(Duration),
 }
 
@@ -39,13 +39,13 @@ impl Lifetime {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ExpireCondition {
-    /// It does not expire.
+    /// The object does not expire.
     NoExpiry,
-    /// It expires.
+    /// The object expires.
     HasExpiry,
-    /// It expires before the new lifetime ends.
+    /// The object expires before the new lifetime ends.
     ExpiresSooner,
-    /// It does not expire, or expires after the new lifetime ends.
+    /// The object does not expire, or expires after the new lifetime ends.
     ExpiresLater,
 }
 
@@ -63,17 +63,17 @@ enum When {
 }
 
 impl Expiry {
-    /// Ends after this time: 1 ms to 3650 days.
+    /// Creates a lifetime that ends after this time: 1 ms to 3650 days.
     pub fn after(lifetime: Duration) -> Self {
         Expiry { when: When::In(lifetime), condition: "" }
     }
 
-    /// Ends at this time by the server's clock.
+    /// Creates a lifetime that ends at this time by the server's clock.
     pub fn at(at: SystemTime) -> Self {
         Expiry { when: When::At(at), condition: "" }
     }
 
-    /// Sets it only if the current lifetime meets this condition.
+    /// Sets the lifetime only if the current one meets this condition.
     pub fn only_if(self, condition: ExpireCondition) -> Self {
         let condition = match condition {
             ExpireCondition::NoExpiry => "none",
@@ -84,7 +84,8 @@ impl Expiry {
         Expiry { condition, ..self }
     }
 
-    /// Returns the server's command, its time in milliseconds, and the condition.
+    /// Returns the command PEXPIRE or PEXPIREAT, its time in milliseconds, and the condition for
+    /// scripts.
     ///
     /// The condition is `none`, `some`, `later`, `sooner` or empty.
     ///

@@ -1,7 +1,7 @@
-//! Requests that are sent when they are awaited.
+//! A macro for requests that are sent when they are awaited.
 
-/// Implements `IntoFuture` for a builder: its generic parameters in brackets, its type and output,
-/// and the future as a function of the builder. The future is boxed.
+/// Implements `IntoFuture` for a builder, with a boxed future. The arguments are its generic
+/// parameters in brackets, its type, the output, and the future as a function of the builder.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! into_future {

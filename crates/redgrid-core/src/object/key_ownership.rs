@@ -1,13 +1,13 @@
-//! Maps keys to their objects, and names to the keys that may belong to them, if the type of the
-//! object is unknown.
+//! Finds the object to which a key belongs, and the keys that may belong to a name, if the type of
+//! the object is unknown.
 //!
-//! Deletion by name and streams of objects use it. The keys of each type are in
-//! [`layouts`](super::layouts); this module has the rules that they share.
+//! This module is used to delete objects by name, and to list objects. The keys of each type are in
+//! [`layouts`](super::layouts); the rules for all types are here.
 //!
-//! The object of a key is derived from the key itself. So a key counts as a companion only if it
-//! has a form that users do not give to names. A companion's key may also be the name of a user's
-//! object (`{a}:timeout`). The suffixes of such companions are in [`COMPANION_SUFFIXES`], and have
-//! to be checked on the server.
+//! The object of a key is derived from the key alone, if the key has a form that users do not give
+//! to names ([`owner_of`]). Other keys are ambiguous: `{a}:timeout` may be a companion of `a`, or
+//! another object. [`possible_owner`] returns what the server must be asked about them.
+//! [`COMPANION_SUFFIXES`] has the suffixes of such companions.
 
 use std::sync::LazyLock;
 
@@ -16,33 +16,36 @@ use bytes::Bytes;
 use super::layouts::{ALL, CACHE_OPTIONS, LIST_MULTIMAP_ENDS, SET_MULTIMAP_ENDS};
 use crate::name::{companion, suffixed, tagged};
 
-/// The effect on a key when the object to which it belongs is deleted by its name.
+/// The role of a key for its object, and what happens to the key when the object is deleted by
+/// name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 // Exhaustive: only authors of objects use it.
 pub enum OnDelete {
-    /// It is deleted, too.
+    /// The key is a companion, and is deleted with the object.
     Delete,
-    /// It is the object itself: nothing is stored under the plain name.
+    /// The key holds the object itself, and nothing is stored under the name without a prefix.
     Primary,
-    /// It is the object itself if nothing is stored under the plain name, and a companion
-    /// otherwise: the capacity of a ring.
+    /// The key holds the object itself if nothing is stored under the name without a prefix.
+    /// Otherwise it is a companion. An example is the capacity of a ring.
     PrimaryIfAlone,
-    /// It protects against late requests: tokens, fences, stored replies. It expires, or stays.
+    /// The key is kept, because it protects against late requests: tokens, fences, stored replies.
+    /// It expires, or stays.
     Keep,
 }
 
-/// A prefix of keys, before the braces.
+/// A prefix of keys, before the name in braces.
 struct Prefix {
     text: String,
     on_delete: OnDelete,
-    /// An id may follow the name, and a number or a word may follow the id.
+    /// Whether an id may follow the name. A number or a word may follow the id.
     with_id: bool,
 }
 
-/// Prefixes that no layout contains.
+/// Prefixes of keys that are in no [layout](super::layouts), each with its [`OnDelete`], and
+/// whether an id may follow the name.
 ///
-/// These are keys of single clients and rounds, short-lived ones, and those that outlive their
-/// object.
+/// Such keys belong to single clients or to rounds of an adder, are short-lived, or outlive their
+/// object. The first one has the saved total of an adder.
 const OTHER_PREFIXES: [(&str, OnDelete, bool); 13] = [
     ("redgrid_adder", OnDelete::Primary, false),
     ("redgrid_wait", OnDelete::Delete, false),
@@ -59,13 +62,14 @@ const OTHER_PREFIXES: [(&str, OnDelete, bool); 13] = [
     ("redgrid_commit", OnDelete::Keep, false),
 ];
 
-/// Suffix of the key with the time when the process of a quorum's server began to vote.
+/// Name of the key, after the namespace, that says since when the server process votes in a quorum.
 const SERVER_INCARNATION: &[u8] = b"redgrid_birth";
 
-/// Longer than any key of redgrid: a companion of a companion, with a namespace, a name and ids.
+/// Maximum length of keys that are examined. It is longer than any key of redgrid: a companion of a
+/// companion, with a namespace, a name and ids.
 const MAX_KEY_LEN: usize = 2_048;
 
-/// All prefixes of docs/internals/keys.md.
+/// The prefixes of all keys in docs/internals/keys.md.
 static PREFIXES: LazyLock<Vec<Prefix>> = LazyLock::new(|| {
     let mut all: Vec<Prefix> = Vec::new();
     let others = OTHER_PREFIXES.iter().map(|(text, on_delete, with_id)| (format!("{text}:"), *on_delete, *with_id));
@@ -80,7 +84,8 @@ static PREFIXES: LazyLock<Vec<Prefix>> = LazyLock::new(|| {
         Some((text, on_delete, false))
     });
     for (text, on_delete, with_id) in others.chain(layouts) {
-        // The queue of a companion that is itself a lock is found by its own prefix.
+        // A companion that is itself a lock has a queue, whose keys have two prefixes. The first
+        // one is enough to recognize them.
         if !text.trim_end_matches(':').contains(':') && !all.iter().any(|known| known.text == text) {
             all.push(Prefix { text, on_delete, with_id });
         }
@@ -88,20 +93,22 @@ static PREFIXES: LazyLock<Vec<Prefix>> = LazyLock::new(|| {
     all
 });
 
-/// Suffixes of companions that follow the object's name.
+/// Suffixes of companions whose keys are `{name}:<suffix>`.
 ///
-/// They are the leases of a semaphore, and the available and the taken permits of a rate limiter.
-/// Others are the block size of a generator, and the configuration of a Bloom filter. Another
-/// object may have exactly that name. So the types of both keys are read before the key counts as a
-/// companion.
+/// `timeout` has the leases of a semaphore, or the subscribers of a reliable topic. `value` and
+/// `permits` have the available and the taken permits of a rate limiter. `allocation` has the block
+/// size of an id generator, and `config` the configuration of a Bloom filter. Another object may
+/// have such a name. So the types of both keys are read before the key counts as a companion.
 pub const COMPANION_SUFFIXES: [&str; 5] = ["timeout", "value", "permits", "allocation", "config"];
 
-/// Index in [`COMPANION_SUFFIXES`] of a Bloom filter's configuration, its only key while empty.
+/// Index in [`COMPANION_SUFFIXES`] of a Bloom filter's configuration, which is the only key of an
+/// empty filter.
 pub const FILTER_CONFIG: usize = 4;
 
-/// Returns the [`primary_keys`] of an object, followed by all others that may belong to it.
+/// Returns the keys that may belong to the object of this name. The [`primary_keys`] come first.
 ///
-/// Most of them are absent.
+/// Most of the keys are absent. Keys with an id, [`suffixed_companions`], and keys that outlive the
+/// object are not among them.
 pub fn owned_keys(key: &[u8]) -> Vec<Bytes> {
     let suffixed_companions = suffixed_companions(key);
     let all = ALL.iter().flat_map(|kind| (kind.keys)(key)).filter(|own| !suffixed_companions.contains(own));
@@ -115,9 +122,10 @@ pub fn owned_keys(key: &[u8]) -> Vec<Bytes> {
     own
 }
 
-/// Returns the key of an object, and the keys of types that may have nothing under the plain name.
+/// Returns the key of an object's name, and the keys of types that may store nothing under the
+/// name.
 ///
-/// The object exists if one of them does, or if the configuration of a Bloom filter does
+/// The object exists if one of these keys does, or if the configuration of a Bloom filter does
 /// ([`FILTER_CONFIG`]).
 pub fn primary_keys(key: &[u8]) -> Vec<Bytes> {
     let key_of = |prefix: &Prefix| [prefix.text.as_bytes(), &tagged(key)].concat().into();
@@ -126,16 +134,16 @@ pub fn primary_keys(key: &[u8]) -> Vec<Bytes> {
     [Bytes::copy_from_slice(key)].into_iter().chain(primary_keys).collect()
 }
 
-/// Returns the keys of the companions of an object with [`COMPANION_SUFFIXES`], which may be
-/// absent.
+/// Returns the keys that an object has if it has companions with [`COMPANION_SUFFIXES`], in that
+/// order.
 pub fn suffixed_companions(key: &[u8]) -> [Bytes; 5] {
     COMPANION_SUFFIXES.map(|suffix| suffixed(key, suffix))
 }
 
-/// Returns the key of the object to which a key belongs by its form, and the effect of the object's
-/// deletion on it.
+/// Returns the object to which a key belongs, as far as the form of the key says so. Also returns
+/// what happens to the key when the object is deleted.
 ///
-/// Returns `None` if the key is an object itself, or may be one.
+/// Returns `None` if the key is the name of an object, or may be one.
 pub fn owner_of(key: &[u8]) -> Option<(Bytes, OnDelete)> {
     if key.len() > MAX_KEY_LEN {
         return None;
@@ -144,8 +152,8 @@ pub fn owner_of(key: &[u8]) -> Option<(Bytes, OnDelete)> {
         return Some((Bytes::copy_from_slice(key), OnDelete::Keep));
     }
     let (object, on_delete) = by_shape(key)?;
-    // The object may be a companion itself: a lock with a queue, or a round of an adder with a
-    // stored reply. Companions are nested no deeper.
+    // `object` may be a companion itself: a lock that has a queue, or a round of an adder that has
+    // a stored reply. Companions are nested no deeper.
     let of_round =
         || by_id(&object).filter(|_| on_delete == OnDelete::Keep).map(|candidate| (candidate.object, on_delete));
     match by_shape(&object).or_else(of_round) {
@@ -155,13 +163,14 @@ pub fn owner_of(key: &[u8]) -> Option<(Bytes, OnDelete)> {
     }
 }
 
-/// The object that a key may belong to. Its name may be another user's, so it has to be checked.
+/// An object to which a key may belong. The key may also be another object, so the evidence has to
+/// be checked on the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 // Exhaustive: only authors of objects use it.
 pub struct MaybeOwned {
-    /// The key of the object to which it may belong.
+    /// The key of the object.
     pub object: Bytes,
-    /// The condition under which it is.
+    /// The condition under which the key belongs to the object.
     pub evidence: Evidence,
 }
 
@@ -169,15 +178,15 @@ pub struct MaybeOwned {
 #[derive(Debug, Clone, PartialEq, Eq)]
 // Exhaustive: only authors of objects use it.
 pub enum Evidence {
-    /// The types of both keys: it would be the companion at this index of [`COMPANION_SUFFIXES`].
+    /// Both keys have the types for the companion at this index of [`COMPANION_SUFFIXES`].
     Types(usize),
     /// This key exists.
     Exists(Bytes),
-    /// The object is a multimap: the key would hold the values of one of its keys.
+    /// The object is a multimap. The key then holds the values of one of its keys.
     Multimap,
 }
 
-/// Returns the object to which this key may belong as a companion.
+/// Returns the object to which this key may belong as a companion, and what decides it.
 pub fn possible_owner(key: &[u8]) -> Option<MaybeOwned> {
     if key.len() > MAX_KEY_LEN {
         return None;
@@ -189,7 +198,7 @@ pub fn possible_owner(key: &[u8]) -> Option<MaybeOwned> {
     COMPANION_SUFFIXES.iter().enumerate().find_map(by_name).or_else(|| by_id(key)).or_else(|| by_hash(key))
 }
 
-/// Recognizes the values of a multimap's key: `{name}:<hash of the key>`.
+/// Recognizes the values of a multimap key: `{name}:<hash of the multimap key>`.
 fn by_hash(key: &[u8]) -> Option<MaybeOwned> {
     let (before, [hash]) = last_segments(key)?;
     Some(MaybeOwned { object: untagged(before).filter(|_| is_hash(hash))?, evidence: Evidence::Multimap })
@@ -197,7 +206,7 @@ fn by_hash(key: &[u8]) -> Option<MaybeOwned> {
 
 /// Returns whether these bytes can be the hash of a multimap's key.
 ///
-/// It is 128 bits in base64 without padding.
+/// Such a hash is 128 bits in base64 without padding.
 pub fn is_hash(text: &[u8]) -> bool {
     text.len() == 22 && text.iter().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/'))
 }
@@ -212,7 +221,8 @@ fn by_prefix(key: &[u8]) -> Option<(Bytes, OnDelete)> {
     Some((untagged(rest)?, known.on_delete))
 }
 
-/// Recognizes the lease of a reader, a shape that users do not give as a name.
+/// Recognizes the lease of a reader: `{name}:<id>:<number>:rwlock_timeout:<number>`. Users do not
+/// give such names.
 fn reader_lease(key: &[u8]) -> Option<(Bytes, OnDelete)> {
     let (before, [id, _, word, number]) = last_segments(key)?;
     let is_number = !number.is_empty() && number.iter().all(u8::is_ascii_digit);
@@ -221,14 +231,15 @@ fn reader_lease(key: &[u8]) -> Option<(Bytes, OnDelete)> {
 }
 
 /// Recognizes the options of a cache and the lifetimes of a multimap's keys, by suffixes that users
-/// do not give as names.
+/// do not give to names.
 fn by_suffix(key: &[u8]) -> Option<(Bytes, OnDelete)> {
     let (before, [word]) = last_segments(key)?;
     let is_known = [CACHE_OPTIONS, SET_MULTIMAP_ENDS, LIST_MULTIMAP_ENDS].iter().any(|known| known.as_bytes() == word);
     Some((untagged(before).filter(|_| is_known)?, OnDelete::Delete))
 }
 
-/// Recognizes the permits of a single client, and a round of an adder.
+/// Recognizes keys with an id: the permits of a rate limiter for a single client, and a round of an
+/// adder.
 fn by_id(key: &[u8]) -> Option<MaybeOwned> {
     let (before, [first, last]) = last_segments(key)?;
     let index_of = |word: &[u8]| COMPANION_SUFFIXES.iter().position(|suffix| suffix.as_bytes() == word);
@@ -245,7 +256,8 @@ fn by_id(key: &[u8]) -> Option<MaybeOwned> {
     }
 }
 
-/// Splits off the last `N` segments between colons. Also returns the key before them.
+/// Splits off the last `N` segments, which are separated by colons. Also returns the key before
+/// them.
 fn last_segments<const N: usize>(key: &[u8]) -> Option<(&[u8], [&[u8]; N])> {
     let mut segments = [&b""[..]; N];
     let mut before = key;
@@ -256,14 +268,14 @@ fn last_segments<const N: usize>(key: &[u8]) -> Option<(&[u8], [&[u8]; N])> {
     Some((before, segments))
 }
 
-/// Removes an id at the end, with a number or a word after it.
+/// Removes an id at the end, and a number or a word after the id.
 fn strip_id(rest: &[u8]) -> &[u8] {
     let id_last = last_segments::<1>(rest).filter(|(_, [id])| is_id(id)).map(|(before, _)| before);
     let id_before_last = || last_segments::<2>(rest).filter(|(_, [id, _])| is_id(id)).map(|(before, _)| before);
     id_last.or_else(id_before_last).unwrap_or(rest)
 }
 
-/// Returns whether it is a UUID, or 16 bytes in hex.
+/// Returns whether `part` is a UUID, or 16 bytes in hex.
 fn is_id(part: &[u8]) -> bool {
     let is_hex = |part: &[u8]| part.iter().all(|byte| byte.is_ascii_hexdigit() && !byte.is_ascii_uppercase());
     match part.len() {
@@ -276,7 +288,7 @@ fn is_id(part: &[u8]) -> bool {
     }
 }
 
-/// Returns the key within these braces, or the key itself if it has a hash tag.
+/// Returns the key within the braces, or the whole text if it has a hash tag of its own.
 fn untagged(tagged: &[u8]) -> Option<Bytes> {
     let inner = tagged.strip_prefix(b"{").and_then(|rest| rest.strip_suffix(b"}"));
     match inner {
@@ -359,7 +371,7 @@ mod tests {
         assert_eq!(candidate(format!("a:value:{CLIENT}")), None);
         assert_eq!(candidate("{R}:V7p3tUdzrwY3/qsccaFtGw".into()), Some(("R".into(), Evidence::Multimap)));
         assert_eq!(candidate("{R}:V7p3tUdzrwY3/qsccaFtG".into()), None);
-        // Waiters for a lock of that name have their own queue.
+        // The queue of a lock with such a name belongs to that lock.
         let lock = format!("{{R}}:{CLIENT}:semaphore");
         assert_eq!(of(&format!("redisson_lock_queue:{lock}")), Some((lock, OnDelete::Delete)));
     }
@@ -379,7 +391,7 @@ mod tests {
 
     #[test]
     fn a_foreign_key_is_read_at_no_cost() {
-        // Each level would copy the rest.
+        // Each level of nesting would copy the rest of the key.
         let nested = "redgrid_wait:".repeat(10_000) + "{a}";
         assert_eq!((of(&nested), possible_owner(nested.as_bytes())), (None, None));
         let some = "redgrid_wait:".repeat(100) + "{a}";

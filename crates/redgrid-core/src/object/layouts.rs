@@ -1,9 +1,9 @@
 //! The keys of each type of object, derived from the key of its name.
 //!
 //! A layout lists the *primary keys* first, then the companions. An object exists while at least
-//! one of its primary keys exists. A Bloom filter, a ring and a delayed queue have several primary
-//! keys, all others have one. Keys that expire within seconds, and keys of a single client, are in
-//! no layout: docs/internals/keys.md lists all keys.
+//! one of its primary keys exists. A Bloom filter, a ring and a delayed queue have two primary
+//! keys, all other types have one. No layout contains keys that expire within seconds, or keys of a
+//! single client. docs/internals/keys.md lists all keys.
 
 use bytes::Bytes;
 
@@ -11,17 +11,18 @@ use super::Layout;
 pub use super::{alone, fence};
 use crate::name::{companion, suffixed, tagged};
 
-/// A type of objects, with its keys.
+/// A type of object, and its keys.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Kind {
     /// The name of the type.
     pub name: &'static str,
-    /// Its keys: they are deleted, renamed and expire together.
+    /// The keys of an object. They are deleted and renamed together, and expire together.
     pub keys: Layout,
-    /// The number of primary keys; they come first. The object exists while one of them exists.
+    /// The number of primary keys, which come first. The object exists while one of them exists.
     pub primary_keys: usize,
-    /// Keys that are renamed and copied with it, but are not deleted and do not expire with it.
+    /// Further keys, which are renamed and copied with an object, but are not deleted and do not
+    /// expire with it.
     pub renamed_with: Layout,
 }
 
@@ -32,12 +33,12 @@ pub fn none(_key: &[u8]) -> Vec<Bytes> {
 
 /// Returns the keys of a list: its elements, and the cursor of its shared stream.
 ///
-/// A new list of that name has a new cursor.
+/// The cursor is deleted with the list, so a new list of the same name has a new cursor.
 pub fn list(key: &[u8]) -> Vec<Bytes> {
     vec![Bytes::copy_from_slice(key), list_cursor(key)]
 }
 
-/// Returns Redisson's key of the cursor.
+/// Returns the key of the cursor of a list's shared stream, as Redisson names it.
 pub fn list_cursor(key: &[u8]) -> Bytes {
     [b"__redisson_list_cursor_", &*tagged(key)].concat().into()
 }
@@ -52,23 +53,23 @@ fn semaphore_queue(key: &[u8]) -> [Bytes; 2] {
     ["redgrid_semaphore_line", "redgrid_semaphore_living"].map(|prefix| companion(prefix, key))
 }
 
-/// Returns the keys of a fair lock, which serves its waiters in the order of arrival, with its
-/// queue.
+/// Returns the keys of a fair lock, including those of its queue. It serves its waiters in the
+/// order of arrival.
 pub fn fair_lock(key: &[u8]) -> Vec<Bytes> {
     alone(key).into_iter().chain(fair_lock_queue(key)).collect()
 }
 
 /// Returns the key of a fenced lock's token counter.
 ///
-/// If it were deleted with the lock, the next tokens would be lower than earlier ones.
+/// If the counter were deleted with the lock, the next tokens would be lower than earlier ones.
 pub fn fenced_lock_token(key: &[u8]) -> Vec<Bytes> {
     vec![companion("redisson_lock_token", key)]
 }
 
 /// Returns the keys of a read-write lock.
 ///
-/// They include the announcements of waiting writers, the holder that may upgrade, and the entry
-/// gate of a fair one.
+/// They have the lock, the announcements of waiting writers, and the reader that may upgrade. The
+/// others are the entry gate of a fair read-write lock: a fair lock whose holder enters next.
 pub fn rw_lock(key: &[u8]) -> Vec<Bytes> {
     let entry_gate = companion("redgrid_rw_line", key);
     let own = [Bytes::copy_from_slice(key), companion("redgrid_rw_wait", key), companion("redgrid_rw_upgrade", key)];
@@ -90,19 +91,20 @@ pub fn countdown_latch(key: &[u8]) -> Vec<Bytes> {
     vec![Bytes::copy_from_slice(key), companion("redgrid_latch", key)]
 }
 
-/// Returns the keys of a generator of ids.
+/// Returns the keys of an id generator: the next block of ids, and the size of a block.
 pub fn id_generator(key: &[u8]) -> Vec<Bytes> {
     vec![Bytes::copy_from_slice(key), suffixed(key, "allocation")]
 }
 
-/// Returns the keys of a rate limiter with permits that all clients share.
+/// Returns the keys of a rate limiter whose permits all clients share.
 ///
-/// The permits of single clients are in keys of their own.
+/// If each client has a rate of its own, its permits are in keys that are not listed here.
 pub fn rate_limiter(key: &[u8]) -> Vec<Bytes> {
     vec![Bytes::copy_from_slice(key), suffixed(key, "value"), suffixed(key, "permits")]
 }
 
-/// Returns the keys of an object with a key `redgrid_<object>:{name}` and none of the plain name.
+/// Returns the keys of an object that stores nothing under the plain name. They are
+/// `redgrid_<object>:{name}`, and `redgrid_<object>_<suffix>:{name}` for each suffix.
 fn with_prefix(object: &str, suffixes: &[&str], key: &[u8]) -> Vec<Bytes> {
     let key_of = |suffix: &&str| companion(&format!("redgrid_{object}_{suffix}"), key);
     [companion(&format!("redgrid_{object}"), key)].into_iter().chain(suffixes.iter().map(key_of)).collect()
@@ -128,12 +130,12 @@ pub fn notify(key: &[u8]) -> Vec<Bytes> {
     with_prefix("notify", &["line", "notified"], key)
 }
 
-/// Returns the keys of a condition of a lock.
+/// Returns the keys of a condition variable of a lock.
 pub fn condition(key: &[u8]) -> Vec<Bytes> {
     with_prefix("condition", &["line", "notified"], key)
 }
 
-/// Returns the key of an event that is set or not.
+/// Returns the key of an event, which is either set or not.
 pub fn event(key: &[u8]) -> Vec<Bytes> {
     with_prefix("event", &[], key)
 }
@@ -145,7 +147,8 @@ pub fn bloom_filter(key: &[u8]) -> Vec<Bytes> {
     vec![Bytes::copy_from_slice(key), suffixed(key, "config")]
 }
 
-/// Returns the keys of a reliable topic: its messages, and when its subscribers expire.
+/// Returns the keys of a reliable topic: its messages, and the times at which its subscribers
+/// expire.
 pub fn reliable_topic(key: &[u8]) -> Vec<Bytes> {
     vec![Bytes::copy_from_slice(key), suffixed(key, "timeout")]
 }
@@ -156,43 +159,45 @@ pub fn reliable_queue(key: &[u8]) -> Vec<Bytes> {
     with_prefix("reliable_queue", &companions, key)
 }
 
-/// Returns the key of a sharded object's layout. Its shards are separate objects in their own
-/// slots.
+/// Returns the key that describes how a sharded object is divided. The shards are separate objects
+/// in slots of their own.
 pub fn sharded(key: &[u8]) -> Vec<Bytes> {
     vec![suffixed(key, "shards")]
 }
 
 /// Returns the keys of a map with a lifetime for each entry.
 ///
-/// They are the entries, when they expire, when each was used, and the options.
+/// They have the entries, the ends of their lifetimes and of their idle times, their last uses, and
+/// the options.
 pub fn map_cache(key: &[u8]) -> Vec<Bytes> {
     let sets = ["redisson__timeout__set", "redisson__idle__set", "redisson__map_cache__last_access__set"];
     let sets = sets.into_iter().map(|prefix| companion(prefix, key));
     alone(key).into_iter().chain(sets).chain([suffixed(key, CACHE_OPTIONS)]).collect()
 }
 
-/// Suffix of the key with the options of such a map.
+/// Suffix of the key with the options of a [`map_cache`].
 pub(super) const CACHE_OPTIONS: &str = "redisson_options";
 
-/// Suffix of the key with the lifetimes of a multimap's keys, for a multimap of sets.
+/// Suffix of the key that stores when the keys of a multimap of sets expire.
 pub const SET_MULTIMAP_ENDS: &str = "redisson_set_multimap_ttl";
 
-/// Suffix of the key with the lifetimes of a multimap's keys, for a multimap of lists.
+/// Suffix of the key that stores when the keys of a multimap of lists expire.
 pub const LIST_MULTIMAP_ENDS: &str = "redisson_list_multimap_ttl";
 
-/// Returns the keys of a multimap: its keys, and when they expire.
+/// Returns the Redis keys of a multimap: one for the multimap keys, and two for the times at which
+/// these expire. One of the two is for a multimap of sets, the other for one of lists.
 ///
 /// The values of each multimap key are stored in a further Redis key, whose name contains a hash of
-/// the multimap key. Those names are not listed here.
+/// the multimap key. Those Redis keys are not listed here.
 pub fn multimap(key: &[u8]) -> Vec<Bytes> {
     vec![Bytes::copy_from_slice(key), suffixed(key, SET_MULTIMAP_ENDS), suffixed(key, LIST_MULTIMAP_ENDS)]
 }
 
 /// Returns the keys of a delayed queue.
 ///
-/// The first has the delayed elements. The second has the elements that a Redisson client has found
-/// due or that were put back. The third has the elements that a Redisson client has delayed. The
-/// first two are its primary keys.
+/// The first key has the delayed elements. The second has the elements that a Redisson client has
+/// found due or that were put back. The third has the elements that a Redisson client has delayed.
+/// The first two are the primary keys.
 pub fn delayed_queue(key: &[u8]) -> Vec<Bytes> {
     let [delayed, redissons] =
         ["redisson_delay_queue_timeout", "redisson_delay_queue"].map(|prefix| companion(prefix, key));
@@ -210,7 +215,7 @@ const fn of(name: &'static str, keys: Layout) -> Kind {
     Kind { name, keys, primary_keys: 1, renamed_with: none }
 }
 
-/// All types of objects. Types that store their first key under the plain name come first.
+/// All types of objects. Types that store something under the plain name come first.
 pub static ALL: [Kind; 34] = [
     Kind { renamed_with: fence, ..of("bucket", alone) },
     Kind { renamed_with: fence, ..of("map", alone) },

@@ -40,15 +40,16 @@ use crate::name::{InvalidName, Name};
 static PERSIST: BulkScript = BulkScript::new("object/persist", include_str!("scripts/persist.lua"));
 static LIFETIME: BulkScript = BulkScript::new("object/lifetime", include_str!("scripts/lifetime.lua"));
 
-/// The keys of an object, derived from the key of its name, all of one slot.
+/// Derives the keys of an object from the key of its name. All keys are in one slot.
 ///
 /// The primary keys come first: the object exists while one of them exists. Its companions follow.
-/// All are deleted, renamed and expire together.
+/// All keys are deleted and renamed together, and expire together.
 pub type Layout = fn(&[u8]) -> Vec<Bytes>;
 
-/// Returns the key of the fence of an object that is written under one.
+/// Returns the key of the fence with the same name as an object.
 ///
-/// The fence is renamed with the object. It outlives a deletion, because it rejects late writers.
+/// The fence is renamed with the object. It stays when the object is deleted, because it has to
+/// reject late writers.
 pub fn fence(key: &[u8]) -> Vec<Bytes> {
     vec![crate::fence::key(key)]
 }
@@ -58,12 +59,13 @@ pub fn alone(key: &[u8]) -> Vec<Bytes> {
     vec![Bytes::copy_from_slice(key)]
 }
 
-/// An object under its name, of whatever type, with the operations that all of them have.
+/// An object of any type, with the operations that all types have.
 ///
-/// Buckets, maps, sets and others return it as `object()`. For any other object with one key, use
-/// [`Object::new`].
+/// Buckets, maps, sets and other handles return it from `object()`. For any other object with one
+/// key, use [`Object::new`].
 ///
-/// It is cheap to clone. Companions are included: see [`Object::with_layout`].
+/// It is cheap to clone. The operations include the companions of the object: see
+/// [`Object::with_layout`].
 ///
 /// ```no_run
 /// # async fn demo(client: &redgrid_core::Client) -> Result<(), Box<dyn std::error::Error>> {
@@ -99,14 +101,16 @@ impl Object {
         Object::with_layout(client, Name::of_key(name), alone)
     }
 
-    /// Returns an object with companions. For authors of object types.
+    /// Returns an object with the keys of `layout`, which may include companions. For authors of
+    /// object types.
     pub fn with_layout(client: &Client, name: Result<Name, InvalidName>, layout: Layout) -> Self {
         Object(name.map(|name| Inner::of(client, name, layout, none)).map_err(Into::into))
     }
 
-    /// Returns an object that fails all calls with this error.
+    /// Returns an object whose calls all fail with this error.
     ///
-    /// For authors of object types: an invalid name is kept until the first call.
+    /// Authors of object types use it if a name is invalid, so that the first call reports the
+    /// name.
     pub fn unusable(why: impl Into<ObjectError>) -> Self {
         Object(Err(why.into()))
     }
@@ -118,9 +122,9 @@ impl Object {
         Object(self.0.map(|inner| Inner { renamed_with, ..inner }))
     }
 
-    /// Returns the same object, which exists if any of its first `primary_keys` keys does.
+    /// Returns the same object with this number of primary keys: it exists if one of them exists.
     ///
-    /// Without this call it exists if the first key does. For authors of object types: see
+    /// Without this call, only the first key is a primary key. For authors of object types: see
     /// [`layouts::Kind::primary_keys`].
     pub fn with_primary_keys(self, primary_keys: usize) -> Self {
         Object(self.0.map(|inner| Inner { primary_keys: primary_keys.clamp(1, inner.keys.len()), ..inner }))
@@ -153,7 +157,8 @@ impl Object {
 
     /// Deletes the object with all its keys. Returns whether it existed.
     ///
-    /// Waiters of a synchronizer notice it when they poll, within `poll_interval`.
+    /// Tasks that wait for a lock or another synchronizer notice the deletion when they poll,
+    /// within `poll_interval`.
     ///
     /// # Errors
     ///
@@ -186,7 +191,7 @@ impl Object {
         inner.change::<u64>(Request::command(command).keys(inner.keys.iter().cloned())).await.map(|count| count > 0)
     }
 
-    /// Marks the object as just used on the server. Returns whether it exists.
+    /// Makes the server count the object as just used. Returns whether it exists.
     ///
     /// # Errors
     ///
@@ -201,8 +206,8 @@ impl Object {
         Ok(touched > 0)
     }
 
-    /// Returns the memory of all its keys in bytes, by the server's estimate; `None` if it is
-    /// absent.
+    /// Returns the memory of all keys of the object in bytes, by the server's estimate; `None` if
+    /// the object is absent.
     ///
     /// It sends one command for each key.
     ///
@@ -228,8 +233,8 @@ impl Object {
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] if there was no reply. A server that counts uses instead refuses the
-    /// request.
+    /// [`ObjectError`] if there was no reply. A server with an `lfu` eviction policy counts uses
+    /// instead, and refuses the request.
     ///
     /// # Cancel safety
     ///
@@ -254,7 +259,8 @@ impl Object {
         self.object_info("FREQ").await
     }
 
-    /// Returns the number of references that the server has to its value; `None` if it is absent.
+    /// Returns the number of references that the server has to the object's value; `None` if the
+    /// object is absent.
     ///
     /// # Errors
     ///
@@ -268,8 +274,8 @@ impl Object {
         self.object_info("REFCOUNT").await
     }
 
-    /// Returns the server's encoding of it, such as `listpack` or `hashtable`; `None` if it is
-    /// absent.
+    /// Returns the server's encoding of the object, such as `listpack` or `hashtable`; `None` if
+    /// the object is absent.
     ///
     /// # Errors
     ///
@@ -336,17 +342,17 @@ impl Inner {
         Inner { client: client.clone(), name, layout, renamed_with, primary_keys: 1, keys }
     }
 
-    /// Returns its primary keys: it exists while one of them exists.
+    /// Returns the primary keys of the object, which exists while one of them exists.
     fn primary_keys(&self) -> impl Iterator<Item = Bytes> {
         self.keys.iter().take(self.primary_keys).cloned()
     }
 
-    /// Returns their number, as an argument of scripts.
+    /// Returns the number of primary keys, as an argument of scripts.
     fn primary_key_count(&self) -> i64 {
         i64::try_from(self.primary_keys).unwrap_or(i64::MAX)
     }
 
-    /// Returns its keys, and those that are renamed with it.
+    /// Returns the keys of the object, and those that are renamed with it.
     fn all_keys(&self) -> Vec<Bytes> {
         self.keys.iter().cloned().chain((self.renamed_with)(&self.keys[0])).collect()
     }

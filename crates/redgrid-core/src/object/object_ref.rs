@@ -1,4 +1,4 @@
-//! The client and the key of an object, with the requests that every type of object sends.
+//! The client and the key of an object, and the requests that every type of object sends.
 
 use std::fmt;
 
@@ -11,9 +11,10 @@ use crate::fence::{Fence, Write};
 use crate::name::{InvalidName, Name};
 use crate::token::Token;
 
-/// A client and a name, for authors of object types.
+/// The client and the name of an object, with methods that send its requests. For authors of object
+/// types.
 ///
-/// An invalid name is kept until the first request. Errors of requests are [`ObjectError`]s that
+/// An invalid name is reported by the first request. Errors of requests are [`ObjectError`]s that
 /// contain the name.
 #[derive(Clone)]
 pub struct ObjectRef {
@@ -22,7 +23,7 @@ pub struct ObjectRef {
 }
 
 impl ObjectRef {
-    /// Creates it without a request.
+    /// Creates the handle. No request is sent.
     pub fn new(client: &Client, name: impl AsRef<str>) -> ObjectRef {
         let key = Name::new(name).map(|name| {
             let key = client.key(&name);
@@ -55,12 +56,13 @@ impl ObjectRef {
         Object::with_layout(&self.client, self.key.clone().map(|(name, _)| name), layout)
     }
 
-    /// Returns the key of another object, for a request that has both keys.
+    /// Returns the key of the object `other`, for a request that has the keys of both objects.
+    /// `option` names the argument in an error.
     ///
     /// # Errors
     ///
-    /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) if it is in another slot of a
-    /// cluster, [`Failure::InvalidName`](crate::Failure::InvalidName).
+    /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) if `other` is in another slot
+    /// of a cluster, [`Failure::InvalidName`](crate::Failure::InvalidName) if a name is invalid.
     pub fn same_slot_key(&self, option: &'static str, other: impl AsRef<str>) -> Result<Bytes, ObjectError> {
         let (name, key) = self.name_and_key()?;
         let other = self.client.key(&Name::new(other)?);
@@ -71,7 +73,7 @@ impl ObjectRef {
         Err(self.invalid(option, format_args!("one that shares a slot with `{name}`, as by a hash tag"), got))
     }
 
-    /// Returns the error of an argument that is not allowed.
+    /// Returns the error for an argument that is not allowed.
     pub fn invalid(&self, option: &'static str, expected: impl fmt::Display, got: impl fmt::Display) -> ObjectError {
         match self.name_and_key() {
             Ok((name, _)) => ObjectError::invalid_argument(name, option, expected.to_string(), got),
@@ -79,7 +81,7 @@ impl ObjectRef {
         }
     }
 
-    /// Returns a command on its key.
+    /// Returns the request for a command on the object's key.
     ///
     /// # Errors
     ///
@@ -88,7 +90,7 @@ impl ObjectRef {
         Ok(Request::command(name).key(self.name_and_key()?.1.clone()))
     }
 
-    /// Sends a request that only reads, to a replica if the read mode says so.
+    /// Sends a request that only reads. A replica may answer it if the client's read mode says so.
     ///
     /// # Errors
     ///
@@ -117,7 +119,7 @@ impl ObjectRef {
 
     /// Sends a request that changes the object.
     ///
-    /// It is sent once, unless it is marked as idempotent.
+    /// The request is sent once, unless it is marked as idempotent.
     ///
     /// # Errors
     ///
@@ -131,7 +133,7 @@ impl ObjectRef {
         self.client.run(request).await.map_err(|source| ObjectError::of(name, source))
     }
 
-    /// Writes under the fence of the object's own name. Returns the result of the write.
+    /// Writes under the [`Fence`] with the object's own name. Returns the result of the write.
     ///
     /// # Errors
     ///
@@ -145,7 +147,7 @@ impl ObjectRef {
         self.fenced_by(&Fence::new(&self.client, name.as_str()), write, token).await
     }
 
-    /// Writes under another fence. Returns the result of the write.
+    /// Writes under the given fence. Returns the result of the write.
     ///
     /// # Errors
     ///
@@ -160,17 +162,17 @@ impl ObjectRef {
         outcome.map_err(|source| ObjectError::of_fence(name, source))
     }
 
-    /// Encodes a value with its codec.
+    /// Encodes a value with `codec`.
     ///
     /// # Errors
     ///
-    /// [`ObjectError::Encode`], or that of the name.
+    /// [`ObjectError::Encode`], or [`Failure::InvalidName`](crate::Failure::InvalidName).
     pub fn encoded<C: Encode<Q>, Q: ?Sized>(&self, codec: &C, value: &Q) -> Result<Bytes, ObjectError> {
         let (name, _) = self.name_and_key()?;
         codec.encode(value).map_err(|source| ObjectError::encode(name, codec.name(), source))
     }
 
-    /// Encodes values with their codec, in their order.
+    /// Encodes all values with `codec`, in their order.
     ///
     /// # Errors
     ///
@@ -186,14 +188,15 @@ impl ObjectRef {
         values.into_iter().map(|value| self.encoded(codec, value)).collect()
     }
 
-    /// Sends one changing request for each chunk of `values`. Returns the sum of the replies.
+    /// Sends one request for each chunk of `values`, to change the object. Returns the sum of the
+    /// replies.
     ///
-    /// `request` creates each request, and the values are appended. After an error, the requests of
-    /// some chunks may have been executed.
+    /// `request` creates each request, and the values of the chunk are appended to its arguments.
+    /// After an error, the requests of some chunks may have been executed.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] of the chunk that failed.
+    /// The [`ObjectError`] of the chunk that failed.
     ///
     /// # Cancel safety
     ///
@@ -210,9 +213,9 @@ impl ObjectRef {
         Ok(sum)
     }
 
-    /// Sends one reading request for each chunk of `values`. Returns all replies.
+    /// Sends one read-only request for each chunk of `values`. Returns all replies.
     ///
-    /// `request` creates each request, and the values are appended.
+    /// `request` creates each request, and the values of the chunk are appended to its arguments.
     ///
     /// # Errors
     ///
@@ -233,13 +236,14 @@ impl ObjectRef {
         Ok(all)
     }
 
-    /// Decodes bytes with a codec.
+    /// Decodes a value with `codec`.
     ///
-    /// `field` returns their position in the object, if it has several values.
+    /// `field` returns the position of the value in the object, for an error; `None` if the object
+    /// has one value.
     ///
     /// # Errors
     ///
-    /// [`ObjectError::Decode`], or that of the name.
+    /// [`ObjectError::Decode`], or [`Failure::InvalidName`](crate::Failure::InvalidName).
     pub fn decoded<T>(
         &self,
         codec: &impl Decode<T>,

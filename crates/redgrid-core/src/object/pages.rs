@@ -16,10 +16,10 @@ pub trait Paged {
     /// An item of a page.
     type Item;
 
-    /// Requests the next page; `None` at the end.
+    /// Returns the request for the next page; `None` at the end.
     fn request_page(&self) -> Option<PageRequest<Self::Page>>;
 
-    /// Adds the items of a page to `found`, and moves to the next page.
+    /// Adds the items of a page to `found`, and moves the position to the next page.
     fn take(&mut self, page: Self::Page, found: &mut VecDeque<Result<Self::Item, ObjectError>>);
 
     /// Ends the stream: no further page is requested.
@@ -28,7 +28,7 @@ pub trait Paged {
 
 /// A stream of items that requests a page when the previous one has been consumed.
 ///
-/// After an error of a whole page it ends.
+/// After a request for a page has failed, the stream ends.
 pub struct Pages<W: Paged> {
     /// The current position.
     pub position: W,

@@ -1,4 +1,4 @@
-//! Streams over hashes and sets: a page at a time, with back-pressure.
+//! Streams over hashes and sets, which request a page at a time, with back-pressure.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -13,18 +13,19 @@ use super::pages::{PageRequest, Paged, Pages};
 use super::{ObjectError, ObjectRef};
 use crate::author::ClientExt;
 
-/// Approximate number of entries of a page, by default.
+/// Default of the approximate number of entries in a page.
 const DEFAULT_PAGE: u32 = 100;
 
 /// A page: the connection that it came from, the next cursor, and the entries.
 type Page = (Option<ConnectionId>, (Bytes, Vec<Bytes>));
 
-/// A stream over a map or a set, in no order. A page is requested when the previous one has been
-/// consumed.
+/// A stream of the entries of a map or a set, in no particular order. It requests a page when the
+/// previous one has been consumed.
 ///
 /// Entries that exist from beginning to end are returned at least once. Entries that are added or
 /// removed meanwhile may be returned or not. An entry may be returned twice while the object grows
-/// or shrinks. The scan also starts over after a new connection or a change of the server.
+/// or shrinks. After a new connection or a change of the server, the scan starts over and returns
+/// entries again.
 ///
 /// An entry that cannot be decoded is an error, and the stream continues after it. Any other error
 /// ends the stream.
@@ -53,9 +54,10 @@ type BuildRequest = Box<dyn Fn(&ObjectRef, Bytes, u32, Option<Bytes>) -> Result<
 type ReadEntry<T> = Box<dyn Fn(&[Bytes]) -> Result<T, ObjectError> + Send + Sync>;
 
 impl<T> Scan<T> {
-    /// Creates a stream by HSCAN, SSCAN or ZSCAN, with `width` strings for each entry.
+    /// Creates a stream from the command HSCAN, SSCAN or ZSCAN, whose reply has `width` strings for
+    /// each entry.
     ///
-    /// For authors of object types.
+    /// `read` converts the strings of an entry. For authors of object types.
     pub fn by(
         command: &'static str,
         width: usize,
@@ -69,11 +71,11 @@ impl<T> Scan<T> {
         Scan::asking(width, object_ref, request, read)
     }
 
-    /// Creates a stream from other requests, whose replies have the form of those of HSCAN, SSCAN
-    /// and ZSCAN.
+    /// Creates a stream from other requests. The replies must have the form of those of HSCAN,
+    /// SSCAN and ZSCAN.
     ///
-    /// `request` gets the cursor of the page, its approximate number of entries, and the pattern,
-    /// if there is one. For authors of object types.
+    /// `request` gets the cursor of the page, the approximate number of its entries, and the
+    /// pattern, if there is one. For authors of object types.
     pub fn asking(
         width: usize,
         object_ref: ObjectRef,
@@ -94,19 +96,19 @@ impl<T> Scan<T> {
         Scan { pages: Pages::of(position) }
     }
 
-    /// Returns only entries with keys that match this pattern of the server; for a set, only values
+    /// Limits the stream to entries of a map whose keys match this pattern, or to values of a set
     /// that match.
     ///
-    /// The pattern is compared with the encoded bytes: `*` matches anything, `?` one byte, `[ab]`
-    /// one of these.
+    /// The server compares the pattern with the encoded bytes: `*` matches any bytes, `?` one byte,
+    /// and `[ab]` an `a` or a `b`.
     pub fn matching(mut self, pattern: impl IntoArg) -> Self {
         self.pages.position.pattern = Some(pattern.into_arg());
         self
     }
 
-    /// Sets the approximate number of entries of a page: 1 at least, 100 by default.
+    /// Sets the approximate number of entries in a page: 1 at least, 100 by default.
     ///
-    /// A small object is returned in one page, whatever is set.
+    /// The server returns a small object in one page, whatever number is set.
     pub fn page(mut self, entries: u32) -> Self {
         self.pages.position.page_size = entries.max(1);
         self
@@ -116,11 +118,11 @@ impl<T> Scan<T> {
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] of an entry or of a page.
+    /// The [`ObjectError`] of an entry that cannot be decoded, or of the request for a page.
     ///
     /// # Cancel safety
     ///
-    /// Nothing is lost.
+    /// Dropping the future loses nothing: the next call continues.
     pub async fn try_next(&mut self) -> Result<Option<T>, ObjectError> {
         self.next().await.transpose()
     }
@@ -147,7 +149,8 @@ impl<T> Paged for ScanPosition<T> {
         let (at, object_ref) = (self.at.clone()?, self.object_ref.clone());
         let request = (self.build_request)(&object_ref, at, self.page_size, self.pattern.clone());
         Some(Box::pin(async move {
-            // From the primary, whatever the read mode: each replica has its own order.
+            // A page is read from the primary, whatever the read mode: each replica has its own
+            // order.
             let request = request?;
             let epoch = object_ref.client().epoch_of(object_ref.name_and_key()?.1);
             Ok((epoch, object_ref.read_primary(request).await?))
@@ -155,7 +158,8 @@ impl<T> Paged for ScanPosition<T> {
     }
 
     fn take(&mut self, (from, (next, page)): Page, found: &mut VecDeque<Result<T, ObjectError>>) {
-        // Another process has another order, and a cursor of the former one is not valid there.
+        // Another server process has another order, and does not know the cursor of the previous
+        // one. So the scan starts over.
         let has_started = self.from.is_some();
         if has_started && self.from.as_ref() != Some(&from) {
             self.from = None;

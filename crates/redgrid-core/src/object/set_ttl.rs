@@ -1,4 +1,4 @@
-//! The lifetime of a value that is set.
+//! The lifetime that a value gets when it is set.
 
 use std::time::{Duration, SystemTime};
 
@@ -12,14 +12,14 @@ use crate::name::Name;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 // Exhaustive: only authors of objects use it.
 pub enum SetTtl {
-    /// It does not expire.
+    /// The value does not expire.
     #[default]
     None,
-    /// It keeps the lifetime of the previous value (`KEEPTTL`).
+    /// The value keeps the lifetime of the previous value (`KEEPTTL`).
     Keep,
-    /// It expires after this time: 1 ms to 3650 days.
+    /// The value expires after this time: 1 ms to 3650 days.
     For(Duration),
-    /// It expires at this time, by the server's clock.
+    /// The value expires at this time, by the server's clock.
     Until(SystemTime),
 }
 
@@ -28,7 +28,8 @@ impl SetTtl {
     ///
     /// # Errors
     ///
-    /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) if it is out of range.
+    /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) if the lifetime is out of
+    /// range.
     pub fn options(self, name: &Name) -> Result<Vec<Bytes>, ObjectError> {
         self.as_options().map_err(|invalid| invalid.into_error(name))
     }
@@ -38,7 +39,7 @@ impl SetTtl {
             SetTtl::None => Vec::new(),
             SetTtl::Keep => vec!["KEEPTTL".into()],
             SetTtl::For(lifetime) => vec!["PX".into(), checked_millis(lifetime)?],
-            // SET refuses the time 0. The time 1 has passed as well.
+            // SET refuses the time 0. The time 1 is in the past as well.
             SetTtl::Until(at) => vec!["PXAT".into(), checked_unix_time(at)?.max(1).to_string().into()],
         })
     }
@@ -57,11 +58,12 @@ impl InvalidLifetime {
     }
 }
 
-/// Returns a lifetime in milliseconds, as text.
+/// Returns a lifetime in milliseconds, as decimal text.
 ///
 /// # Errors
 ///
-/// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) if it is not 1 ms to 3650 days.
+/// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) if it is not between 1 ms and 3650
+/// days.
 pub fn millis(name: &Name, lifetime: Duration) -> Result<Bytes, ObjectError> {
     checked_millis(lifetime).map_err(|invalid| invalid.into_error(name))
 }

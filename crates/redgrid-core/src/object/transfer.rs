@@ -19,17 +19,17 @@ const RECEIPT_PREFIX: &str = "redgrid_renamed";
 impl Object {
     /// Renames the object with all its keys when awaited.
     ///
-    /// Its lifetime stays. An object of the new name is replaced, unless [`Rename::unless_taken`]
-    /// is set.
+    /// Its lifetime stays the same. An object of the new name is replaced, unless
+    /// [`Rename::unless_taken`] is set.
     ///
     /// Within a slot this is one step. If the new name is in another slot of a cluster, the object
     /// is copied first. The original is then deleted only if neither it nor its lifetime has
-    /// changed meanwhile. Otherwise the copy starts over, for as long as a call may take.
+    /// changed meanwhile. Otherwise the object is copied again, for as long as a call may take.
     ///
-    /// If the original is gone by then, the copy is deleted and the call returns
+    /// If the original disappears before it is deleted, the copy is deleted and the call returns
     /// [`ObjectError::Absent`]. After any other error both may exist. Of two renames to one name,
-    /// the later copy counts. A primary acknowledges the copy before its replicas have it, and then
-    /// the original is deleted: a failover within that time may lose the object.
+    /// the later copy stays. A primary acknowledges the copy before its replicas have it, and the
+    /// original is then deleted. A failover in that time may lose the object.
     #[doc(alias = "renamenx")]
     pub fn rename(&self, to: impl AsRef<str>) -> Rename {
         Rename { object: self.clone(), to: to.as_ref().to_owned(), replaces: true }
@@ -38,7 +38,7 @@ impl Object {
     /// Copies the object with all its keys to another name when awaited.
     ///
     /// The copy has the same lifetime. If an object of that name exists, it stays and the call
-    /// returns false, unless [`Copy::replacing`] is set. A copy in another slot is a snapshot of
+    /// returns false, unless [`Copy::replacing`] is set. A copy to another slot is a snapshot of
     /// one moment.
     #[doc(alias = "copyAndReplace")]
     #[doc(alias = "copy")]
@@ -66,13 +66,13 @@ impl Inner {
 
     /// Returns whether one script may access the keys of both objects.
     ///
-    /// Without slots, it always may. Keys with the same hash tag share a slot in every cluster.
+    /// Outside a cluster, it always may. Keys with the same hash tag share a slot in every cluster.
     fn is_same_slot(&self, other: &Inner) -> bool {
         let (own, other) = (&self.keys[0], &other.keys[0]);
         same_slot(own, other) || self.client.slot(own) == self.client.slot(other)
     }
 
-    /// Renames or copies within a slot, in one step.
+    /// Renames or copies the object within a slot, in one step.
     async fn move_in_slot(&self, command: &'static str, to: &Inner, replaces: bool) -> Result<bool, ObjectError> {
         let keys = self.all_keys().into_iter().chain(to.all_keys());
         let own_count = i64::try_from(self.keys.len()).unwrap_or(i64::MAX);
@@ -87,9 +87,10 @@ impl Inner {
         }
     }
 
-    /// Returns the request that deletes the original, or the copy, if it is unchanged.
+    /// Returns the request that deletes this object, an original or a copy, if it is unchanged.
     ///
-    /// Its SHA-1s decide and, where they are known, the ends of its lifetimes.
+    /// The object is unchanged if its contents have the SHA-1s `shas` and, if `ends` are given, its
+    /// lifetimes have these ends. If a `receipt` is given, it is stored with the deletion.
     fn delete_request(
         &self,
         snapshot: &Snapshot,
@@ -102,7 +103,7 @@ impl Inner {
         let parts: Vec<usize> =
             (0..all_keys.len()).filter(|n| *n < own_count || snapshot.dump.parts()[*n].is_some()).collect();
         let keys = parts.iter().map(|n| all_keys[*n].clone()).chain(receipt.map(|_| self.receipt_key()));
-        // Longer than a concurrent rename of the same object can take.
+        // The receipt is kept for longer than a concurrent rename of the same object can take.
         let receipt_ttl = (2 * self.client.patience()).as_millis().saturating_add(1_000);
         let request = DELETE_IF_SAME.with(keys).int(i64::try_from(parts.len()).unwrap_or(i64::MAX));
         let request = request.arg(receipt.cloned().unwrap_or_default()).arg(receipt_ttl.to_string());
@@ -113,25 +114,25 @@ impl Inner {
         ObjectError::Absent { name: self.name.clone() }
     }
 
-    /// Returns the key that says for a while where the object has gone.
+    /// Returns the key of the receipt, which says for a while where the object was moved to.
     fn receipt_key(&self) -> Bytes {
         companion(RECEIPT_PREFIX, &self.keys[0])
     }
 
-    /// Renames to another slot.
+    /// Renames the object to a name in another slot: copies it, then deletes the original.
     async fn move_to_other_slot(&self, to: &Inner, replaces: bool) -> Result<bool, ObjectError> {
         let mut cas_loop = CasLoop::new(&self.client, &self.name);
         let mut written: Option<(Snapshot, Vec<Bytes>)> = None;
         let former: Option<Bytes> = cas_loop.read(Request::command("GET").key(self.receipt_key())).await?;
-        // It is unique for each call, so that the receipt of an earlier object of that name does
-        // not match.
+        // The receipt is unique for each call, so that it differs from the receipt of an earlier
+        // object of that name.
         let receipt: Bytes = [&to.keys[0][..], format!("\0{:016x}", fastrand::u64(..)).as_bytes()].concat().into();
         loop {
             let Some(snapshot) = self.take_snapshot(&cas_loop).await? else {
                 if let Some((snapshot, shas)) = written {
                     let current: Option<Bytes> = cas_loop.read(Request::command("GET").key(self.receipt_key())).await?;
-                    // Another call may have moved it to the same name: then the copy there is the
-                    // only one.
+                    // Another call may have moved the object to the same name. Then the copy there
+                    // is the only one, and has to stay.
                     let is_there =
                         current != former && current.is_some_and(|current| names_target(&current, &to.keys[0]));
                     if !is_there {
@@ -147,7 +148,7 @@ impl Inner {
             };
             let reply: Vec<Bytes> = cas_loop.change(to.restore_request(&snapshot, &overwrite, true)).await?;
             if reply.len() <= 1 {
-                // The name is taken, or another client has stored something else there since.
+                // The new name is taken, or another client has stored something else there since.
                 return if replaces { Err(cas_loop.contended()) } else { Ok(false) };
             }
             let shas = reply[1..].to_vec();
@@ -163,7 +164,7 @@ impl Inner {
     }
 }
 
-/// Returns whether a receipt says that the object has gone to this key.
+/// Returns whether a receipt says that the object was moved to this key.
 fn names_target(receipt: &[u8], to: &[u8]) -> bool {
     receipt.strip_prefix(to).is_some_and(|rest| rest.first() == Some(&0))
 }
@@ -186,7 +187,7 @@ pub struct Rename {
 }
 
 impl Rename {
-    /// Keeps an existing object of that name; the rename is then not executed.
+    /// Keeps an existing object of the new name. The rename is then not executed.
     pub fn unless_taken(mut self) -> Self {
         self.replaces = false;
         self
@@ -214,7 +215,7 @@ pub struct Copy {
 }
 
 impl Copy {
-    /// Replaces an existing object of that name.
+    /// Replaces an existing object of the new name.
     pub fn replacing(mut self) -> Self {
         self.replaces = true;
         self

@@ -1,8 +1,8 @@
-//! The turns of a client's updates: one update of an object is in flight at a time.
+//! Turns for the updates of a client, so that one update of an object is in flight at a time.
 //!
-//! Turns only save attempts: the server decides whether an update succeeds. If the task of an
-//! update is not polled, or no reply arrives, the update loses its turn to the next waiting one. It
-//! continues without a turn when it is polled again.
+//! Turns only save attempts: the server decides whether an update succeeds. An update loses its
+//! turn to the next waiting one if its task is not polled, or if no reply arrives. When the task is
+//! polled again, the update continues without a turn.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -15,14 +15,15 @@ use tokio::sync::Notify;
 use crate::author::ClientExt;
 use crate::clock::Instant;
 
-/// Minimum time without a reply before another turn starts. Busy processes are rarely suspended for
-/// longer.
+/// Minimum time without a reply after which an update loses its turn: 100 ms. Busy processes are
+/// rarely suspended for longer.
 const MIN_SILENCE: Duration = Duration::from_millis(100);
 
-/// The time without a reply before another turn starts, in round trips.
+/// The time without a reply after which an update loses its turn, in round trips. It is at least
+/// [`MIN_SILENCE`], and at most the response timeout.
 const SILENCE_ROUND_TRIPS: u32 = 8;
 
-/// How long a woken update may take to start its turn.
+/// How long a woken update may take to start its turn. After that, it loses the turn.
 const START_TIMEOUT: Duration = Duration::from_millis(10);
 
 /// The updates of one object, or of one part of it, by all handles of a client.
@@ -30,11 +31,11 @@ const START_TIMEOUT: Duration = Duration::from_millis(10);
 pub(super) struct UpdateTurns(Mutex<State>);
 
 struct State {
-    /// The waiting updates, in FIFO order. It is empty while there is no turn.
+    /// The waiting updates, in FIFO order. The queue is empty while no update has a turn.
     waiting: VecDeque<(u64, Arc<Notify>)>,
     turn: Option<Turn>,
     last_id: u64,
-    /// When an update last received a reply, and the round trip of that request.
+    /// When a request of an update was last answered, and the round trip of that request.
     last_reply: Instant,
     round_trip: Duration,
     /// The stored value after the last update, and a time before it was stored.
@@ -43,7 +44,7 @@ struct State {
 
 struct Turn {
     owner: u64,
-    /// The waker of an update that was woken and has not started yet.
+    /// The waker of the owner, if it was woken and has not started its turn yet.
     woken: Option<Arc<Notify>>,
     last_active: Instant,
 }
@@ -66,8 +67,8 @@ impl UpdateTurns {
         self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Waits for the turn of a new update, for as long as earlier ones receive replies, and until
-    /// `limit`.
+    /// Waits for the turn of a new update, until `limit`. Also fails if the updates before it
+    /// receive no reply for the client's patience.
     pub(super) async fn wait_for_turn(
         self: Arc<Self>,
         client: &Client,
@@ -115,8 +116,8 @@ impl State {
         self.last_id
     }
 
-    /// Starts the turn of an update if there is no other turn, or the other one is silent for too
-    /// long. Otherwise returns when to try again.
+    /// Starts the turn of an update if no other update has a turn, or if the other one has been
+    /// silent for too long. Otherwise returns when to try again.
     fn try_start(&mut self, id: u64, now: Instant, timeout: Duration) -> Result<(), Instant> {
         if let Some(turn) = self.turn.take_if(|turn| turn.owner != id) {
             let max_silence = (self.round_trip * SILENCE_ROUND_TRIPS).max(MIN_SILENCE).min(timeout);
@@ -134,7 +135,7 @@ impl State {
         Ok(())
     }
 
-    /// Ends the turn of an update, or its wait for one. After a turn, wakes the next update.
+    /// Ends the turn of an update, or its wait for a turn. After a turn, wakes the next update.
     fn leave(&mut self, id: u64, now: Instant) {
         if self.turn.as_ref().is_none_or(|turn| turn.owner != id) {
             self.waiting.retain(|(waiting, _)| *waiting != id);
@@ -147,7 +148,7 @@ impl State {
     }
 }
 
-/// An update that waits for its turn, or has it.
+/// An update that waits for its turn, or has its turn.
 pub(super) struct UpdateTurn {
     turns: Arc<UpdateTurns>,
     client: Client,
@@ -166,7 +167,8 @@ impl UpdateTurn {
         }
     }
 
-    /// Records the stored value for the next update; it was stored at some time after `since`.
+    /// Records the stored value for the next update. The value was stored at some time after
+    /// `since`.
     pub(super) fn record_value(&self, value: Bytes, since: Instant) {
         let mut state = self.turns.state();
         if state.turn.as_ref().is_some_and(|turn| turn.owner == self.id) {

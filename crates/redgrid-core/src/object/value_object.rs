@@ -1,7 +1,8 @@
-//! Objects with one codec for their values.
+//! A macro for objects with one codec for their values.
 
-/// Defines the type of an object with values of type `T`, its constructors, its `object()`, `Clone`
-/// and `Debug`. The codec has the default of [`default_codec`](crate::default_codec).
+/// Defines the handle of an object with values of type `T` and a codec, which has the default of
+/// [`default_codec`](crate::default_codec). The handle gets constructors, `object()`, `Clone` and
+/// `Debug`.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! value_object {
@@ -16,7 +17,7 @@ macro_rules! value_object {
         }
 
         impl<T, C: redgrid_codecs::Codec + Default> $type<T, C> {
-            /// Returns the object with this name.
+            /// Returns a handle of the object with this name.
             ///
             /// No request is sent: the first call reports an invalid name.
             pub fn new(client: &$crate::Client, name: impl AsRef<str>) -> Self {
@@ -26,14 +27,14 @@ macro_rules! value_object {
         }
 
         impl<T, C: redgrid_codecs::Codec> $type<T, C> {
-            /// Returns a handle of the same name with another codec. Values are equal if their
-            /// encoded bytes are equal.
+            /// Returns a handle of the same object with another codec. Two values count as equal if
+            /// their encoded bytes are equal.
             pub fn with_codec<D: redgrid_codecs::Codec>(self, codec: D) -> $type<T, D> {
                 $type { object_ref: self.object_ref, codec, values: std::marker::PhantomData }
             }
 
-            /// Returns the [`Object`](redgrid_core::object::Object) of this name: existence,
-            /// lifetime, other names, memory size.
+            /// Returns the [`Object`](redgrid_core::object::Object) of this name, for existence,
+            /// lifetime, rename, copy and memory size.
             $(#[$object_doc])*
             pub fn object(&self) -> $crate::object::Object {
                 let $object_ref = &self.object_ref;

@@ -2,20 +2,20 @@
 --
 -- KEYS[1]  fence     string; the highest token that has passed, in decimal
 -- ARGV[1]  token     decimal, without leading zeros
--- ARGV[2]  lifetime  milliseconds that a fence is remembered after the last token, counted from the
---                    later of two times: the token's own, and that at which it passed; 0 forever
+-- ARGV[2]  lifetime  milliseconds that the highest token is remembered, from the moment at which a
+--                    token passes, or from the token's own time if that is later; 0: forever
 -- Returns  {1, token}    passed; it is the highest now
 --          {0, highest}  stale: `highest` has passed before
---          {3, ''}       nothing is remembered, and the token is older than the lifetime of a fence
+--          {3, ''}       no token is remembered, and the given one is older than the lifetime
 --
--- Work: O(1), writes one key. Sent twice, it has the effect of once: the highest token is
--- set, never counted.
+-- Work: O(1), writes one key. Sent twice, it has the same effect as once: the highest token is set,
+-- never counted.
 local token, lifetime = ARGV[1], tonumber(ARGV[2])
 local now = redis.call('TIME')
 now = now[1] * 1000000 + now[2]
 local highest = redis.call('GET', KEYS[1])
 if highest then
-  -- Compared as text, because numbers above 2^53 are not exact here.
+  -- Compared as text, because numbers above 2^53 are not exact in Lua.
   if #token < #highest or (#token == #highest and token < highest) then
     return {0, highest}
   end
@@ -26,7 +26,8 @@ elseif lifetime > 0 then
 end
 if lifetime > 0 then
   -- A token that is ahead of this server's clock is remembered until it is as old as the lifetime.
-  -- A longer lifetime of another client is not shortened, and a key without one gets none.
+  -- The lifetime of the key is never shortened, and a key without a lifetime gets none: another
+  -- client may have set it so.
   local lead = math.max(0, math.ceil((tonumber(token) - now) / 1000))
   local left = redis.call('PTTL', KEYS[1])
   if left == -1 then

@@ -5,20 +5,19 @@
 -- KEYS[2]  fence      string; the highest token that has passed, in decimal
 -- KEYS[3]  reply      string; the reply of this call; a new key for each call
 -- ARGV[1]  token      decimal, without leading zeros
--- ARGV[2]  lifetime   milliseconds that a fence is remembered after the last token, counted from
---                     the later of two times: the token's own, and that at which it passed; 0
---                     forever
--- ARGV[3]  remember   milliseconds that the reply is kept: longer than a copy is in flight
--- ARGV[4]  not after  microseconds since 1970 by this server's clock; later, nothing is done
+-- ARGV[2]  lifetime   milliseconds that the highest token is remembered, from the moment at which a
+--                     token passes, or from the token's own time if that is later; 0: forever
+-- ARGV[3]  remember   milliseconds that the reply is kept: longer than a copy of the request can be
+--                     in flight
+-- ARGV[4]  not after  microseconds since 1970 by this server's clock; after that, nothing is done
 -- ARGV[5]  command    SET, HSET, HDEL, DEL or INCRBY; its arguments after the key follow
 -- Returns  {1, reply}    written: 1 for SET, the reply of the command for the others
 --          {0, highest}  stale: `highest` has passed before
---          {2, time}     too late
---          {3, ''}       nothing is remembered, and the token is older than the lifetime of a fence
+--          {2, time}     too late: `time` is that of this server, in microseconds since 1970
+--          {3, ''}       no token is remembered, and the given one is older than the lifetime
 --
--- Work: that of the command, writes three keys. Sent twice, it writes once: a retransmission finds
--- the reply, even if the same holder has written something else since. After `not after` it does
--- nothing.
+-- Work: that of the command, writes three keys. Sent twice, it writes once: the second copy of the
+-- request finds the reply of the first, even if the same holder has written something else since.
 local now = redis.call('TIME')
 local time = now[1] .. string.format('%06d', now[2])
 if tonumber(time) > tonumber(ARGV[4]) then
@@ -31,7 +30,7 @@ end
 local token, lifetime = ARGV[1], tonumber(ARGV[2])
 local highest = redis.call('GET', KEYS[2])
 if highest then
-  -- Compared as text, because numbers above 2^53 are not exact here.
+  -- Compared as text, because numbers above 2^53 are not exact in Lua.
   if #token < #highest or (#token == #highest and token < highest) then
     return {0, highest}
   end
@@ -42,7 +41,7 @@ local command = ARGV[5]
 if command ~= 'SET' and command ~= 'HSET' and command ~= 'HDEL' and command ~= 'DEL' and command ~= 'INCRBY' then
   return redis.error_reply('ERR a fence does not carry out ' .. command)
 end
--- The fence first: if this write is denied, nothing has been written.
+-- The token is stored before the data: if the server denies this write, no data has been written.
 if lifetime > 0 then
   -- A token that is ahead of this server's clock is remembered until it is as old as the lifetime.
   local lead = math.max(0, math.ceil((tonumber(token) - tonumber(time)) / 1000))
@@ -62,7 +61,7 @@ end
 if command == 'SET' then
   reply = '1'
 elseif command == 'INCRBY' then
-  -- The text is exact above 2^53, too.
+  -- Unlike the number in Lua, the stored text is exact above 2^53, too.
   reply = redis.call('GET', KEYS[1])
 else
   reply = tostring(result)

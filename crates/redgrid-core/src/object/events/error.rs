@@ -22,18 +22,20 @@ pub enum ListenError {
         /// The present setting.
         set: String,
     },
-    /// The setting of the server cannot be read: no permission, or no command CONFIG.
+    /// The server's setting `notify-keyspace-events` cannot be read: the user has no permission, or
+    /// the server has no command CONFIG.
     ///
     /// [`Listen::unchecked`](super::Listen::unchecked) listens without this check.
     #[error("{node}: cannot read `notify-keyspace-events` (is CONFIG GET allowed?): {source}")]
     CannotCheck {
         /// The server.
         node: NodeId,
-        /// Its error.
+        /// The server's error.
         #[source]
         source: ServerError,
     },
-    /// The setting of the server cannot be changed, or the server does not know a letter.
+    /// The server's setting `notify-keyspace-events` cannot be changed, or the server does not know
+    /// one of its letters.
     ///
     /// Servers before Redis 7.0 do not know the `n` of [`Kind::Created`](super::Kind::Created).
     #[error("{node}: cannot set `notify-keyspace-events` to \"{wanted}\": {source}")]
@@ -42,20 +44,20 @@ pub enum ListenError {
         node: NodeId,
         /// The new setting.
         wanted: String,
-        /// Its error.
+        /// The server's error.
         #[source]
         source: ServerError,
     },
     /// The server denies the subscription to the channels of events.
     ///
-    /// The user needs permission for `&__key*__:*`. It is tried again after a minute at the
-    /// earliest.
+    /// The user needs permission for `&__key*__:*`. The subscription is tried again after a minute
+    /// at the earliest.
     #[error("no permission for the channels of events (grant the user `&__key*__:*`)")]
     Denied,
     /// The subscription failed for a reason that all objects share.
     #[error(transparent)]
     Failed(#[from] Failure),
-    /// The object is not valid. No request was sent.
+    /// The object is unusable, as with an invalid name. No request was sent.
     #[error(transparent)]
     Object(#[from] ObjectError),
 }

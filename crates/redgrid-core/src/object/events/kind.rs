@@ -1,4 +1,4 @@
-//! The kinds of events, by the server's names, and the server setting that each of them needs.
+//! The kinds of events, their names on the server, and the server setting that each of them needs.
 
 use std::borrow::Cow;
 
@@ -6,16 +6,16 @@ use std::borrow::Cow;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Kind {
-    /// The key did not exist before: `new`.
+    /// The key was created. The server's name of the event is `new`.
     ///
-    /// Redis publishes it from 7.0 on, with the letter `n`. The command that created the key
-    /// follows as an [`Updated`](Kind::Updated).
+    /// Redis publishes it from version 7.0 on, if `notify-keyspace-events` has the letter `n`. An
+    /// [`Updated`](Kind::Updated) for the command that created the key follows.
     #[doc(alias = "NewObjectListener")]
     Created,
     /// A command changed the value; [`Event::command`](super::Event::command) says which.
     ///
-    /// With a pattern, these are the commands that Redis and Valkey have themselves. Events of
-    /// modules must be [named](Kinds::named) there.
+    /// A stream for a pattern of names ([`Listen::to`](super::Listen::to)) has only the commands of
+    /// Redis and Valkey themselves. Select those of modules there by [name](Kinds::named).
     #[doc(alias = "SetObjectListener")]
     #[doc(alias = "IncrByListener")]
     #[doc(alias = "MapPutListener")]
@@ -33,25 +33,26 @@ pub enum Kind {
     Updated,
     /// The key was deleted, or lost its last element.
     ///
-    /// Servers publish nothing for FLUSHDB and FLUSHALL. When a slot moves, its former node
-    /// publishes this for its keys.
+    /// Servers publish nothing for FLUSHDB and FLUSHALL. When a slot of a cluster moves, its former
+    /// node publishes this event for the keys of the slot.
     #[doc(alias = "DeletedObjectListener")]
     Deleted,
-    /// The lifetime of the key was over, and the server has deleted it.
+    /// The lifetime of the key was over, and the server has deleted the key.
     #[doc(alias = "ExpiredObjectListener")]
     Expired,
     /// The server deleted the key because it was out of memory.
     Evicted,
-    /// The key was renamed (`rename_from`), or is the new name (`rename_to`).
+    /// The key was renamed (`rename_from`), or another key got its name (`rename_to`).
     Renamed,
-    /// The key was moved to another database of the server, or from there.
+    /// The key was moved to another database of the server (`move_from`), or came from another one
+    /// (`move_to`).
     Moved,
-    /// The lifetime was set or removed: `expire`, `persist`.
+    /// The lifetime of the key was set or removed: `expire`, `persist`.
     LifetimeSet,
     /// An event that changes nothing, or accompanies another one.
     ///
-    /// These are `keymiss` of a read that found nothing, `overwritten` and `type_changed`. They are
-    /// received only if they are [named](Kinds::named).
+    /// These events are `keymiss`, for a read that found nothing, `overwritten` and `type_changed`.
+    /// A stream has them only if they are selected by [name](Kinds::named).
     Aside,
 }
 
@@ -132,7 +133,7 @@ const EVENTS_BY_LETTER: [(char, &[&str]); 10] = [
     ('n', &["new"]),
 ];
 
-/// The letters that `A` stands for.
+/// The letters for which `A` stands in `notify-keyspace-events`.
 const COMMON: &str = "g$lshzxetd";
 
 /// A selection of events: by [`Kind`], and by the server's own names.
@@ -151,19 +152,22 @@ pub struct Kinds {
 }
 
 impl Kinds {
-    /// Selects all events. Servers before Redis 7.0 cannot publish [`Kind::Created`] among them.
+    /// Selects the events of all kinds but [`Kind::Aside`]. Servers before Redis 7.0 cannot publish
+    /// those of [`Kind::Created`].
     pub fn all() -> Self {
         Kind::ALL.into()
     }
 
-    /// Selects all events but [`Kind::Created`]: those that the server setting `KEA` publishes.
+    /// Selects the events of [`Kinds::all`] except [`Kind::Created`]. A server with the setting
+    /// `KEA` publishes them.
     pub fn changes() -> Self {
         Kinds { kinds: Kind::ALL[1..].to_vec(), named: Vec::new() }
     }
 
     /// Selects events by the server's names, such as `hset` and `rpush`.
     ///
-    /// For a name that is unknown here, the server's setting is not checked.
+    /// If redgrid does not know a name, the stream does not check whether the server publishes the
+    /// event.
     pub fn named<N: Into<String>>(names: impl IntoIterator<Item = N>) -> Self {
         Kinds { kinds: Vec::new(), named: names.into_iter().map(|name| Cow::Owned(name.into())).collect() }
     }
@@ -172,7 +176,7 @@ impl Kinds {
         self.kinds.is_empty() && self.named.is_empty()
     }
 
-    /// Returns a name that is not allowed, if there is one.
+    /// Returns a selected name that is not allowed, if there is one.
     pub(super) fn invalid_name(&self) -> Option<&str> {
         let is_name = |name: &str| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_graphic());
         self.named.iter().map(|name| &**name).find(|name| !is_name(name))
@@ -182,7 +186,8 @@ impl Kinds {
         self.kinds.contains(&Kind::of(command)) || self.named.iter().any(|name| name == command)
     }
 
-    /// Returns the names of all selected events, as far as they are known.
+    /// Returns the names of all selected events, as far as they are known: all of the given names,
+    /// and the known ones of the selected kinds.
     pub(super) fn names(&self) -> Vec<Cow<'static, str>> {
         let known = EVENTS_BY_LETTER.iter().flat_map(|(_, names)| *names).filter(|name| self.has(name));
         let known = known.map(|name| Cow::Borrowed(*name));
@@ -194,7 +199,7 @@ impl Kinds {
 
     /// Returns the letters that `notify-keyspace-events` needs, with `space` before them.
     ///
-    /// `space` selects channels by key, or by event.
+    /// `space` is `K` for channels of keys, or `E` for channels of events.
     pub(super) fn letters(&self, space: char) -> String {
         let wanted = |names: &[&str]| names.iter().any(|name| self.has(name));
         [space]

@@ -16,20 +16,20 @@ use crate::failure::{Failure, Operation};
 use crate::into_future;
 use crate::service::ClientParts;
 
-/// Number of notifications that are kept for a slow reader, by default: 1,024. Some hundred
+/// Default number of notifications that are kept for a slow reader: 1,024. They take some hundred
 /// kilobytes.
 const DEFAULT_KEPT: usize = 1024;
 
-/// The range of that number.
+/// The allowed range of the number of notifications that are kept.
 const KEPT_RANGE: RangeInclusive<usize> = 1..=1_048_576;
 
-/// The action in the message of a failure.
+/// The name of the operation in error messages.
 const LISTEN: &str = "listen to events";
 
 /// A request for a stream of events, sent when awaited. Created by [`Object::events`] and
 /// [`Listen::to`].
 ///
-/// The stream has the events from then on.
+/// The stream has the events that are published after the request has completed.
 #[must_use = "does nothing until awaited"]
 #[derive(Clone, Debug)]
 pub struct Listen {
@@ -48,10 +48,10 @@ enum Target {
 }
 
 impl Object {
-    /// Listens to events of this object from now on, of these kinds.
+    /// Listens to the events of this object that have one of these kinds.
     ///
-    /// The server sends only notifications of its own key. In a cluster they come from the node
-    /// that has the key, even if the key moves.
+    /// The server sends only the notifications of the object's own key. In a cluster they come from
+    /// the node that has the key, even after the key has moved.
     ///
     /// ```no_run
     /// # use redgrid_core::object::Object;
@@ -76,9 +76,9 @@ impl Object {
 impl Listen {
     /// Listens to events of all objects whose names match a pattern, such as `stock:*`.
     ///
-    /// In it `?` is one character, `*` any number, and `[a-z]` one of several. All events of each
-    /// kind are received from every primary and filtered here, including those outside the client's
-    /// namespace.
+    /// In the pattern, `?` matches one character, `*` any number of characters, and `[a-z]` one of
+    /// a range. The client receives all events of each kind from every primary, even those outside
+    /// its namespace, and filters them.
     ///
     /// ```no_run
     /// # async fn demo(client: &redgrid_core::Client) -> Result<(), Box<dyn std::error::Error>> {
@@ -98,21 +98,22 @@ impl Listen {
 
     /// Enables the events on servers that do not publish them.
     ///
-    /// The setting `notify-keyspace-events` gets the missing letters and keeps the others. That
-    /// costs the server some work for each change, for all clients. After a restart the setting is
-    /// gone unless it is in the server's file; the stream then sets it again.
+    /// The setting `notify-keyspace-events` gets the missing letters and keeps the others. The
+    /// server then has some more work for each change by any client. A server that restarts loses
+    /// the setting, unless its configuration file has it; the stream then sets it again.
     ///
     /// Two clients that enable different letters at the same moment may remove each other's
-    /// letters. With several clients, let all of them select the same events, or use the servers'
-    /// files. The user needs `+config|get` and `+config|set`.
+    /// letters. With several clients, let all of them select the same events, or change the
+    /// servers' configuration files. The user needs the permissions `+config|get` and
+    /// `+config|set`.
     pub fn enable(mut self) -> Self {
         self.enable = true;
         self
     }
 
-    /// Does not check the servers' settings, for users without CONFIG.
+    /// Skips the check of the servers' settings, for users that may not use CONFIG.
     ///
-    /// If a server does not publish the events, none is received, without an error.
+    /// If a server does not publish the events, the stream receives none and reports no error.
     pub fn unchecked(mut self) -> Self {
         self.unchecked = true;
         self
@@ -121,7 +122,8 @@ impl Listen {
     /// Sets how many notifications are kept for a slow reader: 1 to 1,048,576, and 1,024 by
     /// default.
     ///
-    /// More cost memory. With fewer, a burst causes a [`Gap`](super::Gap) earlier.
+    /// A larger number costs memory. With a smaller one, a burst causes a [`Gap`](super::Gap)
+    /// earlier.
     pub fn buffer(mut self, notifications: usize) -> Self {
         self.kept = notifications;
         self
@@ -179,8 +181,8 @@ impl Listen {
                 let event_channels = self.kinds.names().into_iter().map(|name| Bytes::from(format!("{prefix}{name}")));
                 let mut channels: Vec<Bytes> = event_channels.collect();
                 let others = channels.split_off(1);
-                // Each denied channel costs a connection, and usually all are denied or none. So
-                // one is tried first.
+                // Each denied channel costs a connection, and usually all channels are denied or
+                // none. So one is tried first.
                 let first = subscriptions.subscribe_buffered_on_primaries(&buffer, channels);
                 client.core().wait_active(&buffer, until).await.map_err(subscribe_error)?;
                 let all = [first].into_iter().chain(
@@ -211,7 +213,7 @@ fn subscribe_error(why: SubscribeError) -> ListenError {
     }
 }
 
-/// Returns the error of a server that was not reached.
+/// Returns the error for a server that was not reached.
 pub(super) fn unavailable(source: ServerError) -> ListenError {
     Failure::Unavailable { operation: Operation::without_object(LISTEN), source }.into()
 }
@@ -219,10 +221,11 @@ pub(super) fn unavailable(source: ServerError) -> ListenError {
 into_future!(
     /// # Errors
     ///
-    /// [`ListenError`] says what the obstacle is.
+    /// [`ListenError`] says why there is no stream.
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped, nothing is received. A server setting that was changed stays.
+    /// If the future is dropped, there is no stream. A server setting that was changed stays
+    /// changed.
     Listen => Result<Events, ListenError>, |this| this.start()
 );

@@ -1,4 +1,4 @@
-//! Streams of events of objects, by the server's keyspace notifications.
+//! Streams of the events of objects, from the server's keyspace notifications.
 //!
 //! ```no_run
 //! # async fn demo(client: &redgrid_core::Client) -> Result<(), Box<dyn std::error::Error>> {
@@ -22,15 +22,15 @@
 //!
 //! A server publishes each event once, to the subscribers of that moment, and stores nothing. So
 //! each interruption is reported, as a [`Gap`]: a lost connection, a replaced primary, a migrated
-//! slot, a slow reader. Events continue after it. An application that needs certainty then reads
-//! the object. Events of one node arrive in their order.
+//! slot, a slow reader. Events continue after the gap. An application that must not miss a change
+//! then reads the object. Events of one node arrive in the order in which the node published them.
 //!
 //! A server publishes [`Expired`](Kind::Expired) when it deletes an expired key, not when the key
-//! expires. It deletes it on the next access, or when its periodic scan finds it, normally within a
-//! second. A command on several keys causes several events, and a call here may send several
-//! commands. An event belongs to a key: the companions of an object, such as the queue of a fair
-//! lock, are keys of their own. A failover may lose changes that were already published as events.
-//! Such a change may be executed, and published, again.
+//! expires. It deletes the key on the next access, or when its periodic scan finds the key,
+//! normally within a second. A command on several keys causes several events, and a method of an
+//! object may send several commands. An event is about one key: the companions of an object, such
+//! as the queue of a fair lock, are keys of their own. A failover may lose a change whose event was
+//! already published. The change may then be executed and published again.
 
 use std::fmt;
 
@@ -54,7 +54,7 @@ pub struct Event {
     pub name: String,
     /// The kind of the event.
     pub kind: Kind,
-    /// The server's name of it: `expired`, `hset`, `rename_to`.
+    /// The server's name of the event: `expired`, `hset`, `rename_to`.
     pub command: String,
 }
 
@@ -74,13 +74,12 @@ pub enum Notice {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Gap {
-    /// There was no subscription for a while: a lost connection, a replaced primary, a migrated
-    /// slot.
+    /// There was no subscription for a while, because of a lost connection, a replaced primary or a
+    /// migrated slot.
     Interrupted,
-    /// The reader was slow, and notifications were dropped, including those of events that are not
-    /// selected.
+    /// The reader was slow, and notifications were dropped.
     Slow {
-        /// Number of dropped notifications.
+        /// Number of dropped notifications, including those of events that are not selected.
         missed: u64,
     },
 }

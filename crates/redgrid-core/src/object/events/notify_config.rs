@@ -1,4 +1,4 @@
-//! The servers' setting for keyspace notifications: checked and, if requested, changed.
+//! Checks the servers' setting for keyspace notifications and, if requested, changes it.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::failure::Failure;
 
 const SETTING: &str = "notify-keyspace-events";
 
-/// How often a server's setting is changed while other clients change it, too.
+/// Maximum number of times that a server's setting is changed while other clients change it, too.
 const MAX_CHANGES: usize = 3;
 
 /// The servers that publish the events.
@@ -34,19 +34,19 @@ impl EventSource {
     }
 }
 
-/// The setting that these servers need.
+/// The letters that the setting `notify-keyspace-events` of certain servers needs.
 #[derive(Clone)]
 pub(super) struct NotifyConfig {
     pub(super) source: EventSource,
     pub(super) letters: String,
-    /// Missing letters are added.
+    /// Whether missing letters are added. Otherwise they are an error.
     pub(super) enable: bool,
 }
 
 impl NotifyConfig {
-    /// Checks all servers, and retries while one does not answer, until `until`.
+    /// Checks all servers. While one of them does not answer, retries until `until`.
     ///
-    /// The topology may change meanwhile.
+    /// The topology may change meanwhile, so each try asks it for the servers.
     pub(super) async fn ensure(
         self,
         subscriptions: Arc<SubscriptionManager>,
@@ -84,7 +84,8 @@ impl NotifyConfig {
             source if is_passing(&source) => unavailable(source),
             source => ListenError::CannotCheck { node: node(), source },
         };
-        // Another client may remove the letters that were added at the same moment.
+        // Another client that changes the setting at the same moment may remove the added letters.
+        // So the setting is read again after each change.
         for attempt in 0.. {
             let set = read_setting(server).await.map_err(check_error)?;
             let missing = missing_letters(&self.letters, &set);

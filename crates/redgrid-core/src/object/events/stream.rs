@@ -1,4 +1,4 @@
-//! The stream of events.
+//! The stream of the events of objects.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -18,9 +18,9 @@ use crate::pattern::matches;
 
 /// A stream of the events of an object, or of all objects that match a pattern.
 ///
-/// It is created by [`Object::events`](super::super::Object::events) and
+/// The stream is created by [`Object::events`](super::super::Object::events) and
 /// [`Listen::to`](super::Listen::to). It is a `Stream` of [`Notice`]s, and ends with the client.
-/// Dropping it ends the subscription. It does not keep the client alive.
+/// Dropping the stream ends the subscription. The stream does not keep the client alive.
 pub struct Events {
     subscriptions: Arc<SubscriptionManager>,
     buffer: Arc<MessageBuffer>,
@@ -30,15 +30,15 @@ pub struct Events {
     /// if they are not checked.
     notify_config: Option<NotifyConfig>,
     checking: Option<BoxFuture<'static, Result<(), ListenError>>>,
-    /// Delays a gap until the check has ended, but no longer than this.
+    /// Completes after [`GAP_DELAY`]. Until then, a gap is not reported before the check has ended.
     delayed_gap: Option<BoxFuture<'static, ()>>,
-    /// A gap was reported before the check ended. It is reported once more after it, because
-    /// servers may have published nothing until then.
+    /// Whether a gap was reported before the check ended. The gap is then reported again after the
+    /// check, because servers may have published nothing until then.
     repeat_gap: bool,
     uncertain: Option<ListenError>,
 }
 
-/// How long a gap is delayed while servers are checked: 1 s, many times what a check takes.
+/// How long a gap is delayed while servers are checked: 1 s, many times the duration of a check.
 const GAP_DELAY: Duration = Duration::from_secs(1);
 
 /// The subscription of a stream.
@@ -47,16 +47,17 @@ pub(super) enum Subscription {
     Pattern { _subscriptions: Vec<AllPrimariesSubscription> },
 }
 
-/// The selection of events in it.
+/// The selection of the events in a stream.
 pub(super) struct Filter {
     kinds: Kinds,
     target: Target,
 }
 
 enum Target {
-    /// The channel is that of the key.
+    /// The events of the key with this name, on the key's channel.
     Key(String),
-    /// The channel is that of the event, after this prefix. Names follow the namespace.
+    /// The events of all keys whose names match. The channel is `prefix` and the name of the event.
+    /// The payload is `name_prefix`, which is the namespace, and the name of the key.
     Pattern { pattern: String, prefix: String, name_prefix: String },
 }
 
@@ -137,7 +138,7 @@ impl Stream for Events {
                 return Poll::Ready(Some(INTERRUPTED));
             }
         }
-        // A server that does not answer delays events only for this time.
+        // A server that does not answer the check delays events by [`GAP_DELAY`] at most.
         if let Some(delay) = &mut self.delayed_gap {
             std::task::ready!(delay.as_mut().poll(context));
             self.delayed_gap = None;
@@ -153,8 +154,8 @@ impl Stream for Events {
                 },
                 Some(PubSubEvent::Gap) => {
                     let Some(notify_config) = self.notify_config.clone() else { return Poll::Ready(Some(INTERRUPTED)) };
-                    // The server may be another one, with its own setting. Until it is checked and
-                    // changed, it may publish nothing.
+                    // The primary may now be another server, with its own setting. It may publish
+                    // nothing until its setting is checked and changed.
                     let (subscriptions, now) = (Arc::clone(&self.subscriptions), self.subscriptions.clock().now());
                     let (until, clock) = (now + subscriptions.settings().patience(), subscriptions.clock().clone());
                     self.checking = Some(Box::pin(notify_config.ensure(subscriptions, until)));
@@ -162,7 +163,7 @@ impl Stream for Events {
                     return self.poll_next(context);
                 }
                 Some(PubSubEvent::Missed(missed)) => Notice::Gap(Gap::Slow { missed }),
-                // `Denied`.
+                // The remaining event is `Denied`.
                 Some(_) => Notice::Uncertain(ListenError::Denied),
             }));
         }

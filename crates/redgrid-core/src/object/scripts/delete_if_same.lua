@@ -1,12 +1,12 @@
--- delete_if_same.lua: deletes an object if it is unchanged. On request it stores a receipt for a
--- while, which says where the object was moved to.
+-- delete_if_same.lua: deletes an object if it is unchanged. If the key of a receipt is given, it
+-- stores a receipt there for a while, which says where the object was moved to.
 --
--- KEYS     those of the object; then the receipt, if one is to be written
+-- KEYS     those of the object; then that of the receipt, if there is to be one
 -- ARGV[1]  the number of the object's keys
 -- ARGV[2]  the content of the receipt
 -- ARGV[3]  lifetime of the receipt, in milliseconds
--- ARGV[4…] for each key: the SHA-1 of its content, empty if it was absent; and the end of its
---          lifetime in milliseconds since 1970 (0: never, -1: any)
+-- ARGV[4…] for each key two arguments: the expected SHA-1 of its content, empty if the key must be
+--          absent; and the expected end of its lifetime in ms since 1970 (0: never, -1: any)
 -- Returns  1: deleted; 0: changed
 local count = tonumber(ARGV[1])
 local function is_unchanged(i)
@@ -18,7 +18,8 @@ local function is_unchanged(i)
         return sha == ''
     end
     local current_end = left >= 0 and time[1] * 1000 + math.floor(time[2] / 1000) + left or 0
-    -- The end is computed from two commands of one script, which are some time apart.
+    -- The end is computed from the replies of two commands, between which some time may pass. So a
+    -- difference of up to 100 ms is allowed.
     local same = expected_end == -1
         or current_end == expected_end
         or (current_end > 0 and expected_end > 0 and math.abs(current_end - expected_end) <= 100)

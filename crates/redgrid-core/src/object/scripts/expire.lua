@@ -1,9 +1,11 @@
 -- expire.lua: sets the lifetime of all keys of an object, if the current one meets a condition.
 --
--- KEYS     those of the object; the first one that exists has the current lifetime
+-- KEYS     those of the object, its primary keys first; the first of these that exists has the
+--          current lifetime
 -- ARGV[1]  PEXPIRE or PEXPIREAT
--- ARGV[2]  its time in milliseconds
--- ARGV[3]  the condition: none, some, later, sooner or empty
+-- ARGV[2]  the time argument of that command, in milliseconds
+-- ARGV[3]  the condition: "none" (there is no lifetime), "some" (there is one), "later" or "sooner"
+--          (the new lifetime ends later or sooner than the current one), or empty
 -- ARGV[4]  the number of primary keys: the object exists while one of them does
 -- Returns  1: set; 0: the condition is not met; -1: the object is absent
 local left = -2

@@ -1,14 +1,16 @@
 -- restore.lua: creates the keys of an object from their dumped contents, all or none.
 --
 -- KEYS     those of the object, and those that are renamed with it
--- ARGV[1]  "free": the object must be absent; "any"; or "same": the keys must have the
---          given contents
+-- ARGV[1]  "free": the object must be absent; "any": it may exist; "same": its keys must have the
+--          contents with the given SHA-1s
 -- ARGV[2]  1 to return the SHA-1 of each key's content
--- ARGV[3]  the number of the object's own keys; the others stay as they are if they have no content
+-- ARGV[3]  the number of the object's own keys. If no content is given for one of them, it is
+--          deleted; any other key without a given content stays as it is
 -- ARGV[4]  the number of primary keys: the object exists while one of them does
--- ARGV[5…] for each key: 1 if it has content, the content, its lifetime in milliseconds
---          (0: none), and the SHA-1 of the present content with "same"
--- Returns  {1, SHA-1s}: done, an empty SHA-1 for an absent key; {0}: the present object stays
+-- ARGV[5…] for each key four arguments: 1 if a content is given, else 0; the content; its lifetime
+--          in milliseconds (0: none); and with "same" the SHA-1 of the present content
+-- Returns  {1, SHA-1s}: done, with an empty SHA-1 for an absent key, or none if not requested;
+--          {0}: nothing is changed
 local own = tonumber(ARGV[3])
 local function arg_of(i, n)
     return ARGV[4 * i + n]
@@ -25,7 +27,7 @@ for i = 1, ARGV[1] == 'same' and #KEYS or 0 do
         return {0}
     end
 end
--- The present contents, to be restored if a later key is refused.
+-- The present contents. They are restored if the server refuses a later key.
 local before, left = {}, {}
 for i = 1, #KEYS - 1 do
     before[i], left[i] = redis.call('DUMP', KEYS[i]), redis.call('PTTL', KEYS[i])
