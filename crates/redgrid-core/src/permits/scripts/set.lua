@@ -8,7 +8,7 @@
 --                     become negative
 -- ARGV[8]  lifetime   of both keys, in milliseconds; empty for none
 -- Returns  {1}  set
---          {0}  unchanged: permits were set before
+--          {0}  unchanged: permits were set before, and with `overwrite` the same number
 --
 -- Work: O(expired leases), at most 1,000.
 local stored = redis.call('GET', KEYS[2])
