@@ -103,7 +103,7 @@ impl Failure {
         }
     }
 
-    /// Returns the failure of an argument of `object` that is invalid.
+    /// Returns the failure of a call to `object` with an invalid argument.
     pub fn invalid_argument(
         object: impl AsRef<str>,
         option: &'static str,

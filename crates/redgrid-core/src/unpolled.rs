@@ -30,7 +30,7 @@ const INLINE_TICKS: u64 = 2;
 /// Together with [`INLINE_TICKS`], this delays another waiter by a second and a half at most.
 const UNCLAIMED_TICKS: u64 = 4;
 
-/// A queue below this length is not searched for dead entries.
+/// A queue below this length is not searched for entries that were dropped.
 const MIN_COMPACT_LEN: usize = 64;
 
 /// A request that its caller has to poll, or a grant that its caller has to take.
@@ -62,7 +62,7 @@ struct RegistryState {
 #[derive(Default)]
 struct AgeQueue {
     entries: VecDeque<(u64, Weak<dyn Unpolled>)>,
-    /// Queue length at which dead entries are removed.
+    /// Queue length at which entries that were dropped are removed.
     compact_at: usize,
 }
 

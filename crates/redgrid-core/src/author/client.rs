@@ -65,7 +65,7 @@ pub trait ClientExt: Sealed {
         self.client().core().settings.poll_interval
     }
 
-    /// Returns the lease of holds that are renewed.
+    /// Returns the length of the lease of holds that are renewed.
     fn watchdog_lease(&self) -> Duration {
         self.client().core().settings.watchdog_lease
     }
@@ -209,7 +209,7 @@ pub trait ClientExt: Sealed {
 
     /// Sends a request without keys to every primary concurrently, and returns one result per node.
     ///
-    /// It fails only with an error of [`ClientExt::primaries`]; then no request was sent.
+    /// It fails only with an error of [`ClientExt::primaries`]. In that case no request was sent.
     fn run_on_primaries<T: FromReply + Send>(
         &self,
         request: Request,
@@ -229,7 +229,7 @@ pub trait ClientExt: Sealed {
     /// Returns the sentinels that this client uses, including those that other sentinels have
     /// named. The list is empty in other topologies.
     ///
-    /// They use the credentials and the encryption that are configured for sentinels.
+    /// Connections to them use the credentials and the encryption that are configured for sentinels.
     fn sentinels(&self) -> Vec<Arc<dyn Server>> {
         self.client().core().topology.sentinels()
     }
@@ -366,7 +366,7 @@ pub trait ClientExt: Sealed {
         inner(self.client()).shared.get(key, make)
     }
 
-    /// Returns the value of a type for a key. The client keeps the value as long as it lives.
+    /// Returns the value of a type for a key. The client keeps the value until the client ends.
     ///
     /// The first call creates the value, which persists even while no object holds it. It must not
     /// contain a [`Client`](crate::Client), which would then never end. A

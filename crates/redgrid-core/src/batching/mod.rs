@@ -47,8 +47,8 @@ pub trait BatchExecutor: Send + Sync + 'static {
 
     /// Maximum number of batches in flight from a single-threaded runtime.
     ///
-    /// More than one requires that the order of their execution does not matter when one of them is
-    /// sent again. Replies are delivered in the order of the batches.
+    /// With more than one, the order of their execution must not matter when one of them is sent
+    /// again. Replies are delivered in the order of the batches.
     const MAX_IN_FLIGHT: usize = 1;
 
     /// Returns how many of the first requests form a batch.
@@ -67,7 +67,7 @@ pub trait BatchExecutor: Send + Sync + 'static {
 
 /// Batches the requests that are submitted through it.
 ///
-/// There is one for each key and client: see
+/// There is one batcher for each key and client: see
 /// [`ClientExt::shared`](crate::author::ClientExt::shared).
 pub struct Batcher<C: BatchExecutor>(Arc<Inner<C>>);
 

@@ -54,7 +54,8 @@ pub(crate) fn with_margin(believed: Duration) -> Duration {
     (believed + believed / 19 + Duration::from_nanos(1)).max(believed + Duration::from_millis(20))
 }
 
-/// Returns the time until which a hold is valid if its confirmed request was sent at `sent`.
+/// Returns the time until which a lease is valid locally, if its request was sent at `sent` and
+/// confirmed.
 pub(crate) fn deadline(sent: Instant, lease: Duration) -> Instant {
     sent + lease.saturating_sub(margin(lease))
 }
@@ -63,7 +64,7 @@ pub(crate) fn deadline(sent: Instant, lease: Duration) -> Instant {
 ///
 /// This is after a third of its length, so that one failed renewal does not lose the lease.
 pub(crate) fn next_renewal(lease: Duration, deadline: Instant, from: Instant) -> Instant {
-    // If less than two thirds of the lease are left: after half of the rest.
+    // If less than two thirds of the lease are left, it is due after half of the rest.
     from + (lease / 3).min(deadline.since(from) / 2).max(SHORTEST_INTERVAL)
 }
 
@@ -77,7 +78,7 @@ pub(crate) fn retry_pause(lease: Duration) -> Duration {
     (lease / 30).min(Duration::from_secs(1))
 }
 
-/// Shortest hand-over window unless it is configured: 10 ms.
+/// The shortest hand-over window, unless a shorter one is configured: 10 ms.
 ///
 /// With longer windows throughput does not rise, and other processes wait longer. Measured at three
 /// processes of 16 tasks, in thousand critical sections a second: 17.9 with 5 ms, 18.8 with 10 ms,
@@ -277,7 +278,7 @@ impl<L: Lease> Schedule<L> {
                 break;
             }
             self.ends.pop_first();
-            // The caller removes or reschedules it; until then it is not returned again.
+            // The caller removes or reschedules the lease, which is not returned again until then.
             registered.end = if is_over { Instant::MAX } else { end };
             note(&mut self.ends, registered.end, id);
             if is_over {

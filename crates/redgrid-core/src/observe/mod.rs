@@ -31,9 +31,9 @@ pub struct Metric {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Form {
-    /// Only rises.
+    /// A number that only rises.
     Counter,
-    /// Rises and falls.
+    /// A number that rises and falls.
     Gauge,
     /// A distribution, in seconds.
     Histogram,

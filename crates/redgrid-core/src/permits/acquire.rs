@@ -130,7 +130,7 @@ macro_rules! options {
             /// Limits the wait for permits, and for an unreachable server. Zero means to try only.
             ///
             /// Without a timeout, an acquire waits for permits without limit, as long as there is
-            /// contact with the server. A try does not wait.
+            /// contact with the server. A try-only request does not wait.
             pub fn timeout(mut self, timeout: Duration) -> Self {
                 self.0.timeout = Some(timeout);
                 self
@@ -164,9 +164,9 @@ macro_rules! options {
                 self
             }
 
-            /// Makes the grant valid only once it is as durable as this; the default is configured.
+            /// Makes the grant valid only once it is as durable as this. The default is a setting.
             ///
-            /// A grant that does not become as durable in time is returned. The request fails with
+            /// A grant that is not so durable in time is returned, and the request fails with
             /// [`NotDurable`](AcquireError::NotDurable).
             pub fn durability(mut self, durability: Durability) -> Self {
                 self.0.durability = Some(durability);

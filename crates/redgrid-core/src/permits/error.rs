@@ -58,7 +58,7 @@ pub enum AcquireError {
     NotDurable {
         /// Name of the semaphore.
         name: Name,
-        /// What is missing.
+        /// The reason why the durability is not confirmed.
         #[source]
         source: CommitError,
     },

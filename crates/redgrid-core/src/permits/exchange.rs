@@ -92,7 +92,7 @@ impl SemaphoreKeys {
         self.capacity.map_or_else(|| kind.to_owned(), |capacity| format!("{kind}-{capacity}"))
     }
 
-    /// Returns the name of its kind in metrics and spans.
+    /// Returns the name of the semaphore's kind in metrics and spans.
     pub(super) fn kind(&self) -> &'static str {
         if self.leased { "leased_semaphore" } else { "semaphore" }
     }

@@ -43,7 +43,7 @@ pub struct PermitRequest {
 /// too few.
 pub(super) type AcquireResult = Result<Option<Offer<Permit>>, AcquireError>;
 
-/// Which task runs the loop from now on.
+/// Says which task runs the loop of a semaphore from now on.
 ///
 /// Use it only after the state is unlocked, because polling the loop locks the state.
 #[derive(Default)]
@@ -147,7 +147,7 @@ impl LocalSemaphore {
         &self.core.clock
     }
 
-    /// Returns whether permits are held or on their way back; false while the state is locked.
+    /// Returns whether permits are held or being returned. Returns false while the state is locked.
     pub(super) fn holds(&self) -> bool {
         self.state.try_lock().is_ok_and(|state| state.held > 0 || !state.returns.is_empty())
     }
@@ -195,8 +195,8 @@ impl LocalSemaphore {
             waiter.end(Ok(None));
             return DriverHandoff::default();
         }
-        // Only the first waiter triggers an exchange. Later ones are requested after it or together
-        // with it.
+        // Only the first waiter triggers an exchange. The requests of later waiters are sent with
+        // its request or after it.
         state.should_request |= !has_waiters && state.yield_plan.is_none();
         state.push(waiter);
         self.wake_or_start_loop(&mut state)

@@ -27,7 +27,7 @@
 //! |---|---|
 //! | `permit_set` | permits that the process has: a number, and leases |
 //! | `local_semaphore` | a semaphore in this process: enqueueing, releasing |
-//! | `semaphore_state` | its state: waiters, permits, and the next exchange |
+//! | `semaphore_state` | the state of such a semaphore: waiters, permits, and the next exchange |
 //! | `waiter` | a waiting request, and what its caller knows about it |
 //! | `exchange` | the request of an exchange, and its reply |
 //! | `permit_loop` | the loop: when it sends an exchange, and what a reply changes |
@@ -36,7 +36,7 @@
 //! | `acquire` | the options of a request |
 //! | `pending_permit` | a pending request |
 //! | `permit` | the guard |
-//! | `semaphore_handle` | the number of permits, for all processes |
+//! | `semaphore_handle` | the handle, which sets, changes and reads the number of permits |
 //! | `semaphore_methods` | the methods of all kinds of semaphores |
 
 mod acquire;

@@ -140,8 +140,8 @@ impl PendingPermit {
         // After a loss of contact that is longer than the response timeout, the server counts as
         // unavailable.
         let has_contact = now >= self.until && contact > self.entered && now.since(contact) <= timeout;
-        // Permits that a pending exchange takes are returned. Only an exchange that was not
-        // answered in time leaves the outcome unknown.
+        // Permits that a pending exchange may still take are returned. Only an exchange that was
+        // not answered in time leaves the outcome unknown.
         let is_unknown = |since| !has_contact || now.since(since) > timeout;
         if self.status.sent_since().is_some_and(is_unknown) {
             let source = ServerError::unknown("the time ran out before an answer came");

@@ -142,7 +142,8 @@ impl Permit {
     /// # Cancel safety
     ///
     /// If the future is dropped before the request is sent, it is never sent. Otherwise the new
-    /// lease may or may not be in force, and the earlier of the two ends is valid locally.
+    /// lease may or may not be in force. The old or the new end, whichever is earlier, is valid
+    /// locally.
     pub async fn extend(&self, lease: Duration) -> Result<(), ExtendError> {
         let name = || self.name().clone();
         if !(SHORTEST_LEASE..=LONGEST_LEASE).contains(&lease) {

@@ -147,7 +147,8 @@ impl LocalSemaphore {
         // The first transmission may be the one that was executed, so leases count from before it.
         let sent = self.clock().now();
         let sending = exactly_once::send_until_answered(&self.core, &request, &exchange.progress);
-        // The message of this exchange may arrive before its reply, so its count begins here.
+        // The message of this exchange may arrive before its reply, so messages are counted from
+        // here on.
         let own = self.core.subscriptions.own_subscription(&self.keys.channel);
         // Subscribers at a replica can be counted only there.
         let channel = (&self.keys.channel, &self.keys.key);
@@ -230,7 +231,8 @@ impl LocalSemaphore {
                 }
             }
         }
-        // Waiters behind the rejected ones were not requested, and would wait for a message.
+        // No permits were requested for waiters behind the rejected ones, which would otherwise
+        // wait for a message.
         state.should_request |= matches!(refusal, Some(Refusal::PermitsDiffer(_)));
         if let Some((listeners, missing)) = state.silent_yield.take_if(|_| requested > 0) {
             let granted: u64 = grants.iter().map(|grant| grant.permits.count).sum();

@@ -144,12 +144,12 @@ impl PermitLease {
     }
 }
 
-/// A number of permits. If they have leases, each has its own entry.
+/// A number of permits. If they have leases, each permit has an entry in `leases`.
 #[derive(Default)]
 pub(super) struct PermitSet {
     pub(super) count: u64,
     pub(super) leases: Vec<Arc<PermitLease>>,
-    /// A durability that each of the grants has.
+    /// The durability that the grants of all these permits have.
     pub(super) durability: Durability,
 }
 

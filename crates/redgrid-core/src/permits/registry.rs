@@ -25,7 +25,7 @@ pub(crate) struct SemaphoreRegistry {
     core: Arc<Core>,
     pub(super) unpolled: Arc<UnpolledRegistry>,
     state: Mutex<RegistryState>,
-    /// The next number. It becomes the sequence number of an exchange, or the id of a request.
+    /// The next number to be used, as the sequence number of an exchange or the id of a request.
     next_number: AtomicU64,
     /// The next wake-up of the renewal loop.
     pub(super) alarm: Wakeup,
@@ -107,7 +107,7 @@ impl SemaphoreRegistry {
         }
     }
 
-    /// Returns the names of semaphores with permits that are held or on their way back.
+    /// Returns the names of semaphores with permits that are held or being returned.
     ///
     /// Semaphores whose state is locked at the moment are left out.
     pub(crate) fn held_names(&self) -> Vec<String> {

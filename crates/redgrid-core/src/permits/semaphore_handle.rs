@@ -55,7 +55,7 @@ pub enum Returned {
     Unknown,
 }
 
-/// The client and the name of a semaphore. Each type of semaphore contains such a handle.
+/// The handle of a semaphore, with its client and its name. Each type of semaphore contains one.
 #[derive(Clone)]
 pub struct SemaphoreHandle {
     /// The client.

@@ -1,6 +1,6 @@
 //! The methods of all kinds of semaphores.
 
-/// Implements these methods, and `Debug`, for a type around a
+/// Implements the methods of a semaphore, and `Debug`, for a type with the field `handle`, a
 /// [`SemaphoreHandle`](super::SemaphoreHandle).
 #[doc(hidden)]
 #[macro_export]
@@ -37,7 +37,7 @@ macro_rules! semaphore_methods {
             /// Acquires `permits` permits at once: all of them or none. The maximum is 1,000 if
             /// permits have leases.
             ///
-            /// Zero permits are granted without a request, as by Redisson. Their guard can take
+            /// Zero permits are granted without a request, as in Redisson. Their guard can take
             /// over the permits of other guards with [`Permit::merge`](crate::Permit::merge).
             ///
             /// # Errors and cancel safety

@@ -24,7 +24,8 @@ use crate::unpolled::Offer;
 /// Maximum number of requests in one exchange. The limits of an exchange let its script run for
 /// some milliseconds at most.
 const MAX_REQUESTS: usize = 64;
-/// Maximum number of ids in one exchange, for each of its returns, checks and requests.
+/// Maximum number of ids among the returns of one exchange, among its checks, and among its
+/// requests.
 pub(super) const MAX_IDS: usize = 500;
 
 pub(super) type ReleaseSender = oneshot::Sender<Result<(), ReleaseError>>;
@@ -47,7 +48,7 @@ pub(super) struct Extension {
 #[derive(Default)]
 pub(super) struct SemaphoreState {
     pub(super) queue: VecDeque<Waiter>,
-    /// No waiter times out before this.
+    /// No waiter times out before this time.
     pub(super) first_timeout: Instant,
     /// Whether try-only requests may be in the queue.
     has_tries: bool,

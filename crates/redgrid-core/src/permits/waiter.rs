@@ -21,8 +21,8 @@ impl RequestStatus {
         *self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = exchange;
     }
 
-    /// Returns when the exchange was sent that may grant permits to the request. Returns `None` if
-    /// no such exchange is unanswered.
+    /// Returns when the unanswered exchange was sent that may grant permits to the request. Returns
+    /// `None` if there is no such exchange.
     pub(super) fn sent_since(&self) -> Option<Instant> {
         let exchange = self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         exchange.as_ref().filter(|(progress, _)| progress.is_sent()).map(|(_, since)| *since)

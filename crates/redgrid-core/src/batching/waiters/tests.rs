@@ -29,7 +29,7 @@ struct Caller {
     /// Set when the waker of the last poll is woken.
     flag: Arc<Flag>,
     was_sent: bool,
-    /// Number of batches that were taken before its own.
+    /// Number of batches that were formed before the one of this request.
     batch: u64,
 }
 

@@ -18,7 +18,7 @@
 -- ARGV[12] ttl           milliseconds for which the client counts as live from now on
 -- then     r ids; w times id, lease, exact; g positions; and the requests, each: permits, position,
 --          lease, and with a lease an id for each permit. A checked lease ends after `lease`
---          milliseconds if `exact` is `1`; if it is `0`, it is at most lengthened to that
+--          milliseconds if `exact` is `1`; with `0`, the lease is at most lengthened to that
 -- Returns  {granted, left, receivers, next, returned, held}
 --            granted    `1` or `0` for each request; `-` if no permits were set and none were
 --                       taken; `=<number>` if another number of permits was set, and none were
@@ -150,7 +150,8 @@ if KEYS[4] then
       if client and is_live[client] then
         take(by_position[head])
       end
-      -- The next waiter may have polled before this change, so the rest is published.
+      -- The next waiter may have polled before this change, so the number of remaining permits is
+      -- published.
       queue_moved = true
       mark_removed(removed_positions, head)
       rank = rank + 1
@@ -204,7 +205,7 @@ if left > 0 and (queue_moved or freed > 0 or tonumber(ARGV[7]) > 0) then
 end
 remove(KEYS[3], removed_leases)
 remove(KEYS[4], removed_positions)
--- `pcall`: the key may be gone by now.
+-- `pcall`, because the key may have become empty, and inaccessible if the slot migrates.
 local first_end = redis.pcall('ZRANGE', KEYS[3], 0, 0, 'WITHSCORES')[2]
 first_end = first_end and math.max(0, tonumber(first_end) - now) or -1
 granted = differs and string.format('=%.0f', number) or table.concat(granted)
