@@ -66,7 +66,7 @@ impl BackgroundClient {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future changes nothing; the next call measures `within` again.
+    /// Dropping the future changes nothing. The next call measures `within` from its own start.
     pub async fn nearly_closed(&self, within: Duration) {
         self.closing().await;
         let now = self.core.clock.now();
@@ -96,7 +96,7 @@ impl BackgroundClient {
 
     /// Sends a request until it has a final answer or `until` has passed.
     ///
-    /// If its reply is lost, an [`idempotent`](Request::idempotent) request is sent again.
+    /// An [`idempotent`](Request::idempotent) request is sent again if its reply is lost.
     ///
     /// # Errors
     ///

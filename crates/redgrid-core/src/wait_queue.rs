@@ -50,7 +50,7 @@ pub trait Resource: Send + Sync + Sized + 'static {
     /// How long the subscription outlives the last waiter, for callers that soon wait again.
     const LINGER: Duration = Duration::ZERO;
 
-    /// The shortest announced time until the next poll for which a reply starts the subscription.
+    /// A reply starts the subscription only if it announces the next poll for no earlier than this.
     const UNSUBSCRIBED_WAIT: Duration = Duration::ZERO;
 
     /// Returns the key of the resource. Contact means contact with the server of this key.
@@ -97,7 +97,7 @@ pub enum NextPoll {
     /// As soon as no poll is in flight, if there is a waiter with this number or a higher one. The
     /// reply did not cover these waiters, so it does not make them [current](Waiter::is_current).
     NowFor(WaiterId),
-    /// After this time, when something is due, if there are waiters by then.
+    /// After this time, because something is due then, if there are still waiters.
     Within(Duration),
     /// When the last reply is too old (see the [module](self)).
     Regular,

@@ -229,7 +229,8 @@ pub trait ClientExt: Sealed {
     /// Returns the sentinels that this client uses, including those that other sentinels have
     /// named. The list is empty in other topologies.
     ///
-    /// Connections to them use the credentials and the encryption that are configured for sentinels.
+    /// Connections to them use the credentials and the encryption that are configured for
+    /// sentinels.
     fn sentinels(&self) -> Vec<Arc<dyn Server>> {
         self.client().core().topology.sentinels()
     }

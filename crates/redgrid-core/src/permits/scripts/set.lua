@@ -29,8 +29,8 @@ else
   redis.call('PERSIST', KEYS[3])
 end
 redis.pcall(ARGV[4], ARGV[5], ARGV[6])
--- This step is the last: while the slot migrates, a key that has become empty cannot be accessed any
--- more.
+-- This step is the last, because a key that has become empty cannot be accessed any more while the
+-- slot migrates.
 if #expired > 0 then
   redis.call('ZREM', KEYS[3], unpack(expired))
 end
