@@ -99,7 +99,7 @@ pub enum NextPoll {
     NowFor(WaiterId),
     /// After this time, because something is due then, if there are still waiters.
     Within(Duration),
-    /// When the last reply is too old (see the [module](self)).
+    /// When the last reply is older than five poll intervals, or than one without a subscription.
     Regular,
 }
 
