@@ -59,14 +59,14 @@ impl BackgroundClient {
         self.core.life.closes_by()
     }
 
-    /// Completes when a shutdown has lasted for `within`, or earlier if it is about to stop
-    /// waiting.
+    /// Completes when a shutdown has lasted for `within`, or shortly before the shutdown stops
+    /// waiting for tasks, whichever is earlier.
     ///
-    /// A quarter of the shutdown's time, at most 1 s, is left for cleanup.
+    /// "Shortly" is a quarter of the remaining time, and at most 1 s. It is left for cleanup.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future changes nothing; the next call measures `within` again.
+    /// Dropping the future changes nothing. The next call measures `within` from its own start.
     pub async fn nearly_closed(&self, within: Duration) {
         self.closing().await;
         let now = self.core.clock.now();
@@ -77,7 +77,7 @@ impl BackgroundClient {
 
     /// Subscribes to a channel at the primary of `key`, whatever `subscription_mode` says.
     ///
-    /// A publisher at that primary therefore counts this client.
+    /// So this client is among the receivers that the server counts for a message published there.
     pub fn subscribe_at_primary(&self, channel: Bytes, key: &Bytes) -> OrderedSubscription {
         self.core.subscriptions.subscribe_ordered_at_primary([channel], key)
     }
@@ -94,9 +94,9 @@ impl BackgroundClient {
         self.core.subscriptions.subscribe_ordered_at_primary(channels, key)
     }
 
-    /// Sends a request until it is finally answered or `until` has passed.
+    /// Sends a request until it has a final answer or `until` has passed.
     ///
-    /// After a lost reply the request is sent again if it is [`idempotent`](Request::idempotent).
+    /// An [`idempotent`](Request::idempotent) request is sent again if its reply is lost.
     ///
     /// # Errors
     ///

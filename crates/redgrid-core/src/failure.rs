@@ -8,10 +8,11 @@ use redgrid_client::ServerError;
 
 use crate::name::InvalidName;
 
-/// The reasons why an operation can fail that are the same for every object.
+/// The causes of failure that are common to all objects.
 ///
-/// The error of each object contains it as its variant `Failed`, which says what is true of that
-/// object afterwards. Its message contains the message of its [source](std::error::Error::source).
+/// Each object has an error type of its own, with a `Failure` in the variant `Failed`. The docs of
+/// that variant say what is true of the object afterwards. The message of a failure contains that
+/// of its [source](std::error::Error::source).
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Failure {
@@ -41,8 +42,8 @@ pub enum Failure {
         /// The operation.
         operation: Operation,
     },
-    /// The server refused the request, which changed nothing: the key has another type, no
-    /// permission, or no memory.
+    /// The server refused the request, which changed nothing. Causes are a key of another type, a
+    /// missing permission, and a lack of memory.
     #[error("cannot {operation}: {source}")]
     Refused {
         /// The operation.
@@ -50,12 +51,12 @@ pub enum Failure {
         /// The server's message.
         source: ServerError,
     },
-    /// The request was sent, and there is no reply. It may be executed, now or later.
+    /// The request was sent, but no usable reply came. It may be executed, now or later.
     #[error("tried to {operation}, the outcome is unknown: {source}")]
     OutcomeUnknown {
         /// The operation.
         operation: Operation,
-        /// The reason why there is no reply.
+        /// The reason why the outcome is unknown.
         source: ServerError,
     },
     /// The name is invalid. No request was sent.
@@ -78,7 +79,7 @@ pub enum Failure {
 impl Failure {
     /// Returns the failure of a request that changes something.
     ///
-    /// A change with an unexpected reply has an unknown outcome, as one without a reply.
+    /// After an unexpected reply the outcome is unknown, as it is without a reply.
     pub fn of_change(operation: Operation, source: ServerError) -> Self {
         match source {
             ServerError::NotSent { .. } => Failure::Unavailable { operation, source },
@@ -92,8 +93,8 @@ impl Failure {
 
     /// Returns the failure of a request that only reads.
     ///
-    /// Without a reply nothing is changed either: the server counts as unreachable. An unexpected
-    /// reply counts as a refusal, because another attempt would have the same reply.
+    /// A read without a reply has changed nothing, so the server counts as unreachable. An
+    /// unexpected reply counts as a refusal, because another attempt would have the same reply.
     pub fn of_read(operation: Operation, source: ServerError) -> Self {
         match source {
             ServerError::Unknown { .. } => Failure::Unavailable { operation, source },
@@ -102,7 +103,7 @@ impl Failure {
         }
     }
 
-    /// Returns the failure of an argument of `object` that is invalid.
+    /// Returns the failure of a call to `object` with an invalid argument.
     pub fn invalid_argument(
         object: impl AsRef<str>,
         option: &'static str,
@@ -189,7 +190,7 @@ mod tests {
     use super::*;
     use redgrid_client::Code;
 
-    /// The name of the variant, for a table.
+    /// Returns the name of the variant, for the table of a test.
     fn variant(failure: &Failure) -> &'static str {
         match failure {
             Failure::Unavailable { .. } => "unavailable",

@@ -3,8 +3,8 @@
 //! Most applications use the facade `redgrid`, or the crate of one object (`redgrid-locks`). These
 //! re-export the necessary parts of this crate. Use this crate alone to build your own objects on
 //! the same basis. It has holds with leases and fencing tokens, wait queues, and scripts that are
-//! executed exactly once. It re-exports `redgrid-client`: a connection that sends each request once,
-//! scripts, names and their keys, and notifications.
+//! executed exactly once. It re-exports `redgrid-client`, which has connections, requests, scripts,
+//! names with their keys, and notifications.
 //!
 //! ```no_run
 //! # async fn demo() -> Result<(), Box<dyn std::error::Error>> {
@@ -15,7 +15,7 @@
 //! # Ok(()) }
 //! ```
 //!
-//! It requires the Tokio runtime.
+//! The crate requires the Tokio runtime.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

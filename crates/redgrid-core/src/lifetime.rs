@@ -3,15 +3,15 @@
 use std::ops::RangeInclusive;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// The lifetimes that may be set.
+/// The range of lifetimes that may be set.
 ///
-/// Redis counts whole milliseconds. A lifetime above ten years is as good as none.
+/// Redis counts whole milliseconds. A lifetime above ten years would have the effect of none.
 pub const LIFETIMES: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(3650 * 24 * 3600);
 
 /// [`LIFETIMES`] as text, for errors that say what was expected.
 pub const LIFETIMES_EXPECTED: &str = "1 ms to 3650 days";
 
-/// The latest end that may be set: that of the year 9999.
+/// The latest time that may be set: the last second of the year 9999, counted from 1970.
 const LATEST: Duration = Duration::from_secs(253_402_300_799);
 
 /// The times that [`unix_millis`] accepts, as text.
@@ -23,7 +23,7 @@ pub fn unix_millis(at: SystemTime) -> Option<u128> {
     (since <= LATEST).then_some(since.as_millis())
 }
 
-/// Describes a time in an error: its distance from the begin of 1970.
+/// Describes a time for an error message, as its distance from the beginning of 1970.
 pub fn describe_time(at: SystemTime) -> String {
     match at.duration_since(UNIX_EPOCH) {
         Ok(after) => format!("{after:?} after the begin of 1970"),

@@ -1,6 +1,6 @@
 //! The service of a client: its locks, its semaphores, and futures that their callers do not poll.
 //!
-//! The first lock, permit or offer of a client attaches it; see [`Service`].
+//! The first lock, permit or offer of a client attaches the service; see [`Service`].
 
 use std::sync::Arc;
 
@@ -85,7 +85,7 @@ async fn follow_notices(first: Option<ChannelEvent>, mut notices: OrderedSubscri
     }
 }
 
-/// The parts of a client that this crate uses.
+/// Accessors for the parts of a client that this crate uses.
 pub(crate) trait ClientParts {
     fn core(&self) -> &Arc<Core>;
 

@@ -1,13 +1,14 @@
-//! Fencing tokens: numbers that rise with every exclusive grant of a name, for the store that is
-//! written to.
+//! Fencing tokens: numbers that rise with every exclusive grant of a name. A store that knows the
+//! highest token can reject writes of earlier holders.
 
 use std::fmt;
 
 /// The number of an exclusive grant, strictly rising for each name over all processes.
 ///
-/// It is the server's time of the grant in microseconds. It is stored in no key, so it cannot
-/// expire or be lost in a restart. It can go back only if the server's clock does
-/// (`docs/objects/locks.md` has the table of promises).
+/// It is the server's time of the grant in microseconds, plus the local hand-overs since the grant.
+/// It is stored in no key, so it cannot expire or be lost in a restart. It can go back only if the
+/// server's clock does (`docs/objects/locks.md` has the table of promises). A fenced lock counts
+/// its tokens in a key instead, as Redisson does.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Token(u64);
 

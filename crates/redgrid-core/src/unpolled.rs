@@ -3,10 +3,10 @@
 //! Examples are `select!` branches that lost, futures in a struct, and tasks that hang.
 //!
 //! A caller may poll its own request in place, and a grant may arrive before the caller polls
-//! again. Neither may delay other waiters. A request that is still in place after [`INLINE_TICKS`]
-//! moves to a task of the client. A grant that is not taken within [`UNCLAIMED_TICKS`] is given up.
-//! Both are registered here and checked by one task of the client, which sleeps while nothing is
-//! registered.
+//! again. If the caller stops polling, neither the request nor the grant may delay other waiters. A
+//! request that is still in place after [`INLINE_TICKS`] moves to a task of the client. A grant
+//! that is not taken within [`UNCLAIMED_TICKS`] is given up. Requests and grants are registered
+//! here. One task of the client checks them, and sleeps while nothing is registered.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError, Weak};
@@ -20,26 +20,27 @@ use tokio::sync::Notify;
 /// Interval of the checks while something is registered.
 const TICK: Duration = Duration::from_millis(250);
 
-/// A request moves to a task after a quarter to half a second. Most requests end earlier, so few
-/// are moved.
+/// Number of checks after which a request moves to a task: a quarter to half a second.
+///
+/// Most requests end earlier, so few are moved.
 const INLINE_TICKS: u64 = 2;
 
-/// A grant is given up after three quarters of a second to a second.
+/// Number of checks after which a grant is given up: three quarters of a second to a second.
 ///
-/// With [`INLINE_TICKS`] before it, another waiter is delayed by a second and a half at most.
+/// Together with [`INLINE_TICKS`], this delays another waiter by a second and a half at most.
 const UNCLAIMED_TICKS: u64 = 4;
 
-/// A queue below this length is not searched for dead entries.
+/// A queue below this length is not searched for entries that were dropped.
 const MIN_COMPACT_LEN: usize = 64;
 
-/// Work or a grant that its caller must poll for.
+/// A request that its caller has to poll, or a grant that its caller has to take.
 pub(crate) trait Unpolled: Send + Sync {
-    /// Called when the caller has not polled in time. Drops a grant that was not taken, or returns
-    /// unfinished work for a task to continue.
+    /// Called when the caller has not polled in time. A grant that was not taken is dropped; an
+    /// unfinished request is returned, for a task to continue it.
     fn give_up(self: Arc<Self>) -> Option<BackgroundTask>;
 }
 
-/// All futures of one client that wait to be polled.
+/// The requests and grants of one client whose callers have to poll.
 #[derive(Default)]
 pub(crate) struct UnpolledRegistry {
     state: Mutex<RegistryState>,
@@ -52,15 +53,16 @@ struct RegistryState {
     tick: u64,
     inline: AgeQueue,
     unclaimed: AgeQueue,
-    /// Whether the task is awake.
+    /// Whether the client's task checks the entries at intervals. Otherwise it sleeps.
     checking: bool,
 }
 
-/// Entries in the order of their registration, each with its tick. Most of them end soon.
+/// Entries in the order of their registration, each with the tick of that time. Most are dropped
+/// soon.
 #[derive(Default)]
 struct AgeQueue {
     entries: VecDeque<(u64, Weak<dyn Unpolled>)>,
-    /// Queue length at which dead entries are removed.
+    /// Queue length at which entries that were dropped are removed.
     compact_at: usize,
 }
 
@@ -76,7 +78,7 @@ impl AgeQueue {
         self.entries.push_back((tick, entry));
     }
 
-    /// Moves the entries that were registered by `tick` to `due`.
+    /// Moves the entries that were registered at `tick` or earlier to `due`.
     fn take_due(&mut self, tick: u64, due: &mut Vec<Arc<dyn Unpolled>>) {
         while self.entries.front().is_some_and(|(registered_at, _)| *registered_at <= tick) {
             due.extend(self.entries.pop_front().and_then(|(_, entry)| entry.upgrade()));
@@ -135,7 +137,8 @@ impl UnpolledRegistry {
         (due, state.checking)
     }
 
-    /// Runs the client's task. Requests that it takes over become background tasks.
+    /// Runs the client's task that checks the entries. A request that is given up becomes a
+    /// background task.
     pub(crate) async fn watch(&self, core: &Core) {
         loop {
             self.registered.notified().await;
@@ -193,31 +196,32 @@ impl<T> std::fmt::Debug for Offer<T> {
 
 /// A request that its caller polls in place while no other task needs it.
 ///
-/// A caller without competitors drives its own request, so that no task is spawned for it. The
+/// A caller without competitors polls its own request, so that no task is spawned for it. The
 /// request moves to a task when a second request for the same lock arrives, and when the caller is
-/// dropped. It also moves after a while if it is [observed](InlineTask::observed): the caller may
-/// have stopped polling. The request delivers its result itself, so any task may poll it.
+/// dropped. If it is [observed](InlineTask::observed), it also moves after a while, because the
+/// caller may have stopped polling. The request delivers its result itself, so any task may poll
+/// it.
 #[derive(Clone)]
 pub(crate) struct InlineTask(Arc<Mutex<Inner>>);
 
 struct Inner {
     work: Option<BackgroundTask>,
-    /// The caller that polls the work. While the work is here, its result wakes no task: the caller
-    /// checks for it after each poll.
+    /// The caller that polls the work. Until the work is taken away, its result wakes no task: the
+    /// caller checks for the result after each poll.
     caller: Option<Waker>,
 }
 
 impl InlineTask {
-    /// Creates work that acquires nothing for its caller alone.
+    /// Creates work that is not observed, because it acquires nothing that others wait for.
     ///
-    /// It may stay unpolled until the next request takes it over.
+    /// If its caller does not poll, the work stays unfinished until the next request takes it over.
     pub(crate) fn new(work: BackgroundTask) -> Self {
         InlineTask(Arc::new(Mutex::new(Inner { work: Some(work), caller: None })))
     }
 
     /// Creates work that may acquire or release something.
     ///
-    /// A task takes it over if it is still here after a quarter to half a second.
+    /// If the work is still here after a quarter to half a second, a task takes it over.
     pub(crate) fn observed(unpolled: &UnpolledRegistry, work: BackgroundTask) -> Self {
         let inline_task = InlineTask::new(work);
         unpolled.register_inline(&inline_task.0);
@@ -226,10 +230,11 @@ impl InlineTask {
 
     /// Polls the work if it is still here.
     ///
-    /// Returns true when it stays here: its caller need not wait for anything else then.
+    /// Returns true if the work is unfinished and stays here. Then it wakes the caller, which need
+    /// not wait for anything else.
     pub(crate) fn poll(&self, cx: &mut Context<'_>) -> bool {
         let mut inner = self.inner();
-        // The work is taken out while it is polled. So work that panics is not polled again.
+        // The work is taken out while it is polled, so that work that panics is not polled again.
         let Some(mut work) = inner.work.take() else { return false };
         if work.as_mut().poll(cx).is_ready() {
             inner.caller = None;
@@ -243,7 +248,7 @@ impl InlineTask {
         true
     }
 
-    /// Returns whether the work has completed or was taken away. While it is polled, it is neither.
+    /// Returns whether the work has completed or was taken away. Returns false while it is polled.
     pub(crate) fn is_over(&self) -> bool {
         match self.0.try_lock() {
             Ok(inner) => inner.work.is_none(),
@@ -252,9 +257,9 @@ impl InlineTask {
         }
     }
 
-    /// Takes the work away, to be driven by a task.
+    /// Takes the work away, so that a task drives it.
     ///
-    /// Its caller is woken, to wait for the result from now on.
+    /// The caller is woken, because from now on it has to wait for the result.
     pub(crate) fn take(&self) -> Option<BackgroundTask> {
         let Inner { work, caller } = std::mem::replace(&mut *self.inner(), Inner { work: None, caller: None });
         if let Some(caller) = caller {

@@ -6,11 +6,11 @@
 //!
 //! - a waiter has come since the last poll was sent, unless the queue is
 //!   [blocked](WaitQueue::block),
-//! - a message or a reply gives a reason to, or
-//! - the last reply is too old: by five poll intervals with a subscription, by one without.
+//! - the resource asks for a poll, after a message or a reply, or
+//! - the last reply is older than five poll intervals with a subscription, or than one without.
 //!
-//! One poll is in flight at a time. The first one that leaves waiters behind starts the
-//! subscription; its confirmation causes another poll, so no message is missed in between.
+//! One poll is in flight at a time. The first poll whose reply leaves waiters in the queue starts
+//! the subscription. Its confirmation causes another poll, so that no change in between is missed.
 
 mod blocked;
 mod task;
@@ -33,12 +33,12 @@ use crate::clock::Instant;
 /// Number of a waiter. Later waiters of a queue have higher numbers.
 pub type WaiterId = u64;
 
-/// A poll that was started.
+/// The future of a poll that was started.
 pub type PollFuture<T> = Pin<Box<dyn Future<Output = Result<T, ServerError>> + Send>>;
 
-/// Something that local callers wait for: the end of a latch, messages of a queue.
+/// Something that local callers wait for, such as the end of a latch or a message of a queue.
 ///
-/// Its methods are called by the task of the queue, one at a time.
+/// The task of the queue calls the methods, one at a time.
 pub trait Resource: Send + Sync + Sized + 'static {
     /// The request of a waiter.
     type Request: Send;
@@ -50,10 +50,10 @@ pub trait Resource: Send + Sync + Sized + 'static {
     /// How long the subscription outlives the last waiter, for callers that soon wait again.
     const LINGER: Duration = Duration::ZERO;
 
-    /// A reply that announces the next poll sooner than this does not start the subscription.
+    /// A reply starts the subscription only if it announces the next poll for no earlier than this.
     const UNSUBSCRIBED_WAIT: Duration = Duration::ZERO;
 
-    /// The key of the resource. Its server decides whether there is contact.
+    /// Returns the key of the resource. Contact means contact with the server of this key.
     fn key(&self) -> &[u8];
 
     /// Subscribes to the channels with messages that may be a reason to poll.
@@ -70,32 +70,36 @@ pub trait Resource: Send + Sync + Sized + 'static {
         waiters: impl Iterator<Item = (WaiterId, &'a Self::Request)>,
     ) -> PollFuture<Self::Reply>;
 
-    /// Ends waits by a reply. The poll was sent for the waiters with ids below `sent_before`; later
-    /// ones were added after it.
+    /// Ends the waits that a reply decides, and returns when to poll next.
+    ///
+    /// The poll was sent for the waiters with ids below `sent_before`. Waiters with higher ids were
+    /// added after it.
     fn replied(&self, queue: &Arc<WaitQueue<Self>>, reply: Self::Reply, sent_before: WaiterId) -> NextPoll;
 
-    /// Ends waits by a failed poll. By default it ends those of all waiters that were queued when
-    /// the poll was sent. The queue soon polls again for the others.
+    /// Ends waits because a poll has failed. The queue soon polls again for the other waiters.
+    ///
+    /// By default, it ends the waits of all waiters that were queued when the poll was sent.
     fn failed(&self, queue: &Arc<WaitQueue<Self>>, error: ServerError, sent_before: WaiterId) {
         queue.fail_below(sent_before, |_| true, &error);
     }
 
-    /// Reads a message or a gap in the messages, and may end waits by it.
+    /// Reads a message or a gap in the messages, may end waits because of it, and returns when to
+    /// poll next.
     fn received(&self, queue: &Arc<WaitQueue<Self>>, event: &ChannelEvent) -> NextPoll;
 }
 
-/// When a resource is to be polled next. The queue polls earlier for other reasons.
+/// When a resource is to be polled next. The queue may have other reasons to poll earlier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 // Exhaustive: only authors of objects use it.
 pub enum NextPoll {
     /// As soon as no poll is in flight.
     Now,
-    /// As soon as no poll is in flight, if a waiter with this number or a later one is left. The
+    /// As soon as no poll is in flight, if there is a waiter with this number or a higher one. The
     /// reply did not cover these waiters, so it does not make them [current](Waiter::is_current).
     NowFor(WaiterId),
-    /// When something is due, if waiters are left by then.
+    /// After this time, because something is due then, if there are still waiters.
     Within(Duration),
-    /// When the last reply is too old.
+    /// When the last reply is older than five poll intervals, or than one without a subscription.
     Regular,
 }
 
@@ -116,16 +120,16 @@ impl NextPoll {
 pub enum WaitEnd<T> {
     /// The resource completed the wait.
     Completed(T),
-    /// The poll for the waiter failed, or the client ended: [`ClientExt::ended`].
+    /// The poll for the waiter failed, or the client ended (see [`ClientExt::ended`]).
     Failed(ServerError),
     /// The time limit was reached, and the waiter is [current](Waiter::is_current).
     TimedOut,
-    /// The time limit was reached, and the waiter is not current: it may have had no reason to
+    /// The time limit was reached, and the waiter is not current. It may have had no reason to
     /// wait.
     NoReply,
 }
 
-/// The waiters of one resource through one client.
+/// The queue of the callers that wait for one resource through one client.
 pub struct WaitQueue<R: Resource> {
     client: Client,
     resource: Arc<R>,
@@ -137,9 +141,9 @@ pub struct WaitQueue<R: Resource> {
 struct State<R: Resource> {
     waiters: BTreeMap<WaiterId, Entry<R>>,
     next_id: WaiterId,
-    /// The task runs.
+    /// Whether the task runs.
     running: bool,
-    /// There is a reason to poll.
+    /// Whether there is a reason to poll.
     is_due: bool,
     /// The last reply counts for the waiters below this number.
     replied_to: WaiterId,
@@ -147,7 +151,7 @@ struct State<R: Resource> {
     blocked_by: Option<WaiterId>,
     /// When a poll was last answered.
     answered: Instant,
-    /// Until then the last reply counts as current.
+    /// The last reply counts as current until this time.
     current_until: Instant,
 }
 
@@ -164,7 +168,7 @@ pub struct Waiter<R: Resource> {
 }
 
 impl<R: Resource> WaitQueue<R> {
-    /// Creates the queue of a resource. All callers of a client share one: see
+    /// Creates the queue of a resource. All callers of a client share one queue: see
     /// [`ClientExt::shared`].
     pub fn new(client: &Client, resource: R) -> Self {
         let state = State {
@@ -239,7 +243,7 @@ impl<R: Resource> WaitQueue<R> {
         }
     }
 
-    /// Ends the waits of the waiters below `id` with a matching request.
+    /// Completes the waits of the waiters below `id` whose request matches.
     pub fn complete_below(
         &self,
         id: WaiterId,
@@ -249,7 +253,7 @@ impl<R: Resource> WaitQueue<R> {
         self.end_below(id, matches, || WaitEnd::Completed(outcome()));
     }
 
-    /// Ends the waits of the waiters below `id` with a matching request, with the error of their
+    /// Ends the waits of the waiters below `id` whose request matches, with the error of their
     /// poll.
     pub fn fail_below(&self, id: WaiterId, matches: impl Fn(&R::Request) -> bool, error: &ServerError) {
         self.end_below(id, matches, || WaitEnd::Failed(error.clone()));
@@ -274,18 +278,20 @@ impl<R: Resource> WaitQueue<R> {
 crate::debug_fields!([R: Resource] WaitQueue<R>, |it| key: it.resource.key().escape_ascii().to_string());
 
 impl<R: Resource> Waiter<R> {
-    /// Returns its number, by which [`Resource::poll`] knows it.
+    /// Returns the number of the waiter, which [`Resource::poll`] gets with its request.
     pub fn id(&self) -> WaiterId {
         self.id
     }
 
-    /// Completes when the wait has ended, or at `until`: [`Instant::MAX`] for no limit.
+    /// Completes when the wait has ended, at `until` at the latest. [`Instant::MAX`] means no
+    /// limit.
     ///
-    /// After a suspend of the machine it may be late, as [`Clock::wait_until`].
+    /// After a suspend of the machine it may complete late, like [`Clock::wait_until`].
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves the waiter in the queue. So does the end of its time.
+    /// Dropping the future leaves the waiter in the queue. The waiter also stays there after
+    /// `until`.
     ///
     /// [`Clock::wait_until`]: crate::clock::Clock::wait_until
     pub async fn ended_by(&mut self, until: Instant) -> WaitEnd<R::Outcome> {
@@ -294,7 +300,7 @@ impl<R: Resource> Waiter<R> {
             end = &mut self.end => Some(end),
             () = self.queue.client.clock().wait_until(until) => None,
         };
-        // The result may have arrived meanwhile: check once more. The check is unconstrained,
+        // The result may have arrived meanwhile, so check once more. The check is unconstrained,
         // because the first poll returns `Pending` if the task has used up tokio's cooperative
         // budget.
         let is_current = end.is_some() || self.is_current();
@@ -307,8 +313,8 @@ impl<R: Resource> Waiter<R> {
         }
     }
 
-    /// Returns whether a poll for this waiter was answered, and none is overdue: the waiter is
-    /// known to have a reason to wait.
+    /// Returns whether a poll for this waiter was answered, and no poll is overdue. If so, the
+    /// waiter is known to have a reason to wait.
     pub fn is_current(&self) -> bool {
         let (now, state) = (self.queue.client.clock().now(), self.queue.state());
         self.id < state.replied_to && now <= state.current_until
@@ -325,7 +331,7 @@ impl<R: Resource> Waiter<R> {
 impl<R: Resource> Drop for Waiter<R> {
     fn drop(&mut self) {
         let mut state = self.queue.state();
-        // The request may have a destructor of its own.
+        // Dropped after the unlock, because the request may have a destructor of its own.
         let cancelled = state.waiters.remove(&self.id);
         let was_last = cancelled.is_some() && state.waiters.is_empty();
         let was_blocking = state.blocked_by == Some(self.id);

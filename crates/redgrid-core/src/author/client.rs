@@ -18,7 +18,8 @@ use crate::exactly_once::IdempotentRequest;
 use crate::service::ClientParts;
 use crate::unpolled::Offer;
 
-/// Methods of [`Client`](crate::Client) for authors of objects. No other type implements it.
+/// Methods of [`Client`](crate::Client) for authors of objects. No other type implements this
+/// trait.
 ///
 /// | for | methods |
 /// |---|---|
@@ -64,7 +65,7 @@ pub trait ClientExt: Sealed {
         self.client().core().settings.poll_interval
     }
 
-    /// Returns the lease of holds that are renewed.
+    /// Returns the length of the lease of holds that are renewed.
     fn watchdog_lease(&self) -> Duration {
         self.client().core().settings.watchdog_lease
     }
@@ -79,7 +80,8 @@ pub trait ClientExt: Sealed {
         self.client().core().settings.durability
     }
 
-    /// Returns the prefix of channels of forced takeovers. The client's id and `}` follow it.
+    /// Returns the prefix of the channels that announce forced takeovers. A client's id and `}`
+    /// follow the prefix.
     fn notice_prefix(&self) -> String {
         self.client().core().notice_prefix()
     }
@@ -95,9 +97,9 @@ pub trait ClientExt: Sealed {
 
     /// Sends a request with several keys, for a caller that can fall back to fewer keys.
     ///
-    /// During a slot migration the keys may be on both sides. This method reports that at once as
-    /// [`Code::TryAgain`](crate::Code::TryAgain), where [`Client::run`](crate::Client::run)
-    /// retries. After a lost reply an idempotent request is retransmitted until its deadline; any
+    /// During a slot migration the keys may be on two nodes. This method reports that at once as
+    /// [`Code::TryAgain`](crate::Code::TryAgain), whereas [`Client::run`](crate::Client::run)
+    /// retries. After a lost reply an idempotent request is retransmitted until its deadline. Any
     /// other request is sent once.
     fn run_same_slot<T: FromReply>(&self, request: Request) -> impl Future<Output = Result<T, ServerError>> + Send {
         async move {
@@ -115,10 +117,10 @@ pub trait ClientExt: Sealed {
 
     /// Executes a script exactly once, and returns its reply as `T`.
     ///
-    /// It is retried until `response_timeout × (retries + 1)` has passed, also after lost replies.
-    /// A request with an unknown outcome is still sent after the error, for 30 s in all; later
-    /// requests of this client for the name wait for it. If the future is dropped, a request that
-    /// was sent continues, and one that was not is never sent.
+    /// The request is retried until `response_timeout × (retries + 1)` has passed, also after lost
+    /// replies. After an error with an unknown outcome, the client still sends it, for 30 s in all.
+    /// Later requests of this client for the name wait for it. If the future is dropped, a request
+    /// that was sent continues, and an unsent one is never sent.
     fn run_exactly_once<T: FromReply>(
         &self,
         request: IdempotentRequest,
@@ -126,7 +128,8 @@ pub trait ClientExt: Sealed {
         async move { self.run_exactly_once_until(request, self.clock().now() + self.patience()).await }
     }
 
-    /// Executes a script as [`ClientExt::run_exactly_once`], and waits for its reply until `until`.
+    /// Executes a script as [`ClientExt::run_exactly_once`] does, and waits for its reply until
+    /// `until`.
     fn run_exactly_once_until<T: FromReply>(
         &self,
         request: IdempotentRequest,
@@ -136,11 +139,12 @@ pub trait ClientExt: Sealed {
         async move { crate::exactly_once::run(client, request, until).await?.into_typed() }
     }
 
-    /// Executes a call of an exactly-once script at most once: it waits for a connection until
+    /// Executes a call of an exactly-once script at most once: waits for a connection until
     /// `until`, and sends the script once.
     ///
     /// After a lost reply the script is not sent again, so nothing is stored on the server for
-    /// deduplication. The script has no Lua variable `clock` then.
+    /// deduplication. The script must not use the Lua variable `clock`, which only exactly-once
+    /// calls have.
     fn run_at_most_once<T: FromReply>(
         &self,
         request: IdempotentRequest,
@@ -150,11 +154,12 @@ pub trait ClientExt: Sealed {
         async move { crate::exactly_once::run_at_most_once(client, request, until).await?.into_typed() }
     }
 
-    /// Sends many requests until `until` and returns one result for each, in their order, with its
-    /// durability.
+    /// Sends many requests until `until`, and returns one outcome for each, in their order. An
+    /// outcome also says whether its reply is as durable as requested.
     ///
-    /// Requests of one node are sent together. They are executed in their order if all of them are
-    /// [`in_order`](Request::in_order). Requests of other nodes and other callers run concurrently.
+    /// Requests to one node are sent together. They are executed in their order if all of them are
+    /// [`in_order`](Request::in_order). Requests to other nodes and of other callers run
+    /// concurrently.
     ///
     /// A request that a node refuses for a passing reason, mostly because a slot is moving, is sent
     /// again. So is an idempotent request without a reply. Retries of one slot are sent one after
@@ -168,7 +173,8 @@ pub trait ClientExt: Sealed {
         self.client().core().send_batch(requests, until, durability)
     }
 
-    /// Returns the current primaries: one, or in a cluster those that serve slots.
+    /// Returns the current primaries: those that serve slots in a cluster, and a single one
+    /// otherwise.
     ///
     /// Waits until they are known, at most `response_timeout × (retries + 1)`. The error says why
     /// they are unknown.
@@ -189,9 +195,9 @@ pub trait ClientExt: Sealed {
     /// Sends a request without keys to this node, and converts its reply to `T`. Redirects are not
     /// followed.
     ///
-    /// It is retried as by [`Client::run`](crate::Client::run) while the node is a primary. After
-    /// an error, [`ClientExt::is_primary`] shows whether it still is. A refused login and the begin
-    /// of a shutdown end it at once.
+    /// The request is retried as by [`Client::run`](crate::Client::run) while the node is a
+    /// primary. After an error, [`ClientExt::is_primary`] returns whether it still is one. A
+    /// refused login or the begin of a shutdown ends the retries at once.
     fn run_on<T: FromReply>(
         &self,
         primary: &Primary,
@@ -203,7 +209,7 @@ pub trait ClientExt: Sealed {
 
     /// Sends a request without keys to every primary concurrently, and returns one result per node.
     ///
-    /// It fails only with an error of [`ClientExt::primaries`]; then no request was sent.
+    /// It fails only with an error of [`ClientExt::primaries`]. In that case no request was sent.
     fn run_on_primaries<T: FromReply + Send>(
         &self,
         request: Request,
@@ -211,7 +217,7 @@ pub trait ClientExt: Sealed {
         async move { self.client().core().run_at_primaries(request, self.clock().now() + self.patience()).await }
     }
 
-    /// Sends a request to every primary, as [`ClientExt::run_on_primaries`], until `until`.
+    /// Sends a request to every primary as [`ClientExt::run_on_primaries`] does, until `until`.
     fn run_on_primaries_until<T: FromReply + Send>(
         &self,
         request: Request,
@@ -223,7 +229,8 @@ pub trait ClientExt: Sealed {
     /// Returns the sentinels that this client uses, including those that other sentinels have
     /// named. The list is empty in other topologies.
     ///
-    /// They use the credentials and the encryption that are configured for sentinels.
+    /// Connections to them use the credentials and the encryption that are configured for
+    /// sentinels.
     fn sentinels(&self) -> Vec<Arc<dyn Server>> {
         self.client().core().topology.sentinels()
     }
@@ -231,8 +238,8 @@ pub trait ClientExt: Sealed {
     /// Returns the id of the connection to the current primary of `key`; `None` while there is no
     /// contact.
     ///
-    /// The id changes with each loss of contact, restart and failover. State of the server that was
-    /// observed under an older id may be outdated.
+    /// The id changes with each loss of contact, restart and failover. What was observed on the
+    /// server under an older id may be outdated.
     fn epoch_of(&self, key: &[u8]) -> Option<ConnectionId> {
         self.client().core().topology.primary(key).current_connection_id()
     }
@@ -240,8 +247,8 @@ pub trait ClientExt: Sealed {
     /// Returns the error of a bounded wait for `key` that timed out without contact to its server.
     ///
     /// The error says why contact was missing for longer than the response timeout. `answered` is
-    /// when the server last answered the waiter. Returns `None` if there was contact. A connection
-    /// without an overdue reply counts as contact.
+    /// when the server last answered the waiter. The method returns `None` if there was contact. A
+    /// connection without an overdue reply counts as contact.
     fn out_of_contact(&self, key: &[u8], answered: Instant) -> Option<ServerError> {
         let core = self.client().core();
         let contact = core.contact(key).map_or(answered, |contact| contact.max(answered));
@@ -257,17 +264,17 @@ pub trait ClientExt: Sealed {
         self.client().core().life.why()
     }
 
-    /// Watches a channel for wake-ups, and polls the key that belongs to it.
+    /// Watches a channel for wake-ups, and polls the key whose changes are published there.
     fn watch(&self, channel: Bytes, key: Bytes) -> Watch {
         self.client().core().subscriptions.watch(channel, key)
     }
 
-    /// Watches a channel in the slot of a key, without a key to poll: the waiter polls by itself.
+    /// Watches a channel in the slot of a key, and polls no key: the waiter polls by itself.
     fn watch_unpolled(&self, channel: Bytes, slot_of: &Bytes) -> Watch {
         self.client().core().subscriptions.watch_with_notify(channel, slot_of, Arc::default())
     }
 
-    /// Subscribes to `channels` in the slot of `key`, and polls whether the key is gone.
+    /// Subscribes to `channels` in the slot of `key`, and polls the key to notice that it is gone.
     ///
     /// Messages arrive in the order in which they are published at the server.
     fn subscribe_ordered(&self, channels: impl IntoIterator<Item = Bytes>, key: &Bytes) -> OrderedSubscription {
@@ -283,12 +290,13 @@ pub trait ClientExt: Sealed {
         self.client().core().subscriptions.subscribe_ordered(channels, slot_of, false)
     }
 
-    /// Subscribes to channels, and completes when the server has confirmed that.
+    /// Subscribes to channels, and completes when the server has confirmed the subscription.
     ///
     /// From then on messages are received. The stream keeps up to `capacity` messages for a slow
-    /// reader. The error is [`ServerError::Refused`] if the user has no permission or the server
-    /// does not support it. It is [`ServerError::NotSent`] if no server has confirmed it within
-    /// `response_timeout × (retries + 1)`. After an error nothing is subscribed.
+    /// reader. The error is [`ServerError::Refused`] if the user has no permission, or if the
+    /// server does not support such channels. It is [`ServerError::NotSent`] if no server has
+    /// confirmed the subscription within `response_timeout × (retries + 1)`. After an error nothing
+    /// is subscribed.
     fn subscribe(
         &self,
         channels: ChannelSelector,
@@ -299,8 +307,8 @@ pub trait ClientExt: Sealed {
 
     /// Subscribes to `channels`, on which scripts publish in the slot of `key`.
     ///
-    /// The future completes when all of them are active, or fails as [`ClientExt::subscribe`]. The
-    /// stream keeps up to `capacity` messages for a slow reader.
+    /// The future completes when all channels are subscribed, or fails as [`ClientExt::subscribe`]
+    /// does. The stream keeps up to `capacity` messages for a slow reader.
     fn message_stream(
         &self,
         channels: Vec<Bytes>,
@@ -310,7 +318,7 @@ pub trait ClientExt: Sealed {
         self.client().core().open_stream_in_slot(channels, key, capacity)
     }
 
-    /// Returns the number of streams of these channels that this client has.
+    /// Returns how many streams this client has for these channels.
     fn local_subscriptions(&self, channels: &ChannelSelector) -> usize {
         self.client().core().subscriptions.stream_count(channels)
     }
@@ -321,8 +329,8 @@ pub trait ClientExt: Sealed {
         self.client().core().subscriptions.message_count(channel).is_some()
     }
 
-    /// Counts the connections that are subscribed to a channel, at all known nodes: the primaries,
-    /// and the replicas that answer.
+    /// Counts the connections that are subscribed to a channel at any known node. These are the
+    /// primaries, and the replicas that answer.
     fn subscribers(&self, channel: &Bytes) -> impl Future<Output = Result<u64, ServerError>> + Send {
         subscribers(self.client().core(), channel)
     }
@@ -336,8 +344,8 @@ pub trait ClientExt: Sealed {
 
     /// Counts the subscribers of `channels` at all nodes where waiters of `key` subscribe.
     ///
-    /// The channels must be in the slot of `key`. These nodes are the primary, and a replica as
-    /// well if `subscription_mode` says so.
+    /// These nodes are the primary of `key`, and also a replica if `subscription_mode` says so. The
+    /// channels must be in the slot of `key`.
     fn waiting_subscribers(
         &self,
         channels: &[Bytes],
@@ -354,23 +362,23 @@ pub trait ClientExt: Sealed {
 
     /// Returns the value that all objects of this client with the same key share.
     ///
-    /// The first object creates it; it is dropped with the last one that holds it.
+    /// The first object creates the value. It is dropped with the last object that holds it.
     fn shared<T: Send + Sync + 'static>(&self, key: &Bytes, make: impl FnOnce() -> T) -> Arc<T> {
         inner(self.client()).shared.get(key, make)
     }
 
-    /// Returns the value of a type for a key, which the client keeps until it ends.
+    /// Returns the value of a type for a key. The client keeps the value until the client ends.
     ///
-    /// The first call creates it; it persists while no object holds it. The value must not contain
-    /// a [`Client`](crate::Client), which would then never end; a [`WeakClient`](crate::WeakClient)
-    /// is fine.
+    /// The first call creates the value, which persists even while no object holds it. It must not
+    /// contain a [`Client`](crate::Client), which would then never end. A
+    /// [`WeakClient`](crate::WeakClient) is fine.
     fn kept<T: Send + Sync + 'static>(&self, key: &Bytes, make: impl FnOnce() -> T) -> Arc<T> {
         inner(self.client()).kept.get(key, make)
     }
 
     /// Spawns `work` on the client's own task, where it runs even if the caller is dropped.
     ///
-    /// It ends with the client at the latest. A shutdown waits for it, so it should end when
+    /// The work ends with the client at the latest. A shutdown waits for it, so it should end when
     /// [`Client::closing`](crate::Client::closing) completes.
     fn run_in_background(&self, work: impl Future<Output = ()> + Send + 'static) {
         self.client().core().spawn_background(Box::pin(work));
@@ -387,12 +395,12 @@ pub trait ClientExt: Sealed {
         self.run_in_background(work(BackgroundClient::new(self.client())));
     }
 
-    /// Returns a participant with the lowest number under `key` that this client does not use.
+    /// Returns a new participant under `key`, with the lowest number that this client does not use.
     fn participant(&self, key: &Bytes) -> Participant {
         participant(self.client(), key)
     }
 
-    /// Offers a grant to a caller, which has up to one second to take it. An untaken grant is
+    /// Offers a grant to a caller, which has up to one second to take it. Otherwise the grant is
     /// dropped.
     fn offer<T: Send + 'static>(&self, value: T) -> Offer<T> {
         Offer::new(&self.client().holdings().unpolled, value)

@@ -19,14 +19,14 @@ use crate::observe::{OpContext, OpSpan};
 use crate::service::ClientParts;
 use crate::unpolled::Offer;
 
-/// Methods of [`Client`](crate::Client) for lock-like objects. No other type implements it.
+/// Methods of [`Client`](crate::Client) for lock-like objects. No other type implements this trait.
 ///
-/// An acquire of one hold is [`PendingAcquire::start`](crate::lock::PendingAcquire::start).
+/// To acquire a single hold, use [`PendingAcquire::start`](crate::lock::PendingAcquire::start).
 pub trait LockExt: Sealed {
     /// Drives an acquire that consists of several steps.
     ///
-    /// Grants of earlier steps do not depend on the caller polling this future. After at most half
-    /// a second, a task of the client continues the acquire.
+    /// If the caller does not poll the future, a task of the client continues the acquire after at
+    /// most half a second. So grants of earlier steps are not withheld from others for longer.
     ///
     /// The caller has up to one second to take the outcome. After that the outcome is dropped, and
     /// the next poll restarts the acquire with the rest of `wait`. Dropping the future drops the
@@ -80,7 +80,7 @@ pub trait LockExt: Sealed {
 
     /// Returns whether the holder already holds the key in this mode or in its paired mode.
     ///
-    /// An acquire does not queue behind other requests then.
+    /// If it does, an acquire does not queue behind other requests.
     fn is_in(&self, kind: &'static dyn LockProtocol, target: &Arc<LockKeys>, holder: Option<HolderId>) -> bool {
         holder.is_some_and(|holder| self.client().table().is_in(kind, target, holder))
     }
@@ -94,7 +94,7 @@ pub trait LockExt: Sealed {
     ///
     /// The targets share a kind and a slot ([`Client::slot`](crate::Client::slot)). More than one
     /// target needs a kind that supports multi-key acquires. The attempt is given up at `until`. If
-    /// the future is dropped early, a grant is released in the background.
+    /// the future is dropped early, a grant that arrives later is released in the background.
     fn take_all(
         &self,
         kind: &'static dyn LockProtocol,
@@ -107,8 +107,8 @@ pub trait LockExt: Sealed {
 
     /// Takes a name over by force and notifies its holders that they have lost it.
     ///
-    /// Returns `None` if `from` does not allow the takeover. If the future is dropped early, the
-    /// name may be taken for a moment; it is released in the background.
+    /// Returns `None` if `from` does not allow the takeover. If the future is dropped early, this
+    /// client may still take the name over, and then releases it in the background.
     fn take_over(
         &self,
         kind: &'static dyn LockProtocol,
@@ -126,8 +126,8 @@ pub trait LockExt: Sealed {
 
     /// Takes over a hold that another process has detached.
     ///
-    /// If the future is dropped early, the hold may be taken over; it is released in the
-    /// background.
+    /// If the future is dropped after its first poll, the takeover continues in the background, and
+    /// a hold that it gains is released.
     fn attach(
         &self,
         kind: &'static dyn LockProtocol,
@@ -138,7 +138,7 @@ pub trait LockExt: Sealed {
     }
 }
 
-/// Why [`LockExt::drive_acquire`] did not start an acquire again.
+/// The reason why [`LockExt::drive_acquire`] has no outcome of the acquire to return.
 #[derive(Debug, Clone, PartialEq, Eq)]
 // Exhaustive: only authors of objects use it.
 pub enum NotDriven {

@@ -1,8 +1,8 @@
 //! The interface for authors of objects. Applications do not need it.
 //!
-//! [`ClientExt`] and [`LockExt`] add methods to [`Client`]. The other traits are
-//! implemented by objects, and by simulated servers in tests. All of them change with the objects
-//! of this project: another crate that uses them depends on one exact version of this one.
+//! [`ClientExt`] and [`LockExt`] add methods to [`Client`]. The other traits are implemented by
+//! objects, and by simulated servers in tests. All of these traits change with the objects of this
+//! project. So another crate that uses them has to depend on one exact version of this crate.
 //!
 //! ```no_run
 //! # async fn demo() -> Result<(), Box<dyn std::error::Error>> {

@@ -2,12 +2,12 @@
 //!
 //! While one batch is in flight, further requests are collected for the next one. There is no
 //! timer. On a single-threaded runtime, one batch at a time would make client and server take
-//! turns, each idle while the other works. There, two or three batches may be in flight, each with
-//! an equal share of all requests (measured: 1.1 to 1.5 times as fast).
+//! turns, each idle while the other works. So two or three batches may be in flight on such a
+//! runtime, each with an equal share of all requests (measured: 1.1 to 1.5 times as fast).
 //!
-//! A lone caller polls its own request; with a second one, a task drives it. A caller has a slot
-//! until it has its result or is dropped, and nothing else of its own. Slots are reused, and the
-//! driver of the loop checks the deadlines of all callers.
+//! A lone caller polls the loop that sends its request. When a second caller comes, a task of the
+//! client takes the loop over. The only state of a caller is a slot, which it has until it gets its
+//! result or is dropped. Slots are reused, and the loop checks the deadlines of all callers.
 
 mod waiters;
 
@@ -47,8 +47,8 @@ pub trait BatchExecutor: Send + Sync + 'static {
 
     /// Maximum number of batches in flight from a single-threaded runtime.
     ///
-    /// More than one requires that the order of their execution does not matter when one of them is
-    /// sent again. Replies are delivered in the order of the batches.
+    /// With more than one, the order of their execution must not matter when one of them is sent
+    /// again. Replies are delivered in the order of the batches.
     const MAX_IN_FLIGHT: usize = 1;
 
     /// Returns how many of the first requests form a batch.
@@ -60,14 +60,14 @@ pub trait BatchExecutor: Send + Sync + 'static {
 
     /// Executes a batch by `until`, and returns a reply for each request, in their order.
     ///
-    /// The future is dropped when no caller waits for any of the replies, whatever else is in
-    /// flight.
+    /// The future is dropped when no caller waits for any of the replies, even while other batches
+    /// are in flight.
     fn execute(&self, batch: Vec<Self::Request>, until: Instant) -> impl Future<Output = Vec<Self::Reply>> + Send;
 }
 
 /// Batches the requests that are submitted through it.
 ///
-/// There is one for each key and client: see
+/// There is one batcher for each key and client: see
 /// [`ClientExt::shared`](crate::author::ClientExt::shared).
 pub struct Batcher<C: BatchExecutor>(Arc<Inner<C>>);
 
@@ -98,19 +98,20 @@ impl<C: BatchExecutor> Batcher<C> {
     ///
     /// # Errors
     ///
-    /// [`ServerError::NotSent`] if the requests before it took longer than
-    /// `response_timeout × (retries + 1)`; it is then given up. [`ServerError::ShuttingDown`] if
-    /// the client ended before the request was sent. [`ServerError::Unknown`] if the client ended
-    /// before a reply arrived, or if none arrived within a further `response_timeout`.
+    /// [`ServerError::NotSent`] if earlier requests took longer than
+    /// `response_timeout × (retries + 1)`, so that this one was given up.
+    /// [`ServerError::ShuttingDown`] if the client ended before the request was sent.
+    /// [`ServerError::Unknown`] if the client ended before a reply arrived, or if none arrived
+    /// within a further `response_timeout`.
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped while its request is queued, the request is not sent. If it is
-    /// dropped after that, but before its batch is sent, the request is sent only if other callers
+    /// If the future is dropped while its request is queued, the request is not sent. If the
+    /// request already belongs to a batch that is not sent yet, it is sent only if other callers
     /// still wait for the batch.
     pub async fn submit(&self, client: &Client, request: C::Request) -> Result<C::Reply, ServerError> {
         let mut inline_loop = InlineLoop { inline_task: None, client };
-        // Dropped before `inline_loop`: a task that takes over the loop then knows that this caller
+        // Dropped before `inline_loop`. So a task that takes over the loop knows that this caller
         // is gone.
         let mut waiter = WaiterGuard { inner: &self.0, index: None };
         let mut request = Some(request);
@@ -144,7 +145,8 @@ impl<C: BatchExecutor> WaiterGuard<'_, C> {
         let until = client.clock().now() + client.patience();
         if state.loop_running {
             self.index = Some(state.waiters.enqueue(request, until, Some(cx.waker().clone())));
-            // Another caller polls the loop, and may stop: from here on a task drives it.
+            // Another caller polls the loop, and may stop polling. So from here on a task drives
+            // the loop.
             let running = state.inline_task.take();
             drop(state);
             running
@@ -167,7 +169,7 @@ impl<C: BatchExecutor> WaiterGuard<'_, C> {
         Some(inline_task)
     }
 
-    /// Polls for the result. The caller is woken for it, unless it polls the loop itself.
+    /// Polls for the result. The caller is woken for the result, unless it polls the loop itself.
     fn poll_result(&mut self, cx: &Context<'_>, polled_inline: bool) -> Poll<BatchResult<C::Reply>> {
         let waker = (!polled_inline).then(|| cx.waker());
         let Some(index) = self.index else { return Poll::Pending };
@@ -189,17 +191,17 @@ impl<C: BatchExecutor> Drop for WaiterGuard<'_, C> {
 }
 
 impl<C: BatchExecutor> Inner<C> {
-    /// Takes the next batch; also returns the latest and the earliest of its deadlines.
+    /// Takes the next batch. Also returns the latest and the earliest of its deadlines.
     ///
-    /// `None` if no request is queued, or no further batch may be in flight. If none is in flight
-    /// then, the loop ends.
+    /// Returns `None` if no request is queued, or no further batch may be in flight. If no batch is
+    /// in flight in this case, the loop is marked as ended.
     fn next_batch(
         &self,
         now: Instant,
         max_in_flight: usize,
         in_flight: usize,
     ) -> Option<(Vec<C::Request>, Instant, Instant)> {
-        // Callers are woken when the lock is released, even if `max_prefix` panics.
+        // Callers are woken after the lock is released, even if `max_prefix` panics.
         let to_wake;
         let mut state = self.state.lock();
         to_wake = state.waiters.reject_expired(now);
@@ -275,7 +277,8 @@ async fn batch_loop<C: BatchExecutor>(mut guard: LoopGuard<C>, max_in_flight: us
             break;
         }
         if sends && in_flight.len() > 1 {
-            // Send the new batches before replies are delivered: the server has work meanwhile.
+            // Send the new batches before replies are delivered, so that the server has work
+            // meanwhile.
             let _ = poll_immediate(poll_until_first_done(&mut in_flight)).await;
             yield_now().await;
         }
@@ -299,7 +302,7 @@ async fn batch_loop<C: BatchExecutor>(mut guard: LoopGuard<C>, max_in_flight: us
     guard.finished = true;
 }
 
-/// Polls all of them, until the first one is done.
+/// Polls all batches in flight until the first of them is done.
 async fn poll_until_first_done<F: Future>(in_flight: &mut VecDeque<Pin<Box<MaybeDone<F>>>>) {
     poll_fn(|cx| {
         let mut first = None;
@@ -312,7 +315,7 @@ async fn poll_until_first_done<F: Future>(in_flight: &mut VecDeque<Pin<Box<Maybe
     .await;
 }
 
-/// The loop while a caller polls it. When the caller is dropped, a task drives it further.
+/// Holds the loop while a caller polls it. When the caller is dropped, a task takes the loop over.
 struct InlineLoop<'a> {
     inline_task: Option<InlineTask>,
     client: &'a Client,

@@ -1,4 +1,5 @@
-//! The callers of a batcher, and the state of each. It has no clock and no lock of its own.
+//! The callers of a batcher, and the state of each. This module has no clock and no lock of its
+//! own.
 
 use std::collections::VecDeque;
 use std::task::{Context, Poll, Waker};
@@ -8,7 +9,8 @@ use redgrid_client::ServerError;
 
 use crate::clock::Instant;
 
-/// The result of one request: an error if the request was never sent, or its outcome is unknown.
+/// The result of one request. It is an error if the request was never sent, or if its outcome is
+/// unknown.
 pub(super) type BatchResult<A> = Result<A, ServerError>;
 
 /// Maximum number of slots that are kept when all are free: 256, about 25 kilobytes.
@@ -16,7 +18,7 @@ const MAX_IDLE_SLOTS: usize = if cfg!(test) { 2 } else { 256 };
 
 /// The slots of the callers.
 ///
-/// A slot belongs to one caller until it has its result or is cancelled, and to no other meanwhile.
+/// A slot belongs to one caller only, until the caller has its result or is cancelled.
 pub(super) struct WaiterSlab<Q, A> {
     slots: Vec<Waiter<Q, A>>,
     free: Vec<usize>,
@@ -38,9 +40,9 @@ pub(super) struct WaiterSlab<Q, A> {
 
 struct Batch {
     count: usize,
-    /// Number of callers that still wait for it.
+    /// Number of callers that still wait for the batch.
     waiters_left: usize,
-    /// Whether it was reported that no caller waits for it.
+    /// Whether it was reported that no caller waits for the batch.
     is_abandoned: bool,
 }
 
@@ -54,7 +56,7 @@ pub(super) enum Waiter<Q, A> {
     InFlight {
         until: Instant,
         waker: Option<Waker>,
-        /// Number of batches that were taken before its own.
+        /// Number of batches that were formed before the one of this request.
         batch: u64,
     },
     Done(BatchResult<A>),
@@ -72,8 +74,8 @@ pub(super) struct WakeList {
 
 /// A waker that is not needed any more.
 ///
-/// Dropping it may drop the task of another caller, which then cancels its slot here and locks the
-/// state. So it must be dropped while no lock is held.
+/// To drop it may drop the task of another caller. That caller then cancels its slot here, for
+/// which it locks the state. So the waker must be dropped while no lock is held.
 pub(super) type ReplacedWaker = Option<Waker>;
 
 impl WakeList {
@@ -89,7 +91,7 @@ impl WakeList {
     }
 }
 
-/// Wakes the remaining callers even after a panic, also of a waker.
+/// Wakes the remaining callers even after a panic, which may be that of a waker.
 impl Drop for WakeList {
     fn drop(&mut self) {
         self.wake_all();
@@ -129,7 +131,7 @@ impl<Q, A> WaiterSlab<Q, A> {
         index
     }
 
-    /// Polls for the result of the caller in a slot; `waker` is woken for it.
+    /// Polls for the result of the caller in a slot. While there is none, `waker` is stored for it.
     pub(super) fn poll_result(&mut self, index: usize, waker: Option<&Waker>) -> (Poll<BatchResult<A>>, ReplacedWaker) {
         let waiter = &mut self.slots[index];
         if let Waiter::Queued { waker: current, .. } | Waiter::InFlight { waker: current, .. } = waiter {
@@ -145,8 +147,8 @@ impl<Q, A> WaiterSlab<Q, A> {
 
     /// Cancels the caller of a slot.
     ///
-    /// Returns the removed state, to be dropped when no lock is held. If it was the last caller of
-    /// its batch, also returns the waker of the driver.
+    /// Returns the former state of the slot, to be dropped when no lock is held. If the caller was
+    /// the last one of its batch, also returns the waker of the driver.
     pub(super) fn cancel(&mut self, index: usize) -> (Waiter<Q, A>, Option<Waker>) {
         let removed = std::mem::replace(&mut self.slots[index], Waiter::Cancelled);
         let mut driver = None;
@@ -231,7 +233,7 @@ impl<Q, A> WaiterSlab<Q, A> {
 
     /// Completes the callers that have timed out, and returns when to call this again.
     ///
-    /// A queued request ends at its deadline, and a request in flight `timeout` later.
+    /// A request that is queued times out at its deadline, and one in flight `timeout` later.
     pub(super) fn expire(&mut self, now: Instant, timeout: Duration) -> (WakeList, Instant) {
         let mut to_wake = self.reject_expired(now);
         let mut next = match self.queue.front().map(|first| &self.slots[*first]) {
@@ -250,8 +252,9 @@ impl<Q, A> WaiterSlab<Q, A> {
             self.expired += 1;
             self.complete(first, Err(ServerError::unknown("no answer came in time")), &mut to_wake);
         }
-        // A request that arrives meanwhile has no earlier deadline than `latest_deadline`. If that
-        // has passed, the deadline of a new request is at least a response timeout away.
+        // A request that arrives until the next call has no earlier deadline than
+        // `latest_deadline`. If `latest_deadline` has passed, a new deadline is at least a response
+        // timeout away.
         (to_wake, if self.latest_deadline > now { next.min(self.latest_deadline) } else { next })
     }
 
@@ -265,7 +268,8 @@ impl<Q, A> WaiterSlab<Q, A> {
         self.finished_batches += 1;
         let expired = self.expired.min(count);
         self.expired -= expired;
-        // The driver polls again by itself. Until then a batch may be abandoned without waking it.
+        // The driver soon polls by itself, and then notices batches that are abandoned until then.
+        // So its waker is not needed.
         let mut to_wake = WakeList { wakers: VecDeque::with_capacity(count), replaced: self.driver_waker.take() };
         let mut answers = answers.into_iter().skip(expired);
         for _ in expired..count {
@@ -315,7 +319,7 @@ impl<Q, A> WaiterSlab<Q, A> {
     fn release_slot(&mut self, index: usize) {
         self.free.push(index);
         if self.free.len() == self.slots.len() && self.slots.len() > MAX_IDLE_SLOTS {
-            // No caller has a slot. A batch that is still in flight continues without callers.
+            // No caller has a slot. A batch that is still in flight goes on without callers.
             (self.slots, self.free) = Default::default();
             self.queue.shrink_to_fit();
             self.in_flight.shrink_to_fit();
@@ -341,7 +345,7 @@ impl<'a, Q, A> Iterator for QueuedRequests<'a, Q, A> {
     }
 }
 
-/// Replaces the waker by `waker`. Returns the former one, unless both wake the same task.
+/// Replaces the waker by `waker`. Returns the former waker, unless both wake the same task.
 fn replace_waker(current: &mut Option<Waker>, waker: Option<&Waker>) -> ReplacedWaker {
     match (&*current, waker) {
         (Some(current), Some(waker)) if current.will_wake(waker) => None,

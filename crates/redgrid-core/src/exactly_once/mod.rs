@@ -1,12 +1,12 @@
 //! Requests that are executed exactly once, although they are sent again when a reply is lost.
 //!
-//! A request that sets a value may be executed twice; one that adds to it may not. The script of
-//! such a request stores the number and the reply of the last request under a deduplication key,
-//! one for each client and name. A request with this number gets the stored reply, and one with a
-//! smaller number does nothing.
+//! A request that sets a value may be executed twice, but one that adds to a value may not. The
+//! script of a request that must run once stores the request's number and reply. They are stored
+//! under a deduplication key, one for each client and name. A later copy with the same number gets
+//! the stored reply, and one with a smaller number does nothing.
 //!
 //! A client has one such request for a name in flight, and sends it until it is answered. If the
-//! caller is dropped, the request continues, so that the next number is not sent before.
+//! caller is dropped, the request continues, so that the next number is sent only after its end.
 //!
 //! The deduplication key lives longer than retransmissions are sent, and a transmission that
 //! arrives late rejects itself. So a transmission that arrives after the key has expired does
@@ -26,21 +26,21 @@ use crate::clock::Instant;
 use crate::name::companion;
 use crate::service::ClientParts;
 
-/// How long a request is sent again: 30 s, which outlasts a failover.
+/// How long a request is retransmitted: 30 s, which is longer than a failover takes.
 pub(crate) const RETRY_WINDOW: Duration = Duration::from_secs(30);
 
 /// The beginning of a script that is executed exactly once.
 const PRELUDE: &str = include_str!("dedup.lua");
 
-/// The beginning of the same script if it is sent once.
+/// The beginning of the same script if it is sent at most once.
 const PLAIN_PRELUDE: &str = include_str!("plain.lua");
 
 /// A script that is executed exactly once, however often it is sent.
 ///
 /// It takes `KEYS` keys, all of one slot. In Lua they begin at `KEYS[2]`, and its arguments at
-/// `ARGV[4]`: those before them are used for deduplication. The script ends with
-/// `return answer({…})`, after everything else is done. Before the first operation that can fail,
-/// it only reads.
+/// `ARGV[4]`, because deduplication uses those before them. The script ends with
+/// `return answer({…})`, after everything else is done. As long as a later operation can fail, the
+/// script only reads.
 ///
 /// ```
 /// use redgrid_core::author::ClientExt;
@@ -58,7 +58,7 @@ const PLAIN_PRELUDE: &str = include_str!("plain.lua");
 #[derive(Debug)]
 pub struct IdempotentScript<const KEYS: usize>(ScriptTexts);
 
-/// The script with each of the two beginnings.
+/// The script after each of the two beginnings.
 #[derive(Debug)]
 struct ScriptTexts {
     exactly_once: BulkScript,
@@ -66,7 +66,7 @@ struct ScriptTexts {
 }
 
 impl<const KEYS: usize> IdempotentScript<KEYS> {
-    /// Creates a script from its name (for errors) and the text that follows the beginning.
+    /// Creates a script from its name (for errors) and from the text after the beginning.
     pub const fn new(name: &'static str, text: &'static str) -> Self {
         IdempotentScript(ScriptTexts {
             exactly_once: BulkScript::with_prelude(PRELUDE, name, text),
@@ -90,7 +90,7 @@ impl<const KEYS: usize> IdempotentScript<KEYS> {
 pub struct IdempotentBulkScript(ScriptTexts);
 
 impl IdempotentBulkScript {
-    /// Creates a script from its name (for errors) and the text that follows the beginning.
+    /// Creates a script from its name (for errors) and from the text after the beginning.
     pub const fn new(name: &'static str, text: &'static str) -> Self {
         IdempotentBulkScript(ScriptTexts {
             exactly_once: BulkScript::with_prelude(PRELUDE, name, text),
@@ -100,7 +100,7 @@ impl IdempotentBulkScript {
 
     /// Returns a call of the script with these keys; arguments are added to the result.
     ///
-    /// The deduplication key belongs to the first of them.
+    /// The deduplication key belongs to the first one of `keys`.
     pub fn with(&'static self, keys: impl IntoIterator<Item = Bytes>) -> IdempotentRequest {
         IdempotentRequest { texts: &self.0, request: self.0.exactly_once.with(keys) }
     }
@@ -166,7 +166,7 @@ pub(crate) fn dedup_key(core: &Core, key: &[u8], of: &str) -> Bytes {
     dedup_key.into()
 }
 
-/// Sends a request with its number until it has a final answer; also returns the outcome of the
+/// Sends a request with its number until it has a final answer. Also returns the outcome of the
 /// last transmissions.
 ///
 /// No other request with the same deduplication key may be in flight.
@@ -187,8 +187,8 @@ pub(crate) async fn send_until_answered(
         let status = reply.as_ref().ok().and_then(|reply| reply.first().cloned());
         let answer = match (reply, status) {
             (Ok(mut reply), Some(Reply::Int(1))) if reply.len() == 2 => Ok(reply.swap_remove(1)),
-            // This transmission did nothing. An earlier one may have been executed: only a reply
-            // shows it.
+            // This transmission came too late and did nothing. Only the reply of a further one
+            // shows whether an earlier one was executed.
             (Ok(reply), Some(Reply::Int(0))) if core.clock.now() < until => {
                 if let Some(time) = reply.into_iter().nth(1).and_then(|time| time.into_typed().ok()) {
                     outcome.report_time(time);
@@ -212,7 +212,7 @@ pub(crate) async fn send_until_answered(
 #[derive(Default)]
 struct KeyLock(tokio::sync::Mutex<()>);
 
-/// See [`ClientExt::run_exactly_once_until`].
+/// Runs a script exactly once; see [`ClientExt::run_exactly_once_until`].
 pub(crate) async fn run(client: &Client, request: IdempotentRequest, until: Instant) -> Result<Reply, ServerError> {
     let (answer, outcome) = oneshot::channel();
     let progress = Arc::new(Progress::default());
@@ -229,14 +229,14 @@ pub(crate) async fn run(client: &Client, request: IdempotentRequest, until: Inst
             Err(_) => Err(ServerError::unknown("the client was shut down before an answer came")),
         },
         () = client.clock().sleep_until(until) => {
-            // If no transmission was sent, none will be.
+            // Ensures that no transmission is sent from now on, if none was before.
             pending.0.abandon();
             Err(pending.0.at_the_end())
         }
     }
 }
 
-/// See [`ClientExt::run_at_most_once`].
+/// Runs a script at most once; see [`ClientExt::run_at_most_once`].
 pub(crate) async fn run_at_most_once(
     client: &Client,
     request: IdempotentRequest,
@@ -246,7 +246,7 @@ pub(crate) async fn run_at_most_once(
     Ok(parts.pop().unwrap_or(Reply::Nil))
 }
 
-/// The wait for a request. Dropping it abandons the request if it was not sent.
+/// Guards the wait for a request. Dropping it abandons a request that was not sent yet.
 pub(crate) struct PendingGuard(pub(crate) Arc<Progress>);
 
 impl Drop for PendingGuard {

@@ -1,8 +1,9 @@
-//! Leases on the server: of locks and of permits.
+//! Leases of locks and permits on the server.
 //!
-//! A lease is valid locally from before its request was sent, and ends a margin before it ends on
-//! the server. It is renewed after a third of its length. Each client has two renewal loops: one
-//! for locks, one for permits. A loop sleeps until the first lease of its schedules is due or ends.
+//! A lease counts locally from the moment before its request was sent, and ends a [`margin`] before
+//! its end on the server. It is renewed after a third of its length. Each client has two renewal
+//! loops: one for locks, one for permits. A loop sleeps until the first of its leases is due or
+//! ends.
 
 #[cfg(test)]
 mod tests;
@@ -23,9 +24,9 @@ use crate::clock::{Clock, Instant};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 // Exhaustive: only authors of objects use it.
 pub enum LeaseMode {
-    /// Renewed while the guard lives; the duration is that of one lease.
+    /// The lease is renewed while the guard lives. The duration is that of one lease.
     Renewed(Duration),
-    /// This long, without renewal.
+    /// The lease has this duration and is not renewed.
     Fixed(Duration),
 }
 
@@ -46,26 +47,28 @@ pub(crate) fn margin(lease: Duration) -> Duration {
     (lease / 20).max(Duration::from_millis(20))
 }
 
-/// Returns the lease on the server that is valid locally for `believed`.
+/// Returns how long a lease on the server must be, so that it is valid locally for `believed`.
 pub(crate) fn with_margin(believed: Duration) -> Duration {
-    // The margin is a share of the whole lease: 20/19 of what remains after it, rounded up.
+    // The margin is a twentieth of the whole lease. So the lease is 20/19 of `believed`, rounded
+    // up.
     (believed + believed / 19 + Duration::from_nanos(1)).max(believed + Duration::from_millis(20))
 }
 
-/// Returns the time until which a hold is valid if its confirmed request was sent at `sent`.
+/// Returns the time until which a lease is valid locally, if its request was sent at `sent` and
+/// confirmed.
 pub(crate) fn deadline(sent: Instant, lease: Duration) -> Instant {
     sent + lease.saturating_sub(margin(lease))
 }
 
 /// Returns when a lease is renewed or verified next, after a request that was sent at `from`.
 ///
-/// It is due after a third of its length, so that one failed renewal is no loss.
+/// This is after a third of its length, so that one failed renewal does not lose the lease.
 pub(crate) fn next_renewal(lease: Duration, deadline: Instant, from: Instant) -> Instant {
-    // Earlier, if less than the whole lease is left.
+    // If less than two thirds of the lease are left, it is due after half of the rest.
     from + (lease / 3).min(deadline.since(from) / 2).max(SHORTEST_INTERVAL)
 }
 
-/// The shortest time between two renewals or verifications, however near the end of the lease is.
+/// The shortest time between two renewals or verifications, even near the end of the lease.
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Returns how long after a failed renewal the next one is sent.
@@ -75,16 +78,16 @@ pub(crate) fn retry_pause(lease: Duration) -> Duration {
     (lease / 30).min(Duration::from_secs(1))
 }
 
-/// Shortest hand-over window unless it is configured: 10 ms.
+/// The shortest hand-over window, unless a shorter one is configured: 10 ms.
 ///
-/// Throughput is flat from there on, and other processes wait longer. Measured at three processes
-/// of 16 tasks, in thousand critical sections a second: 17.9 with 5 ms, 18.8 with 10 ms, 18.3 with
-/// 20 ms.
+/// With longer windows throughput does not rise, and other processes wait longer. Measured at three
+/// processes of 16 tasks, in thousand critical sections a second: 17.9 with 5 ms, 18.8 with 10 ms,
+/// 18.3 with 20 ms.
 const SHORTEST_WINDOW: Duration = Duration::from_millis(10);
 
-/// Returns the length of a hand-over window: as set, otherwise ten round trips.
+/// Returns the length of a hand-over window: the setting, or ten round trips without one.
 ///
-/// Two more of them (the release and the next acquire) then cost a sixth of the time at most.
+/// The release and the next acquire take two more round trips, at most a sixth of the whole time.
 pub(crate) fn handover_window(set: Option<Duration>, round_trip: Duration) -> Duration {
     set.unwrap_or((round_trip * 10).max(SHORTEST_WINDOW)).min(LONGEST_WINDOW)
 }
@@ -92,14 +95,15 @@ pub(crate) fn handover_window(set: Option<Duration>, round_trip: Duration) -> Du
 /// Bit that is set once an observer has seen the deadline passed.
 const PASSED: u64 = 1 << 63;
 
-/// Largest instant that fits beside `PASSED`. It stands for [`Instant::MAX`].
+/// The largest instant that can be stored in the bits below `PASSED`. It stands for
+/// [`Instant::MAX`].
 const NEVER: u64 = PASSED - 1;
 
-/// Instant until which something is valid.
+/// The instant until which something is valid.
 ///
-/// One task extends it while others read it. An extension that is checked just before the deadline
-/// and stored just after it would turn "passed" into "not passed" for an observer in between. An
-/// observer that sees the deadline passed therefore marks it, in the same atomic value. No
+/// One task extends it while others read it. Such a task may check the deadline just before it
+/// passes, and store an extension just after. "Passed" would then become "not passed" for a reader
+/// in between. So a reader that finds the deadline passed marks it, in the same atomic value. No
 /// extension moves a marked deadline.
 pub(crate) struct Deadline(AtomicU64);
 
@@ -108,16 +112,16 @@ impl Deadline {
         Deadline(AtomicU64::new(encoded(at)))
     }
 
-    /// Returns the instant, whether or not it was seen passed.
+    /// Returns the instant, even if the deadline is marked as passed.
     pub(crate) fn at(&self) -> Instant {
         decoded(self.0.load(Ordering::Acquire))
     }
 
-    /// Returns whether the deadline has passed at `now`, or was seen passed before.
+    /// Returns whether the deadline has passed at `now`, or an earlier call has found it passed.
     pub(crate) fn has_passed(&self, now: Instant) -> bool {
         let mark = |word| (word & PASSED == 0 && now >= decoded(word)).then_some(word | PASSED);
         match self.0.load(Ordering::Acquire) {
-            // Most deadlines lie ahead: a load is enough.
+            // Most deadlines are in the future, and one load is enough for them.
             word if word & PASSED == 0 && now < decoded(word) => false,
             _ => match self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, mark) {
                 Ok(_) => true,
@@ -169,7 +173,7 @@ pub(crate) trait Lease {
 
     fn id(&self) -> Self::Id;
 
-    /// Returns when it ends by the clock, or a part of it does.
+    /// Returns when the lease or a part of it ends by the clock.
     fn next_end(&self) -> Instant;
 }
 
@@ -181,9 +185,9 @@ pub(crate) struct Schedule<L: Lease> {
 
 struct Registered<L> {
     lease: Arc<L>,
-    /// When it is renewed next; `Instant::MAX` while a renewal is in flight.
+    /// When the lease is renewed next; `Instant::MAX` while a renewal is in flight.
     due: Instant,
-    /// When its end is checked; the actual end may have moved to later.
+    /// When the end of the lease is checked next. Its actual end may be later by now.
     end: Instant,
 }
 
@@ -235,9 +239,9 @@ impl<L: Lease> Schedule<L> {
         registered.due = due;
     }
 
-    /// Updates the end of the lease if it is earlier now.
+    /// Updates the recorded end of the lease if its actual end is earlier.
     ///
-    /// A later end is found when the scheduled one is checked, because each renewal moves it.
+    /// Each renewal moves the end to later. That is noticed only when the recorded end is checked.
     pub(crate) fn moved(&mut self, id: L::Id) {
         let Some(registered) = self.leases.get_mut(&id) else { return };
         let end = registered.lease.next_end();
@@ -248,17 +252,17 @@ impl<L: Lease> Schedule<L> {
         }
     }
 
-    /// Returns when something is due next.
+    /// Returns when the next lease is due, or the next end is checked.
     pub(crate) fn next(&self) -> Instant {
         let due = self.due.first().map_or(Instant::MAX, |(due, _)| *due);
         let end = self.ends.first().map_or(Instant::MAX, |(end, _)| *end);
         due.min(end)
     }
 
-    /// Returns the leases with an end that has passed.
+    /// Returns the leases that have ended at `now`.
     ///
-    /// A renewal moves the end of a lease without an update here. The recorded ends that are due by
-    /// `soon` are updated on the way, so that one pass serves many leases.
+    /// A renewal moves the end of a lease, but not the recorded one. Recorded ends up to `soon` are
+    /// updated as well, so that one pass serves many leases.
     pub(crate) fn ended(&mut self, now: Instant, soon: Instant) -> Vec<Arc<L>> {
         let mut out = Vec::new();
         while let Some((noted, id)) = self.ends.first().copied()
@@ -274,7 +278,7 @@ impl<L: Lease> Schedule<L> {
                 break;
             }
             self.ends.pop_first();
-            // The caller removes or reschedules it; until then it is not returned again.
+            // The caller removes or reschedules the lease, which is not returned again until then.
             registered.end = if is_over { Instant::MAX } else { end };
             note(&mut self.ends, registered.end, id);
             if is_over {
@@ -284,10 +288,10 @@ impl<L: Lease> Schedule<L> {
         out
     }
 
-    /// Takes the leases for one renewal.
+    /// Takes the leases for one renewal: the first `most` of those that are due by `soon`.
     ///
-    /// If any is due at `now`, these are the first `most` of those due by `soon`. They are due
-    /// again only after `reschedule`.
+    /// If no lease is due at `now`, it takes none. A taken lease is due again only after
+    /// `reschedule`.
     pub(crate) fn take_due(&mut self, now: Instant, soon: Instant, most: usize) -> Vec<Arc<L>> {
         let mut out = Vec::new();
         if self.due.first().is_none_or(|(due, _)| *due > now) {
@@ -327,11 +331,13 @@ impl<L: Lease> Schedule<L> {
 
 /// An alarm that can be brought forward while its task sleeps, but not postponed.
 ///
-/// The item that it was brought forward for may be gone when it fires. An alarm that always
-/// followed the earliest item would wake its task for every hold that follows a short one.
+/// When the alarm fires, the item that it was brought forward for may be gone. To postpone the
+/// alarm in this case would cost more: the next item would bring it forward again, and wake the
+/// task.
 ///
 /// Callers of `set` and `bring_forward` hold the lock of the schedule that the time comes from. A
-/// loop with several schedules sets [`Instant::MAX`] first, and brings it forward by each of them.
+/// loop with several schedules sets [`Instant::MAX`] first. Then each schedule brings the alarm
+/// forward.
 pub(crate) struct Wakeup {
     at: AtomicU64,
     moved: Notify,

@@ -1,4 +1,4 @@
-//! Tests of leases: terms, deadlines, the schedule and the wake-up.
+//! Tests of leases: margins, deadlines, the schedule and the wake-up.
 
 use std::pin::pin;
 use std::sync::Mutex;
@@ -55,7 +55,8 @@ fn a_deadline_can_move_until_it_has_passed() {
     assert_eq!(Deadline::new(Instant::MAX).at(), Instant::MAX);
 }
 
-/// The extending task read its clock before the deadline, and was slower than an observer.
+/// The extending task has read its clock before the deadline, but an observer acts before the task
+/// does.
 #[test]
 fn an_extension_fails_once_an_observer_has_seen_the_deadline_pass() {
     for now in [at_ms(9), at_ms(10), at_ms(11)] {

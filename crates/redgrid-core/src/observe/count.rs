@@ -11,7 +11,7 @@ pub(crate) fn waiting(kind: &'static str) {
     gauge(&super::WAITING, kind, 1.0);
 }
 
-/// Records that a request has ended after `waited`.
+/// Records that an acquire has ended after `waited`.
 pub(crate) fn waited(kind: &'static str, outcome: &'static str, waited: Duration) {
     gauge(&super::WAITING, kind, -1.0);
     refused(kind, outcome, waited);
@@ -22,7 +22,7 @@ pub(crate) fn waited(kind: &'static str, outcome: &'static str, waited: Duration
     }
 }
 
-/// Records a request that ended before it was started.
+/// Records an acquire that was rejected before it counted as waiting.
 pub(crate) fn refused(kind: &'static str, outcome: &'static str, waited: Duration) {
     record(&super::ACQUIRE_WAIT, [kind, outcome], waited);
 }
@@ -36,7 +36,8 @@ pub(crate) fn held(kind: &'static str) {
     gauge(&super::HELD, kind, 1.0);
 }
 
-/// Records the end of a hold after `held`: released, lost, or (`None`) left to its lease.
+/// Records the end of a hold that lasted for `held`. `how` is a release or a loss; `None` means
+/// that the hold was left to its lease.
 pub(crate) fn ended(kind: &'static str, held: Duration, how: Option<Result<(), LostReason>>) {
     gauge(&super::HELD, kind, -1.0);
     record(&super::HOLD, [kind], held);
@@ -98,14 +99,14 @@ mod enabled {
 
     static METADATA: Metadata<'static> = Metadata::new("redgrid", Level::INFO, Some("redgrid"));
 
-    /// The values of a metric's labels; those it does not have are empty.
+    /// The values of a metric's labels. Values without a label are empty.
     type Values = [&'static str; 2];
 
     /// A series: the address of its recorder, the metric, and the values of its labels.
     type Series = (usize, &'static str, Values);
 
-    /// The series in use at each recorder. A key is allocated once for each series, not for
-    /// each value. There are as many series as kinds, outcomes and reasons.
+    /// The keys of the series in use at each recorder. A key is allocated once for each series, not
+    /// for each value. There are as many series as kinds, outcomes and reasons.
     static KEYS: LazyLock<RwLock<HashMap<Series, Key>>> = LazyLock::new(RwLock::default);
 
     pub(super) fn add<const N: usize>(metric: &'static Metric, labels: [&'static str; N]) {
@@ -141,9 +142,9 @@ mod enabled {
         });
     }
 
-    /// Registers the counters that alerts use, of this kind and without labels, before a recorder
-    /// gets the first value of a new series. Prometheus does not see an increase if a counter
-    /// appears with 1.
+    /// Registers the counters of this kind, and those without labels, before a recorder gets the
+    /// first value of a new series. Otherwise a counter would appear with 1, which Prometheus does
+    /// not count as an increase. Histograms with outcomes are registered with an unknown outcome.
     fn begin_at_zero(recorder: &dyn Recorder, first: &Metric, kind: &'static str) {
         let counter = |metric, values| drop(recorder.register_counter(&key(metric, values), &METADATA));
         let wanted = |metric: &&Metric| metric.labels.is_empty() || metric.labels.first() == first.labels.first();

@@ -2,8 +2,9 @@
 //!
 //! Metrics use the facade of the crate `metrics` (feature `metrics`), spans the crate `tracing`
 //! (feature `tracing`). Both features are off by default. Without them nothing is recorded, and the
-//! future of an operation is not wrapped. No label has the name of a lock: names are unbounded, and
-//! each would be its own time series. How to use them is in docs/operating/observability.md.
+//! future of an operation is not wrapped. No label contains the name of a lock: names are
+//! unbounded, and each one would be a time series of its own. docs/operating/observability.md is
+//! the guide.
 
 pub(crate) mod count;
 mod operation;
@@ -30,9 +31,9 @@ pub struct Metric {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Form {
-    /// Only rises.
+    /// A number that only rises.
     Counter,
-    /// Rises and falls.
+    /// A number that rises and falls.
     Gauge,
     /// A distribution, in seconds.
     Histogram,

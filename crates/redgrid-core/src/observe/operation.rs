@@ -1,5 +1,5 @@
-//! The span of one user operation, and its metrics. Without both features, its future runs
-//! unchanged.
+//! The span of one user operation, and its metrics. Without the features `metrics` and `tracing`,
+//! the future of an operation runs unchanged.
 
 use crate::clock::{Clock, Instant};
 use crate::failure::Failure;
@@ -25,10 +25,10 @@ pub(super) const UNKNOWN: &str = "unknown";
 
 /// The result of an operation, for labels and spans.
 pub(crate) trait Outcome {
-    /// The outcome, as one word.
+    /// Returns the outcome as one word.
     fn outcome(&self) -> &'static str;
 
-    /// The token of the grant.
+    /// Returns the token of the grant.
     #[cfg_attr(not(any(feature = "metrics", feature = "tracing")), allow(dead_code, reason = "for spans"))]
     fn token(&self) -> Option<u64> {
         None
@@ -155,8 +155,8 @@ mod enabled {
     use super::super::span::Span;
     use super::{ACQUIRED, Clock, Instant, OpContext, Outcome};
 
-    /// An operation in progress. Its outcome is recorded on drop, so also when its caller is
-    /// cancelled.
+    /// An operation in progress. Its outcome is recorded on drop, so a cancelled operation is
+    /// recorded, too.
     pub(crate) struct OpSpan {
         kind: OpKind,
         span: Span,

@@ -1,4 +1,5 @@
-//! Builders of a request for permits: options, then `await`.
+//! Builders of requests for permits. Options are set first, and awaiting the builder sends the
+//! request.
 
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ use crate::service::ClientParts;
 /// Maximum number of permits of one request: the limit of Redisson's counter.
 pub(super) const MAX_PERMITS: u64 = i32::MAX as u64;
 
-/// Maximum number of leased permits of one request: each has an id.
+/// Maximum number of leased permits of one request, which has an id for each of them.
 const MAX_LEASED: u64 = 1000;
 
 /// The options of a request.
@@ -100,12 +101,13 @@ impl Options {
     }
 }
 
-/// A request for permits: waits for them when awaited.
+/// A request for permits, which waits for them when awaited.
 #[must_use = "does nothing until awaited"]
 #[derive(Clone)]
 pub struct Acquire(Options);
 
-/// A request for permits that are available now: returns `None` when awaited if there are too few.
+/// A request for permits that does not wait for them. Awaited, it returns `None` if too few are
+/// available.
 #[must_use = "does nothing until awaited"]
 #[derive(Clone)]
 pub struct TryAcquire(Options);
@@ -125,10 +127,10 @@ macro_rules! options {
                 })
             }
 
-            /// Waits at most this long for permits, and for an unreachable server; zero only tries.
+            /// Limits the wait for permits, and for an unreachable server. Zero means to try only.
             ///
-            /// Without it, an acquire waits for permits without limit, as long as there is contact
-            /// with the server. A try does not wait.
+            /// Without a timeout, an acquire waits for permits without limit, as long as there is
+            /// contact with the server. A try-only request does not wait.
             pub fn timeout(mut self, timeout: Duration) -> Self {
                 self.0.timeout = Some(timeout);
                 self
@@ -136,7 +138,7 @@ macro_rules! options {
 
             /// Holds permits for this long at most, without renewal: 100 ms to 30 days.
             ///
-            /// Only for permits with leases.
+            /// This is only for permits with leases.
             pub fn lease(mut self, lease: Duration) -> Self {
                 self.0.lease = Some(LeaseMode::Fixed(lease));
                 self
@@ -144,9 +146,9 @@ macro_rules! options {
 
             /// Renews leases of this length: 100 ms to 30 days.
             ///
-            /// Without it, leases are renewed, too. Their length is the configured one, 30 s by
-            /// default. Permits with short leases are available sooner after a crash; long leases
-            /// survive longer pauses. Only for permits with leases.
+            /// By default, leases are renewed, too. Their length is then the configured one, 30 s
+            /// by default. Permits with short leases are available sooner after a crash; long
+            /// leases survive longer pauses. This is only for permits with leases.
             #[doc(alias = "watchdog")]
             pub fn auto_renew(mut self, lease: Duration) -> Self {
                 self.0.lease = Some(LeaseMode::Renewed(lease));
@@ -155,16 +157,16 @@ macro_rules! options {
 
             /// Waits until permits are set if none were set yet.
             ///
-            /// It has no effect if the handle gives the number of permits. Without it, the request
-            /// fails with [`NotInitialised`](AcquireError::NotInitialised).
+            /// This has no effect if the handle gives the number of permits. By default, the
+            /// request fails with [`NotInitialised`](AcquireError::NotInitialised).
             pub fn wait_for_init(mut self) -> Self {
                 self.0.awaits_init = true;
                 self
             }
 
-            /// Makes the grant valid only once it is as durable as this; the default is configured.
+            /// Makes the grant valid only once it is as durable as this. The default is a setting.
             ///
-            /// A grant that does not become as durable in time is returned. The request fails with
+            /// A grant that is not so durable in time is returned, and the request fails with
             /// [`NotDurable`](AcquireError::NotDurable).
             pub fn durability(mut self, durability: Durability) -> Self {
                 self.0.durability = Some(durability);

@@ -30,7 +30,7 @@ impl GrantedPermits {
         let failure = match committed {
             Err(source) => Some(AcquireError::NotDurable { name: name.clone(), source: source.clone() }),
             Ok(()) if state.closed => Some(semaphore.ended()),
-            // An exchange may meanwhile have found that they are gone.
+            // An exchange may meanwhile have found that the permits are gone.
             Ok(()) if permits.lost().is_some() => {
                 let reason = "the lease had ended when it was known to be granted";
                 Some(AcquireError::of(name, ServerError::unknown(reason)))
@@ -53,12 +53,12 @@ pub(super) struct LeaseConfirmation {
     pub(super) sent: Instant,
     /// Each lease, and its new deadline.
     pub(super) leases: Vec<(Arc<PermitLease>, Instant)>,
-    /// The change of leases that the last of them belong to.
+    /// The caller's change of leases. Its leases are the last ones of `leases`.
     pub(super) extension: Option<Extension>,
 }
 
 impl LeaseConfirmation {
-    /// Returns the durabilities for which the reply alone is not enough.
+    /// Returns the durabilities that the reply alone does not prove.
     fn missing_durability(&self) -> Vec<Durability> {
         let mut missing = Vec::new();
         for (lease, _) in &self.leases {

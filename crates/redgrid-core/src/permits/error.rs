@@ -20,7 +20,8 @@ pub enum AcquireError {
         /// How long the caller waited.
         waited: Duration,
     },
-    /// No permits were ever set, or the semaphore was deleted, and this handle gives no number.
+    /// The number of permits is not set, and this handle gives none. It was never set, or the
+    /// semaphore was deleted.
     ///
     /// Nothing is held.
     #[error("the number of permits of `{name}` is not set")]
@@ -50,22 +51,23 @@ pub enum AcquireError {
         /// Name of the semaphore.
         name: Name,
     },
-    /// Granted, but not confirmed to be as durable as requested in time.
+    /// The permits were granted, but were not confirmed in time to be as durable as requested.
     ///
     /// The permits were returned; nothing is held.
     #[error("permits of `{name}` were granted, were not confirmed to be durable, and were returned: {source}")]
     NotDurable {
         /// Name of the semaphore.
         name: Name,
-        /// What is missing.
+        /// The reason why the durability is not confirmed.
         #[source]
         source: CommitError,
     },
     /// The request failed for a reason that all objects share.
     ///
-    /// Nothing is held, unless it is [`Failure::OutcomeUnknown`]: the request is sent until it is
-    /// answered, for 30 s. Permits that it took are returned then. If it is never answered, leased
-    /// permits are available again at the end of their lease, and others may be lost.
+    /// Nothing is held, unless it is [`Failure::OutcomeUnknown`]. In that case the request is still
+    /// sent until it is answered, for 30 s at most, and permits that it took are returned. If it is
+    /// never answered, leased permits are available again at the end of their lease, and others may
+    /// be lost.
     #[error(transparent)]
     Failed(#[from] Failure),
 }
@@ -86,7 +88,7 @@ impl AcquireError {
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReleaseError {
-    /// Some of the permits had been lost before: others may have had them.
+    /// Some of the permits had been lost before the release: others may have had them.
     #[error("a permit of `{name}` had been lost before it was released: {reason}")]
     Lost {
         /// Name of the semaphore.
@@ -108,9 +110,9 @@ pub enum ReleaseError {
     },
     /// The server refused the release.
     ///
-    /// The client keeps the permits and sends the release again, up to every 30 s. Do not return
-    /// them in another way. Leased permits are available again at the end of their lease at the
-    /// latest.
+    /// The client keeps the permits and sends the release again, with pauses of up to 30 s. Do not
+    /// return the permits in another way. Leased permits are available again at the end of their
+    /// lease at the latest.
     #[error("cannot release permits of `{name}`, the release is sent again: {source}")]
     Refused {
         /// Name of the semaphore.

@@ -24,11 +24,13 @@ static FAIR_EXCHANGE: IdempotentScript<4> =
 /// every second.
 pub(super) const CLIENT_TTL: Duration = Duration::from_secs(3);
 
-/// The identity of a semaphore in a client: the key, whether permits have leases, whether the
-/// server queue is used, and the number of permits that the handle gives.
+/// The identity of a semaphore in a client. It has the key, whether permits have leases, whether
+/// the server queue is used, and the number of permits that the handle gives.
 pub(super) type SemaphoreId = (Bytes, bool, bool, Option<u64>);
 
-/// A semaphore: its name, its keys and channel, which are Redisson's, and its kind of permits.
+/// The name, the keys, the channel and the kind of a semaphore.
+///
+/// The number, the leases and the channel are Redisson's; the server queue is not.
 #[derive(Debug, Clone)]
 pub struct SemaphoreKeys {
     /// The name.
@@ -43,8 +45,8 @@ pub struct SemaphoreKeys {
     pub leased: bool,
     /// Whether waiters of all processes are served in the order of their requests.
     pub fair: bool,
-    /// The number of all permits, if the handle gives it: the semaphore starts with it, and grants
-    /// nothing if it has another number.
+    /// The number of all permits, if the handle gives one. A new semaphore is set to it, and a
+    /// semaphore with another number grants nothing.
     pub capacity: Option<u64>,
     server_queue: Bytes,
     live_clients: Bytes,
@@ -72,14 +74,14 @@ impl SemaphoreKeys {
         })
     }
 
-    /// Returns what distinguishes it from other semaphores of a client.
+    /// Returns what distinguishes this semaphore from others of a client.
     pub(super) fn id(&self) -> SemaphoreId {
         (self.key.clone(), self.leased, self.fair, self.capacity)
     }
 
     /// Returns the suffix of the deduplication key.
     ///
-    /// Semaphores with different suffixes have separate exchanges in flight.
+    /// Each suffix has a deduplication key and an exchange in flight of its own.
     fn dedup_suffix(&self) -> String {
         let kind = match (self.leased, self.fair) {
             (true, true) => "leased-fair",
@@ -90,7 +92,7 @@ impl SemaphoreKeys {
         self.capacity.map_or_else(|| kind.to_owned(), |capacity| format!("{kind}-{capacity}"))
     }
 
-    /// Returns the name of its kind in metrics and spans.
+    /// Returns the name of the semaphore's kind in metrics and spans.
     pub(super) fn kind(&self) -> &'static str {
         if self.leased { "leased_semaphore" } else { "semaphore" }
     }
@@ -98,10 +100,10 @@ impl SemaphoreKeys {
 
 /// A request for permits in an exchange.
 pub(super) struct RequestArgs {
-    /// Its id in this process.
+    /// The id of the request in this process.
     pub(super) id: u64,
     pub(super) count: u64,
-    /// Its position in the server queue; empty if it has none.
+    /// The position of the request in the server queue; empty if it has none.
     pub(super) position: Bytes,
     pub(super) lease: Option<LeaseMode>,
     pub(super) ids: Vec<PermitId>,
@@ -110,7 +112,7 @@ pub(super) struct RequestArgs {
 /// The check or renewal of a lease in an exchange.
 pub(super) struct LeaseCheck {
     pub(super) lease: Arc<PermitLease>,
-    /// The lease from now on; zero only checks.
+    /// The length of the lease from now on. Zero means that the lease is only checked.
     pub(super) duration: Duration,
     /// True to set the end of the lease exactly, even if that shortens it; false to extend it only.
     pub(super) exact: bool,
@@ -125,9 +127,9 @@ pub(super) struct Exchange {
     pub(super) requests: Vec<RequestArgs>,
     /// The durability of the requested permits.
     pub(super) durability: Durability,
-    /// The change of leases that the last of the checks belong to.
+    /// The caller's change of leases. Its entries are the last ones of `checks`.
     pub(super) extension: Option<Extension>,
-    /// The hand-over window is over while a request waits.
+    /// Whether the hand-over window has ended while a request waits.
     pub(super) ends_window: bool,
     pub(super) progress: Arc<Progress>,
 }
@@ -158,7 +160,7 @@ impl Exchange {
             true => FAIR_EXCHANGE.with([key.clone(), leases.clone(), server_queue.clone(), live_clients.clone()]),
             false => EXCHANGE.with([key.clone(), leases.clone()]),
         };
-        // An exchange that only returns permits does not set their number.
+        // Only an exchange with requests sets the number of permits.
         let capacity = keys.capacity.filter(|_| !self.requests.is_empty());
         let mut call = call
             .publish_arg()
@@ -221,9 +223,9 @@ pub(super) struct ExchangeReply {
     pub(super) left: i64,
     /// Number of subscribers to the message; `None` if there was nothing to publish.
     pub(super) receivers: Option<u64>,
-    /// The server refused to publish the message.
+    /// Whether the server refused to publish the message.
     pub(super) publish_refused: bool,
-    /// When the first lease ends.
+    /// The time until the first lease ends.
     pub(super) next_lease_end: Option<Duration>,
     pub(super) returned_found: Vec<bool>,
     pub(super) still_held: Vec<bool>,
@@ -247,7 +249,8 @@ impl ExchangeReply {
                 None => Ok(granted.bytes().map(|flag| flag == b'1').collect()),
             },
             left: left.into_typed()?,
-            // -1: there was nothing to publish. Less: the message was refused.
+            // -1 means that there was nothing to publish. A lower number means that the message was
+            // refused.
             receivers: u64::try_from(if receivers < -1 { -2 - receivers } else { receivers }).ok(),
             publish_refused: receivers < -1,
             next_lease_end: u64::try_from(next_lease_end).ok().map(Duration::from_millis),

@@ -1,4 +1,4 @@
-//! A semaphore in this process: its waiters, the permits it holds, and those to be returned.
+//! A semaphore in this process: its waiters, the permits it holds, and the permits to be returned.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -31,7 +31,7 @@ pub struct PermitRequest {
     pub lease: Option<LeaseMode>,
     /// If no permits were set yet, the request waits until some are.
     pub awaits_init: bool,
-    /// Try only, without waiting.
+    /// Whether the request is try-only: it fails if there are too few permits, instead of waiting.
     pub try_only: bool,
     /// How long the caller waits; `None` for no limit.
     pub wait: Option<Duration>,
@@ -39,11 +39,11 @@ pub struct PermitRequest {
     pub durability: Durability,
 }
 
-/// The permits, which the caller has a second to take. `None` for a try-only request if there were
+/// The granted permits, which the caller has a second to take. `None` if a try-only request found
 /// too few.
 pub(super) type AcquireResult = Result<Option<Offer<Permit>>, AcquireError>;
 
-/// Which task runs the loop from now on.
+/// Says which task runs the loop of a semaphore from now on.
 ///
 /// Use it only after the state is unlocked, because polling the loop locks the state.
 #[derive(Default)]
@@ -69,9 +69,11 @@ impl DriverHandoff {
     }
 }
 
-/// A result that the loop sends, and the loop if its caller may poll it.
+/// A future for a result that the loop sends. If its caller is to poll the loop, it polls the loop,
+/// too.
 ///
-/// If it is dropped, a task continues the loop. `None` if there is no result.
+/// If it is dropped, a task continues the loop. Its output is `None` if the loop ends without a
+/// result.
 pub(super) struct LoopResult<T> {
     pub(super) receiver: oneshot::Receiver<T>,
     inline_loop: Option<InlineTask>,
@@ -94,7 +96,7 @@ impl<T> Future for LoopResult<T> {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<T>> {
         if self.inline_loop.as_ref().is_some_and(|inline_loop| inline_loop.poll(cx)) {
             // Polling the receiver would register this task with it. A result from the inline loop
-            // would then wake this task, which polls that loop anyway.
+            // would then needlessly wake this task, which polls that loop anyway.
             return match self.receiver.try_recv() {
                 Err(oneshot::error::TryRecvError::Empty) => Poll::Pending,
                 result => Poll::Ready(result.ok()),
@@ -145,7 +147,7 @@ impl LocalSemaphore {
         &self.core.clock
     }
 
-    /// Returns whether permits are held or on their way back; false while the state is locked.
+    /// Returns whether permits are held or being returned. Returns false while the state is locked.
     pub(super) fn holds(&self) -> bool {
         self.state.try_lock().is_ok_and(|state| state.held > 0 || !state.returns.is_empty())
     }
@@ -154,7 +156,7 @@ impl LocalSemaphore {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Returns the last contact with the server.
+    /// Returns the time of the last contact with the server.
     ///
     /// While the subscription is active and the server answers, waiting counts as contact.
     pub(super) fn contact(&self, state: &SemaphoreState) -> Instant {
@@ -162,7 +164,8 @@ impl LocalSemaphore {
         state.last_contact.max(subscribed.unwrap_or(Instant::MIN))
     }
 
-    /// Wakes the loop, or starts it: the caller polls it until another request needs it.
+    /// Wakes a running loop, or starts one. The caller polls a new loop until another request needs
+    /// it.
     pub(super) fn wake_or_start_loop(self: &Arc<Self>, state: &mut SemaphoreState) -> DriverHandoff {
         if state.loop_running {
             self.wake.notify_one();
@@ -174,7 +177,7 @@ impl LocalSemaphore {
         DriverHandoff { inline: Some(inline_loop), to_background: None }
     }
 
-    /// Adds a request to the queue. If the result is known at once, it is already sent.
+    /// Adds a request to the queue. If its result is known at once, the result is sent at once.
     pub(super) fn enqueue(self: &Arc<Self>, waiter: Waiter) -> DriverHandoff {
         let now = self.clock().now();
         let mut state = self.state();
@@ -192,7 +195,8 @@ impl LocalSemaphore {
             waiter.end(Ok(None));
             return DriverHandoff::default();
         }
-        // The first waiter triggers an exchange; later ones join it.
+        // Only the first waiter triggers an exchange. The requests of later waiters are sent with
+        // its request or after it.
         state.should_request |= !has_waiters && state.yield_plan.is_none();
         state.push(waiter);
         self.wake_or_start_loop(&mut state)
@@ -203,7 +207,7 @@ impl LocalSemaphore {
         let mut state = self.state();
         let Some(at) = state.queue.iter().position(|waiter| waiter.id == id) else { return };
         state.remove(at, self);
-        // The waiters behind it may need fewer permits.
+        // The waiters behind the removed one may need fewer permits.
         let handoff = self.wake_or_start_loop(&mut state);
         drop(state);
         handoff.into_background(&self.registry);
@@ -219,7 +223,7 @@ impl LocalSemaphore {
         self.wake_or_start_loop(&mut state)
     }
 
-    /// Returns permits to a local waiter or to the server, and reports the outcome.
+    /// Passes released permits to a local waiter or to the server, and reports the outcome.
     pub(super) fn release(self: &Arc<Self>, permits: PermitSet, result_sender: Option<ReleaseSender>) -> DriverHandoff {
         let now = self.clock().now();
         let lost = permits.lost();
@@ -256,8 +260,8 @@ impl LocalSemaphore {
         ReleaseError::Lost { name: self.keys.name.clone(), reason }
     }
 
-    /// Leaves permits to the end of their leases. Permits without a lease are never available
-    /// again.
+    /// Gives permits up without returning them. Leased ones are available again when their lease
+    /// ends, others never.
     pub(super) fn forget(self: &Arc<Self>, permits: &PermitSet) {
         let mut state = self.state();
         state.held = state.held.saturating_sub(permits.count);
@@ -266,7 +270,7 @@ impl LocalSemaphore {
         self.registry.remove_if_idle(self);
     }
 
-    /// Returns whether the state can be dropped.
+    /// Returns whether the semaphore has no state that must be kept.
     pub(super) fn is_idle(&self) -> bool {
         let state = self.state();
         let nothing = state.queue.is_empty()

@@ -1,10 +1,10 @@
 //! Semaphores: the permits that a process holds, its local waiters, and their exchanges with the
 //! server.
 //!
-//! A process has a `LocalSemaphore` for each semaphore in use. It keeps the local
-//! waiters, the permits on the server that belong to this process, and the permits to be returned.
-//! One *exchange* with the server is in flight at a time. It carries everything that is pending:
-//! returns, renewals and requests, in the order of the requests. It is executed exactly once,
+//! A process has a `LocalSemaphore` for each semaphore in use. It keeps the local waiters, the
+//! permits on the server that belong to this process, and the permits to be returned. One
+//! *exchange* with the server is in flight at a time. It carries all pending returns, renewals and
+//! requests, the requests in the order in which they were made. It is executed exactly once,
 //! however often it is sent. While the first waiter cannot be served, those behind it wait too, so
 //! that small requests do not starve a large one.
 //!
@@ -14,19 +14,20 @@
 //!
 //! Permits are a plain number, as in Redisson's RSemaphore, or have leases, as in its
 //! RPermitExpirableSemaphore. A leased permit has an id, is renewed while its guard lives, and is
-//! available again by itself if its process dies. Both kinds use the same counter. Both return the
-//! permits of expired leases to it.
+//! available again by itself if its process dies. Semaphores of both kinds use the same counter,
+//! and both return the permits of expired leases to it.
 //!
-//! A handle may give the number of all permits: available ones and those with a lease. Its requests
-//! set the number if there is none, and fail if there is another one. So they also fail while plain
-//! permits are held, because these are neither available nor do they have a lease. Handles with
-//! different numbers have a `LocalSemaphore` each, as if they were in different processes.
+//! A handle may give the number of all permits, which are the available ones and those with a
+//! lease. The requests of such a handle set the number if there is none, and fail if there is
+//! another one. So they also fail while plain permits are held, which are neither available nor
+//! leased. Handles with different numbers have a `LocalSemaphore` each, as if they were in
+//! different processes.
 //!
 //! | file | contents |
 //! |---|---|
 //! | `permit_set` | permits that the process has: a number, and leases |
 //! | `local_semaphore` | a semaphore in this process: enqueueing, releasing |
-//! | `semaphore_state` | its state: waiters, permits, and the next exchange |
+//! | `semaphore_state` | the state of such a semaphore: waiters, permits, and the next exchange |
 //! | `waiter` | a waiting request, and what its caller knows about it |
 //! | `exchange` | the request of an exchange, and its reply |
 //! | `permit_loop` | the loop: when it sends an exchange, and what a reply changes |
@@ -35,7 +36,7 @@
 //! | `acquire` | the options of a request |
 //! | `pending_permit` | a pending request |
 //! | `permit` | the guard |
-//! | `semaphore_handle` | the number of permits, for all processes |
+//! | `semaphore_handle` | the handle, which sets, changes and reads the number of permits |
 //! | `semaphore_methods` | the methods of all kinds of semaphores |
 
 mod acquire;

@@ -19,7 +19,7 @@ use crate::service::ClientParts;
 
 /// A pending request for permits.
 ///
-/// Dropping it cancels the request and returns what was granted meanwhile.
+/// Dropping it cancels the request and returns permits that were granted meanwhile.
 pub struct PendingPermit {
     client: Client,
     semaphore: Arc<LocalSemaphore>,
@@ -60,7 +60,7 @@ impl PendingPermit {
     ///
     /// # Errors
     ///
-    /// [`AcquireError`] says what is true on the server then.
+    /// [`AcquireError`] says what is true on the server after the failure.
     ///
     /// # Cancel safety
     ///
@@ -75,11 +75,11 @@ impl PendingPermit {
 
     async fn wait(mut self) -> Result<Option<Permit>, AcquireError> {
         let contact_timeout = match self.request.wait {
-            // With a timeout, it waits until then, even without contact.
+            // A request with a timeout waits until then, even without contact.
             Some(_) => Duration::MAX,
             None => self.client.patience() + self.request.durability.timeout() + GRACE,
         };
-        // A try-only request waits less for an unreachable server.
+        // A try-only request does not wait as long for an unreachable server.
         let mut gives_up_early = self.request.try_only && !self.client.core().is_connected(&self.semaphore.keys.key);
         let early_timeout = self.client.response_timeout() + GRACE;
         let mut contact = self.entered;
@@ -121,7 +121,7 @@ impl PendingPermit {
         }
     }
 
-    /// Requests again: the permits were not taken in time and went to others.
+    /// Requests the permits again, because they were not taken in time and went to others.
     async fn retry(&self) -> Result<Option<Permit>, AcquireError> {
         let now = self.client.clock().now();
         if now >= self.until {
@@ -140,8 +140,8 @@ impl PendingPermit {
         // After a loss of contact that is longer than the response timeout, the server counts as
         // unavailable.
         let has_contact = now >= self.until && contact > self.entered && now.since(contact) <= timeout;
-        // Permits that a pending exchange takes are returned. Only an exchange that was not
-        // answered in time leaves the outcome unknown.
+        // Permits that a pending exchange may still take are returned. Only an exchange that was
+        // not answered in time leaves the outcome unknown.
         let is_unknown = |since| !has_contact || now.since(since) > timeout;
         if self.status.sent_since().is_some_and(is_unknown) {
             let source = ServerError::unknown("the time ran out before an answer came");
@@ -163,7 +163,8 @@ impl PendingPermit {
 impl Drop for PendingPermit {
     fn drop(&mut self) {
         if !self.done {
-            // A grant from now on finds a closed receiver; an earlier one is returned with it.
+            // A later grant finds the receiver closed. An earlier grant is dropped with the
+            // receiver, and so returned.
             self.result.receiver.close();
             self.semaphore.cancel(self.id);
         }

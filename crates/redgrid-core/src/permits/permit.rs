@@ -22,8 +22,8 @@ use crate::service::ClientParts;
 /// A guard of one or several permits. Dropping it returns them in the background.
 ///
 /// Permits with a lease are renewed while the guard lives, unless a fixed lease was requested.
-/// [`Permit::lost`] completes as soon as one of them is no longer valid locally. Permits without a
-/// lease are held until they are returned: a process that dies keeps them forever.
+/// [`Permit::lost`] completes as soon as one of the permits is no longer valid locally. Permits
+/// without a lease are held until they are returned: a process that dies keeps them forever.
 #[must_use = "dropping the permit returns it"]
 pub struct Permit {
     client: Client,
@@ -57,19 +57,19 @@ impl Permit {
         self.permits.leases.iter().map(|lease| lease.id)
     }
 
-    /// Returns whether all of them are valid at this instant by the local clock.
+    /// Returns whether all permits of the guard are valid at this instant by the local clock.
     ///
     /// Permits without a lease are always valid.
     pub fn is_held(&self) -> bool {
         self.permits.lost().is_none()
     }
 
-    /// Returns why the first lost permit was lost, if one was.
+    /// Returns the reason for which the first lost permit was lost; `None` if no permit was lost.
     pub fn lost_reason(&self) -> Option<LostReason> {
         self.permits.lost()
     }
 
-    /// Returns how long they are valid without another confirmation; `None` without a lease.
+    /// Returns how long the permits are valid without another confirmation; `None` without a lease.
     pub fn remaining(&self) -> Option<Duration> {
         if self.permits.leases.is_empty() {
             return None;
@@ -78,7 +78,8 @@ impl Permit {
         Some(if self.is_held() { left } else { Duration::ZERO })
     }
 
-    /// Completes when one of them is no longer valid locally. It never completes without a lease.
+    /// Completes when one of the permits is no longer valid locally. It never completes without a
+    /// lease.
     ///
     /// # Cancel safety
     ///
@@ -99,7 +100,7 @@ impl Permit {
 
     /// Returns the permits and waits for the reply, for at most `response_timeout`.
     ///
-    /// The release goes on in the background after that, and if the future is dropped.
+    /// After that time the release goes on in the background.
     ///
     /// # Errors
     ///
@@ -130,17 +131,19 @@ impl Permit {
 
     /// Sets the leases to `lease` from now on: 100 ms to 30 days.
     ///
-    /// A renewed lease is only extended: a shorter `lease` changes nothing. Release the permits
-    /// instead.
+    /// The lease of renewed permits is only lengthened, and a shorter `lease` changes nothing. To
+    /// end it earlier, release the permits.
     ///
     /// # Errors
     ///
-    /// [`ExtendError`] says which lease is valid then. Permits without a lease cannot be extended.
+    /// [`ExtendError`] says which lease is valid after the failure. Permits without a lease cannot
+    /// be extended.
     ///
     /// # Cancel safety
     ///
     /// If the future is dropped before the request is sent, it is never sent. Otherwise the new
-    /// lease may or may not be in force, and the earlier of the two ends is valid locally.
+    /// lease may or may not be in force. The old or the new end, whichever is earlier, is valid
+    /// locally.
     pub async fn extend(&self, lease: Duration) -> Result<(), ExtendError> {
         let name = || self.name().clone();
         if !(SHORTEST_LEASE..=LONGEST_LEASE).contains(&lease) {
@@ -158,7 +161,7 @@ impl Permit {
         if renewed && deadline(now, lease) < self.permits.deadline() {
             return Ok(());
         }
-        // Sent by the loop of the semaphore: an earlier extension does not overtake a later one.
+        // The loop of the semaphore sends extensions in order, so a later one is executed last.
         let (result_sender, receiver) = oneshot::channel();
         let leases = self.permits.leases.clone();
         let pending = PendingGuard(Arc::default());
@@ -182,9 +185,9 @@ impl Permit {
         }
     }
 
-    /// Moves `permits` permits into a guard of their own; `None` if this one has fewer.
+    /// Moves `permits` permits into a guard of their own. Returns `None` if this guard has fewer.
     ///
-    /// If all are moved, this guard is left with none.
+    /// If all permits are moved, this guard has none afterwards.
     pub fn split(&mut self, permits: u64) -> Option<Permit> {
         let split = (permits <= self.permits.count).then(|| self.permits.split(permits))?;
         Some(Permit::new(self.client.clone(), Arc::clone(&self.semaphore), split))
@@ -213,7 +216,7 @@ impl Permit {
         Ok(())
     }
 
-    /// Leaves the permits as they are.
+    /// Drops the guard without returning the permits.
     ///
     /// Permits with a lease are available again when it ends; permits without a lease never are.
     pub fn forget(mut self) {

@@ -1,9 +1,10 @@
 //! The loop of a semaphore: when it sends an exchange, and what the reply changes.
 //!
-//! It requests permits when a request becomes the first of the queue, when permits are returned,
-//! and when a lease of any process has ended. It also does so when its subscription is confirmed,
-//! and from then on at each message, gap and poll. After a hand-over window of this process others
-//! go first. Then it requests permits only at the end of the yield or of the quiet period.
+//! The loop requests permits when a request becomes the first one of the queue, or permits are
+//! returned. It also does so when a lease of any process has ended, when its subscription is
+//! confirmed, and from then on at each message, gap and poll. After a hand-over window, this
+//! process yields: other processes go first. Then the loop requests permits only at the end of the
+//! yield or of the quiet period.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,7 +43,7 @@ enum Step {
 #[derive(Default)]
 struct PermitLoop {
     watch: Option<Watch>,
-    /// Since when no request waits.
+    /// Since when no request has been waiting.
     idle_since: Option<Instant>,
     /// Number of messages received when the current quiet period began.
     message_count: Option<u64>,
@@ -107,7 +108,7 @@ impl LocalSemaphore {
             return Step::Exchange(Box::new(exchange));
         }
         if state.queue.is_empty() && !state.returns.is_empty() {
-            // The returns were refused, and are sent again.
+            // The returns were refused, and are sent again after a pause.
             return Step::Wait { until: state.paused_until, subscribe: false };
         }
         if state.queue.is_empty() {
@@ -146,9 +147,10 @@ impl LocalSemaphore {
         // The first transmission may be the one that was executed, so leases count from before it.
         let sent = self.clock().now();
         let sending = exactly_once::send_until_answered(&self.core, &request, &exchange.progress);
-        // The message of this exchange may arrive before its reply.
+        // The message of this exchange may arrive before its reply, so messages are counted from
+        // here on.
         let own = self.core.subscriptions.own_subscription(&self.keys.channel);
-        // Subscribers at a replica are counted there.
+        // Subscribers at a replica can be counted only there.
         let channel = (&self.keys.channel, &self.keys.key);
         let counting =
             if exchange.ends_window { self.core.subscriptions.replica_subscribers(&[channel]) } else { None };
@@ -166,7 +168,6 @@ impl LocalSemaphore {
         }
     }
 
-    /// Applies a reply.
     fn apply_reply(
         self: &Arc<Self>,
         exchange: Exchange,
@@ -230,7 +231,8 @@ impl LocalSemaphore {
                 }
             }
         }
-        // Waiters behind them were not requested, and would wait for a message.
+        // No permits were requested for waiters behind the rejected ones, which would otherwise
+        // wait for a message.
         state.should_request |= matches!(refusal, Some(Refusal::PermitsDiffer(_)));
         if let Some((listeners, missing)) = state.silent_yield.take_if(|_| requested > 0) {
             let granted: u64 = grants.iter().map(|grant| grant.permits.count).sum();
@@ -255,7 +257,8 @@ impl LocalSemaphore {
         if let Some((plan, _)) = &mut state.yield_plan
             && reply.receivers.is_some()
         {
-            // For another return during the yield, one more message comes from this process itself.
+            // This process has published another message during the yield. It is no turn of another
+            // process, so one more message is awaited.
             plan.let_pass();
             state.left_at_yield = state.left_at_yield.saturating_add_unsigned(returned);
         }
@@ -277,7 +280,7 @@ impl LocalSemaphore {
             }
         }
         if state.yield_plan.is_some() {
-            // The available permits are for other processes.
+            // While this process yields, the available permits are for others.
             state.left = 0;
         }
         self.wake_renewal(state);

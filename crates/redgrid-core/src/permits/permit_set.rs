@@ -59,7 +59,7 @@ impl std::str::FromStr for PermitId {
 /// A permit with a lease.
 pub(super) struct PermitLease {
     pub(super) id: PermitId,
-    /// The lease it was granted with, which renewals write again.
+    /// The lease with which the permit was granted. Renewals set it again.
     pub(super) mode: LeaseMode,
     /// The durability of the grant. A renewal must be as durable before it is valid.
     pub(super) durability: Durability,
@@ -97,7 +97,7 @@ impl PermitLease {
         Arc::new(PermitLease { id, mode, durability, clock, deadline, set_at, lost })
     }
 
-    /// Returns when it is renewed next, after a request that was sent at `sent`.
+    /// Returns when the lease is renewed next, after a request that was sent at `sent`.
     pub(super) fn next_renewal(&self, sent: Instant) -> Instant {
         match self.mode {
             LeaseMode::Renewed(lease) => next_renewal(lease, self.deadline(), sent),
@@ -132,7 +132,8 @@ impl PermitLease {
         }
     }
 
-    /// Lowers the deadline for a request, sent at `sent` or later, that sets the end exactly.
+    /// Lowers the deadline because of a request that sets the end of the lease exactly. The request
+    /// is sent at `sent` or later.
     pub(super) fn shorten(&self, deadline: Instant, sent: Instant) {
         self.set_at.store(sent.as_nanos(), Ordering::Release);
         self.deadline.lower(deadline);
@@ -143,17 +144,17 @@ impl PermitLease {
     }
 }
 
-/// A number of permits. If they have leases, each has its own entry.
+/// A number of permits. If they have leases, each permit has an entry in `leases`.
 #[derive(Default)]
 pub(super) struct PermitSet {
     pub(super) count: u64,
     pub(super) leases: Vec<Arc<PermitLease>>,
-    /// The least durability of their grants.
+    /// The durability that the grants of all these permits have.
     pub(super) durability: Durability,
 }
 
 impl PermitSet {
-    /// Removes `count` permits. There must be as many.
+    /// Removes `count` permits. The set must have that many.
     pub(super) fn split(&mut self, count: u64) -> PermitSet {
         self.count -= count;
         let keep = usize::try_from(self.count).unwrap_or(usize::MAX).min(self.leases.len());
@@ -176,19 +177,19 @@ impl PermitSet {
         self.count == 0
     }
 
-    /// Returns the time until which all of them are valid locally.
+    /// Returns the time until which all permits are valid locally.
     pub(super) fn deadline(&self) -> Instant {
         self.leases.iter().map(|lease| lease.deadline()).min().unwrap_or(Instant::MAX)
     }
 
-    /// Returns why the first lost permit among them was lost.
+    /// Returns the reason for which the first lost permit was lost.
     pub(super) fn lost(&self) -> Option<LostReason> {
         self.leases.iter().find_map(|lease| lease.lost())
     }
 
-    /// Returns whether they satisfy a request for `mode` and `durability` as they are.
+    /// Returns whether the permits satisfy a request for `mode` and `durability` as they are.
     ///
-    /// Permits with a fixed lease never do: a new grant starts a new lease.
+    /// Permits with a fixed lease never do, because a new grant starts a new lease.
     pub(super) fn satisfies(&self, mode: Option<LeaseMode>, durability: Durability, now: Instant) -> bool {
         if !self.durability.covers(durability) {
             return false;

@@ -1,7 +1,7 @@
 //! All semaphores of a client in this process.
 //!
-//! The registry finds them by name, renews their leases, and returns their permits when the client
-//! shuts down.
+//! The registry finds semaphores by name, renews their leases, and returns their permits when the
+//! client shuts down.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,7 +25,7 @@ pub(crate) struct SemaphoreRegistry {
     core: Arc<Core>,
     pub(super) unpolled: Arc<UnpolledRegistry>,
     state: Mutex<RegistryState>,
-    /// The sequence number of the next exchange, or the id of the next request.
+    /// The next number to be used, as the sequence number of an exchange or the id of a request.
     next_number: AtomicU64,
     /// The next wake-up of the renewal loop.
     pub(super) alarm: Wakeup,
@@ -107,7 +107,7 @@ impl SemaphoreRegistry {
         }
     }
 
-    /// Returns the names of semaphores with permits that are held or on their way back.
+    /// Returns the names of semaphores with permits that are held or being returned.
     ///
     /// Semaphores whose state is locked at the moment are left out.
     pub(crate) fn held_names(&self) -> Vec<String> {
@@ -155,7 +155,7 @@ impl SemaphoreRegistry {
         }
     }
 
-    /// Rejects new requests, ends the wait of all others, and returns all permits.
+    /// Rejects new requests, ends the waits of pending ones, and returns all permits.
     pub(crate) fn close(self: &Arc<Self>) {
         self.state().closed = true;
         self.semaphores().iter().for_each(LocalSemaphore::close);

@@ -1,4 +1,4 @@
-//! The number of permits of a semaphore: setting, changing and reading it.
+//! The handle of a semaphore, by which the number of its permits is set, changed and read.
 
 use std::fmt::Debug;
 use std::ops::RangeInclusive;
@@ -29,33 +29,33 @@ static LEASE: Script<1> = Script::new("permits/lease", include_str!("scripts/lea
 static EXTEND: IdempotentScript<1> = IdempotentScript::new("permits/extend", include_str!("scripts/extend.lua"));
 static RETURN: IdempotentScript<2> = IdempotentScript::new("permits/return", include_str!("scripts/return.lua"));
 
-/// The shortest lease that an update sets.
+/// The shortest lease that [`SemaphoreHandle::extend`] sets.
 const MIN_UPDATED_LEASE: Duration = Duration::from_millis(1);
 
-/// The permits of a semaphore.
+/// The numbers of a semaphore's permits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Counts {
-    /// The number of available permits; negative if held permits were taken away. `None` if no
-    /// permits were ever set.
+    /// The number of available permits. It is negative if permits were taken away while they were
+    /// held. `None` if no permits were ever set.
     pub available: Option<i64>,
     /// The number of permits that are held with a lease.
     pub leased: u64,
 }
 
-/// The outcome for a permit that was returned by its id.
+/// The outcome of returning a permit by its id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Returned {
-    /// It was held until now.
+    /// The permit was held until now.
     Released,
-    /// Its lease had ended, and others may have had it.
+    /// The lease of the permit had ended, and others may have had the permit.
     Expired,
     /// The semaphore does not know the permit: it was returned before, or its lease ended long ago.
     Unknown,
 }
 
-/// A semaphore's client and name, as its handles keep them.
+/// The handle of a semaphore, with its client and its name. Each type of semaphore contains one.
 #[derive(Clone)]
 pub struct SemaphoreHandle {
     /// The client.
@@ -67,7 +67,8 @@ pub struct SemaphoreHandle {
 }
 
 impl SemaphoreHandle {
-    /// Creates a handle for the semaphore with this name. `leased`: its permits have leases.
+    /// Creates a handle for the semaphore with this name. `leased` says whether its permits have
+    /// leases.
     pub fn new(client: &Client, name: impl AsRef<str>, leased: bool) -> Self {
         let keys = SemaphoreKeys::new(client, name, leased).map(Arc::new);
         SemaphoreHandle { client: client.clone(), keys, closed: Arc::new(watch::Sender::new(false)) }
@@ -75,8 +76,8 @@ impl SemaphoreHandle {
 
     /// Returns the same semaphore with this number of permits.
     ///
-    /// It is set on first use. If the semaphore has another number by then, requests fail with
-    /// [`PermitsDiffer`](super::AcquireError::PermitsDiffer).
+    /// The number is set on first use. If the semaphore already has another number, requests fail
+    /// with [`PermitsDiffer`](super::AcquireError::PermitsDiffer).
     #[must_use]
     pub fn capacity(self, permits: u64) -> Self {
         self.with(|keys| keys.capacity = Some(permits))
@@ -107,7 +108,7 @@ impl SemaphoreHandle {
 
     /// Completes when the handle is closed.
     pub(super) async fn closed(&self) {
-        // It has a sender itself, so this does not fail.
+        // This handle has the sender, so the wait does not fail.
         let _ = self.closed.subscribe().wait_for(|closed| *closed).await;
     }
 
@@ -130,9 +131,9 @@ impl SemaphoreHandle {
         self.client.run(call.reads()).await.map_err(|error| Failure::of_read(operation, error.of_object()))
     }
 
-    /// Sets the number of permits. With `overwrite`, it also replaces an earlier number.
+    /// Sets the number of permits. With `overwrite`, an earlier number is replaced, too.
     ///
-    /// Returns whether that changed anything.
+    /// Returns whether anything has changed.
     ///
     /// # Errors
     ///
@@ -152,7 +153,8 @@ impl SemaphoreHandle {
 
     /// Adds permits to the semaphore, or takes some away.
     ///
-    /// Returns how many are available then. With `if_set`, returns `None` if no permits were set.
+    /// Returns how many are available afterwards. With `if_set`, does nothing and returns `None` if
+    /// no permits were set.
     ///
     /// # Errors
     ///
@@ -168,7 +170,7 @@ impl SemaphoreHandle {
     }
 
     /// Adds permits that no guard holds, like [`SemaphoreHandle::add`]. Does nothing for 0 permits,
-    /// as Redisson.
+    /// like Redisson.
     ///
     /// # Errors
     ///
@@ -204,8 +206,8 @@ impl SemaphoreHandle {
         Ok(Counts { available: set.then_some(available), leased })
     }
 
-    /// Sets the lease of a permit from now on: 1 ms to 30 days. Returns whether the permit was
-    /// held.
+    /// Sets the lease of a permit, counted from now: 1 ms to 30 days. Returns whether the permit
+    /// was held.
     ///
     /// # Errors
     ///

@@ -1,6 +1,7 @@
 //! The methods of all kinds of semaphores.
 
-/// Implements them for a type around a [`SemaphoreHandle`](super::SemaphoreHandle), and `Debug`.
+/// Implements the methods of a semaphore, and `Debug`, for a type with the field `handle`, a
+/// [`SemaphoreHandle`](super::SemaphoreHandle).
 #[doc(hidden)]
 #[macro_export]
 macro_rules! semaphore_methods {
@@ -8,9 +9,9 @@ macro_rules! semaphore_methods {
         impl $type {
             /// Returns the same semaphore, where waiters are served in the order of their requests.
             ///
-            /// The order holds over all processes that use `fair`: small requests elsewhere do not
-            /// starve a large one. Each permit that passes on to another waiter then costs a
-            /// request.
+            /// The order holds over all processes that use `fair`, so small requests elsewhere do
+            /// not starve a large one. In this mode, each permit that passes on to another waiter
+            /// costs a request.
             #[must_use]
             pub fn fair(mut self) -> Self {
                 self.handle = self.handle.fair();
@@ -22,7 +23,8 @@ macro_rules! semaphore_methods {
             ///
             /// # Errors
             ///
-            /// [`AcquireError`](crate::AcquireError) says what is true on the server then.
+            /// [`AcquireError`](crate::AcquireError) says what is true on the server after the
+            /// failure.
             ///
             /// # Cancel safety
             ///
@@ -32,10 +34,10 @@ macro_rules! semaphore_methods {
                 self.acquire_many(1)
             }
 
-            /// Acquires `permits` permits at once: all of them or none. Permits with leases: up to
-            /// 1,000.
+            /// Acquires `permits` permits at once: all of them or none. The maximum is 1,000 if
+            /// permits have leases.
             ///
-            /// Zero permits are granted without a request, as by Redisson. Their guard can take
+            /// Zero permits are granted without a request, as in Redisson. Their guard can take
             /// over the permits of other guards with [`Permit::merge`](crate::Permit::merge).
             ///
             /// # Errors and cancel safety
@@ -48,7 +50,7 @@ macro_rules! semaphore_methods {
 
             /// Acquires one permit if one is available.
             ///
-            /// Returns `None` if none is, or if other requests of this process wait.
+            /// Returns `None` if none is available, or if other requests of this process wait.
             ///
             /// # Errors and cancel safety
             ///
@@ -72,9 +74,10 @@ macro_rules! semaphore_methods {
 
             /// Returns the operations that every object has: existence, lifetime, rename, events.
             ///
-            /// They include the leases of permits, and the queue of a fair semaphore. They do not
-            /// consider held permits: after a deletion or a rename those are forgotten. Waiters are
-            /// not woken, but poll within `poll_interval`.
+            /// These operations include the leases of permits, and the queue of a fair semaphore.
+            /// They do not consider guards: after a deletion or a rename, held permits are
+            /// forgotten. Waiters are not woken, but notice the change when they poll, within
+            /// `poll_interval`.
             pub fn object(&self) -> $crate::object::Object {
                 self.handle.object()
             }

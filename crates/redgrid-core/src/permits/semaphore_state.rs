@@ -21,20 +21,22 @@ use crate::lease::{LeaseMode, Schedule, deadline, retry_pause};
 use crate::lock::{ExtendError, InlineTask, Phantom, YieldPlan};
 use crate::unpolled::Offer;
 
-/// Maximum number of requests in one exchange, and of permit ids: a script that runs for some
-/// milliseconds.
+/// Maximum number of requests in one exchange. The limits of an exchange let its script run for
+/// some milliseconds at most.
 const MAX_REQUESTS: usize = 64;
+/// Maximum number of ids among the returns of one exchange, among its checks, and among its
+/// requests.
 pub(super) const MAX_IDS: usize = 500;
 
 pub(super) type ReleaseSender = oneshot::Sender<Result<(), ReleaseError>>;
 
-/// Permits to be returned to the server, and the receiver of the outcome.
+/// Permits to be returned to the server, and the sender for the outcome.
 pub(super) struct PendingReturn {
     pub(super) permits: PermitSet,
     pub(super) result_sender: Option<ReleaseSender>,
 }
 
-/// A change of leases, and the receiver of the outcome.
+/// A change of leases, and the sender for its outcome.
 pub(super) struct Extension {
     pub(super) leases: Vec<Arc<PermitLease>>,
     pub(super) lease: LeaseMode,
@@ -46,9 +48,9 @@ pub(super) struct Extension {
 #[derive(Default)]
 pub(super) struct SemaphoreState {
     pub(super) queue: VecDeque<Waiter>,
-    /// No waiter times out before this.
+    /// No waiter times out before this time.
     pub(super) first_timeout: Instant,
-    /// Try-only requests may be in the queue.
+    /// Whether try-only requests may be in the queue.
     has_tries: bool,
     /// Permits of this process that no guard holds.
     pub(super) idle_permits: PermitSet,
@@ -56,7 +58,7 @@ pub(super) struct SemaphoreState {
     pub(super) returns: Vec<PendingReturn>,
     /// Positions in the server queue that belonged to ended requests.
     pub(super) cancelled_positions: Vec<Bytes>,
-    /// Changes of leases. An exchange carries one at a time, because the last one counts.
+    /// Changes of leases. An exchange carries only one, so that the last change of a lease counts.
     pub(super) extensions: VecDeque<Extension>,
     /// Number of permits that guards hold.
     pub(super) held: u64,
@@ -68,7 +70,7 @@ pub(super) struct SemaphoreState {
     pub(super) loop_running: bool,
     /// The loop, while a caller polls it.
     pub(super) inline_loop: Option<InlineTask>,
-    /// The next exchange is to request permits for the waiters.
+    /// Whether the next exchange requests permits for the waiters.
     pub(super) should_request: bool,
     /// Number of available permits after the last reply; `i64::MAX` if unknown.
     pub(super) left: i64,
@@ -81,10 +83,10 @@ pub(super) struct SemaphoreState {
     pub(super) left_at_yield: i64,
     /// Subscribers that never acquire permits.
     pub(super) phantom: Phantom,
-    /// The subscribers of a yield that has ended, and how many of them took no permits. The next
-    /// reply decides whether they count as phantoms.
+    /// The number of subscribers of a yield that has ended, and how many of them took no permits.
+    /// The next reply decides whether these count as phantoms.
     pub(super) silent_yield: Option<(u64, u64)>,
-    /// The last reply left too few permits for a waiter.
+    /// Whether the last reply left too few permits for a waiter.
     pub(super) contended: bool,
     /// When the loop polls next without a message.
     pub(super) poll_at: Instant,
@@ -95,10 +97,12 @@ pub(super) struct SemaphoreState {
     /// When the server last answered.
     pub(super) last_contact: Instant,
     pub(super) is_subscribed: bool,
-    /// Until when refused returns are not sent again, and the number of refusals in a row.
+    /// Until when refused returns are not sent again. `refusals` is the number of refusals in a
+    /// row.
     pub(super) paused_until: Instant,
     pub(super) refusals: u32,
-    /// An exchange with returns and requests was refused: the next one carries no requests.
+    /// Whether an exchange was refused that had requests beside returns or checks. The next one
+    /// then carries no requests.
     pub(super) send_separately: bool,
     pub(super) closed: bool,
 }
@@ -158,7 +162,7 @@ impl SemaphoreState {
         self.first_timeout = self.queue.iter().map(|waiter| waiter.until).min().unwrap_or(Instant::MAX);
     }
 
-    /// Returns whether try-only requests fail because others go first, in this process or
+    /// Returns whether try-only requests fail because other requests go first, in this process or
     /// elsewhere.
     pub(super) fn others_go_first(&self, now: Instant) -> bool {
         let is_waiting = |waiter: &Waiter| !waiter.request.try_only && waiter.is_live(now);
@@ -182,7 +186,8 @@ impl SemaphoreState {
 
     /// Returns whether permits might be granted to the first waiters.
     ///
-    /// Either the last reply left enough for the first one, or one of them was not requested yet.
+    /// They might if the last reply left enough permits for the first waiter, or if one of the
+    /// first waiters was not requested yet.
     fn has_unrequested(&self, fair: bool) -> bool {
         let may_be_granted =
             |waiter: &Waiter| i64::try_from(waiter.request.permits).is_ok_and(|permits| permits <= self.left);
@@ -195,7 +200,8 @@ impl SemaphoreState {
 
     /// Returns how many waiters the next exchange requests permits for.
     ///
-    /// All of them need the same durability, and together not too many ids.
+    /// All of these waiters need the same durability, and together at most [`MAX_IDS`] ids. The
+    /// first waiter alone may need more.
     fn batch_len(&self) -> usize {
         let durability = self.queue.front().map(|first| first.request.durability);
         let mut ids = 0;
@@ -206,7 +212,7 @@ impl SemaphoreState {
         self.queue.iter().take(MAX_REQUESTS).enumerate().take_while(fits).count()
     }
 
-    /// Notes whether a waiter has been left with too few permits.
+    /// Updates `contended`: whether a waiter has been left with too few permits.
     pub(super) fn update_contention(&mut self, fair: bool) {
         let first = self.queue.iter().find(|waiter| !waiter.request.try_only);
         self.contended = first.is_some_and(|waiter| match fair {
@@ -233,7 +239,7 @@ impl SemaphoreState {
 
     /// Grants permits of this process to a waiter. Its caller has one second to take them.
     ///
-    /// If its caller was dropped meanwhile, the permits become idle again.
+    /// If the caller was dropped meanwhile, the permits become idle again.
     pub(super) fn grant(&mut self, semaphore: &Arc<LocalSemaphore>, waiter: Waiter, permits: PermitSet) {
         if waiter.result_sender.is_closed() {
             self.idle_permits.merge(permits);
@@ -256,7 +262,7 @@ impl SemaphoreState {
         let has_waiters = !self.queue.is_empty();
         let window_over = now >= self.window_ends;
         if !self.idle_permits.is_empty() {
-            // They did not suffice for the first waiter.
+            // No waiter was served with these permits, so they are returned.
             let permits = std::mem::take(&mut self.idle_permits);
             self.give_back(permits, None);
         }
@@ -282,10 +288,10 @@ impl SemaphoreState {
         if let Some(Extension { leases, lease: mode, .. }) = &exchange.extension {
             let duration = server_lease(*mode);
             for lease in leases {
-                // A renewed lease only gets longer.
+                // The lease of a renewed permit is only lengthened.
                 let exact = !lease.is_renewed();
                 if exact {
-                    // From now on the new lease may be in force.
+                    // From now on the server may have the new end of the lease.
                     lease.shorten(deadline(now, duration), now);
                     self.leases.moved(lease.id);
                     semaphore.lost.notify_waiters();
@@ -312,7 +318,7 @@ impl SemaphoreState {
         (!exchange.is_empty()).then_some(exchange)
     }
 
-    /// Returns the next change of leases with a caller that still waits.
+    /// Returns the next change of leases whose caller still waits.
     fn next_extension(&mut self) -> Option<Extension> {
         loop {
             let next = self.extensions.pop_front()?;
@@ -322,7 +328,7 @@ impl SemaphoreState {
         }
     }
 
-    /// Takes the checks of due leases that need the same durability.
+    /// Takes the checks of due leases for one exchange: those that need the same durability.
     fn take_checks(&mut self, extension: Option<&Extension>) -> Vec<LeaseCheck> {
         let mut checks = Vec::new();
         let mut durability = None;
@@ -343,7 +349,8 @@ impl SemaphoreState {
 
     /// Returns when the loop polls next without a message.
     ///
-    /// In a server queue it polls often enough for this client to count as live.
+    /// A fair semaphore is polled often enough for this client to count as live in the server
+    /// queue.
     pub(super) fn next_poll(&self, semaphore: &LocalSemaphore, now: Instant) -> Instant {
         let settings = &semaphore.core.settings;
         now + match (self.is_subscribed, semaphore.keys.fair) {

@@ -10,7 +10,8 @@ use tokio::sync::oneshot;
 use super::local_semaphore::{AcquireResult, LocalSemaphore, PermitRequest};
 use crate::clock::Instant;
 
-/// The last exchange that contained a request, and when it was sent. Shared with the caller.
+/// The last exchange that contained a request, and when the exchange was sent. Shared with the
+/// caller.
 #[derive(Default)]
 pub(super) struct RequestStatus(Mutex<Option<(Arc<Progress>, Instant)>>);
 
@@ -20,8 +21,8 @@ impl RequestStatus {
         *self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = exchange;
     }
 
-    /// Returns when the exchange was sent that may grant permits to the request and is not answered
-    /// yet.
+    /// Returns when the unanswered exchange was sent that may grant permits to the request. Returns
+    /// `None` if there is no such exchange.
     pub(super) fn sent_since(&self) -> Option<Instant> {
         let exchange = self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         exchange.as_ref().filter(|(progress, _)| progress.is_sent()).map(|(_, since)| *since)
@@ -36,7 +37,7 @@ pub(super) struct Waiter {
     pub(super) until: Instant,
     pub(super) status: Arc<RequestStatus>,
     pub(super) result_sender: oneshot::Sender<AcquireResult>,
-    /// It may have a position in the server queue.
+    /// Whether the request may have a position in the server queue.
     pub(super) may_be_queued: bool,
 }
 
@@ -50,14 +51,15 @@ impl Waiter {
         let _ = self.result_sender.send(result);
     }
 
-    /// Returns its position in the server queue. It is unique, and contains the number of permits.
+    /// Returns the text of the waiter's position in the server queue. The text is unique, and
+    /// contains the number of permits.
     pub(super) fn queue_position(&self, client: &str) -> Bytes {
         format!("{client}:{}:{}", self.request.permits, self.id).into()
     }
 
-    /// Schedules the removal of its position in the server queue, if it may have one.
+    /// Schedules the removal of the waiter's position in the server queue, if it may have one.
     ///
-    /// That may let later waiters in, so their permits are requested again.
+    /// Later waiters may be served after the removal, so their permits are requested again.
     pub(super) fn cancel_position(
         &self,
         semaphore: &LocalSemaphore,

@@ -1,20 +1,20 @@
 //! Resources that serve their waiters strictly in order, such as the permits of a rate limiter.
 //!
-//! A poll finds that the first waiter has to wait. The waiters behind it then wait too, whatever
-//! they ask for, and the next poll is due at the time of the first waiter. The queue is blocked
-//! until that poll starts or the first waiter leaves. While it is blocked, a new waiter is no
-//! reason to poll.
+//! If a poll finds that the first waiter has to wait, the waiters behind it wait too, whatever they
+//! ask for. The next poll is due at the time of the first waiter. The queue is blocked until that
+//! poll starts or the first waiter leaves. While it is blocked, a new waiter is no reason to poll.
 
 use std::sync::Arc;
 
 use super::{Resource, WaitQueue, Waiter, WaiterId};
 
 impl<R: Resource> WaitQueue<R> {
-    /// Blocks the queue by its first waiter; for [`Resource::replied`]. Returns false and does
-    /// nothing if `first` is no longer the first one, which is a reason to poll again.
+    /// Blocks the queue because its first waiter has to wait. An implementation of
+    /// [`Resource::replied`] calls it.
     ///
-    /// The reply counts for all waiters of the queue then, also for those that came after the poll
-    /// was sent.
+    /// The reply then counts for all waiters of the queue, also for those that came after the poll
+    /// was sent. If `first` is no longer the first one, the method does nothing and returns false.
+    /// That is a reason to poll again.
     pub fn block(&self, first: WaiterId) -> bool {
         let mut state = self.state();
         let is_first = state.waiters.keys().next() == Some(&first);
@@ -25,7 +25,8 @@ impl<R: Resource> WaitQueue<R> {
         is_first
     }
 
-    /// Adds a waiter unless the queue is blocked. For callers that do not wait behind others.
+    /// Adds a waiter for a caller that does not wait behind others. Returns `None` if the queue is
+    /// blocked.
     pub fn enter_unblocked(self: &Arc<Self>, request: R::Request) -> Option<Waiter<R>> {
         let state = self.state();
         state.blocked_by.is_none().then(|| self.add(state, request))

@@ -1,4 +1,4 @@
-//! The task of a queue: polls and listens for its waiters.
+//! The task of a queue, which polls and listens for the waiters.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -10,23 +10,23 @@ use super::{NextPoll, PollFuture, Resource, WaitQueue, WaiterId};
 use crate::author::ClientExt;
 use crate::clock::Instant;
 
-/// While messages are received, polls are a safety net only: the time between them is this many
-/// poll intervals.
+/// Number of poll intervals between two polls while messages are received. Polls are only a safety
+/// net then.
 pub const SUBSCRIBED_POLLS: u32 = 5;
 
 /// Longest time between polls while no messages are received.
 const UNSUBSCRIBED_POLL: Duration = Duration::from_secs(1);
 
-/// Added to the announced time of a change, so that the change has happened when the poll executes.
-/// Lifetimes on a server have a resolution of 1 ms.
+/// Time that is added to the announced time of a change, so that the change has happened when the
+/// poll executes. Lifetimes on a server have a resolution of 1 ms.
 pub const AFTER_CHANGE: Duration = Duration::from_millis(2);
 
-/// A poll that has been due or in flight for longer is overdue, and the last reply no longer counts
-/// as current. The limit is far above a round trip.
+/// A poll that has been due or in flight for longer than this is overdue. The last reply then no
+/// longer counts as current. The limit is far above a round trip.
 const OVERDUE: Duration = Duration::from_secs(1);
 
-/// Guards the running task of a queue. If the task ends while waiters are left, such as with the
-/// client, their waits end, too.
+/// Guards the running task of a queue. If the task ends while there are waiters, as it does when
+/// the client ends, their waits end, too.
 pub(super) struct RunningTask<R: Resource> {
     queue: Arc<WaitQueue<R>>,
     is_over: bool,
@@ -48,21 +48,23 @@ impl<R: Resource> RunningTask<R> {
 
 impl<R: Resource> Drop for RunningTask<R> {
     fn drop(&mut self) {
-        // After an orderly end another task may run already.
+        // If the task has ended in an orderly way, another one may already run.
         if !self.is_over {
             let mut state = self.queue.state();
             state.running = false;
             state.blocked_by = None;
             let waiters = std::mem::take(&mut state.waiters);
             drop(state);
-            // Their receivers report the end.
+            // The receivers of these waiters then report that the queue has ended.
             drop(waiters);
         }
     }
 }
 
-/// Polls and listens while there are waiters. A poll in flight is awaited also without waiters: its
-/// reply may have grants, which the resource gives to another caller or back.
+/// Polls and listens while there are waiters.
+///
+/// A poll in flight is awaited even without waiters, because its reply may contain grants. The
+/// resource passes these to another caller, or returns them to the server.
 pub(super) async fn run<R: Resource>(mut task: RunningTask<R>) {
     let queue = Arc::clone(&task.queue);
     let (client, clock, resource) = (&queue.client, queue.client.clock(), &queue.resource);
@@ -70,10 +72,10 @@ pub(super) async fn run<R: Resource>(mut task: RunningTask<R>) {
     let mut subscription: Option<OrderedSubscription> = None;
     let mut in_flight: Option<(WaiterId, PollFuture<R::Reply>)> = None;
     let mut next_poll = Instant::MIN;
-    // The earliest time for the next poll that messages have announced since the poll in flight was
-    // sent. The reply to that poll need not reflect them.
+    // The earliest time for a poll that a message has announced since the poll in flight was sent.
+    // The reply to that poll may not reflect these messages.
     let mut announced = Instant::MAX;
-    // Without waiters: when the task ends.
+    // When the task ends, if there are no waiters.
     let mut ends_at: Option<Instant> = None;
     resource.started();
     loop {
@@ -81,7 +83,7 @@ pub(super) async fn run<R: Resource>(mut task: RunningTask<R>) {
             let linger = if subscription.is_some() { R::LINGER } else { Duration::ZERO };
             let ends_at = *ends_at.get_or_insert_with(|| clock.now() + linger);
             if in_flight.is_none() && clock.now() >= ends_at {
-                // Callers of ended waits run first, and the unsubscription follows.
+                // Lets the callers of ended waits run first. The subscription ends after that.
                 tokio::task::yield_now().await;
                 if task.end_if_idle() {
                     return;
@@ -125,7 +127,7 @@ pub(super) async fn run<R: Resource>(mut task: RunningTask<R>) {
                         let mut state = queue.state();
                         state.is_due |= next == NextPoll::Now;
                         state.current_until = next_poll + OVERDUE;
-                        // The reply that blocks the queue counts for all waiters.
+                        // A reply that blocks the queue counts for all waiters already.
                         if state.blocked_by.is_none() {
                             state.replied_to = match next {
                                 NextPoll::NowFor(first) => sent_before.min(first),
@@ -159,8 +161,8 @@ pub(super) async fn run<R: Resource>(mut task: RunningTask<R>) {
     }
 }
 
-/// Starts a poll if there are waiters and a reason to; returns it with the number of the next
-/// waiter.
+/// Starts a poll if there are waiters and a reason to poll. Returns it with the number that the
+/// next waiter will get.
 fn start_poll<R: Resource>(queue: &WaitQueue<R>, next_poll: Instant) -> Option<(WaiterId, PollFuture<R::Reply>)> {
     let now = queue.client.clock().now();
     let mut state = queue.state();
@@ -175,7 +177,7 @@ fn start_poll<R: Resource>(queue: &WaitQueue<R>, next_poll: Instant) -> Option<(
     Some((state.next_id, queue.resource.poll(&queue.client, waiters)))
 }
 
-/// Returns the reply of the poll in flight; never completes without one.
+/// Returns the reply of the poll in flight. Never completes if none is in flight.
 async fn replied<T>(in_flight: &mut Option<(WaiterId, PollFuture<T>)>) -> (WaiterId, Result<T, ServerError>) {
     let Some((sent_before, poll)) = in_flight else { return std::future::pending().await };
     let reply = poll.await;

@@ -29,7 +29,7 @@ struct Caller {
     /// Set when the waker of the last poll is woken.
     flag: Arc<Flag>,
     was_sent: bool,
-    /// Number of batches that were taken before its own.
+    /// Number of batches that were formed before the one of this request.
     batch: u64,
 }
 
@@ -43,7 +43,7 @@ impl Caller {
 struct World {
     waiters: WaiterSlab<u32, u32>,
     callers: [Option<Caller>; 4],
-    /// The batches in flight, in order; `None` for one that was given up.
+    /// The batches in flight, in order; `None` for a batch that was given up.
     batches: VecDeque<Option<Vec<u32>>>,
     /// Number of completed batches.
     finished: u64,
@@ -133,7 +133,7 @@ impl World {
         }
     }
 
-    /// Returns whether no caller waits for a batch and this was not reported yet.
+    /// Returns whether no caller waits for a batch that was not yet reported as abandoned.
     fn is_abandoned(&self, index: usize) -> bool {
         let waits = |who: &Caller| who.was_sent && who.batch == self.finished + index as u64 && self.is_in_flight(who);
         self.batches[index].is_some() && !self.callers.iter().flatten().any(waits)
@@ -186,7 +186,8 @@ impl World {
         assert!(!is_forgotten || self.driver.0.load(Ordering::Relaxed), "an abandoned batch has not woken the driver");
     }
 
-    /// Ends without new callers: either the loop completes all, or it ends and fails all.
+    /// Finishes the run without new callers: the loop completes all callers, or it ends and fails
+    /// them.
     fn finish(mut self, ended: bool) {
         self.ended = ended;
         if ended {

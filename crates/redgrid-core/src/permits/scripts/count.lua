@@ -1,6 +1,6 @@
 -- count.lua: returns the number of permits of a semaphore. Expired leases count as available.
 --
--- KEYS[1]  left    string
+-- KEYS[1]  left    string; the number of available permits
 -- KEYS[2]  leases  sorted set; each leased permit by the end of its lease, in milliseconds
 -- Returns  {1, left, leased}
 --          {0, 0, leased}   no permits were set

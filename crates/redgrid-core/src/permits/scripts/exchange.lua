@@ -10,22 +10,22 @@
 -- KEYS[5]  live clients  sorted set; each client with a position, by the millisecond until which it
 --                        counts as live
 -- ARGV[4]  publish, [5] channel   the command and channel that wake waiters; the message is `left`
--- ARGV[6]  capacity      number of permits if none were set; empty to set none. If another number
---                        was set, no request is granted
+-- ARGV[6]  capacity      number of permits to set if none were set; empty to set none. If another
+--                        number was set, no request is granted
 -- ARGV[7]  plain         number of returned permits without a lease
 -- ARGV[8]  r, [9] w, [10] g   number of returned ids, of checked leases and of cancelled positions
 -- ARGV[11] client        the client of the requests and positions
 -- ARGV[12] ttl           milliseconds for which the client counts as live from now on
 -- then     r ids; w times id, lease, exact; g positions; and the requests, each: permits, position,
---          lease, and with a lease an id for each permit. `exact` is `1` to end the lease then, and
---          `0` to end it no earlier
+--          lease, and with a lease an id for each permit. A checked lease ends after `lease`
+--          milliseconds if `exact` is `1`; with `0`, the lease is at most lengthened to that
 -- Returns  {granted, left, receivers, next, returned, held}
 --            granted    `1` or `0` for each request; `-` if no permits were set and none were
 --                       taken; `=<number>` if another number of permits was set, and none were
 --                       taken
 --            left       number of available permits
---            receivers  subscribers that got the message; -1 if there was none; -2 - n if it was
---                       refused, and n subscribers did not get it
+--            receivers  subscribers that got the message; -1 if none was published; -2 - n if the
+--                       server refused it, so that n subscribers missed it
 --            next       milliseconds until the first lease ends; -1 without leases
 --            returned   `1` or `0` for each returned id: whether it was still held
 --            held       the same for each checked id
@@ -63,8 +63,8 @@ for i = 1, tonumber(ARGV[8]) do
 end
 local freed = #removed_leases
 if #ARGV == 12 + ARGV[8] + 3 * ARGV[9] + ARGV[10] then
-  -- Without requests, nothing is refused: a server out of memory refuses only the first write of a
-  -- script, and this one is never refused.
+  -- An exchange without requests must not be refused. A server out of memory refuses only the first
+  -- write of a script, and never a ZREM.
   redis.call('ZREM', KEYS[3], '')
 end
 for i = 1, tonumber(ARGV[9]) do
@@ -98,8 +98,8 @@ local left = stored and tonumber(stored) or ARGV[6] - redis.call('ZCARD', KEYS[3
 if stored then
   left = left + freed + tonumber(ARGV[7])
 end
--- Redisson's number of permits: available ones, and those with a lease. Removed leases still count
--- in both, so they are not added.
+-- Redisson's number of permits: available ones, and those with a lease. Leases that are removed
+-- below are still in the sorted set, so `freed` is not added.
 local number = stored and stored + redis.call('ZCARD', KEYS[3])
 local differs = number and ARGV[6] ~= '' and number ~= tonumber(ARGV[6])
 local requests, by_position = {}, {}
@@ -150,14 +150,15 @@ if KEYS[4] then
       if client and is_live[client] then
         take(by_position[head])
       end
-      -- The next waiter may have polled before: publish what is left.
+      -- The next waiter may have polled before this change, so the number of remaining permits is
+      -- published.
       queue_moved = true
       mark_removed(removed_positions, head)
       rank = rank + 1
     end
   end
   for _, request in ipairs(requests) do
-    -- A try without a position: granted only if no waiter is left in the queue.
+    -- A try-only request has no position. It is granted only if no waiter is left in the queue.
     if request.position == '' and not is_blocked and request.n <= left then
       take(request)
     end
@@ -183,8 +184,8 @@ elseif left ~= tonumber(stored) then
   redis.call('INCRBY', KEYS[2], string.format('%.0f', left - stored))
 end
 if ARGV[9] ~= '0' or next(requests) and requests[1].lease > 0 then
-  -- The leases have the lifetime of the number. Redisson's addPermits removes that of the number
-  -- only.
+  -- The leases have the lifetime of the number. Redisson's addPermits removes only the lifetime of
+  -- the number.
   local lifetime = redis.call('PTTL', KEYS[2])
   if lifetime > 0 then
     redis.call('PEXPIRE', KEYS[3], lifetime)
@@ -196,15 +197,15 @@ local receivers = -1
 if left > 0 and (queue_moved or freed > 0 or tonumber(ARGV[7]) > 0) then
   receivers = redis.pcall(ARGV[4], ARGV[5], string.format('%.0f', left))
   if type(receivers) ~= 'number' then
-    -- A refused message does not undo the returns. Subscribers notice them by polling. If they
-    -- cannot be counted, two are assumed.
+    -- A refused message does not undo the returns, which subscribers notice by polling. If
+    -- subscribers cannot be counted, two are assumed.
     local subscribers = redis.pcall('PUBSUB', ARGV[4] == 'SPUBLISH' and 'SHARDNUMSUB' or 'NUMSUB', ARGV[5])
     receivers = -2 - (subscribers[2] or 2)
   end
 end
 remove(KEYS[3], removed_leases)
 remove(KEYS[4], removed_positions)
--- `pcall`: the key may be gone by now.
+-- `pcall`, because the key may have become empty, and inaccessible if the slot migrates.
 local first_end = redis.pcall('ZRANGE', KEYS[3], 0, 0, 'WITHSCORES')[2]
 first_end = first_end and math.max(0, tonumber(first_end) - now) or -1
 granted = differs and string.format('=%.0f', number) or table.concat(granted)

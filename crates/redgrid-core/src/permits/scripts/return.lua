@@ -17,7 +17,7 @@ local left = redis.call('GET', KEYS[2])
 if left and not tonumber(left) then
   return redis.error_reply('WRONGTYPE not a number of permits')
 end
--- A server out of memory refuses only the first write of a script; this one is never refused.
+-- A server out of memory refuses only the first write of a script, and never a ZREM.
 redis.call('ZREM', KEYS[3], '')
 if left then
   left = redis.call('INCRBY', KEYS[2], 1)

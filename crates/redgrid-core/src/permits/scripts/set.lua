@@ -4,11 +4,11 @@
 -- KEYS[3]  leases     sorted set; each leased permit by the end of its lease, in milliseconds
 -- ARGV[4]  publish, [5] channel   the command and channel that wake waiters
 -- ARGV[6]  permits    the number of permits, held leased ones included
--- ARGV[7]  overwrite  `1`: also if permits were set before; held permits stay held, so `left` may
---                     become negative
+-- ARGV[7]  overwrite  `1` to set the number even if one was set before; held permits stay held, so
+--                     `left` may become negative
 -- ARGV[8]  lifetime   of both keys, in milliseconds; empty for none
 -- Returns  {1}  set
---          {0}  unchanged: permits were set before
+--          {0}  unchanged: permits were set before, and with `overwrite` the same number
 --
 -- Work: O(expired leases), at most 1,000.
 local stored = redis.call('GET', KEYS[2])
@@ -29,7 +29,8 @@ else
   redis.call('PERSIST', KEYS[3])
 end
 redis.pcall(ARGV[4], ARGV[5], ARGV[6])
--- Last: while the slot migrates, a key that has become empty cannot be accessed any more.
+-- This step is the last, because a key that has become empty cannot be accessed any more while the
+-- slot migrates.
 if #expired > 0 then
   redis.call('ZREM', KEYS[3], unpack(expired))
 end
