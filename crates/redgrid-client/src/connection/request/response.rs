@@ -24,8 +24,8 @@ use crate::pinned::pinned;
 ///
 /// # Cancel safety
 ///
-/// Dropping it gives the request up. A request that was sent may be executed; one that was not is
-/// not sent any more.
+/// Dropping the future gives the request up. A request that was sent may be executed. A request
+/// that was not sent yet is never sent.
 #[must_use = "the request may not be sent until awaited"]
 pub struct ResponseFuture<'a>(Inner<'a>);
 
