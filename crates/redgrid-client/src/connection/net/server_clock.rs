@@ -111,9 +111,9 @@ impl ServerClock {
 
     /// Records a server time from the reply to a request sent at `sent`, and the round-trip time.
     ///
-    /// The server read its clock after the request was sent, so the offset is at most `server −
-    /// sent`. If the known lower bound is higher, it dates from before the server's clock was set
-    /// back.
+    /// The server read its clock after the request was sent, so the offset is at most
+    /// `server − sent`. If the known lower bound is higher, it dates from before the server's clock
+    /// was set back.
     pub fn observe_exchange(&self, server_micros: u64, sent: Instant, received: Instant) {
         let is_older = {
             let mut samples = self.samples.lock();

@@ -37,8 +37,8 @@ impl Request {
         }
     }
 
-    /// Returns whether the whole `message` is a redirect for the slot of these keys, such as `MOVED
-    /// 3999 127.0.0.1:6381`.
+    /// Returns whether the whole `message` is a redirect for the slot of these keys, such as
+    /// `MOVED 3999 127.0.0.1:6381`.
     fn is_sent_elsewhere(&self, message: &str) -> bool {
         let words: Vec<_> = message.split(' ').collect();
         let ["MOVED" | "ASK", number, address] = words[..] else { return false };

@@ -42,7 +42,7 @@ pub(super) enum Frame {
 pub(super) fn decode(buffer: &mut BytesMut, is_resp2: bool) -> Result<Option<Frame>, NoProtocol> {
     match buffer.first() {
         None => return Ok(None),
-        // The text may contain bytes that are not UTF-8, such as those of a key.
+        // The text of an error may contain bytes that are not UTF-8, such as those of a key.
         Some(b'-') => {
             let Some(end) = line_end(buffer) else { return Ok(None) };
             let line = buffer.split_to(end);

@@ -1,4 +1,4 @@
-//! Opening of nodes, and what a topology knows and sets of them.
+//! Opening of nodes, and the properties of a node that a topology reads and sets.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -42,8 +42,8 @@ impl Nodes {
         Ok(Nodes { entry, settings, clock: clock.clone(), sharded: Arc::default(), clustered })
     }
 
-    /// Opens a node, which connects in the background and counts as connected only in the expected
-    /// role.
+    /// Opens a node, which connects in the background. It counts as connected only while it has the
+    /// expected role.
     pub(crate) fn open(&self, address: &Address, part: NodeRole) -> Arc<Node> {
         self.open_at(Endpoint::Tcp(address.clone()), part)
     }
@@ -117,7 +117,8 @@ impl Node {
         }
     }
 
-    /// Starts or stops refusing requests and retransmissions here; returns the previous state.
+    /// Starts or stops refusing requests to this node, retransmissions included. Returns the
+    /// previous state.
     pub(crate) fn hold_back(&self, on: bool) -> bool {
         self.held_back.swap(on, Ordering::AcqRel)
     }

@@ -28,7 +28,7 @@ fn is_without(message: &str) -> bool {
 }
 
 /// Returns whether it may help to send the refused request in another form, such as the text of a
-/// script instead of its hash. A cheap check before the exact one.
+/// script instead of its hash. This check is cheap; [`Node::send_again`] has the exact one.
 pub(super) fn may_help(request: &Request, refused: &Result<Reply, ServerError>) -> bool {
     let Err(ServerError::Refused { message, .. }) = refused else { return false };
     match &request.what {
@@ -71,10 +71,11 @@ impl Node {
         }
     }
 
-    /// Sends a request again while the answer is that the server does not know its script, its
-    /// function or its command.
+    /// Sends a request again while the server answers that it does not know the script, function or
+    /// command.
     ///
-    /// It was not executed then, so this is safe. The deadline argument is encoded anew.
+    /// The request was not executed in these cases, so this is safe. The deadline argument is
+    /// encoded anew.
     pub(super) async fn send_again(
         &self,
         link: &Connection,
