@@ -119,8 +119,8 @@ impl Request {
 
     /// Creates a transaction of requests with keys in one slot, executed between MULTI and EXEC.
     ///
-    /// No other request is executed between them. If one of them cannot even be queued, none is
-    /// executed. The reply is a list of their replies in order. A request that fails during
+    /// No other request is executed between these requests. If one of them cannot even be queued,
+    /// none is executed. The reply is a list of their replies in order. A request that fails during
     /// execution leaves an error at its position, and the others are executed all the same.
     ///
     /// The transaction may be sent again if each of its requests may.
@@ -226,8 +226,8 @@ impl Request {
     /// Marks that the reply contains the server's time if the request arrives too late.
     ///
     /// In this case the server executes nothing and returns a list of -1 and its time, in
-    /// microseconds since 1970. The client corrects its estimate of that time, and retries while
-    /// the caller waits.
+    /// microseconds since 1970. The client corrects its estimate of the server's clock, and retries
+    /// while the caller waits.
     pub fn late_reply_has_time(mut self) -> Self {
         self.late_reply_has_time = true;
         self
@@ -260,7 +260,7 @@ impl Request {
     }
 
     /// Sends the request on a dedicated connection, so that it does not queue behind others. SCRIPT
-    /// KILL must not wait for the script.
+    /// KILL, for example, must not wait for the script that it ends.
     pub fn dedicated(mut self) -> Self {
         self.dedicated = true;
         self

@@ -221,14 +221,14 @@ pub trait Server: Send + Sync + 'static {
 
     /// Returns a message that the node speaks RESP2 only, with the node's own error.
     ///
-    /// `None` if it speaks RESP3, or if RESP2 is configured.
+    /// `None` if the node speaks RESP3, or if RESP2 is configured.
     fn without_resp3(&self) -> Option<String> {
         None
     }
 
     /// Returns the error of a request that is not sent because there is no connection.
     ///
-    /// It names the node and the cause.
+    /// The error names the node and the cause.
     fn unreached(&self) -> ServerError {
         if let Some(refusal) = self.refusal().borrow().clone() {
             return refusal;
@@ -363,8 +363,8 @@ pub trait Topology: Send + Sync + 'static {
     /// refresh.
     fn suspect(&self, _doubt: TopologyHint) {}
 
-    /// Returns why the topology cannot be refreshed at the moment, if so. The last known topology
-    /// stays in use.
+    /// Returns why the topology cannot be refreshed at the moment; `None` if it can. The last known
+    /// topology stays in use.
     fn trouble(&self) -> Option<String> {
         None
     }

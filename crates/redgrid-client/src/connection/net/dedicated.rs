@@ -1,8 +1,8 @@
 //! A connection to a node for one purpose, opened on first use.
 //!
-//! A node has one for MULTI/EXEC, whose commands must not be interleaved with others. It has
-//! another one for SCRIPT KILL, which must not queue behind other requests. A server whose script
-//! runs for too long accepts SCRIPT KILL, but answers no handshake.
+//! A node has one such connection for MULTI/EXEC, whose commands must not be interleaved with
+//! others. It has another one for SCRIPT KILL, which must not queue behind other requests. A server
+//! whose script runs for too long accepts SCRIPT KILL, but answers no handshake.
 //!
 //! # Why all or none
 //!
@@ -227,7 +227,7 @@ fn is_queued(answer: &Result<Reply, ServerError>) -> bool {
     matches!(answer, Ok(Reply::Bytes(word)) if &word[..] == b"QUEUED")
 }
 
-/// Returns the error of a transaction without EXEC: nothing was executed, whatever happened before.
+/// Returns the error of a transaction whose EXEC was not sent, so that nothing was executed.
 fn nothing(error: &ServerError) -> ServerError {
     match error {
         ServerError::Refused { .. } => error.clone(),

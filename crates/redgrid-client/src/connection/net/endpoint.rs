@@ -22,8 +22,8 @@ pub(crate) struct Target {
     pub(crate) entry: ConnectOptions,
     pub(crate) settings: Settings,
     pub(crate) clock: Clock,
-    /// A message that the server speaks RESP2 only, with its own error. It is set once a connection
-    /// has found out.
+    /// The message that the server speaks RESP2 only, with the server's error, once a connection
+    /// has found this out.
     ///
     /// All connections to the server share it.
     pub(crate) without_resp3: Arc<OnceLock<String>>,

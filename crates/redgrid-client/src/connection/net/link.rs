@@ -42,9 +42,9 @@ use crate::sync::Mutex;
 /// Longest back-off between two attempts to connect: a random time of 1 to 2 s.
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
 
-/// How long a reply may be overdue, without any data, before the server is suspected: 100 ms.
+/// How long a server may send nothing while a reply is outstanding, before it is suspected: 100 ms.
 ///
-/// A live server nearby answers within a millisecond. A suspicion causes a topology refresh.
+/// A live server nearby answers within a millisecond. Suspicion causes a topology refresh.
 const SILENT: Duration = Duration::from_millis(100);
 
 /// Upper bound of [`patience`] for distant servers: 1 s. Without it, a server that has long been
@@ -55,7 +55,7 @@ const LONGEST_SILENT: Duration = Duration::from_secs(1);
 /// within three round trips.
 const ROUND_TRIPS: u32 = 4;
 
-/// Returns how long a reply may be overdue before the server is suspected.
+/// Returns how long a server may send nothing while a reply is outstanding, before it is suspected.
 ///
 /// `round_trip` is the server's unloaded round-trip time.
 pub(crate) fn patience(round_trip: Duration) -> Duration {

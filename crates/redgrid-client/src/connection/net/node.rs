@@ -81,7 +81,7 @@ impl Node {
         }
     }
 
-    /// Returns why a request cannot be sent now, if so.
+    /// Returns why a request cannot be sent now; `None` if it can.
     fn in_the_way(&self, is_dedicated: bool) -> Option<ServerError> {
         match () {
             // A server with a script that runs for too long answers no handshake, but must receive

@@ -40,7 +40,8 @@ impl ConnectionPool {
         Arc::new(ConnectionPool { links, together })
     }
 
-    /// Returns the connection for a key's name, or for requests without a key.
+    /// Returns the connection for all requests of a key's name. Requests without a key use the
+    /// first connection.
     pub(crate) fn of(&self, key: Option<&[u8]>) -> &Arc<Connection> {
         &self.links[key.map_or(0, |key| usize::from(self.shard_of(key)))]
     }
@@ -69,7 +70,7 @@ impl ConnectionPool {
 
     /// Returns for how long the server has sent nothing on a connection with an outstanding reply.
     ///
-    /// The longest such time of all connections counts.
+    /// If there are several such connections, the longest time counts.
     pub(crate) fn silent_for(&self) -> Duration {
         self.links.iter().map(|link| link.silent_for()).max().unwrap_or_default()
     }

@@ -44,8 +44,8 @@ struct Samples {
     /// over with each window.
     former: Option<Sample>,
     since: Option<Instant>,
-    /// When the server's clock was last found to be set back, and by how much in all, with the
-    /// steps of the two windows before.
+    /// When the server's clock was last found to be set back, and the sum of the steps: of this one
+    /// and of those in the two windows before.
     set_back: Option<(Instant, Duration)>,
 }
 
@@ -201,7 +201,7 @@ mod tests {
         exchange(20, 3);
         exchange(30, 5);
         assert_eq!(clock.round_trip(), Duration::from_millis(3));
-        // Two windows later it is forgotten.
+        // Two windows later, the fastest exchange is forgotten.
         exchange(11_000, 9);
         assert_eq!(clock.round_trip(), Duration::from_millis(3));
         exchange(22_000, 8);
@@ -234,7 +234,7 @@ mod tests {
         // This request was sent before the step, and answered before it.
         clock.observe_exchange(9_004_999_000, at(4990), at(5010));
         assert!(clock.at(at(5010), at(5010)).unwrap() <= 7_010_000);
-        // Another step adds to that time. After 20 s both are forgotten.
+        // Another step adds to that time. The sum is forgotten 20 s later.
         clock.observe_exchange(5_000_000, at(6000), at(6001));
         assert!(clock.set_back(at(6001)) > set_back);
         assert_eq!(clock.set_back(at(26_001)), Duration::ZERO);

@@ -72,8 +72,8 @@ impl Core {
 
 /// Sends each node the requests for its keys, without retries.
 ///
-/// Returns the indices of the requests that were not sent. Adds to `alone`, by slot, those of the
-/// requests that must be retried one by one.
+/// Returns the indices of the requests that were not sent. The indices of requests that must be
+/// retried one by one are added to `alone`, by slot.
 async fn one_round(
     core: &Core,
     requests: &[Request],

@@ -50,7 +50,7 @@ impl Reply {
 /// its length is shown.
 const SHOWN_TEXT: usize = 40;
 
-/// Maximum number of list elements in an error.
+/// Maximum number of list elements that an error shows.
 const SHOWN_ELEMENTS: usize = 8;
 
 /// Formats the reply for errors: briefly, and long texts only by their length.

@@ -32,8 +32,8 @@ pub enum RetryPolicy {
     /// some of them. That error is returned at once, because the caller can send a request for each
     /// key.
     Together,
-    /// Like `Retries`, but no transmission executes later than this duration after the first one
-    /// was sent.
+    /// Like `Retries`, but no transmission executes later than this duration after the first
+    /// unanswered one was sent.
     ///
     /// Later, the effect of the first transmission may have ended, and another transmission would
     /// act a second time.

@@ -29,7 +29,7 @@ impl Redirection {
         let mut words = message.trim_start_matches('-').split(' ');
         let (_, slot, address) = (words.next()?, words.next()?.parse().ok()?, words.next()?);
         let (named, port) = address.rsplit_once(':')?;
-        // A server that does not know its own name omits it; the client inserts it.
+        // A server that does not know its own name sends none, or `?`. Then `host` is inserted.
         let named = if matches!(named, "" | "?") { host } else { named };
         Some(Redirection { slot, address: format!("{named}:{port}"), is_ask: *code == Code::Ask })
     }

@@ -27,14 +27,14 @@ pub struct RequestOutcome {
     pub result: Result<Reply, ServerError>,
     /// The instant before the answered (or last) transmission was sent.
     pub sent: Instant,
-    /// When the reply arrived.
+    /// When the reply or the error arrived.
     pub received: Instant,
     /// Until when an unanswered transmission may still execute; `None` if every transmission was
     /// answered.
     pub retransmission_ends: Option<Instant>,
-    /// The node that answered (or did not).
+    /// The node that got the last transmission, whether it answered or not.
     pub by: Arc<dyn Server>,
-    /// The connection on which it was sent.
+    /// The connection on which the last transmission was sent.
     pub epoch: Option<ConnectionId>,
 }
 
@@ -170,11 +170,11 @@ impl RequestOutcome {
 
 /// The answer to one transmission.
 pub struct Answer {
-    /// The reply.
+    /// The reply, or the error.
     pub result: Result<Reply, ServerError>,
-    /// The node that answered.
+    /// The node that got the transmission, after all redirects.
     pub by: Arc<dyn Server>,
-    /// The connection on which it was sent.
+    /// The connection on which the transmission was sent.
     pub epoch: Option<ConnectionId>,
     /// Whether the node was the primary of the key at the time of sending. False after a redirect,
     /// and for reads, which may go to a replica.
@@ -199,7 +199,7 @@ pub(in crate::connection) async fn commit(
         return Ok(());
     }
     match epoch {
-        // Boxed because it is rare: the future of every acquire would reserve its size.
+        // Boxed because it is rare. Otherwise the future of every acquire would reserve its size.
         Some(epoch) => Box::pin(by.commit(epoch.clone(), durability, hash_tag(key))).await,
         None => Err(ServerError::not_sent("no connection").into()),
     }

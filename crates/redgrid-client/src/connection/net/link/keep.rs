@@ -91,8 +91,8 @@ impl Connection {
                     *was_up = true;
                 }
                 Err(error) => {
-                    // The reason for the loss of the connection is more specific than the resulting
-                    // error.
+                    // If the connection was lost, the reason for that is more specific than the
+                    // error of the handshake.
                     let lost = pipeline.end();
                     self.fail(lost.as_deref().unwrap_or(&self.reason(&error)));
                     // A lost or silent connection is replaced. If the server refuses the handshake,

@@ -34,7 +34,7 @@ pub(super) enum Frame {
     Push(Vec<Reply>),
 }
 
-/// Takes the first complete frame from `buffer`; `None` while it is incomplete.
+/// Takes the first frame from `buffer`; `None` while the frame is incomplete.
 ///
 /// # Errors
 ///
@@ -82,7 +82,7 @@ impl Scan {
 
     /// Returns whether the frame at the start of `buffer` is complete or invalid.
     ///
-    /// Since the last call `buffer` may only have grown.
+    /// Between calls, data may only be appended to `buffer`.
     pub(super) fn is_whole(&mut self, buffer: &[u8]) -> bool {
         while self.missing > 0 {
             let rest = buffer.get(self.at..).unwrap_or_default();

@@ -16,7 +16,7 @@ pub(super) fn is_read_only(error: &ServerError) -> bool {
     matches!(error, ServerError::Refused { message, .. } if message.contains(words))
 }
 
-/// Returns the value of a field in the text of INFO; empty if it is missing.
+/// Returns the value of a field in the text of INFO; empty if the field is missing.
 pub(crate) fn info_field<'a>(info: &'a str, field: &str) -> &'a str {
     let value = |line: &'a str| line.strip_prefix(field)?.strip_prefix(':');
     info.lines().find_map(value).unwrap_or_default().trim()

@@ -20,7 +20,7 @@ impl Connection {
     }
 
     /// Returns the error if waiting cannot help: the server rejects this client, or the target is
-    /// wrong.
+    /// wrong ([`Kind::Lasting`]).
     ///
     /// With a credential provider, a rejected login counts only after a grace period. A wrong
     /// target counts only if there has never been a connection.

@@ -169,7 +169,7 @@ pub(super) type ReplyOrder = Arc<tokio::sync::Mutex<()>>;
 
 #[derive(Default)]
 pub(super) struct BatchQueue {
-    /// Number of calls that their callers send inline.
+    /// Number of calls in flight that their callers send themselves ([`InlineCall`]).
     pub(super) inline_in_flight: usize,
     pub(super) senders: usize,
     /// Number of calls that the tasks counted in `senders` have in flight.
@@ -317,7 +317,8 @@ mod tests {
         let (mut again, _replies) = queue(0, 1, 20);
         again.in_flight = 10;
         assert_eq!(take(&mut again), 8);
-        // A sender beside four others takes all calls, because they have waited too long.
+        // A sender beside four other requests takes all calls, because the calls have waited too
+        // long.
         for (inline_in_flight, senders) in [(0, 5), (4, 1)] {
             let (mut late, _replies) = queue(inline_in_flight, senders, 20);
             assert_eq!(take(&mut late), 20);

@@ -35,7 +35,7 @@ impl Nodes {
     ///
     /// # Errors
     ///
-    /// [`ConfigError`] if a file that it names cannot be used.
+    /// [`ConfigError`] if a file that the configuration names cannot be used.
     pub(crate) fn new(config: &Config, clock: &Clock) -> Result<Nodes, ConfigError> {
         let (entry, settings) = (ConnectOptions::of(config)?, config.settings.clone());
         let clustered = matches!(config.servers(), Servers::Cluster(_));
@@ -99,8 +99,8 @@ impl Node {
         self.address() == Some(address)
     }
 
-    /// Schedules a role check. A node that lost its role counts as disconnected until it has it
-    /// again.
+    /// Schedules a role check. A node that lost its role counts as disconnected until it has the
+    /// role again.
     pub(crate) fn look_after(&self) {
         self.commands.suspect();
     }

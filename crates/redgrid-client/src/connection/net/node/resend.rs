@@ -16,7 +16,8 @@ use crate::error::{Code, ServerError};
 /// The server's exact error text for an unknown function; a function's own errors rarely match it.
 const NO_FUNCTION: &str = "ERR Function not found";
 
-/// Returns whether the server does not know the script. A user's script may raise NOSCRIPT itself.
+/// Returns whether the server does not know the script. A NOSCRIPT that a user's script raises
+/// itself does not count.
 fn is_unknown_script(request: &Request, message: &str) -> bool {
     Code::of(message) == Code::NoScript && request.is_servers_own(message)
 }
@@ -131,7 +132,7 @@ impl Node {
                 commands.push(self.encode(part, part.not_after, true)?);
             }
             match self.batches.run_transaction(asking, commands).await {
-                // No part was executed.
+                // No part was executed, so all are sent again.
                 Err(ServerError::Refused { message, .. })
                     if parts.iter().any(|part| self.lacks_read_only(part, &message)) => {}
                 answer => {
