@@ -32,7 +32,7 @@ pub struct RequestOutcome {
     /// Until when an unanswered transmission may still execute; `None` if every transmission was
     /// answered.
     pub retransmission_ends: Option<Instant>,
-    /// The node that got the last transmission, whether it answered or not.
+    /// The node of the last transmission, whether it answered or not.
     pub by: Arc<dyn Server>,
     /// The connection on which the last transmission was sent.
     pub epoch: Option<ConnectionId>,
@@ -172,7 +172,7 @@ impl RequestOutcome {
 pub struct Answer {
     /// The reply, or the error.
     pub result: Result<Reply, ServerError>,
-    /// The node that got the transmission, after all redirects.
+    /// The node of the transmission, after all redirects.
     pub by: Arc<dyn Server>,
     /// The connection on which the transmission was sent.
     pub epoch: Option<ConnectionId>,
