@@ -1,7 +1,8 @@
 //! Connections: the [`Server`] trait for one node, the [`Topology`] trait for the mapping of keys
 //! to nodes, and the [`Client`] that users hold.
 //!
-//! - `client`: the client, its tasks, its life and health; the state that all its objects share.
+//! - `client`: the client, with its tasks, lifecycle and health; the state that all its objects
+//!   share.
 //! - `request`: requests and replies; retries, redirects and batches.
 //! - `net`: one node and its connections.
 //! - `durability`: group commit by WAIT and WAITAOF.
@@ -47,8 +48,8 @@ pub(crate) use slot::{hash_tag, slot as slot_of};
 pub use traits::is_same;
 pub use traits::{ChannelKind, ConnectionId, NodeId, Push, Refused, Server, ShardServers, Topology, TopologyHint};
 
-/// Returns the first server of a configuration, on real connections, for tests of [`Server`]
-/// itself.
+/// Opens real connections to the servers of a configuration, and returns the primary of the empty
+/// key. Tests of [`Server`] itself use it.
 #[cfg(feature = "testing")]
 pub fn server(config: &crate::Config) -> Result<std::sync::Arc<dyn Server>, ConnectError> {
     Ok(topology::open(config, &crate::clock::Clock::boot())?.primary(b""))

@@ -4,8 +4,9 @@
 //! - `dial`: opening a byte stream to an address; `socks`: through a SOCKS5 proxy.
 //! - `encryption`: TLS.
 //! - `endpoint`: address, credentials and encryption of a server, and all connections to it.
-//! - `link`: one supervised connection; its `pipeline` carries requests in order, and messages.
-//! - `login`: passwords that change.
+//! - `link`: one supervised connection; its `pipeline` carries the requests, in order, and the
+//!   messages.
+//! - `login`: logging in with passwords that change.
 //! - `node`: one node with all its connections, and the encoding of requests.
 //! - `pool`: the connections for requests of one node.
 //! - `server_clock`: a lower bound of the server's clock.

@@ -1,4 +1,5 @@
-//! One request to one server, as bytes, with the properties that decide how it may be treated.
+//! One request to one server: its command, keys and arguments, and the properties that decide how
+//! it may be sent.
 
 pub(super) mod batch;
 pub(super) mod primary;
@@ -29,9 +30,9 @@ pub struct Request {
     /// The second word of a two-word command name; it is sent before the keys.
     pub(crate) subcommand: Option<&'static str>,
     pub(crate) keys: SmallVec<[Bytes; 1]>,
-    /// Number of keys that are sent among the arguments. They are the last keys.
+    /// Number of keys that are sent among the arguments. They are the last ones of `keys`.
     pub(crate) keys_behind: usize,
-    /// Inline capacity for the arguments of an acquire and a release: neither allocates.
+    /// Has inline capacity for the arguments of an acquire or a release, so that neither allocates.
     pub(crate) args: SmallVec<[Arg; 3]>,
     pub(crate) idempotent: bool,
     pub(crate) not_after: Option<Instant>,
@@ -69,15 +70,16 @@ pub enum Arg {
     /// Placeholder for the command by which a script publishes on the channels of its keys:
     /// `PUBLISH`, or `SPUBLISH` if they are sharded.
     Publish,
-    /// Placeholder for `SPUBLISH`; nothing if channels are not sharded. It must be the last
-    /// argument.
+    /// Placeholder for `SPUBLISH`. If channels are not sharded, the argument is omitted. It must be
+    /// the last argument.
     Sharded,
-    /// A key after arguments; it is among the request's keys, too.
+    /// A key that follows other arguments. The list of the request's keys contains it, too.
     Key(Bytes),
 }
 
 impl Arg {
-    /// Returns whether the argument belongs to this request, and is not the same for a whole batch.
+    /// Returns whether the argument belongs to this request alone. A placeholder has one value for
+    /// a whole batch.
     pub(crate) fn is_its_own(&self) -> bool {
         !matches!(self, Arg::NotAfter | Arg::Publish | Arg::Sharded)
     }
@@ -109,19 +111,19 @@ impl Request {
 
     /// Creates a call of a function that is stored on the servers (Redis 7.0 or newer, Valkey).
     ///
-    /// A server that does not know the function loads the code of `library`, if given, and the call
-    /// is repeated. An error that the function returns is final, whatever its text.
+    /// If the server does not know the function, the client loads the code of `library`, if given,
+    /// and repeats the call. An error that the function returns is final, whatever its text.
     pub fn function(name: impl Into<Bytes>, library: Option<Bytes>) -> Self {
         Request::new(What::Function { name: name.into(), library })
     }
 
     /// Creates a transaction of requests with keys in one slot, executed between MULTI and EXEC.
     ///
-    /// No other request is executed between them. If one of them cannot even be queued, none is
-    /// executed. The reply is a list of their replies in order. A request that fails during
+    /// No other request is executed between these requests. If one of them cannot even be queued,
+    /// none is executed. The reply is a list of their replies in order. A request that fails during
     /// execution leaves an error at its position, and the others are executed all the same.
     ///
-    /// It may be sent again if each of them may.
+    /// The transaction may be sent again if each of its requests may.
     pub fn together(requests: impl IntoIterator<Item = Request>) -> Self {
         let requests: Vec<_> = requests.into_iter().collect();
         let idempotent = requests.iter().all(Request::is_idempotent);
@@ -221,16 +223,18 @@ impl Request {
         self
     }
 
-    /// Marks that a late reply to the request contains the server's time.
+    /// Marks that the reply contains the server's time if the request arrives too late.
     ///
-    /// If it arrives too late, the server executes nothing and returns a list of -1 and its time,
-    /// in microseconds since 1970. The client learns the time and retries while the caller waits.
+    /// In this case the server executes nothing and returns a list of -1 and its time, in
+    /// microseconds since 1970. The client corrects its estimate of the server's clock, and retries
+    /// while the caller waits.
     pub fn late_reply_has_time(mut self) -> Self {
         self.late_reply_has_time = true;
         self
     }
 
-    /// Marks the request as read-only: a replica may answer it if the read mode says so.
+    /// Marks the request as read-only, and so as idempotent. A replica may answer it if the read
+    /// mode says so.
     ///
     /// The value that a replica returns may be older than the primary's.
     pub fn reads(mut self) -> Self {
@@ -238,8 +242,8 @@ impl Request {
         self.idempotent()
     }
 
-    /// Makes the server reject writes of a script or function, where it can: EVALSHA_RO from Redis
-    /// 7.0 on, FCALL_RO.
+    /// Makes the server reject writes of a script or function, by EVALSHA_RO or FCALL_RO. Servers
+    /// before Redis 7.0 execute scripts without this check.
     pub fn read_only(mut self) -> Self {
         self.read_only = true;
         self
@@ -247,16 +251,16 @@ impl Request {
 
     /// Keeps the request in order relative to others with this mark.
     ///
-    /// Such requests share one connection if a node has several, and scripts are sent as text. A
-    /// script sent by its hash could be overtaken by later requests, if the server does not know
-    /// it.
+    /// Such requests share one connection if a node has several, and scripts are sent as text.
+    /// Later requests could overtake a script that is sent by its hash, if the server does not know
+    /// the script.
     pub fn in_order(mut self) -> Self {
         self.in_order = true;
         self
     }
 
     /// Sends the request on a dedicated connection, so that it does not queue behind others. SCRIPT
-    /// KILL must not wait for the script.
+    /// KILL, for example, must not wait for the script that it ends.
     pub fn dedicated(mut self) -> Self {
         self.dedicated = true;
         self
@@ -264,8 +268,8 @@ impl Request {
 
     /// Allows the request to be batched with others, in a script that executes each of them.
     ///
-    /// It is sent individually unless it has exactly one key, and as many arguments of its own as
-    /// [`BatchScript::new`] states.
+    /// The request is sent individually unless it has exactly one key, and as many arguments
+    /// (placeholders not counted) as [`BatchScript::new`] states.
     #[inline]
     pub fn batchable(mut self, script: &'static BatchScript, phase: BatchPhase) -> Self {
         let own_args = self.args.iter().filter(|arg| arg.is_its_own()).count();

@@ -1,8 +1,9 @@
 //! The two interfaces to the servers: [`Server`] is one node, [`Topology`] says which node serves a
 //! key.
 //!
-//! All other modules use these traits only. Tests can therefore lose, delay and repeat requests and
-//! replies, and the Redis client below can be replaced.
+//! Modules outside of `connection` reach the servers only through these traits. Tests implement
+//! them to lose, delay and repeat requests and replies. The code of real connections can be
+//! replaced, too.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -40,8 +41,8 @@ impl fmt::Display for NodeId {
 
 /// Identifies one generation of a connection: the server process and the number of the connection.
 ///
-/// A changed `run_id` means another process, possibly with other data. It is empty if the user may
-/// not read it.
+/// A changed `run_id` means another server process, possibly with other data. The `run_id` is empty
+/// if the client's user may not read it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 // Exhaustive: only authors of objects use it.
 pub struct ConnectionId {
@@ -63,10 +64,11 @@ pub enum ChannelKind {
     /// Keyspace events, published by the server itself: one kind of event on each channel
     /// (`__keyevent@0__:del`).
     ///
-    /// They are subscribed like plain channels, but on a separate connection. Their large number
-    /// then does not delay the messages that wake waiters.
+    /// They are subscribed like plain channels, but on a separate connection. A large number of
+    /// events then does not delay the messages that wake waiters.
     Events,
-    /// PUBLISH, to channels whose names match a pattern. PSUBSCRIBE uses separate connections.
+    /// PUBLISH; one subscription (PSUBSCRIBE) covers all channels whose names match a pattern.
+    /// These subscriptions use separate connections.
     Patterns,
 }
 
@@ -109,8 +111,8 @@ pub enum Push {
         /// The channel.
         channel: Bytes,
     },
-    /// The connection was lost, or is new. Nothing is subscribed on it, and messages may have been
-    /// missed.
+    /// The connection for plain and sharded channels was lost, or is new. Nothing is subscribed on
+    /// it, and messages may have been missed.
     Gap,
     /// A gap on the connection that carries [`ChannelKind::Events`]; see [`Push::Gap`].
     EventsGap,
@@ -118,7 +120,7 @@ pub enum Push {
     PatternsGap,
 }
 
-/// Channels whose subscription the server refused, with the error.
+/// Channels whose subscription the server refused, with the error of each.
 pub type Refused = Vec<(Bytes, ServerError)>;
 
 /// One node: a server that answers requests.
@@ -129,19 +131,19 @@ pub trait Server: Send + Sync + 'static {
 
     /// Sends requests and returns one result for each.
     ///
-    /// Requests of one name (one key, or one hash tag) are executed in their order, on one
+    /// Requests for one name (one key, or one hash tag) are executed in their order, on one
     /// connection.
     ///
-    /// A request is sent at most once. Its result arrives within the client's `response_timeout`,
-    /// or is [`Unknown`](ServerError::Unknown). Without a connection the result is
+    /// A request is sent at most once. If no reply arrives within the client's `response_timeout`,
+    /// the result is [`Unknown`](ServerError::Unknown). Without a connection the result is
     /// [`NotSent`](ServerError::NotSent) at once.
     async fn call(&self, requests: Vec<Request>) -> Vec<Result<Reply, ServerError>>;
 
-    /// Sends one request, which the server must not execute after `limit`; the request's own limit
-    /// is ignored.
+    /// Sends one request, which the server must not execute after `limit`. The request's own
+    /// [limit](Request::limit) is ignored.
     ///
-    /// Requests that may be [batched](Request::batchable) are ordered only if the second is issued
-    /// after the first was answered.
+    /// Two requests that may be [batched](Request::batchable) are executed in order only if the
+    /// second is issued after the first was answered.
     fn ask<'a>(&'a self, request: &'a Arc<Request>, limit: Instant) -> ResponseFuture<'a> {
         ResponseFuture::inline(|| self.call_one(Request::clone(request).not_after(limit)))
     }
@@ -151,7 +153,7 @@ pub trait Server: Send + Sync + 'static {
         self.call(vec![request]).await.pop().unwrap_or_else(|| Err(ServerError::unknown("no result")))
     }
 
-    /// Sends one request right after ASKING: to the target of a slot that is being moved.
+    /// Sends ASKING and right after it one request, to the target of a slot that is being moved.
     async fn call_asking(&self, request: Request) -> Result<Reply, ServerError> {
         of_asking(self.call(vec![Request::command("ASKING"), request]).await)
     }
@@ -177,11 +179,11 @@ pub trait Server: Send + Sync + 'static {
         Err(CommitError::Unsupported { missing: "this kind of server knows no durability".into() })
     }
 
-    /// Watches the current connection for requests; `None` while there is none.
+    /// Watches the id of the connection that carries requests; `None` while there is no connection.
     fn connection_id(&self) -> watch::Receiver<Option<ConnectionId>>;
 
-    /// Returns the current connection for requests. Cheaper than [`Server::connection_id`], for use
-    /// with every request.
+    /// Returns the id of the connection that carries requests. It is cheaper than
+    /// [`Server::connection_id`], and is called for every request.
     fn current_connection_id(&self) -> Option<ConnectionId> {
         self.connection_id().borrow().clone()
     }
@@ -211,22 +213,22 @@ pub trait Server: Send + Sync + 'static {
     /// Watches the error that makes waiting for this node useless; `None` while waiting may help.
     ///
     /// The error ends calls early. [`ServerError::Unauthorized`] means that the node refuses this
-    /// client, or that its certificate is refused. [`ServerError::NotSent`] means that its name is
-    /// unknown, or that it does not speak the protocol.
+    /// client, or that this client refuses the node's certificate. [`ServerError::NotSent`] means
+    /// that the node's name is unknown, or that the node does not speak the protocol.
     fn refusal(&self) -> watch::Receiver<Option<ServerError>> {
         watch::channel(None).1
     }
 
-    /// Returns what the node lacks because it does not speak RESP3, and why it does not.
+    /// Returns a message that the node speaks RESP2 only, with the node's own error.
     ///
-    /// `None` if it speaks RESP3, or if RESP2 is configured.
+    /// `None` if the node speaks RESP3, or if RESP2 is configured.
     fn without_resp3(&self) -> Option<String> {
         None
     }
 
     /// Returns the error of a request that is not sent because there is no connection.
     ///
-    /// It names the node and the cause.
+    /// The error names the node and the cause.
     fn unreached(&self) -> ServerError {
         if let Some(refusal) = self.refusal().borrow().clone() {
             return refusal;
@@ -249,7 +251,8 @@ pub trait Server: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// After an error none of them counts as subscribed. A [`Push::Gap`] signals when to try again.
+    /// After an error none of the channels counts as subscribed. A [`Push::Gap`] signals when to
+    /// try again.
     async fn subscribe(&self, kind: ChannelKind, channels: Vec<Bytes>) -> Result<Refused, ServerError>;
 
     /// Ends subscriptions. Errors are not reported, because a superfluous message does no harm.
@@ -265,10 +268,10 @@ pub trait Server: Send + Sync + 'static {
     async fn close(&self);
 }
 
-/// Returns the result of a request after ASKING, which is the last reply.
+/// Returns the result of a request that followed ASKING: the last of the two replies.
 ///
-/// If the ASKING was refused, the target answers with a redirect back to the source node. The
-/// refusal of ASKING is then the cause, and is returned.
+/// If ASKING was refused, the target answers the request with a redirect back to the source node.
+/// The refusal of ASKING is then the cause, and is returned.
 pub(super) fn of_asking(mut answers: Vec<Result<Reply, ServerError>>) -> Result<Reply, ServerError> {
     let answer = answers.pop().unwrap_or_else(|| Err(ServerError::unknown("no result")));
     match (answer, answers.pop()) {
@@ -360,8 +363,8 @@ pub trait Topology: Send + Sync + 'static {
     /// refresh.
     fn suspect(&self, _doubt: TopologyHint) {}
 
-    /// Returns why the topology cannot be refreshed at the moment, if so. The last known topology
-    /// stays in use.
+    /// Returns why the topology cannot be refreshed at the moment; `None` if it can. The last known
+    /// topology stays in use.
     fn trouble(&self) -> Option<String> {
         None
     }

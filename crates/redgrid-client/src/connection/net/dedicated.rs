@@ -1,25 +1,26 @@
 //! A connection to a node for one purpose, opened on first use.
 //!
-//! A node has one for MULTI/EXEC, whose commands must not be interleaved with others. It has
-//! another one for SCRIPT KILL, which must not queue behind other requests. A busy server accepts
-//! SCRIPT KILL but answers no handshake.
+//! A node has one such connection for MULTI/EXEC, whose commands must not be interleaved with
+//! others. It has another one for SCRIPT KILL, which must not queue behind other requests. A server
+//! whose script runs for too long accepts SCRIPT KILL, but answers no handshake.
 //!
 //! # Why all or none
 //!
 //! MULTI and the commands are written back to back, as one piece. So all of them use one
-//! connection, or are lost with it. EXEC follows once every command is known to be queued; on any
-//! other connection the server refuses it. The server discards queued commands that get no EXEC.
-//! Whether MULTI is permitted is checked once per connection: after a refused MULTI the commands
-//! would be executed.
+//! connection, or are lost with it. EXEC follows once every command is known to be queued. On any
+//! other connection the server would refuse EXEC. If no EXEC follows, the server discards the
+//! queued commands. After a refused MULTI, the server would execute the commands one by one. So the
+//! permission for MULTI is checked once per connection.
 //!
 //! Keep-alive requests that are sent on the connection meanwhile are queued after the commands.
 //! Their replies follow those of the commands.
 //!
 //! # Which server process
 //!
-//! The connection must lead to the same process as the connections for requests, or nothing is
-//! executed. The address may meanwhile belong to another server. Older connections then still lead
-//! to the former server, which keeps answering. The older of the two connections is replaced.
+//! The connection must lead to the same process as the connections for requests; otherwise nothing
+//! is executed. The address may meanwhile belong to another server. Older connections then still
+//! lead to the former server, which keeps answering. Of two connections to different processes, the
+//! older one is replaced.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -33,17 +34,19 @@ use crate::error::{Code, ServerError};
 
 pub(crate) struct DedicatedConnection {
     connections: Arc<Connections>,
-    /// The connections for requests, if this one must lead to the same process.
+    /// The connections for requests, if this connection must lead to the same process as they do.
     beside: Option<Arc<ConnectionPool>>,
     link: OnceLock<Arc<Connection>>,
     turn: Arc<tokio::sync::Mutex<()>>,
-    /// Number of the connection on which MULTI is known to be permitted.
+    /// The [number](ConnectionId::connection) of the connection on which MULTI is known to be
+    /// permitted.
     permitted: AtomicU64,
 }
 
 impl DedicatedConnection {
-    /// Creates a connection to the process that `beside` leads to, or one for commands that a busy
-    /// server accepts. Does not connect yet.
+    /// Creates the connection without opening it. With `beside` it has to lead to the same process
+    /// as these connections. Without `beside`, it is for commands that a server accepts while a
+    /// script runs for too long.
     pub(crate) fn new(connections: &Arc<Connections>, beside: Option<Arc<ConnectionPool>>) -> Arc<Self> {
         Arc::new(DedicatedConnection {
             connections: Arc::clone(connections),
@@ -65,7 +68,7 @@ impl DedicatedConnection {
     /// # Cancel safety
     ///
     /// If the future is dropped while it waits for exclusive use of the connection, nothing is
-    /// sent. After that, the transaction runs to its end in the background.
+    /// sent. If it is dropped later, the transaction runs to its end in the background.
     pub(crate) async fn run_transaction(
         self: &Arc<Self>,
         asking: bool,
@@ -195,7 +198,7 @@ impl DedicatedConnection {
         }
     }
 
-    /// Checks that it leads to the same process as the connections for requests.
+    /// Checks that this connection leads to the same process as the connections for requests.
     ///
     /// If the user may not read the `run_id`, the processes count as the same.
     fn check_process(&self, link: &Connection, epoch: &ConnectionId) -> Result<(), ServerError> {
@@ -213,7 +216,7 @@ impl DedicatedConnection {
     }
 }
 
-/// Discards the queued commands, by DISCARD or else by replacing the connection.
+/// Discards the queued commands by DISCARD. If that fails, the connection is replaced.
 async fn forget(link: &Connection) {
     if link.send(wire(["DISCARD"])).await.is_err() {
         link.renew();
@@ -224,7 +227,7 @@ fn is_queued(answer: &Result<Reply, ServerError>) -> bool {
     matches!(answer, Ok(Reply::Bytes(word)) if &word[..] == b"QUEUED")
 }
 
-/// Returns the error of a transaction without EXEC: nothing was executed, whatever happened before.
+/// Returns the error of a transaction whose EXEC was not sent, so that nothing was executed.
 fn nothing(error: &ServerError) -> ServerError {
     match error {
         ServerError::Refused { .. } => error.clone(),
@@ -232,9 +235,10 @@ fn nothing(error: &ServerError) -> ServerError {
     }
 }
 
-/// Extracts why the server discarded the queued commands, where it says so.
+/// Replaces the error of EXEC by the server's reason for discarding the queued commands, if the
+/// error contains one.
 ///
-/// The transaction had no effect then, like a single command that is refused.
+/// In this case the transaction had no effect, like a single command that is refused.
 fn discarded(error: ServerError) -> ServerError {
     let why = |message: &str| message.strip_prefix("EXECABORT Transaction discarded because of: ").map(str::to_owned);
     match &error {

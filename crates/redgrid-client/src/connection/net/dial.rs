@@ -1,8 +1,9 @@
 //! Opens a byte stream to a server's address: resolves names, races several addresses, uses
 //! proxies.
 //!
-//! If a name has several addresses, each is tried 250 ms after the previous one, or as soon as that
-//! failed (RFC 8305, "Happy Eyeballs"). The first address that accepts a connection wins.
+//! If a name has several addresses, they are tried one after another (RFC 8305, "Happy Eyeballs").
+//! Each is tried as soon as the previous one failed, or at most 250 ms after it. The first address
+//! that accepts a connection wins.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -19,7 +20,7 @@ use crate::connection::endpoint::Endpoint;
 use crate::connection::socks;
 use crate::connection::trouble::{Trouble, of_system};
 
-/// Delay before the next address of a name is tried: 250 ms, the value of RFC 8305.
+/// Longest delay before the next address of a name is tried: 250 ms, the value of RFC 8305.
 const NEXT_ADDRESS: Duration = Duration::from_millis(250);
 
 /// Opens a stream to the server at `place`.

@@ -30,8 +30,8 @@ mod with {
     struct Shared {
         tls: Tls,
         current: Mutex<Current>,
-        /// Held while files are read. An older state of the files never replaces a newer one, and a
-        /// file system that hangs blocks one thread at most.
+        /// Held while files are read, so that an older state of the files never replaces a newer
+        /// one. A file system that hangs then blocks one thread at most.
         reading: Arc<tokio::sync::Mutex<()>>,
     }
 
@@ -40,7 +40,7 @@ mod with {
         /// The contents of the files from which the connector was made; `None` if they cannot
         /// change.
         pems: Option<Pems>,
-        /// Why the files cannot be used now, as it was logged.
+        /// The logged reason why the files cannot be used now.
         trouble: Option<String>,
     }
 
@@ -73,7 +73,8 @@ mod with {
 
         /// Encrypts a stream to the server `host`.
         ///
-        /// The certificate must be for that name, unless `server_name` is configured.
+        /// The certificate must be for the configured `server_name`, or for `host` if there is
+        /// none.
         pub(crate) async fn encrypt(&self, stream: Box<dyn Stream>, host: &str) -> io::Result<Box<dyn Stream>> {
             let name = self.0.tls.server_name.as_deref().unwrap_or(host).to_owned();
             let name = ServerName::try_from(name).map_err(io::Error::other)?;
@@ -160,7 +161,7 @@ mod with {
         #[test]
         fn a_file_system_that_hangs_occupies_one_thread() {
             let pipe = std::env::temp_dir().join(format!("redgrid-certificates-{}", std::process::id()));
-            // Opening it for reading waits for a writer.
+            // Opening the pipe for reading waits for a writer.
             assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
             let encryption = encryption(Tls { ca_file: Some(pipe.clone()), ..Tls::default() });
             let runtime =

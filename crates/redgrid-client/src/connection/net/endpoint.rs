@@ -1,4 +1,4 @@
-//! How a server is reached: its address, credentials and encryption, and all connections to it.
+//! The address, credentials and encryption of a server, and the registry of all connections to it.
 
 use std::fmt;
 #[cfg(unix)]
@@ -22,9 +22,10 @@ pub(crate) struct Target {
     pub(crate) entry: ConnectOptions,
     pub(crate) settings: Settings,
     pub(crate) clock: Clock,
-    /// Why the server does not speak RESP3, in its own message, once a connection has found out.
+    /// The message that the server speaks RESP2 only, with the server's error, once a connection
+    /// has found this out.
     ///
-    /// Shared by all connections to the server.
+    /// All connections to the server share it.
     pub(crate) without_resp3: Arc<OnceLock<String>>,
 }
 
@@ -40,7 +41,8 @@ impl Connections {
         Arc::new(Connections { target: Arc::new(target), open: Mutex::new(Some(Vec::new())) })
     }
 
-    /// Opens a connection named `<client name>:<suffix>`. Once they are closed, it is closed, too.
+    /// Opens a connection named `<client name>:<suffix>`. After [`Connections::stop`] it is closed
+    /// at once.
     pub(crate) fn open(&self, suffix: &str, greeting: Handshake) -> Arc<Connection> {
         let name = format!("{}:{suffix}", self.target.settings.client_name);
         self.open_to(&self.target, name, greeting, None)
@@ -50,7 +52,7 @@ impl Connections {
         self.open_to(&self.target, self.target.settings.client_name.clone(), greeting, Some(member))
     }
 
-    /// Opens a connection with other settings.
+    /// Opens a connection to `target`, which may have other settings than [`Connections::target`].
     pub(crate) fn open_to(
         &self,
         target: &Arc<Target>,
@@ -66,7 +68,7 @@ impl Connections {
         connection
     }
 
-    /// Signals all connections to close; no further one is opened. Returns those that were open.
+    /// Signals all connections to close; no further one stays open. Returns those that were open.
     pub(crate) fn stop(&self) -> Vec<Arc<Connection>> {
         let open = self.open.lock().take().unwrap_or_default();
         open.iter().for_each(|connection| connection.close());
@@ -97,7 +99,7 @@ impl fmt::Display for Endpoint {
     }
 }
 
-/// Credentials and connection settings for the servers of one kind.
+/// Credentials and connection settings, either for the data servers or for the sentinels.
 #[derive(Clone)]
 pub(crate) struct ConnectOptions {
     pub(crate) username: Option<String>,

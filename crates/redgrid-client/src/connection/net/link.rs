@@ -1,7 +1,8 @@
 //! One supervised connection to one node: it reports when it is up, is probed when in doubt, and is
 //! set up again when it ends.
 //!
-//! [`Connection::epoch`] is `Some` while the connection has answered its handshake.
+//! [`Connection::epoch`] is `Some` from the answer to the handshake until the connection is lost or
+//! given up.
 
 mod diagnose;
 mod handshake;
@@ -38,23 +39,23 @@ use crate::connection::{ConnectionId, Push, Reply};
 use crate::error::ServerError;
 use crate::sync::Mutex;
 
-/// Longest back-off: 1 to 2 s.
+/// Longest back-off between two attempts to connect: a random time of 1 to 2 s.
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
 
-/// How long a reply may be overdue, without any data, before the server is suspected: 100 ms.
+/// How long a server may send nothing while a reply is outstanding, before it is suspected: 100 ms.
 ///
-/// A live server nearby answers within a millisecond. A suspicion causes a topology refresh.
+/// A live server nearby answers within a millisecond. Suspicion causes a topology refresh.
 const SILENT: Duration = Duration::from_millis(100);
 
-/// Upper bound of that limit for distant servers: 1 s. Without it, a server that has long been slow
-/// would not be suspected at all.
+/// Upper bound of [`patience`] for distant servers: 1 s. Without it, a server that has long been
+/// slow would not be suspected at all.
 const LONGEST_SILENT: Duration = Duration::from_secs(1);
 
 /// Minimum number of round trips before a server is suspected: 4. A lost packet is retransmitted
-/// within three.
+/// within three round trips.
 const ROUND_TRIPS: u32 = 4;
 
-/// Returns how long a reply may be overdue before the server is suspected.
+/// Returns how long a server may send nothing while a reply is outstanding, before it is suspected.
 ///
 /// `round_trip` is the server's unloaded round-trip time.
 pub(crate) fn patience(round_trip: Duration) -> Duration {
@@ -75,28 +76,29 @@ pub(crate) struct Connection {
     messages: mpsc::UnboundedSender<Push>,
     unread: Mutex<Option<mpsc::UnboundedReceiver<Push>>>,
     greeting: Handshake,
-    /// The credentials in use, if they change.
+    /// The state of the login, if a credential provider supplies user and password.
     login: Option<Arc<Login>>,
     epoch: watch::Sender<Option<ConnectionId>>,
-    /// The pool to report ids to, if the connection is one of several.
+    /// The pool to which the connection reports its ids, if it belongs to one.
     seat: Option<PoolMember>,
     state: Mutex<State>,
     /// Whether there has ever been a connection. Settings that were right once may be right again.
     has_been_up: AtomicBool,
     doubt: Notify,
     silence: Arc<Silence>,
-    /// It leads to the wrong process: the next probe replaces the connection.
+    /// The connection is to be replaced instead of being probed; see [`Connection::reconnect`].
     leaving: AtomicBool,
     closing: watch::Sender<bool>,
     task: Mutex<Option<JoinHandle<()>>>,
 }
 
 struct State {
-    /// The `master_replid` that the handshake read; replaced before the id that belongs to it is
+    /// The `master_replid` that the handshake read. It is stored before the id of the connection is
     /// published.
     history: Arc<str>,
     trouble: Trouble,
-    /// When the server began to refuse this client, or this client the server's certificate.
+    /// When the server began to refuse this client, or this client began to refuse the server's
+    /// certificate.
     refused_since: Option<Instant>,
     /// When the connection was last replaced because the server accepts no writes.
     left_at: Option<Instant>,
@@ -138,7 +140,7 @@ impl Connection {
         self.target.settings.response_timeout
     }
 
-    /// Waits until its task has ended, after [`Connection::close`].
+    /// Waits until the task of the connection has ended, after [`Connection::close`].
     pub(crate) async fn ended(&self) {
         let task = self.task.lock().take();
         if let Some(task) = task {
@@ -150,10 +152,11 @@ impl Connection {
         self.epoch.subscribe()
     }
 
-    /// Returns the replication history of the current id.
+    /// Returns the id of the server's replication history (`master_replid`), as the handshake read
+    /// it.
     ///
-    /// It is random, and changes with every promotion and every full copy from another server. It
-    /// is empty if the handshake did not request it, or may not read it.
+    /// The id is random, and changes with every promotion and every full copy from another server.
+    /// It is empty if the handshake did not request it, or if the user may not read it.
     pub(crate) fn history(&self) -> Arc<str> {
         Arc::clone(&self.state.lock().history)
     }
@@ -179,7 +182,8 @@ impl Connection {
         self.pipeline.lock().clone()
     }
 
-    /// Returns the messages of all generations of this connection; later calls get an empty stream.
+    /// Returns the messages of all generations of this connection. Later calls return an empty
+    /// stream.
     pub(crate) fn messages(&self) -> mpsc::UnboundedReceiver<Push> {
         let unread = self.unread.lock().take();
         unread.unwrap_or_else(|| mpsc::unbounded_channel().1)
@@ -187,7 +191,7 @@ impl Connection {
 
     /// Sends a command that subscribes or unsubscribes channels.
     ///
-    /// It completes when the server has confirmed each of them.
+    /// Completes when the server has confirmed each channel, or refused the command.
     pub(crate) async fn send_channels(&self, name: &'static str, channels: &[Bytes]) -> Result<(), ServerError> {
         let command = std::iter::once(name.into()).chain(channels.iter().cloned()).collect();
         self.send_for(command, Expects::Confirmations(name, channels.to_vec())).await.map(drop)
@@ -196,7 +200,7 @@ impl Connection {
     pub(crate) async fn leave_sharded(&self, channels: &[Bytes]) {
         let (pipeline, owed) = (self.pipeline(), self.silence.asked(self.target.clock.now()));
         let asked = pipeline.leave(channels);
-        // On a refusal the channels are not subscribed, or the connection is lost.
+        // An error is ignored: the channels are not subscribed then, or the connection is lost.
         let _ = self.answer(&pipeline, asked, owed).await;
     }
 
@@ -204,7 +208,7 @@ impl Connection {
         let login = login_words(credentials, self.pipeline().is_resp2());
         let command: WireCommand = std::iter::once("AUTH".into()).chain(login).collect();
         match self.send_once(&command, Expects::Reply).await {
-            // A server that does not know the command repeats its arguments.
+            // A server that does not know AUTH repeats the arguments, and so the password.
             Err(ServerError::Refused { message, .. }) => Err(ServerError::refused(without_arguments(&message))),
             answer => answer.map(drop),
         }
@@ -226,8 +230,9 @@ impl Connection {
 
     /// Handles a reply that says that the server accepts no writes.
     ///
-    /// Without a topology that finds the new primary, the name or address may already lead to it.
-    /// The former primary keeps its connections, so the connection is replaced.
+    /// If a certain [role](NodeRole) is expected of the server, it is checked. Otherwise the name
+    /// or address may already lead to a new primary. The former primary keeps its connections, so
+    /// this one is replaced then, at most once every 2 s.
     pub(crate) fn report_read_only(&self) {
         if !matches!(self.greeting, Handshake::Identity | Handshake::Data { part: NodeRole::Any, .. }) {
             return self.doubt.notify_one();
@@ -240,7 +245,7 @@ impl Connection {
         }
     }
 
-    /// Schedules the replacement of the connection, because it leads to another process.
+    /// Schedules the replacement of the connection, for a reason such as another server process.
     pub(crate) fn reconnect(&self, why: &str) {
         self.leaving.store(true, Ordering::Release);
         self.repeat_handshake(why);

@@ -1,10 +1,11 @@
 //! Logging in with a password that changes.
 //!
-//! The credential provider is called before each connection is set up. Live connections call it
-//! every `credentials_interval`, one call for all of a client, and log in again if the credentials
-//! differ. A login that the server refuses leaves a connection unchanged. So nothing is lost while
-//! the server does not know the new password yet. A connection with subscriptions that uses RESP2
-//! accepts no login: it is replaced after a short-lived connection has logged in.
+//! The credential provider is called before each connection is set up. While connections are up, it
+//! is called every `credentials_interval`, once for all connections of a client. They log in again
+//! if the credentials differ. A login that the server refuses leaves a connection unchanged. So
+//! nothing is lost while the server does not know the new password yet. With RESP2 a connection
+//! with subscriptions accepts no login. It is replaced after a short-lived connection has logged
+//! in.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -54,11 +55,11 @@ impl Logins {
         said
     }
 
-    /// Returns the provider's last result for any connection, if it is younger than half an
-    /// interval.
+    /// Returns the provider's last result if it is younger than half an interval; otherwise calls
+    /// the provider.
     ///
-    /// This includes failures, because a failed call may have taken long. Otherwise calls the
-    /// provider.
+    /// All connections share that result. A failure is a result, too, because a failed call may
+    /// have taken long.
     async fn lately(&self) -> Result<Credentials, String> {
         let _turn = self.turn.lock().await;
         let recent = self.last.lock().clone().filter(|(at, _)| at.elapsed() < self.every / 2);
@@ -95,7 +96,7 @@ impl Login {
         self.state.lock().trouble.clone()
     }
 
-    /// Returns the number of logins; to be read before a request that may be refused.
+    /// Returns the number of logins. It is read before a request that may be refused.
     pub(crate) fn count(&self) -> u64 {
         self.state.lock().count
     }
@@ -129,8 +130,8 @@ impl Login {
         Ok(())
     }
 
-    /// Logs in again after a request sent at `count` was refused, unless a login has happened
-    /// since.
+    /// Logs in again after the refusal of a request that was sent when [`Login::count`] was
+    /// `count`. Does nothing if there was a login since.
     pub(crate) async fn again(&self, count: u64, link: &Connection) -> Result<(), ServerError> {
         let _turn = self.turn.lock().await;
         if self.count() != count {
@@ -143,7 +144,7 @@ impl Login {
     async fn show(&self, credentials: Credentials, count: u64, link: &Connection) -> Result<(), ServerError> {
         link.authenticate(credentials.clone()).await?;
         let mut state = self.state.lock();
-        // A connection made meanwhile has used newer credentials.
+        // If a connection was made meanwhile, it has used newer credentials.
         if state.count == count {
             (state.shown, state.count) = (Some(credentials), count + 1);
         }

@@ -52,11 +52,12 @@ pub(crate) struct Node {
     commits: DurabilityWaiter,
     dedicated: Arc<DedicatedConnection>,
     batches: Arc<DedicatedConnection>,
-    /// Number of the connection on which the server was found not to know EVALSHA_RO and EVAL_RO.
+    /// The [number](ConnectionId::connection) of the connection on which the server was found to
+    /// lack EVALSHA_RO and EVAL_RO.
     without_read_only: AtomicU64,
-    /// The replica lags by more than allowed.
+    /// Set while this node is a replica that lags by more than allowed.
     behind: AtomicBool,
-    /// Requests are refused for a moment: another server is about to replace this one.
+    /// Set while requests are refused because another server is about to replace this one.
     held_back: AtomicBool,
     batchers: Batchers,
     admission: Semaphore,
@@ -80,7 +81,7 @@ impl Node {
         }
     }
 
-    /// Returns why a request cannot be sent now, if so.
+    /// Returns why a request cannot be sent now; `None` if it can.
     fn in_the_way(&self, is_dedicated: bool) -> Option<ServerError> {
         match () {
             // A server with a script that runs for too long answers no handshake, but must receive
@@ -112,7 +113,8 @@ impl Node {
         }
     }
 
-    /// Encodes a request. A script is sent as its `whole` text or as its hash.
+    /// Encodes a request. A script is encoded as its text if `whole` is set, and as its hash
+    /// otherwise.
     fn encode(&self, request: &Request, limit: Option<Instant>, whole: bool) -> Result<WireCommand, ServerError> {
         let mut words = Vec::with_capacity(4 + request.keys.len() + request.args.len());
         let reading = request.read_only && !self.is_without_read_only();
@@ -132,7 +134,7 @@ impl Node {
                 let function = if request.read_only { "FCALL_RO" } else { "FCALL" };
                 words.extend([function.into(), name.clone(), key_count()]);
             }
-            // The parts are sent instead.
+            // This word is never sent; `at_once` sends the parts.
             What::Together(_) => words.push("EXEC".into()),
         }
         words.extend(request.subcommand.map(Bytes::from));
@@ -170,7 +172,7 @@ impl Node {
     }
 }
 
-/// Returns one argument, or an error if it is too large for servers.
+/// Returns one argument, or an error if the argument is too large for servers.
 fn fitting(word: &Bytes) -> Result<Bytes, ServerError> {
     if word.len() > LARGEST {
         let message = format!("not sent: an argument has {} bytes, and servers take {LARGEST} at most", word.len());
@@ -194,7 +196,8 @@ impl Server for Node {
                 let limit = request.limit();
                 vec![self.start(&Arc::new(request), limit).await]
             }
-            // The first polls happen in order, and a first poll hands the bytes to the connection.
+            // `join_all` polls the futures in order, and the first poll of each hands its bytes to
+            // the connection.
             Err(requests) => {
                 // Requests that must stay in order use one connection.
                 let link = requests.iter().all(|it| it.in_order).then(|| Arc::clone(self.link_for(&requests[0])));
@@ -280,7 +283,7 @@ impl Server for Node {
 }
 
 impl Drop for Node {
-    /// Closes the connections, so that a forgotten node, or one of an aborted task, leaves none
+    /// Closes the connections, so that a node that is dropped without [`Server::close`] leaves none
     /// behind.
     fn drop(&mut self) {
         self.connections.stop();

@@ -1,9 +1,9 @@
 //! The connections for requests to one node: one, or several that count as one.
 //!
 //! All requests of a name use the same connection, which keeps their order. The pool has one
-//! connection id. It exists while all connections are up and lead to the same process, and changes
-//! as soon as any connection is new. All grants are verified then, as if all connections were new.
-//! That costs a few superfluous requests, but no necessary one is missed.
+//! connection id. The id exists while all connections are up and lead to the same process, and
+//! changes as soon as any connection is new. All grants are verified after a change, as if all
+//! connections were new. That costs a few superfluous requests, but no necessary one is missed.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -40,7 +40,8 @@ impl ConnectionPool {
         Arc::new(ConnectionPool { links, together })
     }
 
-    /// Returns the connection for a key's name, or for requests without a key.
+    /// Returns the connection for all requests of a key's name. Requests without a key use the
+    /// first connection.
     pub(crate) fn of(&self, key: Option<&[u8]>) -> &Arc<Connection> {
         &self.links[key.map_or(0, |key| usize::from(self.shard_of(key)))]
     }
@@ -69,17 +70,18 @@ impl ConnectionPool {
 
     /// Returns for how long the server has sent nothing on a connection with an outstanding reply.
     ///
-    /// The longest such time of all connections counts.
+    /// If there are several such connections, the longest time counts.
     pub(crate) fn silent_for(&self) -> Duration {
         self.links.iter().map(|link| link.silent_for()).max().unwrap_or_default()
     }
 
-    /// Watches the refusal of this client by the server, on any of the connections.
+    /// Watches the error that makes waiting for the server useless, as reported by any of the
+    /// connections.
     pub(crate) fn refusal(&self) -> watch::Receiver<Option<ServerError>> {
         self.together.refusal.subscribe()
     }
 
-    /// Returns the replication history of the current id, as the last handshake read it; see
+    /// Returns the id of the server's replication history, as the last handshake read it; see
     /// [`Connection::history`].
     pub(crate) fn history(&self) -> Arc<str> {
         Arc::clone(&self.together.seats.lock().history)
@@ -129,9 +131,10 @@ struct Members {
     history: Arc<str>,
 }
 
-/// Returns the id of the pool: the common process, and the highest connection number.
+/// Returns the id of the pool: the common process, and the highest connection number. `None` unless
+/// all connections are up and lead to one process.
 ///
-/// A new connection has a higher number than all before it.
+/// The id changes with each new connection, which has a higher number than all before it.
 fn of_all(lives: &[Option<ConnectionId>]) -> Option<ConnectionId> {
     let ids = lives.iter().cloned().collect::<Option<Vec<_>>>()?;
     let is_one = ids.iter().all(|id| id.run_id == ids[0].run_id);
@@ -144,7 +147,8 @@ pub(crate) struct PoolMember {
 }
 
 impl PoolMember {
-    /// Sets or clears the server's refusal of this client, as seen by this connection.
+    /// Sets or clears the error that makes waiting for the server useless, as seen by this
+    /// connection.
     pub(crate) fn refuse(&self, refusal: Option<ServerError>) {
         publish(&self.together.refusal, refusal);
     }
@@ -158,15 +162,15 @@ impl PoolMember {
             Some((epoch, history)) => {
                 seats.lives[self.at] = Some(epoch.clone());
                 seats.history = Arc::clone(history);
-                // The newest connection leads to where new connections of the others would lead,
-                // too.
+                // If the other connections were opened anew, they would lead to the process of the
+                // newest one.
                 let elsewhere = |life: &Option<ConnectionId>| life.as_ref().is_some_and(|id| id.run_id != epoch.run_id);
                 let links = seats.links.iter().zip(&seats.lives);
                 astray.extend(links.filter(|(_, life)| elsewhere(life)).filter_map(|(link, _)| link.upgrade()));
             }
             None => seats.lives[self.at] = None,
         }
-        // Sent under the lock, to keep the order of events.
+        // Published under the lock, to keep the order of events.
         publish(&self.together.epoch, of_all(&seats.lives));
         drop(seats);
         astray.iter().for_each(|link| link.reconnect("another connection leads to another server process"));

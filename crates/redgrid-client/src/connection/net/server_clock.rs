@@ -1,9 +1,9 @@
 //! A lower bound of how far the server's clock is ahead of the local clock.
 //!
 //! A request that must not be executed after some instant of the *local* clock carries that instant
-//! in the *server's* time. The offset is never too high, so the server refuses too early rather
-//! than too late. A late transmission of an acquire cannot execute after the moment from which the
-//! client considers it harmless.
+//! in the *server's* time. The bound is never too high, so the server refuses a request too early
+//! rather than too late. So a late transmission of an acquire cannot execute after the moment from
+//! which the client considers it harmless.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -15,14 +15,15 @@ use crate::sync::Mutex;
 /// section 11.3). It is applied to the age of a sample, so that old samples do not count as exact.
 const DRIFT_PPM: u64 = 500;
 
-/// How long a sample is used before newer, lower ones replace it: 10 s.
+/// How long samples are collected before newer, lower ones may replace them: 10 s. A sample is the
+/// bound that one reply proves.
 ///
 /// The best (highest) sample of this time is used, because its reply was the fastest. If the
-/// server's clock was set back, the estimate follows after this time.
+/// server's clock was set back, the estimate follows within two such times at the latest.
 const WINDOW: Duration = Duration::from_secs(10);
 
-/// How early a reply may seem without a step of the server's clock: 1 ms. It covers rounding and a
-/// slew.
+/// The server's clock counts as set back if the known bound exceeds what an exchange permits by
+/// more than this: 1000 µs. Rounding and a slew cause smaller differences.
 const SLACK: i128 = 1000;
 
 /// A lower bound of `server time − local time`, and the round-trip time. Shared by all users of one
@@ -30,7 +31,8 @@ const SLACK: i128 = 1000;
 #[derive(Debug, Default)]
 pub struct ServerClock {
     samples: Mutex<Samples>,
-    /// The fastest exchange of this window and of the one before, in nanoseconds; 0 for none.
+    /// The fastest exchange of this window, in nanoseconds; 0 for none. `former_round_trip` is that
+    /// of the window before.
     round_trip: AtomicU64,
     former_round_trip: AtomicU64,
 }
@@ -42,8 +44,8 @@ struct Samples {
     /// over with each window.
     former: Option<Sample>,
     since: Option<Instant>,
-    /// When the server's clock was last found set back, and by how much within the two windows
-    /// before.
+    /// When the server's clock was last found to be set back, and the sum of the steps: of this one
+    /// and of those in the two windows before.
     set_back: Option<(Instant, Duration)>,
 }
 
@@ -73,7 +75,7 @@ impl Samples {
 
 #[derive(Debug, Clone, Copy)]
 struct Sample {
-    /// Server time in microseconds at the local instant 0, at most the true value.
+    /// Server time in microseconds at the local instant 0. It is never higher than the true value.
     offset: i128,
     at: Instant,
 }
@@ -110,13 +112,13 @@ impl ServerClock {
     /// Records a server time from the reply to a request sent at `sent`, and the round-trip time.
     ///
     /// The server read its clock after the request was sent, so the offset is at most
-    /// `server − sent`. If the lower bound is higher, it dates from before the server's clock was
-    /// set back.
+    /// `server − sent`. If the known lower bound is higher, it dates from before the server's clock
+    /// was set back.
     pub fn observe_exchange(&self, server_micros: u64, sent: Instant, received: Instant) {
         let is_older = {
             let mut samples = self.samples.lock();
             samples.notice_step_back(i128::from(server_micros) + 1 - i128::from(sent.as_nanos() / 1000), received);
-            // A request that was sent before the step may have been answered before it.
+            // A request that was sent before the step may have been answered before the step, too.
             samples.set_back.is_some_and(|(at, _)| sent < at && at < received)
         };
         if !is_older {
@@ -125,9 +127,10 @@ impl ServerClock {
         self.observe_round_trip(sent, received);
     }
 
-    /// Returns by how much the server's clock was found set back within the last 10 to 20 s.
+    /// Returns by how much the server's clock was found to be set back, if that was within the last
+    /// 20 s.
     ///
-    /// The server may execute requests that were sent before the step for that much longer than
+    /// The server may execute a request that was sent before the step by this much later than
     /// intended.
     pub fn set_back(&self, now: Instant) -> Duration {
         self.samples.lock().set_back(now)
@@ -149,7 +152,7 @@ impl ServerClock {
         Duration::from_nanos(known.into_iter().filter(|nanos| *nanos > 0).min().unwrap_or_default())
     }
 
-    /// Forgets everything, because another server process answers there.
+    /// Forgets everything, because a new connection may lead to another server process.
     pub fn reset(&self) {
         *self.samples.lock() = Samples::default();
         self.round_trip.store(0, Ordering::Relaxed);
@@ -198,7 +201,7 @@ mod tests {
         exchange(20, 3);
         exchange(30, 5);
         assert_eq!(clock.round_trip(), Duration::from_millis(3));
-        // Two windows later it is forgotten.
+        // Two windows later, the fastest exchange is forgotten.
         exchange(11_000, 9);
         assert_eq!(clock.round_trip(), Duration::from_millis(3));
         exchange(22_000, 8);
@@ -231,7 +234,7 @@ mod tests {
         // This request was sent before the step, and answered before it.
         clock.observe_exchange(9_004_999_000, at(4990), at(5010));
         assert!(clock.at(at(5010), at(5010)).unwrap() <= 7_010_000);
-        // Another step adds to it; later it is forgotten.
+        // Another step adds to that time. The sum is forgotten 20 s later.
         clock.observe_exchange(5_000_000, at(6000), at(6001));
         assert!(clock.set_back(at(6001)) > set_back);
         assert_eq!(clock.set_back(at(26_001)), Duration::ZERO);

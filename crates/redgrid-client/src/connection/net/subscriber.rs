@@ -1,5 +1,5 @@
-//! The connections of a node that carry subscriptions: SUBSCRIBE, UNSUBSCRIBE and PING, nothing
-//! else.
+//! The connections of a node that carry only subscriptions: commands that subscribe and
+//! unsubscribe, and probes.
 //!
 //! A subscription is active once the server has confirmed it. Plain and sharded channels share a
 //! connection that is always open. The connections for keyspace events and for patterns are opened
@@ -21,14 +21,14 @@ use crate::sync::Mutex;
 
 /// How long to wait for a connection that is opened at the first subscription: 250 ms.
 ///
-/// That is more than it takes nearby. Other subscriptions at the node wait meanwhile, and a failed
-/// one is retried.
+/// A connection to a nearby server takes less time. Other subscriptions at the node wait meanwhile,
+/// and a failed one is retried.
 const CONNECTING: Duration = Duration::from_millis(250);
 
 pub(crate) struct Subscriptions {
     connections: Arc<Connections>,
     /// The id of the connections for requests. If those lead to another process, the connections
-    /// here follow.
+    /// here are replaced.
     commands: watch::Receiver<Option<ConnectionId>>,
     pushes: Pushes,
     messages: Arc<Subscriber>,
@@ -74,7 +74,7 @@ impl Subscriptions {
         subscriber.subscribe(kind, channels).await
     }
 
-    /// Unsubscribes channels, and reports it once none of their messages can follow.
+    /// Unsubscribes channels, and reports [`Push::Ended`] once none of their messages can follow.
     pub(crate) async fn unsubscribe(&self, kind: ChannelKind, channels: Vec<Bytes>) {
         let subscriber = self.subscriber(kind);
         subscriber.end(kind, &channels).await;
@@ -93,7 +93,8 @@ struct Subscriber {
     link: Arc<Connection>,
     /// Ended subscriptions, to be reported after their last message.
     ended: mpsc::UnboundedSender<Vec<Bytes>>,
-    /// Number of the last connection with a confirmed subscription; 0 before the first.
+    /// The [number](ConnectionId::connection) of the last connection with a confirmed subscription;
+    /// 0 before the first.
     confirmed: AtomicU64,
 }
 
@@ -118,7 +119,7 @@ impl Subscriber {
         let Some(connection) = self.connection() else { return Err(self.link.down()) };
         let refused = match self.ask_for(kind, &channels).await {
             Ok(refused) => refused,
-            // A passing refusal is not the connection's fault: keep it.
+            // The connection is kept, because a refusal is not its fault.
             Err(error @ ServerError::Refused { .. }) if !wants_login(&error) => return Err(error),
             Err(error) => {
                 self.link.renew();
@@ -151,7 +152,7 @@ impl Subscriber {
                     if passes && kind != ChannelKind::Sharded {
                         return Err(error);
                     }
-                    // One denied channel denies all of its command.
+                    // If one channel is denied, the server refuses the whole command.
                     refused.extend(part.iter().map(|channel| (channel.clone(), error.clone())));
                 }
                 Err(error) => return Err(error),
@@ -174,7 +175,7 @@ impl Subscriber {
             ChannelKind::Patterns => "punsubscribe",
             ChannelKind::Sharded => return self.link.leave_sharded(channels).await,
         };
-        // On a refusal the channels are not subscribed, or the connection is lost.
+        // An error is ignored: the channels are not subscribed then, or the connection is lost.
         let _ = self.link.send_channels(command, channels).await;
     }
 
@@ -200,16 +201,17 @@ impl Subscriber {
                 Some(message) = messages.recv() => { let _ = push(message); }
                 () = &mut closing => return,
                 Some(channels) = endings.recv() => {
-                    // Messages that arrived before the end, in the same moment.
+                    // Messages that arrived before the end of the subscription come first.
                     while let Ok(message) = messages.try_recv() { let _ = push(message); }
                     let _ = push(Push::Ended { channels });
                 }
                 changed = epoch.changed() => {
                     if changed.is_err() { return }
                     let connection = epoch.borrow_and_update().as_ref().map_or(0, |epoch| epoch.connection);
-                    // The connection is lost or new; in both cases no subscription is active.
-                    // Connections that are opened at the first subscription are awaited there. As
-                    // long as nothing was subscribed on one, nothing was missed.
+                    // The connection is lost or new; in both cases no subscription is active. A
+                    // connection for events or patterns reports a gap only if an earlier one had a
+                    // confirmed subscription. Before that, nothing was missed, and `subscribe`
+                    // waits for the connection.
                     if connection != told {
                         if ![0, connection].contains(&self.confirmed.load(Ordering::SeqCst)) || gap == Push::Gap {
                             let _ = push(gap.clone());

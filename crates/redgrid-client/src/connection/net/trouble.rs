@@ -23,8 +23,8 @@ pub(crate) struct Trouble {
 pub(crate) enum Kind {
     /// The cause may pass.
     Passing,
-    /// The server refuses the password, user or certificate of this client, or its own certificate
-    /// is refused.
+    /// The server refuses the password, user or certificate of this client, or this client refuses
+    /// the server's certificate.
     Unauthorized,
     /// The target is wrong: its name is unknown, or it does not speak the expected protocol.
     Lasting,

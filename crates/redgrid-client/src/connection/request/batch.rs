@@ -1,5 +1,5 @@
-//! Many requests at once: each node receives those of its keys, in order and without waiting
-//! between them.
+//! Sends many requests at once. Each node receives the requests for its keys in order; no request
+//! waits for the reply to the one before.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -20,7 +20,8 @@ use crate::error::{ServerError, after_unanswered};
 /// Maximum number of requests in flight per node. Each occupies memory until its reply arrives.
 const AT_ONCE: usize = 1000;
 
-/// Maximum number of slots that are served concurrently when requests are sent one by one.
+/// Maximum number of slots whose requests are retried concurrently. Within a slot they are retried
+/// one by one.
 const SLOTS_AT_ONCE: usize = 16;
 
 /// The outcome of one request of a batch.
@@ -37,7 +38,8 @@ pub struct Batched {
 type Answered = (Result<Reply, ServerError>, Arc<dyn Server>, Option<ConnectionId>);
 
 impl Core {
-    /// Sends many requests until `until`, and returns one result for each, in their order.
+    /// Sends many requests, with retries until `until`, and returns one result for each, in their
+    /// order.
     pub async fn send_batch(&self, requests: Vec<Request>, until: Instant, durability: Durability) -> Vec<Batched> {
         if self.life.is_closed() {
             let shut = || Err(ServerError::not_sent("the client is shut down"));
@@ -68,10 +70,10 @@ impl Core {
     }
 }
 
-/// Sends to each node once.
+/// Sends each node the requests for its keys, without retries.
 ///
-/// Returns the requests that were not sent. Adds to `alone` the requests that must be retried one
-/// by one, by slot.
+/// Returns the indices of the requests that were not sent. The indices of requests that must be
+/// retried one by one are added to `alone`, by slot.
 async fn one_round(
     core: &Core,
     requests: &[Request],

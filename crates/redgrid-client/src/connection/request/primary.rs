@@ -1,6 +1,6 @@
-//! Requests to a primary itself instead of to the primary of a key.
+//! Requests to one given primary, instead of to the primary of a key.
 //!
-//! They serve requests that concern every primary: counting keys, listing their names, or loading
+//! Operations that concern every primary use them: counting keys, listing their names, or loading
 //! scripts.
 
 use std::fmt;
@@ -85,7 +85,7 @@ impl Core {
         }
     }
 
-    /// Sends a request to a primary, and retries it while the node is one.
+    /// Sends a request to a primary, and retries it while the node is still a primary.
     pub async fn run_at(&self, primary: &Primary, request: Request, until: Instant) -> Result<Reply, ServerError> {
         self.is_open()?;
         ask(self, &primary.server, request, until).await
@@ -120,12 +120,13 @@ fn decides(core: &Core, server: &Arc<dyn Server>) -> bool {
 /// Sends a request to one node until it is finally answered, the node is not a primary any more, or
 /// `until` has passed.
 ///
-/// A refused login and the begin of a shutdown end it at once. So does [`Server::refusal`], unless
-/// a transmission is unanswered.
+/// A refused login ends the attempts at once, and so does the begin of a shutdown. An error of
+/// [`Server::refusal`] does so, too, unless a transmission is unanswered or the request is
+/// dedicated.
 async fn ask(core: &Core, server: &Arc<dyn Server>, request: Request, until: Instant) -> Result<Reply, ServerError> {
     let request = Arc::new(request);
-    // Number of transmissions without a reply. Each may have been executed; no reply to a later
-    // one rules that out.
+    // Number of transmissions without a reply. Each may have been executed, whatever the reply to a
+    // later transmission says.
     let mut unanswered = 0;
     let error = loop {
         let replaced = || format!("{} is no primary any more", server.id());
@@ -167,14 +168,15 @@ async fn ask(core: &Core, server: &Arc<dyn Server>, request: Request, until: Ins
     Err(if unanswered > 0 { after_unanswered(error) } else { error })
 }
 
-/// Waits for the retry delay and a connection, or a topology change, or a refusal of this client.
+/// Waits for the retry delay and then for a connection. A topology change or a new refusal of this
+/// client ends the wait early.
 ///
 /// Returns false if `until` passes first or the client shuts down.
 async fn pause(core: &Core, server: &Arc<dyn Server>, request: &Request, until: Instant) -> bool {
     let (mut changes, mut epoch, mut refusal) = (core.topology.changes(), server.connection_id(), server.refusal());
     let up = async {
         tokio::time::sleep(jittered(core.settings.retry_delay)).await;
-        // Dedicated connections are opened for the request.
+        // A dedicated connection is opened when the request is sent.
         if !request.dedicated && epoch.wait_for(Option::is_some).await.is_err() {
             std::future::pending::<()>().await;
         }

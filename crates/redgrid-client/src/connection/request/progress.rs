@@ -18,7 +18,7 @@ pub struct Progress {
 /// An obstacle to a transmission of a request.
 #[derive(Clone)]
 pub(super) enum Obstacle {
-    /// The request was rejected temporarily, or a queue is full.
+    /// The server refused the request or this client, or too many requests are in flight.
     Error(ServerError),
     Node(Arc<dyn Server>),
 }
@@ -35,7 +35,8 @@ impl fmt::Debug for Obstacle {
 impl Progress {
     const NOT_SENT: u8 = 0;
     const SENT: u8 = 1;
-    /// A transmission got no answer. Whatever becomes of later ones, the request may be executed.
+    /// A transmission got no answer, so the request may be executed, whatever becomes of later
+    /// transmissions.
     const UNANSWERED: u8 = 2;
     const ABANDONED: u8 = 3;
 
@@ -48,14 +49,15 @@ impl Progress {
         self.step(Self::NOT_SENT, Self::SENT) != Err(Self::ABANDONED)
     }
 
-    /// Notes that neither this transmission nor an earlier one was executed.
+    /// Notes that the last transmission was not executed. The request then counts as not sent,
+    /// unless an earlier transmission is unanswered.
     pub fn not_done(&self) {
         let _ = self.step(Self::SENT, Self::NOT_SENT);
     }
 
     /// Notes that the last transmission arrived too late and did nothing.
     ///
-    /// With `repeated`, an earlier one may have been executed.
+    /// If `repeated`, an earlier transmission may have been executed.
     pub(in crate::connection) fn came_late(&self, repeated: bool) {
         match repeated {
             true => self.unanswered(),
@@ -65,7 +67,7 @@ impl Progress {
 
     /// Notes that nothing was executed and no transmission is in flight.
     ///
-    /// The next request starts over.
+    /// The next transmission counts as the first one.
     pub fn settled(&self) {
         let _ = self.step(Self::SENT, Self::NOT_SENT);
         let _ = self.step(Self::UNANSWERED, Self::NOT_SENT);
@@ -77,13 +79,13 @@ impl Progress {
         let _ = self.step(Self::SENT, Self::UNANSWERED);
     }
 
-    /// Notes an answer that is valid for all transmissions.
+    /// Notes an answer that is valid for all transmissions, unanswered ones included.
     pub(super) fn answered(&self) {
         let _ = self.step(Self::UNANSWERED, Self::SENT);
     }
 
-    /// Abandons the request if nothing was sent; then nothing will be. Returns whether it is
-    /// abandoned.
+    /// Abandons the request if nothing was sent; no transmission follows then. Returns whether the
+    /// request is abandoned.
     pub fn abandon(&self) -> bool {
         matches!(self.step(Self::NOT_SENT, Self::ABANDONED), Ok(_) | Err(Self::ABANDONED))
     }
@@ -105,7 +107,8 @@ impl Progress {
 
     /// Returns the server's refusal of the last transmission, or the reason why none was sent.
     ///
-    /// Returns `None` if the node could not be reached: the node has that reason.
+    /// Returns `None` if the node could not be reached; [`Server::unreached`] has the reason in
+    /// this case.
     pub fn refusal(&self) -> Option<ServerError> {
         match &*self.obstacle.lock() {
             Some(Obstacle::Error(error)) => Some(error.clone()),

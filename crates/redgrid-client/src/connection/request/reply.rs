@@ -9,7 +9,7 @@ use bytes::Bytes;
 
 use crate::error::ServerError;
 
-/// A reply of a server. Errors inside an array stay in their place.
+/// A reply of a server. An error inside a list is one of its elements.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Reply {
@@ -46,11 +46,11 @@ impl Reply {
     }
 }
 
-/// Maximum length of a text in an error. Longer ones, which could be whole values, are shown by
-/// their length.
+/// Maximum length of a text in an error, in bytes. A longer text could be a whole value, so only
+/// its length is shown.
 const SHOWN_TEXT: usize = 40;
 
-/// Maximum number of list elements in an error.
+/// Maximum number of list elements that an error shows.
 const SHOWN_ELEMENTS: usize = 8;
 
 /// Formats the reply for errors: briefly, and long texts only by their length.
@@ -95,13 +95,14 @@ fn listed<T>(
     if more > 0 { write!(f, ", and {more} more") } else { Ok(()) }
 }
 
-/// A type that a [`Reply`] can become.
+/// A type to which a [`Reply`] can be converted.
 pub trait FromReply: Sized {
     /// Converts the reply to the value.
     ///
     /// # Errors
     ///
-    /// [`ServerError::Decode`] when the reply does not fit; the reply's own error when it is one.
+    /// [`ServerError::Decode`] if the reply does not fit the type. A reply that is an error is
+    /// returned as that error.
     fn from_reply(reply: Reply) -> Result<Self, ServerError>;
 }
 
@@ -213,7 +214,8 @@ impl<T: FromReply> FromReply for Vec<T> {
     }
 }
 
-/// Converts RESP3 maps, and the flat list of pairs of scripts and RESP2.
+/// Converts a RESP3 map, or the flat list of alternating keys and values that scripts and RESP2
+/// return.
 impl<K: FromReply + Eq + Hash, V: FromReply> FromReply for HashMap<K, V> {
     fn from_reply(reply: Reply) -> Result<Self, ServerError> {
         let pair = |(k, v)| Ok((K::from_reply(k)?, V::from_reply(v)?));

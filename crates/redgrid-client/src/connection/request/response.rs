@@ -24,8 +24,8 @@ use crate::pinned::pinned;
 ///
 /// # Cancel safety
 ///
-/// Dropping it gives the request up. A request that was sent may be executed; one that was not is
-/// not sent any more.
+/// Dropping the future gives the request up. A request that was sent may be executed. A request
+/// that was not sent yet is never sent.
 #[must_use = "the request may not be sent until awaited"]
 pub struct ResponseFuture<'a>(Inner<'a>);
 
@@ -35,7 +35,7 @@ enum Inner<'a> {
 }
 
 impl<'a> ResponseFuture<'a> {
-    /// Creates a response that its caller obtains by polling the future that `make` returns.
+    /// Creates a response from the future that `make` returns. The caller polls that future itself.
     pub fn inline<F>(make: impl FnOnce() -> F) -> Self
     where
         F: Future<Output = Result<Reply, ServerError>> + Send + 'a,
@@ -56,7 +56,7 @@ impl Future for ResponseFuture<'_> {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         match &mut self.0 {
             Inner::Caller(fetched) => fetched.as_mut().poll(cx),
-            // The request may have been sent.
+            // If the sender of the reply is gone, the request may have been sent.
             Inner::Others(told) => Pin::new(told)
                 .poll(cx)
                 .map(|told| told.unwrap_or_else(|_| Err(ServerError::unknown("no answer came in time")))),

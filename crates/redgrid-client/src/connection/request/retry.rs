@@ -1,4 +1,4 @@
-//! Retries in one place, by error class, within one deadline.
+//! Decides by the class of an error whether a request is retried, within one deadline.
 //!
 //! A request that was not sent, or was refused for a passing reason, is retried with jittered
 //! waits. A request that may have been executed is sent again only if it is idempotent.
@@ -20,21 +20,23 @@ use crate::error::{Code, ServerError};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 // Exhaustive: only redgrid-core uses it.
 pub enum RetryPolicy {
-    /// As often as the settings say.
+    /// As often as the setting `retries` says.
     Retries,
-    /// Until its time is over: releases are not given up earlier.
+    /// Until the time of the request is over. Releases use it, because they are not given up
+    /// earlier.
     ToTheEnd,
-    /// Like `ToTheEnd`, for exactly-once requests. A refused login ends it, unless a transmission
-    /// may still execute.
+    /// Like `ToTheEnd`, for exactly-once requests. A refused login ends the request, unless a
+    /// transmission may still execute.
     Once,
-    /// Like `Once`, for several keys. Keys on both sides of a migration are left to the caller.
-    /// They can be requested one by one, but not together before all have moved.
+    /// Like `Once`, for several keys. The server answers TRYAGAIN while a migration has moved only
+    /// some of them. That error is returned at once, because the caller can send a request for each
+    /// key.
     Together,
-    /// As often as the settings say, but no transmission executes later than this after the first
-    /// one.
+    /// Like `Retries`, but no transmission executes later than this duration after the first
+    /// unanswered one was sent.
     ///
-    /// After that, the first transmission's effect may have ended, and another would act a second
-    /// time.
+    /// Later, the effect of the first transmission may have ended, and another transmission would
+    /// act a second time.
     Within(Duration),
 }
 
@@ -44,15 +46,16 @@ pub(super) struct Tries {
     until: Instant,
     /// When the first transmission that was not answered was sent.
     ///
-    /// If a later transmission is answered as too late, this is not reset: the first one may have
-    /// executed.
+    /// The time stays when a later transmission is answered as too late, because the first one may
+    /// have executed.
     first: Option<Instant>,
     /// Number of unanswered transmissions that may still execute.
     ///
-    /// If a later transmission is answered as too late, this is set to 0: the limits of earlier
-    /// ones were not later.
+    /// The number is set to 0 when a later transmission is answered as too late. The limits of the
+    /// earlier ones have passed by then, too.
     unknowns: u32,
-    /// Until when an unanswered transmission may execute. `Some` if one may have executed.
+    /// Until when an unanswered transmission may execute. It stays `Some` once a transmission may
+    /// have executed.
     pub(super) unanswered: Option<Instant>,
 }
 
@@ -75,15 +78,15 @@ impl Tries {
         RequestOutcome { result: Err(error), sent: now, received: now, retransmission_ends, by, epoch: None }
     }
 
-    /// Returns whether a refused login or a wrong target ends the request. Exceptions are releases,
-    /// and requests of which a transmission may still execute.
+    /// Returns whether a refused login or an error of [`Server::refusal`] ends the request.
+    /// Exceptions are releases, and requests with a transmission that may still execute.
     fn heeds_refusal(&self) -> bool {
         self.policy != RetryPolicy::ToTheEnd && self.unknowns == 0
     }
 
     /// Decides whether a transmission without success is the last one.
     ///
-    /// If another may follow, [`Tries::pause`] waits for it.
+    /// Returns `Continue` if another transmission may follow, for which [`Tries::pause`] waits.
     pub(super) fn decide(
         &mut self,
         core: &Core,
@@ -142,14 +145,15 @@ impl Tries {
             return ControlFlow::Break(outcome);
         }
         if let Some(end) = core.life.error() {
-            // `retransmission_ends` covers an earlier transmission.
+            // An earlier transmission may have executed; `retransmission_ends` says so.
             outcome.result = Err(end);
             return ControlFlow::Break(outcome);
         }
         ControlFlow::Continue(outcome)
     }
 
-    /// Waits for the next transmission. Returns the final outcome if there is no time for it.
+    /// Waits until the next transmission may be sent. Returns the final outcome if there is no time
+    /// left for it.
     pub(super) async fn pause(
         &mut self,
         core: &Core,
@@ -166,14 +170,14 @@ impl Tries {
             return None;
         }
         if matches!(outcome.result, Err(ServerError::NotSent { .. })) && outcome.by.current_connection_id().is_none() {
-            // The cause may have been found meanwhile.
+            // The cause of the missing connection may have been found meanwhile.
             outcome.result = Err(outcome.by.unreached());
         }
         Some(outcome)
     }
 
-    /// Handles a transmission that reached the server too late, and had no effect. An earlier one
-    /// may have.
+    /// Handles a transmission that reached the server too late, and had no effect. An earlier
+    /// transmission may have had one.
     async fn too_late(
         &mut self,
         core: &Core,
@@ -218,13 +222,13 @@ pub(super) async fn admitted<'a>(
         tokio::select! {
             biased;
             permit = limit.acquire() => permit.map_err(|_| waited()),
-            // Not the client's clock, which wakes every second to detect suspension: very many
-            // callers wait here.
+            // The client's clock is not used here, because it wakes each waiting caller every
+            // second to detect suspension, and very many callers may wait.
             () = tokio::time::sleep(until.since(clock.now())) => Err(waited()),
         }
     };
-    // Exempt from the runtime's budget: with thousands of calls in one task, each poll would go
-    // through all.
+    // Exempt from the runtime's budget. Otherwise one task with thousands of calls would use it up
+    // in each poll, be woken at once, and poll all calls again.
     let permit = tokio::task::unconstrained(permit).await?;
     if clock.now() >= until {
         return Err(waited());
@@ -233,10 +237,10 @@ pub(super) async fn admitted<'a>(
     Ok(permit)
 }
 
-/// Completes when a primary without a reply has been replaced, and has had the time `last_words`
-/// for late replies.
+/// Waits until a primary that has not replied is replaced, and then for `last_words`, in which its
+/// reply may still arrive.
 ///
-/// Never completes if another node has received the request.
+/// Never completes if the request was redirected to another node (`sent_on`).
 pub(super) async fn replaced(
     topology: &dyn Topology,
     home: &Arc<dyn Server>,
@@ -268,16 +272,16 @@ pub(super) async fn replaced(
 /// The server's clock may be slower than the local one by twice the allowed drift (500 ppm each),
 /// and its resolution is one microsecond.
 ///
-/// The model (`redgrid-models`) shows what happens without this margin: the transmission is
-/// released and forgotten a moment before it executes.
+/// Without this margin, the release of what the transmission acquires may be answered and forgotten
+/// a moment before the transmission executes. The model (`redgrid-models`) shows this.
 pub fn may_execute_until(limit: Instant, window: Duration) -> Instant {
     limit + window / 1000 + Duration::from_millis(1)
 }
 
 /// Waits for the retry delay and then for a connection, at most until `until`.
 ///
-/// A topology change and the end of the client end the wait at once, and so does a refusal of this
-/// client, if it is heeded.
+/// A topology change and the end of the client end the wait at once. So does a refusal of this
+/// client, if `heeds_refusal`.
 async fn pause(
     core: &Core,
     key: &[u8],
@@ -296,11 +300,13 @@ async fn pause(
             tokio::time::sleep(jittered(core.settings.retry_delay)).await;
         }
         if !at_home {
-            // It was redirected to this node, or read there: the next target is chosen anew.
+            // The request was redirected to this node, or is a read. Its next target is chosen
+            // anew.
             return;
         }
         if epoch.wait_for(Option::is_some).await.is_err() {
-            // Closed for good: another node replaces it, or none.
+            // The node was closed for good, so no connection follows. Another event has to end the
+            // wait.
             std::future::pending::<()>().await;
         }
     };

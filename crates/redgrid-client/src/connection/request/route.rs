@@ -29,7 +29,7 @@ impl Redirection {
         let mut words = message.trim_start_matches('-').split(' ');
         let (_, slot, address) = (words.next()?, words.next()?.parse().ok()?, words.next()?);
         let (named, port) = address.rsplit_once(':')?;
-        // A server that does not know its own name omits it; the client inserts it.
+        // A server that does not know its own name sends none, or `?`. Then `host` is inserted.
         let named = if matches!(named, "" | "?") { host } else { named };
         Some(Redirection { slot, address: format!("{named}:{port}"), is_ask: *code == Code::Ask })
     }
@@ -49,7 +49,8 @@ pub(super) async fn follow(
     for hops in 0.. {
         let Err(error) = &answer.result else { break };
         let by = answer.by.id();
-        // A script may return the same error, which is not followed.
+        // A script may return the text of a redirect. Only redirects of the server itself are
+        // followed.
         let own = !matches!(error, ServerError::Refused { message, .. } if !request.is_servers_own(message));
         let redirection = Redirection::of(error, by.host()).filter(|_| own && hops < MOST_HOPS);
         let Some(Redirection { slot, address, is_ask }) = redirection else {
@@ -96,7 +97,7 @@ mod tests {
         let refused = |message: &str| Err(ServerError::refused(message));
         let denied = || refused("NOPERM this user has no permissions to run the 'asking' command");
         assert_eq!(of_asking(vec![denied(), refused("MOVED 1 a:1")]).unwrap_err().code(), Some(Code::NoPermission));
-        // Executed, or possibly executed: that outweighs the refused ASKING.
+        // The request was executed, or may have been. That outweighs the refused ASKING.
         assert_eq!(of_asking(vec![denied(), Ok(Reply::Int(1))]).unwrap(), Reply::Int(1));
         assert!(of_asking(vec![denied(), Err(ServerError::unknown("cut"))]).unwrap_err().is_unknown());
         let asked = || Ok(Reply::Bytes("OK".into()));

@@ -2,7 +2,7 @@
 //! each transmission.
 //!
 //! A request that is answered at once passes this file from top to bottom. Everything else is in
-//! `retry` (other transmissions and the pauses before them) and in `route` (redirects).
+//! `retry` (further transmissions and the pauses before them) and in `route` (redirects).
 
 use std::ops::ControlFlow;
 use std::pin::{Pin, pin};
@@ -23,26 +23,26 @@ use crate::pinned::pinned;
 /// The outcome of a request, and of its last transmission.
 // Exhaustive: only redgrid-core uses it.
 pub struct RequestOutcome {
-    /// The reply, which is valid for all transmissions.
+    /// The reply, or the final error. A reply is valid for all transmissions.
     pub result: Result<Reply, ServerError>,
     /// The instant before the answered (or last) transmission was sent.
     pub sent: Instant,
-    /// When the reply arrived.
+    /// When the reply or the error arrived.
     pub received: Instant,
     /// Until when an unanswered transmission may still execute; `None` if every transmission was
     /// answered.
     pub retransmission_ends: Option<Instant>,
-    /// The node that answered (or did not).
+    /// The node of the last transmission, whether it answered or not.
     pub by: Arc<dyn Server>,
-    /// The connection on which it was sent.
+    /// The connection on which the last transmission was sent.
     pub epoch: Option<ConnectionId>,
 }
 
 impl Core {
     /// Sends a request until it is finally answered or `until` has passed.
     ///
-    /// Boxed once, here: every operation contains this future, and would reserve its size two or
-    /// three times over.
+    /// The future is boxed once, here. Every operation contains it, and would otherwise reserve its
+    /// size two or three times.
     pub fn exchange<'a>(
         &'a self,
         request: Request,
@@ -53,7 +53,8 @@ impl Core {
         self.exchange_shared(Arc::new(request), until, policy, progress)
     }
 
-    /// Sends a release until it is answered or `until` has passed, and remembers it for a failover.
+    /// Sends a release until it is answered or `until` has passed. An answered release is
+    /// remembered, to be repeated after a failover.
     ///
     /// The release must be idempotent, and harmless to any later holder of the name.
     pub async fn give_back(&self, request: Request, until: Instant, policy: RetryPolicy) -> RequestOutcome {
@@ -67,7 +68,7 @@ impl Core {
 
     /// Sends a shared request; see [`Core::exchange`].
     ///
-    /// It is an `Arc`: a request waiting to be batched is also owned by the batch that sends it.
+    /// The request is an `Arc`, because the queue of calls that wait for a batch owns it, too.
     fn exchange_shared<'a>(
         &'a self,
         request: Arc<Request>,
@@ -83,12 +84,13 @@ impl Core {
                     true => topology.reader(request.first_key()),
                     false => topology.primary(request.first_key()),
                 };
-                // Held until this transmission is answered. Releases bypass the limit.
+                // The permit is held until this transmission is answered. Releases bypass the
+                // limit.
                 let permit = match to.in_flight_limit() {
                     Some(limit) if policy != RetryPolicy::ToTheEnd => match limit.try_acquire() {
                         Ok(permit) => Some(permit),
                         Err(_) => match Box::pin(admitted(limit, &self.clock, until, progress)).await {
-                            // The primary was replaced during the wait. The permit is for the
+                            // The primary was replaced during the wait, and the permit is for the
                             // former one.
                             Ok(_) if !request.reads && !is_same(&topology.primary(request.first_key()), &to) => {
                                 continue;
@@ -124,7 +126,7 @@ impl Core {
                     ControlFlow::Continue(failed) => failed,
                     ControlFlow::Break(last) => return last,
                 };
-                // Boxed, like everything rare: every request would reserve its size.
+                // Boxed because it is rare. Otherwise every request would reserve its size.
                 if let Some(last) = Box::pin(tries.pause(self, &request, failed, at_home, progress)).await {
                     return last;
                 }
@@ -159,7 +161,7 @@ impl RequestOutcome {
 
     /// Records the server's time from the reply to a late transmission.
     pub fn report_time(&self, time: u64) {
-        // If the clock was reset meanwhile, it belongs to another process.
+        // After a reconnect, the estimate may be for the clock of another server process.
         if self.by.current_connection_id() == self.epoch {
             self.by.time().observe_exchange(time, self.sent, self.received);
         }
@@ -168,11 +170,11 @@ impl RequestOutcome {
 
 /// The answer to one transmission.
 pub struct Answer {
-    /// The reply.
+    /// The reply, or the error.
     pub result: Result<Reply, ServerError>,
-    /// The node that answered.
+    /// The node of the transmission, after all redirects.
     pub by: Arc<dyn Server>,
-    /// The connection on which it was sent.
+    /// The connection on which the transmission was sent.
     pub epoch: Option<ConnectionId>,
     /// Whether the node was the primary of the key at the time of sending. False after a redirect,
     /// and for reads, which may go to a replica.
@@ -197,13 +199,14 @@ pub(in crate::connection) async fn commit(
         return Ok(());
     }
     match epoch {
-        // Boxed because it is rare: the future of every acquire would reserve its size.
+        // Boxed because it is rare. Otherwise the future of every acquire would reserve its size.
         Some(epoch) => Box::pin(by.commit(epoch.clone(), durability, hash_tag(key))).await,
         None => Err(ServerError::not_sent("no connection").into()),
     }
 }
 
-/// Sends one transmission to the primary of its key; see `by_primary`.
+/// Sends one transmission to the primary of its key, and rejects the reply of a primary that was
+/// replaced meanwhile.
 pub async fn unless_replaced(topology: &dyn Topology, request: &Arc<Request>, limit: Instant) -> Answer {
     by_primary(topology, topology.primary(request.first_key()), request, limit).await
 }
@@ -214,9 +217,9 @@ pub async fn unless_replaced(topology: &dyn Topology, request: &Arc<Request>, li
 /// The wait for a hanging primary is limited to the time in which a live one answers. Then the
 /// topology is checked for a replacement.
 ///
-/// An idempotent request goes to the new primary even if the old one only gave the slot away. For
-/// other requests the old primary's reply counts then, because it answers with a redirect once it
-/// has given the slot away.
+/// In a cluster, the old primary may have given only this slot away. Its reply to a request that is
+/// not idempotent counts then, because after giving the slot away it answers with a redirect. An
+/// idempotent request is repeated at the new primary.
 async fn by_primary(topology: &dyn Topology, home: Arc<dyn Server>, request: &Arc<Request>, limit: Instant) -> Answer {
     let last_words = patience(home.time().round_trip());
     let is_replaced = || {
@@ -240,7 +243,7 @@ async fn by_primary(topology: &dyn Topology, home: Arc<dyn Server>, request: &Ar
     }
 }
 
-/// Sends one transmission to the node of its key, without following a replacement of that node.
+/// Sends one transmission to the node of its key, without checking whether that node was replaced.
 pub async fn once(topology: &dyn Topology, request: Request, limit: Instant) -> Answer {
     let key = request.first_key();
     let to = if request.reads { topology.reader(key) } else { topology.primary(key) };

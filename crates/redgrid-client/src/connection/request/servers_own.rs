@@ -21,12 +21,14 @@ const OWN_WORDS: [&str; 11] = [
 ];
 
 impl Request {
-    /// Returns whether `message` comes from the server itself.
+    /// Returns whether `message` comes from the server itself, not from a user's script or
+    /// function.
     ///
     /// A script can return the same error after it has already changed data.
     pub(crate) fn is_servers_own(&self, message: &str) -> bool {
         match &self.what {
-            // UNKILLABLE says that the script goes on.
+            // For SCRIPT KILL, no refusal counts as passing: UNKILLABLE says that the script goes
+            // on.
             _ if self.dedicated => false,
             What::Script(ScriptRef::Owned(_)) | What::Function { .. } => {
                 OWN_WORDS.iter().any(|words| message.starts_with(words)) || self.is_sent_elsewhere(message)
@@ -35,8 +37,8 @@ impl Request {
         }
     }
 
-    /// Returns whether `message`, to its end, is a redirect for these keys: `MOVED 3999
-    /// 127.0.0.1:6381`.
+    /// Returns whether the whole `message` is a redirect for the slot of these keys, such as
+    /// `MOVED 3999 127.0.0.1:6381`.
     fn is_sent_elsewhere(&self, message: &str) -> bool {
         let words: Vec<_> = message.split(' ').collect();
         let ["MOVED" | "ASK", number, address] = words[..] else { return false };

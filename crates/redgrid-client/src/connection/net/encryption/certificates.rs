@@ -22,7 +22,7 @@ impl Wrong {
     }
 }
 
-/// All PEM texts, read at one point in time.
+/// All PEM texts of a configuration, read at one point in time.
 #[derive(PartialEq, Eq)]
 pub(super) struct Pems {
     authorities: Option<Pem>,
@@ -58,8 +58,8 @@ impl Pems {
     }
 
     pub(super) fn client_config(&self) -> Result<ClientConfig, Wrong> {
-        // Passed here instead of installed for the process: another library may need another
-        // provider.
+        // The provider is passed here and not installed for the process, because another library
+        // may need another one.
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let builder = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
@@ -77,7 +77,8 @@ impl Pems {
 
     /// Returns the trusted authorities.
     ///
-    /// Configured ones must all be usable; otherwise the usable ones of the system are trusted.
+    /// If authorities are configured, all of them must be usable. Otherwise the usable ones of the
+    /// system are trusted.
     fn roots(&self) -> Result<RootCertStore, Wrong> {
         let mut roots = RootCertStore::empty();
         if let Some(pem) = &self.authorities {

@@ -1,7 +1,8 @@
-//! Detects what listens at an address to which no connection can be established.
+//! Detects what listens at an address where no connection to a Redis or Valkey server can be set
+//! up.
 //!
-//! It sends a plain-text line and then the first message of a TLS handshake, each on a connection
-//! of its own.
+//! The probe sends a plain-text line and then the first message of a TLS handshake, each on a
+//! connection of its own.
 
 use std::time::Duration;
 
@@ -11,8 +12,9 @@ use tokio::time::timeout;
 use crate::config::network::Stream;
 use crate::connection::trouble::Trouble;
 
-/// Limit for connecting and for an answer: 250 ms each. Two answers, after [`super::set_up::LATE`],
-/// take less than a second.
+/// Limit for connecting and for an answer: 250 ms each. The probe starts after
+/// [`super::set_up::LATE`] (300 ms) and waits for up to two answers. So it ends within a second,
+/// unless connecting is slow, too.
 const WITHIN: Duration = Duration::from_millis(250);
 
 /// The kind of process that listens at an address.
@@ -30,7 +32,8 @@ pub(super) enum Listener {
 }
 
 impl Listener {
-    /// Returns the error if the listener is not the expected one; `None` if it explains nothing.
+    /// Returns the error if the listener is not the expected one; `None` if the listener does not
+    /// explain why there is no connection.
     pub(super) fn trouble(self, is_encrypted: bool) -> Option<Trouble> {
         let lasting = |words: &str| Some(Trouble::lasting(words));
         match (self, is_encrypted) {
@@ -59,7 +62,8 @@ where
     if let First::Bytes(bytes) = &plain {
         return Some(of_answer(bytes));
     }
-    // A TLS server closes the connection, or waits for the rest of a handshake message.
+    // After the plain-text line, a TLS server closes the connection, or waits for the rest of a
+    // handshake message.
     match (plain, first_bytes(open(), &client_hello()).await?) {
         (_, First::Bytes(bytes)) => Some(of_answer(&bytes)),
         (First::Nothing, _) => Some(Listener::Silent),
@@ -105,11 +109,12 @@ fn of_answer(bytes: &[u8]) -> Listener {
 
 /// Builds the first message of a TLS 1.2 handshake with a few common ciphers (RFC 5246, 7.4.1.2).
 ///
-/// A server answers with a handshake message or an alert; both show that it speaks TLS.
+/// A TLS server answers with a handshake message or an alert; both show that it speaks TLS.
 fn client_hello() -> Vec<u8> {
     const CIPHERS: [u8; 8] = [0xc0, 0x2b, 0xc0, 0x2f, 0xc0, 0x30, 0x00, 0x9c];
     let mut hello = vec![3, 3];
-    // The random number is irrelevant here; no session; the ciphers; no compression.
+    // The fields are a random number, which is irrelevant here, no session, the ciphers, and no
+    // compression.
     hello.extend([0x5a; 32]);
     hello.extend([0, 0, 8]);
     hello.extend(CIPHERS);
@@ -133,8 +138,7 @@ mod tests {
         listener(open).await
     }
 
-    /// Detects a listener that sends `answer` on each connection and closes it if `answer` is
-    /// empty.
+    /// Detects a listener that sends `answer` on each connection and then closes the connection.
     async fn found(answer: &'static [u8]) -> Option<Listener> {
         let socket = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = socket.local_addr().unwrap();

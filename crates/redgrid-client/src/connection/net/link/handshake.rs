@@ -22,22 +22,22 @@ pub(crate) enum NodeRole {
     Sentinel,
     /// It accepts writes.
     Primary,
-    /// It copies a primary, and is up to date.
+    /// It copies a primary, and is connected to it.
     Replica,
     /// A replica in a cluster, where reads must be enabled on the connection.
     ClusterReplica,
 }
 
 pub(crate) enum Handshake {
-    /// Nothing: a server whose script runs for too long refuses every command except those that end
-    /// the script.
+    /// Requests nothing: a server whose script runs for too long refuses every command except those
+    /// that end the script.
     Nothing,
-    /// A sign of life.
+    /// Requests a sign of life (PING).
     Life,
-    /// The server process, and the replication history of its data.
+    /// Requests the id of the server process, and the replication history of its data.
     Identity,
-    /// Everything that `Identity` requests, the server's clock, and whether it has the expected
-    /// role.
+    /// Requests everything that `Identity` requests, and the server's time. Checks that the server
+    /// has the expected role.
     Data { time: Arc<ServerClock>, part: NodeRole },
 }
 
@@ -45,7 +45,7 @@ impl Connection {
     pub(super) async fn handshake(&self) -> Result<ConnectionId, ServerError> {
         let named = self.send(vec!["CLIENT".into(), "SETNAME".into(), self.client_name.clone().into()]).await;
         match (&self.greeting, named) {
-            // The connection stays unnamed.
+            // The server refuses SETNAME, too, so the connection stays unnamed.
             (Handshake::Nothing, Err(ServerError::Refused { .. })) => {}
             (_, named) => drop(tolerate_refusal(named)?),
         }
@@ -84,7 +84,8 @@ impl Connection {
 
     /// Checks that the server is alive.
     ///
-    /// A data server is sent TIME, as the estimate of its clock loses accuracy with each minute.
+    /// A data server is sent TIME instead of PING, because the estimate of its clock loses accuracy
+    /// with each minute.
     pub(super) async fn sign_of_life(&self) -> Result<(), ServerError> {
         match &self.greeting {
             Handshake::Data { time, .. } => self.ask_time(time).await,

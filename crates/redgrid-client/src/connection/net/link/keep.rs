@@ -19,8 +19,8 @@ use crate::error::ServerError;
 /// Back-off before the second attempt to connect: 25 to 50 ms. It doubles with each failure.
 const SHORTEST_WAIT: Duration = Duration::from_millis(50);
 
-/// Delay before a server with an unexpected role is probed again: 100 ms, because promotions are
-/// short.
+/// Delay before the role of a server with an unexpected role is checked again: 100 ms, because
+/// promotions are short.
 const OTHER_PART: Duration = Duration::from_millis(100);
 
 impl Connection {
@@ -52,8 +52,9 @@ impl Connection {
                     // The old connection and its requests end before a new one is set up.
                     pipeline.abort();
                     pipeline.lost().await;
-                    // With RESP2 the handshake may be the first exchange with the listener. A
-                    // server that hangs later has answered it.
+                    // With RESP2 the handshake may be the first exchange with the listener, which
+                    // may not be a server. Silence is not diagnosed here: the listener may be a
+                    // server that hangs.
                     if !was_up
                         && self.trouble() != SILENT
                         && let Some(trouble) = self.look_into().await
@@ -90,12 +91,12 @@ impl Connection {
                     *was_up = true;
                 }
                 Err(error) => {
-                    // The reason for the loss of the connection is more specific than the resulting
-                    // error.
+                    // If the connection was lost, the reason for that is more specific than the
+                    // error of the handshake.
                     let lost = pipeline.end();
                     self.fail(lost.as_deref().unwrap_or(&self.reason(&error)));
-                    // A lost connection is replaced. If the server refuses, the connection stays
-                    // and the handshake is repeated.
+                    // A lost or silent connection is replaced. If the server refuses the handshake,
+                    // the connection stays and the handshake is repeated.
                     if lost.is_some() || is_silent(&error) {
                         return;
                     }
@@ -109,7 +110,8 @@ impl Connection {
                 tokio::select! {
                     biased;
                     () = self.doubt.notified() => {}
-                    // Half of the permitted silence; the probe has the other half to get an answer.
+                    // This is half of the permitted silence. The answer to the probe must arrive
+                    // within the other half.
                     () = self.silence.lasts_for(&self.target.clock, patience / 2) => is_silent_by_now = true,
                     () = sleep(self.target.settings.ping_interval) => {}
                 }
@@ -122,15 +124,15 @@ impl Connection {
                 };
                 match probed {
                     Err(error) if is_silent(&error) => return self.fail(SILENT),
-                    // The server is alive. A connection that was given up meanwhile repeats its
-                    // handshake.
+                    // The server is alive. If the connection was reported as lost meanwhile, the
+                    // handshake is repeated.
                     Ok(()) | Err(ServerError::Refused { .. }) if self.is_up() => {}
                     Ok(()) | Err(ServerError::Refused { .. }) => break,
                     Err(error) if is_another_part(&error) => {
                         self.fail(&self.reason(&error));
                         break;
                     }
-                    // Too many requests are in flight.
+                    // The probe was not sent, because too many requests are in flight.
                     Err(ServerError::NotSent { .. }) if pipeline.end().is_none() => {}
                     Err(_) => {
                         let lost = pipeline.end();
@@ -154,7 +156,8 @@ impl Connection {
             let followed = login.follow(self).await;
             if followed.as_ref().is_err_and(is_subscribed_only) {
                 // With RESP2 a connection with subscriptions accepts no AUTH. It is replaced once
-                // the server accepts the new login; earlier, messages would be lost.
+                // the server accepts the new login. If it were replaced earlier, it could not log
+                // in, and messages would be lost.
                 if self.is_login_accepted().await {
                     self.reconnect("the password has changed");
                 }
@@ -164,11 +167,11 @@ impl Connection {
         }
     }
 
-    /// How long a server may be silent with a request outstanding before the connection is given
-    /// up.
+    /// Returns how long a server may be silent with a request outstanding before the connection is
+    /// given up.
     ///
-    /// The limit is below the timeout, so that a hanging server costs the connection before it
-    /// costs a second request.
+    /// The limit is below the response timeout, so that a hanging server costs the connection
+    /// before it costs a second request.
     fn breaks_after(&self) -> Duration {
         self.timeout() * 2 / 3
     }
@@ -208,8 +211,8 @@ fn spread(longest: Duration) -> Duration {
 /// How long to wait for a reply that may have arrived while the process was suspended: 10 ms.
 const MOMENT: Duration = Duration::from_millis(10);
 
-/// Returns whether the server rejects other commands on a connection with subscriptions, as with
-/// RESP2.
+/// Returns whether the error says that a connection with subscriptions accepts no other commands.
+/// Only RESP2 has this restriction.
 fn is_subscribed_only(error: &ServerError) -> bool {
     matches!(error, ServerError::Refused { message, .. } if message.contains("allowed in this context"))
 }

@@ -36,20 +36,21 @@ use crate::connection::{Push, Reply};
 use crate::error::ServerError;
 use crate::sync::Mutex;
 
-/// The maximum number of outstanding requests. It is above any burst of this client, and below the
-/// available memory.
+/// Maximum number of outstanding requests: 65,536. No burst of this client reaches it, and that
+/// many requests fit into memory.
 const LONGEST_QUEUE: usize = 65_536;
 
-/// Buffer capacity that is kept; what a long reply or request needed beyond it is freed.
+/// Buffer capacity that is kept: 1 MiB. A buffer that has grown beyond it for a long reply or
+/// request is freed.
 const KEPT: usize = 1 << 20;
 
 /// Size of the read buffer.
 const READ: usize = 16 * 1024;
 
-/// Consecutive reads of available data before the task yields.
+/// Number of consecutive reads before the task yields to the runtime.
 const READS: usize = 16;
 
-/// How long to read the server's last bytes after a failed write.
+/// How long to read the server's last bytes after a failed write: 10 ms.
 const LAST_WORDS: Duration = Duration::from_millis(10);
 
 /// Longest wait for a reply while a long reply or request is being transferred, in response
@@ -60,14 +61,15 @@ const LONGEST_TRANSFER: u32 = 20;
 
 pub(super) type Answer = Result<Reply, Unanswered>;
 
-/// The destinations of events other than replies.
+/// What the task of a connection uses besides the stream, such as the destination of messages.
 #[derive(Clone)]
 pub(super) struct Outputs {
     pub(super) silence: Arc<Silence>,
     pub(super) clock: Clock,
     /// Receives the messages of subscriptions.
     pub(super) messages: mpsc::UnboundedSender<Push>,
-    /// Whether a failed write has sent nothing, as with sockets of the operating system.
+    /// Whether the stream is a socket of the operating system, so that a failed write has sent
+    /// nothing.
     pub(super) is_socket: bool,
 }
 
@@ -113,10 +115,10 @@ struct Waiting {
 }
 
 impl Connection {
-    /// Sends one command, once. The order of first polls is the order on the wire.
+    /// Sends one command. The order in which the futures are first polled is the order on the wire.
     ///
-    /// If a provider has the password, a command that was refused for a missing login is sent again
-    /// after a login.
+    /// If a credential provider supplies the password, a command that was refused for a missing
+    /// login is sent again after a login.
     pub(crate) async fn send(&self, command: WireCommand) -> Result<Reply, ServerError> {
         self.send_for(command, Expects::Reply).await
     }
@@ -130,7 +132,8 @@ impl Connection {
                     login.again(count, self).await?;
                     self.send_once(&command, expects).await
                 };
-                // Boxed because it is rare: the future of every call would reserve its size.
+                // Boxed because it is rare. Otherwise the future of every call would reserve its
+                // size.
                 Box::pin(again).await
             }
             answer => answer,
@@ -143,8 +146,8 @@ impl Connection {
         self.answer(&pipeline, asked, owed).await
     }
 
-    /// Waits for a reply, beyond the timeout while a long reply or request is being transferred on
-    /// this connection.
+    /// Waits for a reply until the response timeout, or longer while a long reply or request is
+    /// being transferred on this connection.
     pub(super) async fn answer(
         &self,
         pipeline: &Pipeline,
@@ -215,7 +218,7 @@ impl Pipeline {
 
     /// Takes the bytes to write; `None` if there are none.
     ///
-    /// While they are held, the buffer cannot reuse their space.
+    /// While the caller holds the bytes, the queue's buffer cannot reuse their space.
     fn outgoing(&self) -> Option<BytesMut> {
         let mut queue = self.0.queue.lock();
         let bytes = (!queue.outgoing.is_empty()).then(|| queue.outgoing.split());
@@ -295,7 +298,7 @@ async fn drive(finish: Finish, stream: Box<dyn Stream>, outputs: Outputs) {
     let (reader, writer) = tokio::io::split(stream);
     let mut reading = std::pin::pin!(read(&finish.0, reader, &outputs));
     let why = tokio::select! {
-        // The write branch first: it is short, while reading may continue for a long time.
+        // The write branch comes first: it is short, while reading may continue for a long time.
         biased;
         why = write(&finish.0, writer, &outputs) => match tokio::time::timeout(LAST_WORDS, reading).await {
             Ok(last_words) => last_words,
@@ -329,7 +332,7 @@ async fn write(pipeline: &Pipeline, mut writer: WriteHalf<Box<dyn Stream>>, outp
                 }
                 Err(error) => {
                     if !outputs.is_socket {
-                        // A layer in between may have sent a part.
+                        // A layer above the socket, such as TLS, may have sent a part.
                         shared.written.fetch_add(bytes.remaining() as u64, Ordering::Relaxed);
                     }
                     return format!("{error:?}");

@@ -34,7 +34,7 @@ pub(super) enum Frame {
     Push(Vec<Reply>),
 }
 
-/// Takes the first complete frame from `buffer`; `None` while it is incomplete.
+/// Takes the first frame from `buffer`; `None` while the frame is incomplete.
 ///
 /// # Errors
 ///
@@ -42,7 +42,7 @@ pub(super) enum Frame {
 pub(super) fn decode(buffer: &mut BytesMut, is_resp2: bool) -> Result<Option<Frame>, NoProtocol> {
     match buffer.first() {
         None => return Ok(None),
-        // The text may contain bytes that are not UTF-8, such as those of a key.
+        // The text of an error may contain bytes that are not UTF-8, such as those of a key.
         Some(b'-') => {
             let Some(end) = line_end(buffer) else { return Ok(None) };
             let line = buffer.split_to(end);
@@ -82,7 +82,7 @@ impl Scan {
 
     /// Returns whether the frame at the start of `buffer` is complete or invalid.
     ///
-    /// Since the last call `buffer` may only have grown.
+    /// Between calls, data may only be appended to `buffer`.
     pub(super) fn is_whole(&mut self, buffer: &[u8]) -> bool {
         while self.missing > 0 {
             let rest = buffer.get(self.at..).unwrap_or_default();

@@ -10,13 +10,13 @@ pub(crate) fn wants_login(error: &ServerError) -> bool {
     matches!(error, ServerError::Unauthorized { message } if message.starts_with("NOAUTH Authentication required"))
 }
 
-/// Returns whether the server rejects writes. Like [`wants_login`], it compares the server's text.
+/// Returns whether the server rejects writes. As in [`wants_login`], the server's text is compared.
 pub(super) fn is_read_only(error: &ServerError) -> bool {
     let words = "READONLY You can't write against a read only";
     matches!(error, ServerError::Refused { message, .. } if message.contains(words))
 }
 
-/// Returns the value of a field in the text of INFO; empty if it is missing.
+/// Returns the value of a field in the text of INFO; empty if the field is missing.
 pub(crate) fn info_field<'a>(info: &'a str, field: &str) -> &'a str {
     let value = |line: &'a str| line.strip_prefix(field)?.strip_prefix(':');
     info.lines().find_map(value).unwrap_or_default().trim()
@@ -25,7 +25,7 @@ pub(crate) fn info_field<'a>(info: &'a str, field: &str) -> &'a str {
 /// Returns whether the server does not know HELLO, forbids it, or does not support the requested
 /// protocol.
 ///
-/// All other errors are passed on; a missing or wrong login, for example, also names HELLO.
+/// Returns false for all other errors, such as that of a missing login, which also names HELLO.
 pub(super) fn refuses_resp3(why: &str) -> bool {
     let is = |code: &str| why.split(' ').next() == Some(code);
     let names_hello = why.to_ascii_lowercase().contains("hello");
@@ -52,7 +52,8 @@ const UNKNOWN: [&str; 3] = ["ERR unknown command", "ERR unsupported command", "i
 
 /// Returns a server's error without the arguments of the command.
 ///
-/// For unknown commands the server repeats them; those of HELLO and AUTH contain passwords.
+/// The error for an unknown command repeats its arguments; those of HELLO and AUTH contain
+/// passwords.
 pub(super) fn without_arguments(error: &str) -> &str {
     error.split_once(", with args").map_or(error, |(error, _)| error)
 }

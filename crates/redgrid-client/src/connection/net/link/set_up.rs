@@ -23,7 +23,8 @@ use crate::connection::trouble::{CLOSED, Kind, LATE_ANSWER, Trouble, readable};
 use crate::connection::{Push, Reply};
 use crate::error::ServerError;
 
-/// How long a first connection may take before the client probes what listens there: 300 ms.
+/// How long the login on a first connection may take before the client probes what listens there:
+/// 300 ms.
 const LATE: Duration = Duration::from_millis(300);
 
 /// A connection that is being set up. Dropping it closes the connection.
@@ -64,9 +65,9 @@ impl Failure {
 impl Connection {
     /// Sets up the next connection.
     ///
-    /// If the first connection takes long, the listener is diagnosed concurrently. A server without
-    /// TLS waits for the rest of a command, and a server of another protocol may be silent. The
-    /// diagnosis is reported at once, while the connection attempt uses the rest of its time.
+    /// If the first login takes long, the listener is diagnosed concurrently. It may be a server
+    /// without TLS that waits for the rest of a command, or a silent server of another protocol.
+    /// The diagnosis is reported at once, while the attempt uses the rest of its time.
     ///
     /// # Cancel safety
     ///
@@ -89,7 +90,8 @@ impl Connection {
         };
         let found = match (failure.found, &failure.said) {
             (Some(found), _) => Some(found),
-            // A listener that rejects with an error code or because of its certificate is a server.
+            // After an error code, or the refusal of a login or certificate, the listener is known
+            // to be a server.
             (None, Some(said)) if failure.trouble.kind != Kind::Unauthorized && !begins_with_code(said) => {
                 self.look_into().await
             }
@@ -110,8 +112,8 @@ impl Connection {
         }
     }
 
-    /// Returns whether this error rejects RESP3. All later connections to the server then use
-    /// RESP2.
+    /// Returns whether to try RESP2, because this error rejects RESP3. All later connections to the
+    /// server then use RESP2, too.
     fn falls_back(&self, said: &str) -> bool {
         if self.target.settings.protocol != Protocol::Auto || !refuses_resp3(said) {
             return false;
@@ -211,9 +213,10 @@ impl Connection {
         }
     }
 
-    /// Diagnoses the listener if no connection can be established; `None` if that explains nothing.
+    /// Diagnoses the listener if no connection can be established; `None` if the listener explains
+    /// nothing.
     ///
-    /// Only connections for requests do so, and only before their first success: a listener that
+    /// This is done only for connections for requests, before their first success: a listener that
     /// has answered once is a server.
     pub(super) async fn look_into(&self) -> Option<Trouble> {
         if self.seat.is_none() || self.has_been_up.load(Ordering::Acquire) {
@@ -225,7 +228,8 @@ impl Connection {
 
 /// Returns the username and the password as arguments of HELLO and AUTH.
 ///
-/// Proxies and servers before Redis 6, which speak RESP2, accept the password alone.
+/// Without a username, the user is `default` with RESP3, and the password is sent alone with RESP2.
+/// Proxies and servers before Redis 6 accept the password alone.
 pub(super) fn login_words(credentials: Credentials, is_resp2: bool) -> WireCommand {
     let Credentials { username, password } = credentials;
     let user = username.or_else(|| (!is_resp2).then(|| "default".into()));

@@ -11,7 +11,7 @@ use crate::sync::Mutex;
 /// The outstanding requests of one connection, and the time of the last received data.
 pub(super) struct Silence {
     owed: Mutex<Owed>,
-    /// Notified when a request is sent while the watcher is idle.
+    /// Notified when a request is sent while the watcher ([`Silence::lasts_for`]) is idle.
     begins: Notify,
 }
 
@@ -24,7 +24,7 @@ struct Owed {
     unheard: Instant,
     /// A request was sent since the watcher last checked.
     asked: bool,
-    /// The watcher is active, because a request was sent recently.
+    /// The watcher checks at intervals, because a request was sent recently.
     watched: bool,
 }
 
@@ -95,7 +95,8 @@ impl Silence {
         }
     }
 
-    /// Returns the time of the next check; `None` if no request was sent for a while.
+    /// Returns the time of the next check; `None` if no request waits for a sign of life, and none
+    /// was sent since the last check.
     fn ends(&self, now: Instant, limit: Duration) -> Option<Instant> {
         let mut owed = self.owed.lock();
         let asked = std::mem::replace(&mut owed.asked, false);

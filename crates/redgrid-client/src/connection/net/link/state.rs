@@ -20,9 +20,9 @@ impl Connection {
     }
 
     /// Returns the error if waiting cannot help: the server rejects this client, or the target is
-    /// wrong.
+    /// wrong ([`Kind::Lasting`]).
     ///
-    /// With a credentials provider, a rejected login counts only after a grace period. A wrong
+    /// With a credential provider, a rejected login counts only after a grace period. A wrong
     /// target counts only if there has never been a connection.
     fn refusal(&self) -> Option<ServerError> {
         let (kind, since) = {
@@ -70,7 +70,7 @@ impl Connection {
         }
     }
 
-    /// Adds the node to a rejected login on a connection that is up.
+    /// Adds the server's address to the error of a rejected login. Other errors stay unchanged.
     pub(super) fn named(&self, error: ServerError) -> ServerError {
         match error {
             ServerError::Unauthorized { message } => self.unauthorized(message),

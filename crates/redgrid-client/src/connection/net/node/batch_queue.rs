@@ -1,5 +1,5 @@
-//! Calls that may be batched: which of them their callers send at once, which wait, and the limits
-//! of what may be in flight.
+//! The queues of calls that may be batched. They decide which calls are sent at once by their
+//! callers and which wait, and limit the requests in flight.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Weak};
@@ -21,11 +21,12 @@ use crate::sync::Mutex;
 /// Further calls wait while this many requests are in flight.
 const MAX_IN_FLIGHT: usize = 4;
 
-/// Limit of requests in flight to a near server once calls are batched. More would not pay.
+/// Limit of requests in flight to a near server once calls are batched. More requests would cost
+/// more than they gain.
 const MAX_IN_FLIGHT_NEAR: usize = 1;
 
-/// A further request to a near server is sent while this many calls wait. With fewer calls its
-/// wake-ups would cost more than it gains.
+/// If this many calls wait for a near server, further requests are sent, up to [`MAX_IN_FLIGHT`].
+/// With fewer calls, the wake-ups of a further request cost more than it gains.
 const CROWD: usize = 32;
 
 const MAX_BATCH: usize = 64;
@@ -33,12 +34,12 @@ const MAX_BATCH: usize = 64;
 /// A server is near if its round trip takes at most 0.3 ms without load.
 const NEAR: Duration = Duration::from_micros(300);
 
-/// A call that has waited for half of its reply timeout (1/2) is not sent. The rest is for the
-/// reply.
+/// Divisor of the response timeout: a call that has waited for half of it is not sent. The other
+/// half is for the reply.
 const SENT_WITHIN: u32 = 2;
 
-/// The calls that can share a batch: those of one script, by its address, and of one connection, by
-/// its number; in a cluster those of one slot.
+/// Identifies the calls that can share a batch: the address of their script, and the number of
+/// their connection. In a cluster their slot takes the place of that number.
 pub(super) type BatchKey = (usize, u16);
 
 type Queues = HashMap<BatchKey, BatchQueue, foldhash::fast::RandomState>;
@@ -47,7 +48,7 @@ pub(super) struct Batchers {
     pub(super) node: Weak<Node>,
     pub(super) runtime: Handle,
     pub(super) one_thread: bool,
-    /// Set for a node of a cluster, where the keys of a request share a slot.
+    /// Set for a node of a cluster, where all keys of a request must share a slot.
     by_slot: bool,
     pub(super) queues: Mutex<Queues>,
 }
@@ -57,12 +58,13 @@ impl Batchers {
         Batchers { node, runtime: Handle::current(), one_thread: is_one_thread(), by_slot, queues: Mutex::default() }
     }
 
-    /// Registers a call, which is to be sent by its caller until the returned guard is dropped.
+    /// Registers a call that its caller sends itself, and returns a guard. The call counts as in
+    /// flight until the guard is dropped.
     ///
     /// # Errors
     ///
-    /// The receiver of the reply if the call has to wait for a batch. If it is dropped meanwhile,
-    /// the call is not sent.
+    /// If the call has to wait for a batch, the receiver of its reply. If the receiver is dropped
+    /// meanwhile, the call is not sent.
     pub(super) fn enter<'a>(
         &self,
         node: &'a Node,
@@ -98,7 +100,8 @@ impl Batchers {
         Err(reply)
     }
 
-    /// Changes a queue, and removes it when it is idle. Starts a sender if `change` returns true.
+    /// Changes a queue, and removes it if it is idle then. Starts a sender if `change` returns
+    /// true.
     pub(super) fn change(&self, key: BatchKey, change: impl FnOnce(&mut BatchQueue) -> bool) {
         let mut queues = self.queues.lock();
         let Some(queue) = queues.get_mut(&key) else { return };
@@ -115,10 +118,10 @@ impl Batchers {
     }
 }
 
-/// Counts one call that its caller sends itself, until it is dropped.
+/// A guard that counts one call as in flight while its caller sends it.
 ///
-/// It is dropped with the caller's future, so a cancelled call ends, too. A sender for waiting
-/// calls is then started if there is room.
+/// It is dropped with the caller's future, so that a cancelled call is no longer counted. When it
+/// is dropped, a sender for waiting calls is started if there is room.
 pub(super) struct InlineCall<'a> {
     node: &'a Node,
     key: BatchKey,
@@ -146,10 +149,11 @@ impl Node {
     }
 }
 
-/// The distance of the server, which decides how many requests are worth their cost.
+/// The distance of the server and the runtime's threads, which decide how many requests are worth
+/// their cost.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum BatchMode {
-    /// One request in flight, unless too many calls wait.
+    /// One request in flight once calls are batched, unless [`CROWD`] or more calls wait.
     Near,
     /// Several requests in flight, however few calls each of them has.
     Far,
@@ -165,10 +169,10 @@ pub(super) type ReplyOrder = Arc<tokio::sync::Mutex<()>>;
 
 #[derive(Default)]
 pub(super) struct BatchQueue {
-    /// Number of calls that their callers send inline.
+    /// Number of calls in flight that their callers send themselves ([`InlineCall`]).
     pub(super) inline_in_flight: usize,
     pub(super) senders: usize,
-    /// Number of calls in flight in those tasks.
+    /// Number of calls that the tasks counted in `senders` have in flight.
     pub(super) in_flight: usize,
     /// Orders the delivery of replies; created when it is first needed.
     reply_order: Option<ReplyOrder>,
@@ -189,7 +193,7 @@ pub(super) struct Call {
 impl BatchQueue {
     /// Takes the next waiting call that may still be sent.
     ///
-    /// Calls past their deadline are answered with an error; those with dropped callers are
+    /// Calls that have waited too long are answered with an error. Calls with dropped callers are
     /// skipped.
     fn next(&mut self, now: Instant) -> Option<Call> {
         loop {
@@ -222,8 +226,9 @@ impl BatchQueue {
 
     /// Returns the maximum size of the next batch.
     ///
-    /// With ordered delivery, and while further requests may be sent, it is an equal share of all
-    /// calls.
+    /// With [`BatchMode::InTurns`], it is a quarter of all calls, waiting and in flight, so that
+    /// each of four requests has as many. Beside four other requests, and in the other modes, it is
+    /// [`MAX_BATCH`].
     fn max_batch(&self, mode: BatchMode) -> usize {
         let all = self.waiting.len() + self.in_flight;
         match mode {
@@ -234,11 +239,11 @@ impl BatchQueue {
         }
     }
 
-    /// Takes the calls of the next batch, for a task that sends them, and the lock that orders
-    /// their replies.
+    /// Takes the calls of the next batch, for a task that sends them. With [`BatchMode::InTurns`]
+    /// it also returns the lock that orders the delivery of replies.
     ///
-    /// It takes none if no call waits, or if the task has sent before and the other senders suffice
-    /// for the waiting calls. The task then ends, and is no longer counted.
+    /// It takes no call if none waits, or if the task has sent before and the other senders suffice
+    /// for the waiting calls. In this case the task must end, and is no longer counted.
     pub(super) fn take_batch(
         &mut self,
         mode: BatchMode,
@@ -312,7 +317,8 @@ mod tests {
         let (mut again, _replies) = queue(0, 1, 20);
         again.in_flight = 10;
         assert_eq!(take(&mut again), 8);
-        // A sender beside four others takes all calls, because they have waited too long.
+        // A sender beside four other requests takes all calls, because the calls have waited too
+        // long.
         for (inline_in_flight, senders) in [(0, 5), (4, 1)] {
             let (mut late, _replies) = queue(inline_in_flight, senders, 20);
             assert_eq!(take(&mut late), 20);

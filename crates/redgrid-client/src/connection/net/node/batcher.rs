@@ -1,9 +1,9 @@
 //! Server-side batching: a script that executes the calls of many callers as one request.
 //!
 //! A few requests are in flight at a time. Further calls wait and form a batch when one of the
-//! requests is answered. A lone call has no overhead: its caller sends its own script. Waiting
-//! calls do not depend on callers polling. An inline call with an unpolled future blocks them only
-//! briefly.
+//! requests is answered. A lone call has no overhead: its caller sends its own script. Tasks send
+//! the waiting calls, which therefore do not depend on callers that poll. A lone call whose caller
+//! does not poll blocks them only briefly.
 //!
 //! Measured on two cores over loopback. Up to four concurrent calls never wait. With more callers
 //! on several threads, all calls share one batch. The next batch is sent as soon as it has as many
@@ -20,16 +20,18 @@
 //! On a runtime with one thread, client and server would idle alternately with one request in
 //! flight. There four requests are in flight with a quarter of the calls in each, and their replies
 //! are delivered in order. The callers of one reply send again before the next reply is delivered,
-//! so the server has work meanwhile. If the machine has a core for the server, this has 1.7 times
-//! the rate with 64 tasks. With 8 tasks it has the same rate for twice the CPU time. On a machine
-//! without a free core it is slower: 0.5 times the rate with 8 tasks, 0.9 times with 256.
+//! so the server has work meanwhile. The following rates are relative to [`BatchMode::Near`], the
+//! mode for several threads. If the machine has a core for the server, the rate is 1.7 times as
+//! high with 64 tasks. With 8 tasks it is the same, for twice the CPU time. On a machine without a
+//! free core it is lower: 0.5 times with 8 tasks, 0.9 times with 256.
 //!
 //! On several threads the woken callers start on other threads, some time later. There, ordered
 //! delivery only delays the other replies (0.8 times the rate).
 //!
 //! Measured with `W1` of `redgrid bench`: with four requests in flight to a near server, 16 tasks
-//! had 0.95 times the rate, for 1.4 times the CPU time. Without yields before a batch, 16 to 256
-//! tasks had 0.93 to 0.99 times the rate. ARCHITECTURE.md has the rates without batches.
+//! had 0.95 times the rate, for 1.4 times the CPU time. Without the yields to the runtime before a
+//! batch ([`MAX_YIELDS`]), 16 to 256 tasks had 0.93 to 0.99 times the rate. ARCHITECTURE.md has the
+//! rates without batches.
 
 use std::sync::Weak;
 use std::time::Duration;
@@ -49,9 +51,11 @@ use crate::inline_bytes::decimal;
 use crate::pinned::pinned;
 use crate::script::{BatchPhase, ScriptText};
 
-/// Maximum yields of a sender to its answered callers, until as many calls wait again.
+/// Maximum number of yields of a sender to the runtime after a batch. It yields until as many calls
+/// wait again as were answered.
 ///
-/// A caller that is woken on another thread starts a moment later.
+/// The answered callers send their next calls meanwhile. A caller that is woken on another thread
+/// starts a moment later.
 const MAX_YIELDS: usize = 5;
 
 /// `MAX_YIELDS` on a runtime with one thread: a woken caller runs before the task continues.
@@ -59,24 +63,26 @@ const MAX_YIELDS_ONE_THREAD: usize = 2;
 
 /// Maximum delay of an available reply (1 to 2 ms, given the timer's resolution).
 ///
-/// Then it is delivered even if the callers of the previous reply have not sent again.
+/// After this time the reply is delivered even if the callers of the previous reply have not sent
+/// again.
 const MAX_REPLY_DELAY: Duration = Duration::from_millis(1);
 
-/// A call that has waited for 5 to 10 ms is sent, whatever is in flight.
+/// Interval at which waiting calls are checked: a call that has waited for 5 to 10 ms is sent,
+/// whatever is in flight.
 ///
-/// Waiting assumes that the requests in flight are polled and answered soon. A distant server
-/// delays waiting calls no longer than that.
+/// Calls wait in the expectation that the requests in flight are polled and answered soon. If they
+/// are not, as with a distant server, the wait ends after this time.
 const MAX_WAIT: Duration = Duration::from_millis(5);
 
 impl Batchers {
-    /// Starts a task that sends waiting calls. The caller has counted it.
+    /// Starts a task that sends waiting calls. The caller has already counted it in `senders`.
     pub(super) fn start_sender(&self, key: BatchKey) {
         self.runtime.spawn(pinned(|| send_waiting(Weak::clone(&self.node), key)));
     }
 
     /// Takes the calls of the next batch; see [`BatchQueue::take_batch`].
     ///
-    /// With ordered delivery, one more sender is started if calls remain.
+    /// With [`BatchMode::InTurns`], one more sender is started if calls remain and there is room.
     fn take_batch(&self, key: BatchKey, node: &Node, has_sent: bool) -> (Vec<Call>, Option<ReplyOrder>) {
         let (now, mode, mut batch) = (node.clock.now(), node.batch_mode(), (Vec::new(), None));
         self.change(key, |queue| {
@@ -108,7 +114,8 @@ impl Node {
     /// Runs one of our own scripts with these keys and arguments. `room` is the maximum number of
     /// arguments.
     ///
-    /// For batches: the arguments are taken from many requests without building a combined request.
+    /// Batches use it, because it takes the arguments from many requests without building a
+    /// combined request.
     pub(super) async fn script<'a>(
         &self,
         (link, body): (&Connection, &ScriptText),
@@ -168,7 +175,7 @@ async fn send_waiting(node: Weak<Node>, key: BatchKey) {
     }
 }
 
-/// Unlocks the order of replies once the requests that were enqueued a moment ago have been
+/// Unlocks the order of replies after a yield, in which the requests that were just enqueued are
 /// written.
 async fn end_turn(turn: Option<OwnedMutexGuard<()>>) {
     if turn.is_some() {
@@ -178,8 +185,8 @@ async fn end_turn(turn: Option<OwnedMutexGuard<()>>) {
 
 /// Sends calls as a batch, or a single call alone.
 ///
-/// Returns the lock of the order of replies if the answered callers are to send before it is
-/// unlocked.
+/// Returns the lock of the reply order if it was taken for this batch. The sender unlocks it after
+/// its next batch is enqueued, so the answered callers send before the next reply is delivered.
 async fn send(node: &Node, calls: Vec<Call>, order: Option<ReplyOrder>) -> Option<OwnedMutexGuard<()>> {
     let (rest, turn) = if calls.len() > 1 { send_batch(node, calls, order).await } else { (calls, None) };
     if rest.is_empty() {
@@ -210,16 +217,17 @@ async fn send_each(node: &Node, calls: Vec<Call>) {
 async fn in_time<T>(node: &Node, limit: Instant, sent: impl Future<Output = T>) -> Option<T> {
     let reply = tokio::time::timeout(limit.since(node.clock.now()), sent).await.ok();
     if reply.is_none() {
-        // As for a single request that gets no reply within the client's timeout.
+        // The node is checked, as after a single request without a reply within the client's
+        // timeout.
         node.look_after();
     }
     reply
 }
 
-/// Sends calls as a batch and returns those to send alone.
+/// Sends calls as a batch, and returns those that must be sent alone.
 ///
-/// The returned calls did nothing in the batch; their own script reports the reason. If replies are
-/// delivered in order, the lock of that order is returned, too.
+/// The returned calls did nothing in the batch; sent alone, their own script reports the reason. If
+/// replies are delivered in order, the lock of that order is returned, too.
 async fn send_batch(
     node: &Node,
     mut calls: Vec<Call>,
@@ -272,7 +280,8 @@ fn answer_each(calls: Vec<Call>, replies: Vec<Reply>) -> Vec<Call> {
                 failed.push(call);
                 continue;
             }
-            // The script returns 1 for the common result, a grant.
+            // The script shortens frequent replies: 1 stands for a grant, and another number `n`
+            // for the list of `n`, the time and 0.
             Reply::Int(1) if call.phase == BatchPhase::Acquire => time.clone(),
             Reply::Int(short) if call.phase == BatchPhase::Acquire => {
                 Reply::Array(vec![Reply::Int(short), time.clone(), Reply::Int(0)])
@@ -285,7 +294,7 @@ fn answer_each(calls: Vec<Call>, replies: Vec<Reply>) -> Vec<Call> {
     failed
 }
 
-/// Sends the same error to all calls; returns no remaining calls.
+/// Answers all calls with the same error. The result is empty, as no call remains.
 fn fail_all(calls: Vec<Call>, error: &ServerError) -> Vec<Call> {
     for call in calls {
         let _ = call.answer.send(Err(error.clone()));
@@ -293,7 +302,7 @@ fn fail_all(calls: Vec<Call>, error: &ServerError) -> Vec<Call> {
     Vec::new()
 }
 
-/// Returns whether a rejection concerns the server as a whole instead of single keys.
+/// Returns whether a refusal concerns all calls of a batch, instead of single keys.
 fn concerns_all(code: Code) -> bool {
     matches!(code, Code::ReadOnly | Code::Loading | Code::ClusterDown | Code::MasterDown | Code::Busy | Code::Moved)
 }

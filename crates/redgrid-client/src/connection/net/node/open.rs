@@ -1,4 +1,4 @@
-//! Opening of nodes, and what a topology knows and sets of them.
+//! Opening of nodes, and the properties of a node that a topology reads and sets.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -35,15 +35,15 @@ impl Nodes {
     ///
     /// # Errors
     ///
-    /// [`ConfigError`] if a file that it names cannot be used.
+    /// [`ConfigError`] if a file that the configuration names cannot be used.
     pub(crate) fn new(config: &Config, clock: &Clock) -> Result<Nodes, ConfigError> {
         let (entry, settings) = (ConnectOptions::of(config)?, config.settings.clone());
         let clustered = matches!(config.servers(), Servers::Cluster(_));
         Ok(Nodes { entry, settings, clock: clock.clone(), sharded: Arc::default(), clustered })
     }
 
-    /// Opens a node, which connects in the background and counts as connected only in the expected
-    /// role.
+    /// Opens a node, which connects in the background. It counts as connected only while it has the
+    /// expected role.
     pub(crate) fn open(&self, address: &Address, part: NodeRole) -> Arc<Node> {
         self.open_at(Endpoint::Tcp(address.clone()), part)
     }
@@ -99,8 +99,8 @@ impl Node {
         self.address() == Some(address)
     }
 
-    /// Schedules a role check. A node that lost its role counts as disconnected until it has it
-    /// again.
+    /// Schedules a role check. A node that lost its role counts as disconnected until it has the
+    /// role again.
     pub(crate) fn look_after(&self) {
         self.commands.suspect();
     }
@@ -117,7 +117,8 @@ impl Node {
         }
     }
 
-    /// Starts or stops refusing requests and retransmissions here; returns the previous state.
+    /// Starts or stops refusing requests to this node, retransmissions included. Returns the
+    /// previous state.
     pub(crate) fn hold_back(&self, on: bool) -> bool {
         self.held_back.swap(on, Ordering::AcqRel)
     }

@@ -16,7 +16,8 @@ use crate::error::{Code, ServerError};
 /// The server's exact error text for an unknown function; a function's own errors rarely match it.
 const NO_FUNCTION: &str = "ERR Function not found";
 
-/// Returns whether the server does not know the script. A user's script may raise NOSCRIPT itself.
+/// Returns whether the server does not know the script. A NOSCRIPT that a user's script raises
+/// itself does not count.
 fn is_unknown_script(request: &Request, message: &str) -> bool {
     Code::of(message) == Code::NoScript && request.is_servers_own(message)
 }
@@ -28,7 +29,7 @@ fn is_without(message: &str) -> bool {
 }
 
 /// Returns whether it may help to send the refused request in another form, such as the text of a
-/// script instead of its hash. A cheap check before the exact one.
+/// script instead of its hash. This check is cheap; [`Node::send_again`] has the exact one.
 pub(super) fn may_help(request: &Request, refused: &Result<Reply, ServerError>) -> bool {
     let Err(ServerError::Refused { message, .. }) = refused else { return false };
     match &request.what {
@@ -71,10 +72,11 @@ impl Node {
         }
     }
 
-    /// Sends a request again while the answer is that the server does not know its script, its
-    /// function or its command.
+    /// Sends a request again while the server answers that it does not know the script, function or
+    /// command.
     ///
-    /// It was not executed then, so this is safe. The deadline argument is encoded anew.
+    /// The request was not executed in these cases, so this is safe. The deadline argument is
+    /// encoded anew.
     pub(super) async fn send_again(
         &self,
         link: &Connection,
@@ -130,7 +132,7 @@ impl Node {
                 commands.push(self.encode(part, part.not_after, true)?);
             }
             match self.batches.run_transaction(asking, commands).await {
-                // No part was executed.
+                // No part was executed, so all are sent again.
                 Err(ServerError::Refused { message, .. })
                     if parts.iter().any(|part| self.lacks_read_only(part, &message)) => {}
                 answer => {

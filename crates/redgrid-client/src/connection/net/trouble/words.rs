@@ -5,12 +5,12 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use super::Kind::{self, Lasting, Passing, Unauthorized};
 
-/// Returns an error text of a layer below in readable form. Texts of servers stay unchanged.
+/// Returns an error text of rustls or of the operating system in readable form. Texts of servers
+/// stay unchanged.
 ///
-/// Errors of the operating system and of rustls arrive in their debug form.
-///
-/// Examples: `Os { code: 111, …, message: "Connection refused" }`, `Custom { …, error:
-/// InvalidCertificate(UnknownIssuer) }`.
+/// These errors arrive in their debug form, such as
+/// `Os { code: 111, …, message: "Connection refused" }` or
+/// `Custom { …, error: InvalidCertificate(UnknownIssuer) }`.
 pub(crate) fn readable(why: &str) -> String {
     if let Some((.., words)) = TLS.iter().find(|(mark, ..)| why.contains(mark)) {
         let names = names(why).map(|names| format!("it is for {names}"));
@@ -34,14 +34,16 @@ pub(crate) fn of_system(error: &io::Error) -> String {
 
 const LOOKUP: &str = "failed to lookup address information";
 
-/// Reason of a connection that ended without an error and without being given up.
+/// The reason why a connection ended, if there was no error and the client did not give the
+/// connection up.
 pub(crate) const CLOSED: &str = "the connection was closed";
 
 pub(crate) const LATE_ANSWER: &str = "no answer came in time";
 
 pub(crate) const NO_PROTOCOL: &str = "the server's answer is not that of a Redis or Valkey server";
 
-/// Translates a system error in debug form: its message, or its kind.
+/// Returns the message of a system error in debug form, or its kind in words; `None` for other
+/// texts.
 fn system(why: &str) -> Option<String> {
     if let Some((_, details)) = why.split_once(LOOKUP) {
         let details = details.trim_matches([':', ' ', '"', '}', '\\']);
@@ -87,8 +89,8 @@ fn spaced(name: &str) -> String {
     words
 }
 
-/// Returns the names in a certificate that was issued for other hosts: `presented:
-/// ["IpAddress(127.0.0.1)", "DnsName(\"localhost\")"]`.
+/// Returns the names in a certificate that was issued for other hosts, from a text such as
+/// `presented: ["IpAddress(127.0.0.1)", "DnsName(\"localhost\")"]`.
 fn names(why: &str) -> Option<String> {
     let (_, names) = why.split_once("presented: [")?;
     let names = names.split_once(']')?.0.split(", ").map(|name| {
@@ -98,7 +100,8 @@ fn names(why: &str) -> Option<String> {
     Some(names.collect::<Vec<_>>().join(", "))
 }
 
-/// Returns the end or the start of a certificate's validity: `not_after: UnixTime(1700000000)`.
+/// Returns the end or the start of a certificate's validity, from a text such as
+/// `not_after: UnixTime(1700000000)`.
 fn moment(why: &str) -> Option<String> {
     let moment = |field, words| {
         let (_, rest) = why.split_once(field)?;
@@ -109,7 +112,7 @@ fn moment(why: &str) -> Option<String> {
     moment("not_after: ", "it was valid until").or_else(|| moment("not_before: ", "it is valid from"))
 }
 
-/// Returns the alert that ended a handshake: `AlertReceived(HandshakeFailure)`.
+/// Returns the alert that ended a handshake, from a text such as `AlertReceived(HandshakeFailure)`.
 fn alert(why: &str) -> Option<String> {
     let (_, name) = why.split_once("AlertReceived(")?;
     let name = name.split(')').next()?;
@@ -124,14 +127,14 @@ const NOT_ACCEPTED: &str = "the server does not accept the client certificate (s
 
 const ENDED: &str = "the server ended the TLS handshake";
 
-/// Substrings of rustls errors, what they mean for a waiting caller, and their readable texts. The
-/// first match counts. Alerts come from the server.
+/// Substrings of rustls errors, whether waiting can help, and their readable texts. The first match
+/// counts. Alerts come from the server.
 #[rustfmt::skip]
 pub(super) const TLS: [(&str, Kind, &str); 23] = [
     ("without sending TLS close_notify", Passing, CLOSED),
     ("NotValidForName", Unauthorized, "the server's certificate is not for the expected name (see `tls_server_name`)"),
     ("UnknownIssuer", Unauthorized, UNTRUSTED),
-    // An authority with the same name but another key.
+    // The issuer has the name of a trusted authority, but another key.
     ("InvalidCertificate(BadSignature", Unauthorized, UNTRUSTED),
     ("InvalidCertificate(Expired", Unauthorized, "the server's certificate has expired"),
     ("InvalidCertificate(NotValidYet", Unauthorized, "the server's certificate is not valid yet"),
@@ -139,7 +142,8 @@ pub(super) const TLS: [(&str, Kind, &str); 23] = [
     ("InvalidCertificate(", Unauthorized, "the server's certificate is not accepted"),
     ("AlertReceived(CertificateRequired)", Unauthorized, REQUIRED),
     ("AlertReceived(UnknownCA)", Unauthorized, NOT_ACCEPTED),
-    // Signed by an authority that the server knows by name, but with another key.
+    // The client certificate is signed by an authority that the server knows by name, but with
+    // another key.
     ("AlertReceived(DecryptError)", Unauthorized, NOT_ACCEPTED),
     ("AlertReceived(BadCertificate)", Unauthorized, NOT_ACCEPTED),
     ("AlertReceived(CertificateExpired)", Unauthorized, NOT_ACCEPTED),

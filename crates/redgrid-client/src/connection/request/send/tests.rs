@@ -210,12 +210,13 @@ async fn a_refused_login_ends_a_request_to_a_primary() {
     let result = run_on(&client, &primary, size()).await;
     assert!(matches!(result, Err(ServerError::Unauthorized { .. })), "{result:?}");
     assert!(begin.elapsed() < TIMEOUT, "{:?}", begin.elapsed());
-    // A dedicated connection has its own trouble.
+    // The refusal concerns the shared connections, not a dedicated one.
     let result = run_on(&client, &primary, size().dedicated()).await;
     assert!(matches!(result, Err(ServerError::NotSent { .. })), "{result:?}");
 }
 
-/// No earlier copy can execute after that reply. One may have executed before it.
+/// After the reply to a late copy, no earlier copy can execute any more. One may have executed
+/// before.
 #[tokio::test(start_paused = true)]
 async fn after_a_reply_that_a_copy_was_too_late_lost_replies_are_counted_anew() {
     let late = || Request::command("X").key("a").idempotent().late_reply_has_time();

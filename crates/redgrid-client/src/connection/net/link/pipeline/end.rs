@@ -1,4 +1,5 @@
-//! The beginning and the end of a connection, and the answers that are missing then.
+//! The beginning and the end of a connection. At the end, requests without a reply are answered
+//! with an error.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -13,10 +14,10 @@ use super::{Expects, Pipeline, Queue, Shared, Waiting};
 use crate::connection::trouble::CLOSED;
 use crate::sync::Mutex;
 
-/// Time limit for closing a connection before it is dropped: 100 ms.
+/// How long to wait for the answer to QUIT before a connection is dropped: 100 ms.
 ///
-/// Callers that wait for a reply of a hanging primary that was replaced are notified after this
-/// time. They then use the new primary.
+/// If a hanging primary was replaced, the callers that still wait for its replies are notified
+/// after this time. Then they use the new primary.
 const QUIT: Duration = Duration::from_millis(100);
 
 /// Why there is no answer.
@@ -58,7 +59,7 @@ impl Pipeline {
         self.0.task.get().into_iter().for_each(AbortHandle::abort);
     }
 
-    /// Returns a connection that ended before it began.
+    /// Returns a placeholder: a connection that has already ended.
     pub(in super::super) fn ended() -> Self {
         Pipeline::new(false, Some(CLOSED.into()))
     }

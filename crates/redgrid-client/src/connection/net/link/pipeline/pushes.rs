@@ -1,7 +1,7 @@
-//! Messages that arrive on a connection: answers to requests, and pushes.
+//! Distinguishes what arrives on a connection: answers to requests, and pushes.
 //!
-//! RESP3 marks messages and confirmations of subscriptions as pushes. With RESP2 they are arrays:
-//! only a connection with subscriptions, which never requests arrays, treats arrays as pushes.
+//! RESP3 marks messages and confirmations of subscriptions as pushes. With RESP2 they are arrays.
+//! Arrays count as pushes only on a connection with subscriptions, which never requests arrays.
 
 use std::collections::VecDeque;
 
@@ -14,16 +14,17 @@ use crate::connection::trouble::NO_PROTOCOL;
 use crate::connection::{Push, Reply};
 use crate::error::ServerError;
 
-/// The kind of message that answers a request.
+/// What answers a request.
 #[derive(Clone)]
 pub(in super::super) enum Expects {
     Reply,
     /// A confirmation for each of these channels: the command name in lower case, and the channels.
     Confirmations(&'static str, Vec<Bytes>),
-    /// The reply to the PING with this token that follows an SUNSUBSCRIBE from these channels.
+    /// The reply to a PING with this token. The PING follows SUNSUBSCRIBE commands for these
+    /// channels.
     ///
-    /// The confirmations themselves are ambiguous: a server sends the same when it ends a
-    /// subscription on its own and then rejects the command.
+    /// Confirmations of SUNSUBSCRIBE are ambiguous. A server sends the same if it ends a
+    /// subscription by itself, and then rejects the command.
     Pong {
         token: Bytes,
         channels: Vec<Bytes>,
@@ -33,12 +34,14 @@ pub(in super::super) enum Expects {
 impl Pipeline {
     /// Unsubscribes from sharded channels.
     ///
-    /// Completes when the server has processed that, whether or not it reports errors.
+    /// The answer arrives when the server has processed the commands, whether or not it refused
+    /// them.
     pub(in super::super) fn leave(&self, channels: &[Bytes]) -> Result<oneshot::Receiver<Answer>, Unanswered> {
         let mut queue = self.0.queue.lock();
         queue.check(1)?;
         for channel in channels {
-            // One command per channel: the server rejects channels of different slots together.
+            // Each channel has its own command: the server rejects a command with channels of
+            // different slots.
             queue.encode(&["SUNSUBSCRIBE".into(), channel.clone()]);
         }
         let token = Bytes::from(format!("left {}", queue.encoded));
@@ -51,7 +54,7 @@ impl Pipeline {
 }
 
 impl Queue {
-    /// Returns the parts of a push; any other frame is returned as a reply.
+    /// Returns the parts of a push. Any other frame is a reply, which is returned as `Err`.
     pub(super) fn push(&self, frame: Frame) -> Result<Vec<Reply>, Reply> {
         match frame {
             Frame::Push(parts) => Ok(parts),
@@ -147,8 +150,8 @@ fn is_pong(reply: &Reply, token: &Bytes) -> bool {
     }
 }
 
-/// Returns whether the server rejects PING itself. Errors quote the command name with `'` or a
-/// backtick.
+/// Returns whether the error rejects the PING, not a command before it. Errors quote the command
+/// name with `'` or a backtick.
 fn refuses_ping(error: &ServerError) -> bool {
     let ServerError::Refused { message, .. } = error else { return false };
     let message = message.to_ascii_lowercase();

@@ -112,7 +112,7 @@ async fn an_unsubscription_in_a_moved_slot_takes_no_other_answer() {
         token.push(char::from(server.read_u8().await.unwrap()));
     }
     say(&mut server, &list('>', &["ssubscribe", "a", "1"])).await;
-    // First on the server's own initiative, then as the answer to the command.
+    // The server ends the subscription by itself, and then rejects the command.
     say(&mut server, &list('>', &["sunsubscribe", "a", "0"])).await;
     say(&mut server, "-MOVED 7 127.0.0.1:1\r\n").await;
     say(&mut server, &format!("+{token}")).await;
