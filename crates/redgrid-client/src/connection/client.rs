@@ -196,7 +196,7 @@ impl Client {
     /// Checks the health of the client and its servers; each node is pinged when the check is
     /// awaited.
     ///
-    /// Whatever the servers do, it completes within [`HealthCheck::timeout`], or within
+    /// Whatever the servers do, the check completes within [`HealthCheck::timeout`], or within
     /// `response_timeout` of the settings if no timeout is set.
     ///
     /// ```no_run
@@ -284,7 +284,8 @@ pub enum ConnectError {
     /// The configuration is invalid.
     #[error("invalid configuration: {0}")]
     Config(#[from] ConfigError),
-    /// The underlying client could not be built.
+    /// The system cannot make the configured connections, for example because it has no Unix
+    /// sockets.
     #[error("cannot create the client: {0}")]
     Client(#[source] ServerError),
 }

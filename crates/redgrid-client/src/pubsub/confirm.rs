@@ -9,7 +9,7 @@ use crate::connection::{Core, refused};
 use crate::error::ServerError;
 
 impl Core {
-    /// Opens a buffer of `capacity` messages, and registers its channels by `register`. Completes
+    /// Opens a buffer of `capacity` messages, and registers its channels with `register`. Completes
     /// when all channels are active.
     ///
     /// # Errors

@@ -24,7 +24,7 @@ impl Generation {
         Some(self.0.load(Ordering::Acquire)).filter(|generation| generation % 2 == 1)
     }
 
-    /// Records whether the channel is active. Must be called with the manager's state locked.
+    /// Records whether the channel is active. The caller must hold the lock of the manager's state.
     pub(super) fn set_active(&self, active: bool) {
         if self.current().is_some() != active {
             self.0.fetch_add(1, Ordering::AcqRel);

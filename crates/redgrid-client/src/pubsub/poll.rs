@@ -17,7 +17,7 @@ use crate::script::BulkScript;
 static TTL: BulkScript = BulkScript::new("pubsub/ttl", include_str!("ttl.lua"));
 static SET_WAITING: BulkScript = BulkScript::new("pubsub/set-waiting", include_str!("set_waiting.lua"));
 
-/// TTL of a waiter flag: 300 ms, which is three polls. Each poll sets it anew.
+/// TTL of a waiter flag: 300 ms, the time of three polls. Each poll sets the flag anew.
 const FLAG_TTL: Duration = Duration::from_millis(300);
 
 /// A key that is due for a poll.

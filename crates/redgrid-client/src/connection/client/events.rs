@@ -130,7 +130,7 @@ impl Events {
         })
     }
 
-    /// Watches the connection of a node until the result is dropped.
+    /// Watches the connection of a node until the returned value is dropped.
     pub(in crate::connection) fn watch(self: &Arc<Self>, server: Arc<dyn Server>) -> Watching {
         let node = server.id().clone();
         let mut state = self.0.lock();

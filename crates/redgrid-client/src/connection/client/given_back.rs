@@ -34,7 +34,7 @@ const KEPT: Duration = Duration::from_secs(5);
 /// A plain lock has one key.
 const MOST: usize = 1024;
 
-/// Maximum number of repeated releases in flight. Releases to the same node share its batches.
+/// Maximum number of repeated releases in flight. Releases to the same node can share a batch.
 const AT_ONCE: usize = 256;
 
 /// Delay of the second check after a change. A release that was answered just before the change may

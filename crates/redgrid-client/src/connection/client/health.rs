@@ -78,8 +78,8 @@ pub struct Health {
     /// Why the client would not notice a failover at the moment: no node reports which server is
     /// the primary.
     ///
-    /// It is set only with sentinels or a list of nodes, and cleared by the next report. Requests
-    /// to the last known primary can succeed nevertheless.
+    /// It is set only in deployments with sentinels or a list of nodes, and cleared by the next
+    /// report. Requests to the last known primary can succeed nevertheless.
     pub trouble: Option<String>,
     /// Number of holds that are valid by the local clock.
     pub held: usize,
@@ -125,8 +125,8 @@ pub struct NodeHealth {
     pub run_id: Option<String>,
     /// Round-trip time of the ping; `None` without a reply.
     pub round_trip: Option<Duration>,
-    /// How many microseconds the server's wall clock is ahead of this machine's, at least. The true
-    /// number is a little higher.
+    /// Lower bound of how far the server's wall clock is ahead of this machine's, in microseconds.
+    /// The true value is a little higher.
     ///
     /// `None` before the first contact. The client decides nothing by it. A large value hints at a
     /// wrong clock.

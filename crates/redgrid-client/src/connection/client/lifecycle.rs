@@ -23,7 +23,7 @@ pub struct Lifecycle(watch::Sender<Life>);
 struct Life {
     /// A shutdown was requested, or the last handle was dropped.
     is_asked: bool,
-    /// When the shutdown stops to wait for releases; `None` while the client is open.
+    /// When the shutdown stops waiting for releases; `None` while the client is open.
     closes_by: Option<Instant>,
     /// The shutdown has begun: new requests are rejected.
     is_closed: bool,

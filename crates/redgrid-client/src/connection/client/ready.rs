@@ -135,7 +135,8 @@ async fn refusal_of(server: &Arc<dyn Server>) -> Option<ServerError> {
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum NotReady {
-    /// Not every server answered in time, or the runtime of the client has ended.
+    /// Not every primary answered in time, waiting for a primary cannot help, or the runtime of the
+    /// client has ended.
     #[error("not every server answered within {waited:?}: {source}")]
     Unavailable {
         /// How long the call waited.

@@ -104,7 +104,7 @@ mod tests {
             assert_eq!(differences(&before, after), [ConnectionEvent::TopologyChanged]);
             assert_eq!(differences(after, &before), [ConnectionEvent::TopologyChanged]);
         }
-        // A promoted replica causes both: a new primary, and one replica less.
+        // A promoted replica causes two events, for the new primary and for the missing replica.
         let promoted = cluster(&[shard("x", &[(0, 99)], &[]), shard("b", &[(100, 199)], &[])]);
         assert_eq!(differences(&before, &promoted), [changed("a", "x"), ConnectionEvent::TopologyChanged]);
     }

@@ -93,7 +93,7 @@ impl Watch {
             let nodes = listed.iter().map(|(_, node)| &**node);
             let errors: Vec<_> =
                 nodes.zip(&answers).filter_map(|(node, (_, answer))| Some((node, answer.as_ref().err()?))).collect();
-            // A node that has answered as a replica may be promoted.
+            // A node that has answered may be promoted, so waiting can help.
             let kind = if errors.len() < answers.len() { Kind::Passing } else { kind_of(errors.iter().copied()) };
             let trouble = errors.first().map(|(node, error)| format!(": {}", said_by(node, error)));
             let why = if is_open { "several nodes may be the primary" } else { "no node says that it is the primary" };

@@ -123,8 +123,8 @@ impl Map {
         latest.map(|since| now.since(since))
     }
 
-    /// Returns the index of the map to trust among the maps `told`, each reported by another node.
-    /// Returns `None` if none can be trusted.
+    /// Returns the index of the map to trust among the maps `told`, each reported by a different
+    /// node. Returns `None` if none can be trusted.
     ///
     /// A node that was cut off or has hung reports an old map without any sign of its age. So a map
     /// is doubtful if it takes slots from a responding node, and gives them to a silent node, a

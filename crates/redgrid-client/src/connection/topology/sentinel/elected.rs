@@ -42,7 +42,7 @@ impl Elected {
         Elected { address, node, after, leader, chosen_at, followed_at: None, is_backed: true }
     }
 
-    /// Returns whether a chosen replica that was never followed is to be given up.
+    /// Returns whether this replica is to be given up before it was ever followed.
     ///
     /// It is given up if another replica is now chosen. If none is, it is given up once the leading
     /// sentinel has answered, or has been silent for [`LEADER_SILENT_FOR`]. The other sentinels do
