@@ -42,7 +42,7 @@ use crate::name::{Name, Namespace};
 use crate::participant::Participants;
 use crate::pubsub::SubscriptionManager;
 
-/// A client for Redis or Valkey, with everything that is held and awaited through it.
+/// A client for Redis or Valkey. It owns its connections, its holds and its waiting requests.
 ///
 /// It is cheap to clone; clones are the same client. When the last clone and the last guard are
 /// dropped, remaining holds are released in the background.
@@ -54,23 +54,23 @@ pub struct Client(Arc<Inner>);
 pub struct Inner {
     /// The state that all objects share.
     pub core: Arc<Core>,
-    /// The holdings of the client: its locks and permits.
+    /// The slot for the service, which has the locks and permits of the client.
     pub service: Arc<ServiceSlot>,
-    /// Values that live while an object holds them.
+    /// Values that the objects of the client share. Each lives while an object holds it.
     pub shared: Shared,
-    /// Values that live as long as the client.
+    /// Shared values that live as long as the client.
     pub kept: Kept,
 }
 
 impl Client {
     /// Starts a client, without waiting for a server.
     ///
-    /// Calls wait for the connection within their own time; [`Client::wait_ready`] waits for it
-    /// explicitly.
+    /// Each call waits for the connection within its own time limit. [`Client::wait_ready`] waits
+    /// for it explicitly.
     ///
-    /// Must be called inside a Tokio runtime: the client's connections and tasks run there. The
-    /// client can be used from other runtimes while that runtime is driven. Once that runtime has
-    /// ended, every call fails at once with an error that says so.
+    /// This must be called inside a Tokio runtime, because the client's connections and tasks run
+    /// there. The client can be used from other runtimes while that runtime is driven. Once that
+    /// runtime has ended, every call fails at once with an error that says so.
     ///
     /// ```no_run
     /// # async fn demo() -> Result<(), Box<dyn std::error::Error>> {
@@ -95,7 +95,7 @@ impl Client {
         Ok(Client::start(topology, config.settings, config.access.database, clock))
     }
 
-    /// Starts a client on servers that a test implements.
+    /// Starts a client that uses servers which a test implements.
     #[cfg(any(test, feature = "testing"))]
     pub fn over(topology: Arc<dyn Topology>, config: Config, clock: Clock) -> Result<Client, ConnectError> {
         config.check()?;
@@ -140,7 +140,8 @@ impl Client {
         Client(Arc::new(Inner { core, service, shared, kept }))
     }
 
-    /// Returns the id of this client. Its holder fields are this id and a number.
+    /// Returns the id of this client. The holder field of a grant is this id, a colon, and a
+    /// number.
     pub fn id(&self) -> &str {
         &self.0.core.id
     }
@@ -160,17 +161,19 @@ impl Client {
         WeakClient(Arc::downgrade(&self.0))
     }
 
-    /// Returns the slot of a key. One script may use several names only if their slots are equal.
+    /// Returns the cluster slot of a key. A script may use several keys only if their slots are
+    /// equal.
     ///
-    /// Without slots, all keys return the same value.
+    /// Outside a cluster, the value is the same for all keys.
     pub fn slot(&self, key: &[u8]) -> u16 {
         self.0.core.topology.slot(key)
     }
 
-    /// Returns a receiver of the connection events from now on.
+    /// Returns a receiver of all connection events from now on.
     ///
-    /// Events are: connected, lost, primary replaced, topology changed, subscriptions interrupted.
-    /// Each receiver gets every event, and buffers up to 256 of them.
+    /// The events report connected and lost nodes, replaced primaries, other changes of the
+    /// topology, and interrupted subscriptions. Each receiver gets every event, and buffers up to
+    /// 256 of them.
     ///
     /// ```no_run
     /// # async fn demo(client: &redgrid_client::Client) {
@@ -193,8 +196,8 @@ impl Client {
     /// Checks the health of the client and its servers; each node is pinged when the check is
     /// awaited.
     ///
-    /// It completes within `response_timeout` of the settings, or [`HealthCheck::timeout`],
-    /// whatever the servers do.
+    /// Whatever the servers do, the check completes within [`HealthCheck::timeout`], or within
+    /// `response_timeout` of the settings if no timeout is set.
     ///
     /// ```no_run
     /// # async fn demo(client: &redgrid_client::Client) {
@@ -224,7 +227,7 @@ impl Client {
     /// Returns the number of names, holds, waiting requests and channels of the client, for tests
     /// and diagnosis.
     pub fn stats(&self) -> ClientStats {
-        // One channel is the client's own, for notices.
+        // The client's own notice channel is not counted, because no waiter watches it.
         let channels = self.0.core.subscriptions.channel_count().saturating_sub(1);
         let held = self.0.service.get().map(|service| service.stats()).unwrap_or_default();
         ClientStats { names: held.names, holds: held.holds, waiting: held.waiting, channels }
@@ -281,7 +284,8 @@ pub enum ConnectError {
     /// The configuration is invalid.
     #[error("invalid configuration: {0}")]
     Config(#[from] ConfigError),
-    /// The underlying client could not be built.
+    /// The system cannot make the configured connections, for example because it has no Unix
+    /// sockets.
     #[error("cannot create the client: {0}")]
     Client(#[source] ServerError),
 }

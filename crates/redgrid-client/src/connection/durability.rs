@@ -3,8 +3,8 @@
 //!
 //! WAIT blocks its connection, and covers only writes of that connection. So all waiters share one
 //! tiny write and one WAIT after it. Replication is one stream: a replica that acknowledged this
-//! write has everything that the server did before it, on any connection. The next group collects
-//! while one is in flight; there is no timer.
+//! write has everything that the server did before it, on any connection. The next group of waiters
+//! collects while one group is in flight; there is no timer.
 //!
 //! # One connection for each level
 //!
@@ -13,26 +13,27 @@
 //! has a connection and a queue. Nearly always one level is in use. Its connection is opened at the
 //! first commit of that level and named `<client name>:commit`.
 //!
-//! Inside a level the groups wait one after the other, which delays none of them: a replica that
-//! has acknowledged a later write has the earlier ones, too.
+//! The groups of one level wait one after the other, which delays none of them: a replica that has
+//! acknowledged a later write has the earlier ones, too.
 //!
-//! Rejected alternative: one connection for all levels, with alternating short WAITs. Each group's
-//! write moves the goal for the others. A replica that lags by more than one slice would never be
-//! seen to arrive.
+//! Rejected alternative: one connection for all levels, with alternating short WAITs. The write of
+//! each group would move the goal of the other groups. A replica that lags by more than one short
+//! WAIT would never be seen to reach its goal.
 //!
 //! # What counts as proof
 //!
 //! The grant must be in the stream that the replicas acknowledged. Every commit fails unless it
 //! shows all of the following:
 //!
-//! - The process is the same. The commit connection read the `run_id` of the connection id it
-//!   confirms. Write and WAIT used one connection. (A WAIT alone on a fresh connection counts
-//!   replicas without proving anything.)
+//! - The process is the same. The commit connection has read the same `run_id` as the connection id
+//!   that it confirms. Write and WAIT used one connection. (A WAIT alone on a fresh connection
+//!   counts replicas without proving anything.)
 //! - Its data is the same, and the server is a primary. The `master_replid`, read in the handshake
 //!   and again after the WAIT, is unchanged. It changes with every promotion. So it exposes a
-//!   primary that was demoted, copied the data of another and was promoted again. The `run_id` and
-//!   the connections may survive that. (It also changes when the first replica joins, and after an
-//!   hour without any replica. Commits in flight at that moment fail needlessly, once.)
+//!   primary that was demoted, copied the data of another server, and was promoted again. The
+//!   `run_id` and the connections may survive that. (It also changes when the first replica joins,
+//!   and after an hour without any replica. Commits in flight at that moment fail needlessly,
+//!   once.)
 //! - The connection id is still the current one, before the write and after the WAIT.
 
 mod lane;
@@ -55,21 +56,22 @@ use crate::config::{Durability, Settings};
 use crate::error::{Code, ServerError};
 use crate::sync::Mutex;
 
-/// Why it is not proven that a reply is as durable as requested.
+/// Why it is not proven that the write behind a reply is as durable as requested.
 ///
 /// The write remains on the primary, unless something else undid it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CommitError {
-    /// The timeout passed, and too few replicas had acknowledged.
+    /// The timeout passed before enough replicas had acknowledged the write, or before it was on
+    /// disk.
     #[error("{}", shortfall(.asked, *.acknowledged))]
     Shortfall {
         /// The requested durability.
         asked: Durability,
-        /// Number of replicas that are known to have acknowledged.
+        /// Number of replicas that are known to have acknowledged the write.
         ///
-        /// It is 0 for [`Durability::Disk`]. It is also 0 for a waiter still queued behind an
-        /// earlier write that too few replicas had acknowledged.
+        /// It is 0 for [`Durability::Disk`]. It is also 0 for a waiter that was still queued behind
+        /// an earlier write which too few replicas had acknowledged.
         acknowledged: u32,
     },
     /// The server cannot provide this durability, however long the caller waits.
@@ -84,7 +86,7 @@ pub enum CommitError {
         /// The change, as a clause.
         reason: Cow<'static, str>,
     },
-    /// The request was not sent, was refused, or was not answered.
+    /// The request that confirms the durability was not sent, was refused, or was not answered.
     #[error("cannot confirm the durability: {0}")]
     Asking(#[from] ServerError),
 }
@@ -126,15 +128,14 @@ pub(super) struct DurabilityWaiter {
 }
 
 impl DurabilityWaiter {
-    /// Creates the waiter without connecting. Replies on the connections `commands` are to be
-    /// confirmed.
+    /// Creates the waiter without connecting. It confirms replies of the connections in `commands`.
     pub(super) fn new(commands: Arc<ConnectionPool>, connections: Arc<Connections>) -> Self {
         DurabilityWaiter { commands, connections, lanes: Mutex::default() }
     }
 
     pub(super) async fn commit(&self, since: ConnectionId, asked: Durability, tag: &[u8]) -> Result<(), CommitError> {
         let Some((level, timeout)) = Level::of(asked) else { return Ok(()) };
-        // Checked here, too, to avoid opening a connection for an unprovable commit.
+        // Checked before the queue, too, so that no connection is opened for an unprovable commit.
         check_provable(&self.commands, &since)?;
         let (answer, answered) = oneshot::channel();
         let by = self.connections.target.clock.now() + timeout;
@@ -148,9 +149,9 @@ impl DurabilityWaiter {
         if let Some(members) = lanes.get(&level) {
             return members.clone();
         }
-        // One WAIT may take `response_timeout`. Commands get three times that, so the connection
-        // survives a WAIT. Silence ends it after two thirds, and its keep-alive PING may queue
-        // behind a WAIT.
+        // One WAIT may take `response_timeout`, and a keep-alive PING may queue behind it. Silence
+        // ends a connection after two thirds of its own response timeout. So this connection gets
+        // three times `response_timeout`, and survives a WAIT.
         let target = &self.connections.target;
         let slice = target.settings.response_timeout;
         let settings = Settings { response_timeout: slice * 3, ..target.settings.clone() };
@@ -160,14 +161,16 @@ impl DurabilityWaiter {
         let (members, waiting) = mpsc::unbounded_channel();
         let (commands, clock) = (Arc::clone(&self.commands), target.clock.clone());
         let lane = Lane { level, link, commands, clock, slice, waiting, queue: Vec::new(), groups: 0 };
-        // It ends with its connection. Its waiters then learn that the client is shut down.
+        // The task ends with its connection. Its waiters then get the error that the client is shut
+        // down.
         tokio::spawn(lane.run());
         lanes.insert(level, members.clone());
         members
     }
 }
 
-/// Commits that share a connection: their WAIT commands differ only in the timeout.
+/// A durability level. Its commits share a connection, because their WAIT commands differ only in
+/// the timeout.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Level {
     Replicas(u32),
@@ -206,7 +209,7 @@ impl Level {
     }
 }
 
-/// Checks whether a reply on connection `since` can be proven durable.
+/// Checks whether it can be proven that a reply on connection `since` is durable.
 fn check_provable(commands: &ConnectionPool, since: &ConnectionId) -> Result<(), CommitError> {
     if since.run_id.is_empty() || commands.history().is_empty() {
         let missing =

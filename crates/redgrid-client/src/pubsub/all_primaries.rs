@@ -12,8 +12,7 @@ use super::handles::Registration;
 use super::manager::SubscriptionManager;
 use crate::connection::NodeId;
 
-/// Channels that are subscribed at every primary for one reader. Dropping it ends the
-/// subscriptions.
+/// The subscriptions of one reader at every primary. Dropping this value ends them.
 pub struct AllPrimariesSubscription {
     manager: Arc<SubscriptionManager>,
     id: u64,
@@ -33,8 +32,8 @@ impl Drop for AllPrimariesSubscription {
 }
 
 impl SubscriptionManager {
-    /// Subscribes to channels that each primary publishes for itself, at all primaries, including
-    /// later ones.
+    /// Subscribes to `channels` at all primaries, also at later ones. Each primary publishes its
+    /// own messages on them.
     pub fn subscribe_buffered_on_primaries(
         self: &Arc<Self>,
         buffer: &Arc<MessageBuffer>,
@@ -47,9 +46,10 @@ impl SubscriptionManager {
         AllPrimariesSubscription { manager: Arc::clone(self), id }
     }
 
-    /// Extends the subscriptions at all primaries to the current primaries.
+    /// Adds the current primaries to each [`AllPrimariesSubscription`], and removes former ones.
     pub(super) fn subscribe_new_primaries(self: &Arc<Self>) {
-        // Not under the lock of `state`, because registrations that end here take it.
+        // The manager's state must not be locked here, because a registration that ends here locks
+        // it.
         let mut all_primaries = self.all_primaries();
         if all_primaries.is_empty() {
             return;
@@ -72,14 +72,16 @@ impl SubscriptionManager {
     }
 }
 
-/// Returns the internal name of a channel that is subscribed at one node, whatever its name.
+/// Returns the internal name of a channel that is subscribed at one node.
 ///
-/// The same channel may be subscribed at other nodes. No name of a channel begins like this.
+/// The same channel may be subscribed at other nodes, and has another internal name for each. No
+/// channel's name on the wire begins like an internal one.
 pub(super) fn name_at_node(node: &NodeId, channel: &[u8]) -> Bytes {
     qualified_name(&node.0, channel)
 }
 
-/// Returns the internal name of a channel of one sort, whatever its name on the wire.
+/// Returns the internal name of a channel: its name on the wire, preceded by its sort. The sort is
+/// `plain`, `sharded`, `pattern` or the id of a node.
 pub(super) fn qualified_name(sort: &str, channel: &[u8]) -> Bytes {
     [b"\0", sort.as_bytes(), b"\0", channel].concat().into()
 }

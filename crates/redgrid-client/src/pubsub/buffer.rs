@@ -1,5 +1,5 @@
-//! A bounded buffer of the messages of several channels, for one reader. Dropped messages are
-//! counted at their position.
+//! A bounded buffer of the messages of several channels, for one reader. In place of dropped
+//! messages, it reports their number.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::{Mutex, MutexGuard};
@@ -11,7 +11,7 @@ use futures_util::task::AtomicWaker;
 use super::stream::PubSubEvent;
 use crate::error::ServerError;
 
-/// The message buffer of one reader. The manager has it for each of the reader's channels.
+/// The message buffer of one reader. All channels of the reader put their messages into it.
 pub struct MessageBuffer {
     state: Mutex<State>,
     reader: AtomicWaker,
@@ -22,9 +22,9 @@ pub struct MessageBuffer {
 struct State {
     events: VecDeque<PubSubEvent>,
     last_channel_id: u64,
-    /// Channels from before the start of the stream that have not been active yet.
+    /// Ids of the channels that were added before the stream started, and have not been active yet.
     pending: HashSet<u64>,
-    /// Channels whose gap is already reported, and which have not been active since.
+    /// Ids of the channels whose gap is already reported, and which have not been active since.
     gap_reported: HashSet<u64>,
     started: bool,
     denied: Option<ServerError>,
@@ -45,7 +45,8 @@ impl State {
 pub enum SubscribeError {
     /// The server refuses a channel.
     Denied(ServerError),
-    /// Waiting does not help: the servers refuse this client, or are the wrong ones.
+    /// Waiting does not help, because the servers refuse this client, or are not what the client
+    /// expects.
     ClientRefused(ServerError),
     /// The client has ended, or is shutting down.
     ShutDown,
@@ -59,7 +60,7 @@ impl MessageBuffer {
         MessageBuffer { state: Mutex::default(), reader: AtomicWaker::new(), capacity }
     }
 
-    /// Returns an id for a new channel.
+    /// Adds a channel, and returns its id in this buffer.
     pub(super) fn add_channel(&self) -> u64 {
         let mut state = self.state();
         state.last_channel_id += 1;
@@ -70,10 +71,10 @@ impl MessageBuffer {
         channel_id
     }
 
-    /// Records that a channel is active: later messages are received.
+    /// Records that a channel is active, so that all later messages are received.
     ///
-    /// For a channel that was awaited this is the beginning. For others it is the end of a gap,
-    /// which is reported unless it already was.
+    /// The stream waits for all of its first channels before it starts. Later this is the end of a
+    /// gap, which is reported unless it already was.
     pub(super) fn channel_active(&self, channel_id: u64) {
         let mut state = self.state();
         let is_reported = state.pending.remove(&channel_id) | state.gap_reported.remove(&channel_id);
@@ -84,7 +85,8 @@ impl MessageBuffer {
         self.reader.wake();
     }
 
-    /// Adds a message of a channel that is not known to be active yet, with the gap before it.
+    /// Adds a message of a channel that is not known to be active. A gap is added before the
+    /// message, unless it is already reported.
     ///
     /// A message that arrives before the channel was first active is discarded.
     pub(super) fn push_unconfirmed(&self, channel_id: u64, channel: &Bytes, payload: &Bytes) {
@@ -144,7 +146,7 @@ impl MessageBuffer {
         self.reader.wake();
     }
 
-    /// Starts the stream: from now on each channel that becomes active reports a gap.
+    /// Starts the stream. A channel that is added later reports a gap when it becomes active.
     pub fn start(&self) {
         self.state().started = true;
     }

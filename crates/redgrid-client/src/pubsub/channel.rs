@@ -14,59 +14,62 @@ use crate::connection::{ChannelKind, NodeId};
 use crate::error::{Code, ServerError};
 
 pub(super) struct Channel {
-    /// Determines where the channel is subscribed.
+    /// The key that determines where the channel is subscribed.
     pub(super) key: Bytes,
-    /// The node where it is, or is to be, subscribed: the primary, or a replica of it.
+    /// The node where the channel is, or is to be, subscribed: the primary of the key, or a
+    /// replica.
     pub(super) node: NodeId,
-    /// The primary of the key, which is polled.
+    /// The primary of the key, where the key is polled.
     pub(super) primary: NodeId,
     /// How its messages are published, and which nodes may deliver them.
     pub(super) scope: ChannelScope,
     pub(super) kind: ChannelKind,
     pub(super) watchers: HashMap<u64, Sink>,
     pub(super) subscription: SubscriptionState,
-    /// Whether a SUBSCRIBE was sent to its node, on any connection.
+    /// Whether a SUBSCRIBE was sent to the channel's node, on any connection.
     pub(super) subscribe_sent: bool,
-    /// Whether the node confirmed the subscription once, or its outcome was unknown.
+    /// Whether the node has ever confirmed the subscription, or the outcome of a SUBSCRIBE was
+    /// unknown.
     ///
     /// The channel may then be subscribed even if a later SUBSCRIBE was refused.
     pub(super) confirmed_or_unknown: bool,
     /// The key to poll.
     pub(super) poll: Option<KeyPoll>,
-    /// Number of messages received on it.
+    /// Number of messages that were received on the channel.
     pub(super) message_count: u64,
 }
 
 /// How messages of a channel are published, and where they may be received.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum ChannelScope {
-    /// PUBLISH at any node; subscribed at the primary of the key.
+    /// Published with PUBLISH at any node; subscribed at the primary of the key.
     Everywhere,
     /// Published in the slot of the key; subscribed where waiters of the key subscribe.
     Slot,
-    /// SPUBLISH on every server that supports it, because the user chose a sharded topic;
-    /// subscribed at the primary of the slot.
+    /// Published with SPUBLISH even if waiters use plain channels, because the user chose a sharded
+    /// topic; subscribed at the primary of the slot.
     Sharded,
-    /// PUBLISH at any node, to every channel of a pattern; subscribed at the primary.
-    Patterns,
-    /// Published in the slot of the key by a client that counts the subscribers; subscribed at the
+    /// Published with PUBLISH at any node, on any channel that matches a pattern; subscribed at the
     /// primary.
+    Patterns,
+    /// Published in the slot of the key. Always subscribed at the primary, so that a publisher
+    /// there counts the subscription.
     SlotPrimary,
     /// Published and subscribed only at the node whose id is the key.
     Node,
 }
 
-/// The poll of a channel.
+/// The poll of the key that belongs to a channel.
 pub(super) struct KeyPoll {
     pub(super) key: Bytes,
-    /// The flag that announces waiters here to other processes while no messages arrive.
+    /// The flag that announces the waiters of this process to others while no messages arrive.
     pub(super) waiter_flag: Option<Bytes>,
     pub(super) due: Instant,
 }
 
 pub(super) enum Sink {
     Signal(Arc<Signal>),
-    /// One of the channels of an [`OrderedSubscription`], by its index among them.
+    /// An [`OrderedSubscription`]. `index` is the position of this channel among its channels.
     Ordered {
         index: usize,
         sender: mpsc::UnboundedSender<ChannelEvent>,
@@ -74,7 +77,7 @@ pub(super) enum Sink {
         polled: bool,
         generation: Generation,
     },
-    /// A reader of several channels, by its id for this one.
+    /// A buffer for the messages of several channels, with the id of this channel in it.
     Buffer {
         buffer: Arc<MessageBuffer>,
         channel_id: u64,
@@ -88,12 +91,12 @@ pub(super) enum SubscriptionState {
     /// Subscribed, and confirmed by the server.
     Active,
     Denied,
-    /// Refused by a server that does not have the slot, or for another temporary reason. It is
-    /// tried again soon.
+    /// Refused by a server that does not have the slot, or for another temporary reason. The
+    /// subscription is tried again soon.
     Retry,
 }
 
-/// A remembered refusal.
+/// A remembered refusal of a channel, which is not tried again before `until`.
 pub(super) struct Denial {
     pub(super) until: Instant,
     pub(super) error: ServerError,
@@ -148,15 +151,16 @@ impl Channel {
         }
     }
 
-    /// Returns whether the channel belongs to a node, as this kind.
+    /// Returns whether the channel belongs to this node and has this kind.
     pub(super) fn is_at(&self, node: &NodeId, kind: ChannelKind) -> bool {
         self.node == *node && self.kind == kind
     }
 
     /// Returns whether the channel may be subscribed at its node.
     ///
-    /// A gap is reported a moment after it happens. Until then, a recorded subscription may have
-    /// been confirmed only on the lost connection, and may be missing on the current one.
+    /// A gap is reported a moment after it happens. Until then, a subscription that counts as
+    /// active may have been confirmed only on the lost connection, and may be missing on the
+    /// current one.
     pub(super) fn may_be_subscribed(&self) -> bool {
         self.subscribe_sent
             && (self.confirmed_or_unknown
@@ -175,7 +179,7 @@ impl Channel {
         }
     }
 
-    /// Returns whether any watcher has no poll that detects missed messages.
+    /// Returns whether there is a watcher for which no poll detects missed messages.
     pub(super) fn has_no_poll(&self) -> bool {
         let polled = |sink: &Sink| matches!(sink, Sink::Ordered { polled: true, .. });
         self.poll.is_none() && !self.watchers.values().all(polled)

@@ -9,13 +9,13 @@ use crate::connection::{Core, refused};
 use crate::error::ServerError;
 
 impl Core {
-    /// Opens a buffer of `capacity` messages with its registrations; completes when all channels
-    /// are active.
+    /// Opens a buffer of `capacity` messages, and registers its channels with `register`. Completes
+    /// when all channels are active.
     ///
     /// # Errors
     ///
-    /// [`ServerError`] if the server refuses a channel or this client, no server confirms the
-    /// channels within `response_timeout × (retries + 1)`, or the client ends.
+    /// [`ServerError`] if the server refuses a channel or this client, if no server confirms the
+    /// channels within `response_timeout × (retries + 1)`, or if the client ends.
     pub(super) async fn open_buffer<P>(
         &self,
         capacity: usize,
@@ -37,8 +37,8 @@ impl Core {
         Ok((buffer, registrations))
     }
 
-    /// Returns the error of a subscription that was not confirmed in time: the obstacle, if it is
-    /// known.
+    /// Returns the error of a subscription that was not confirmed in time. If a primary is not
+    /// connected, the error says why.
     fn unconfirmed(&self) -> ServerError {
         let primaries = self.topology.primaries();
         let unreached = primaries.iter().find(|server| server.current_connection_id().is_none());
@@ -47,7 +47,8 @@ impl Core {
 
     /// Completes when all channels of a buffer are active.
     ///
-    /// It fails at once when it is known that they will not be, or that waiting does not help.
+    /// It fails at once if a channel is denied, if the client shuts down, or if waiting cannot
+    /// help.
     pub async fn wait_active(&self, buffer: &MessageBuffer, deadline: Instant) -> Result<(), SubscribeError> {
         tokio::select! {
             biased;

@@ -1,4 +1,4 @@
-//! The state of the subscriptions: counts, and the last contact.
+//! The state of the subscriptions: their numbers, and the last contact with a node.
 
 use bytes::Bytes;
 
@@ -14,9 +14,9 @@ use crate::error::ServerError;
 pub(crate) struct SubscriptionCounts {
     /// Number of channels with watchers.
     pub(crate) wanted: usize,
-    /// Number of these that the server has confirmed.
+    /// Number of these channels that the server has confirmed.
     pub(crate) confirmed: usize,
-    /// The error of one that is not confirmed.
+    /// The error of one of the channels that are not confirmed.
     pub(crate) last_error: Option<ServerError>,
 }
 
@@ -26,15 +26,16 @@ pub(crate) struct SubscriptionCounts {
 pub struct OwnSubscription {
     /// Number of received messages; `None` unless the server has confirmed the subscription.
     pub message_count: Option<u64>,
-    /// Whether the server may count the subscription although it is not confirmed, or not any more.
+    /// Whether the server may count the subscription although it is not confirmed yet, or is being
+    /// ended.
     pub is_pending: bool,
 }
 
 impl OwnSubscription {
-    /// Returns what the server may have counted in a request that was sent at `self`, when the
-    /// state is `after` at its reply.
+    /// Returns how this subscription may be part of a count that the server returned. `self` is the
+    /// state when the count was requested, and `after` the state at the reply.
     ///
-    /// A subscription that began in between may be among the subscribers of the reply.
+    /// A subscription that began in between may be counted.
     pub fn counted_until(self, after: OwnSubscription) -> OwnSubscription {
         let has_begun = self.message_count.is_none() && after.message_count.is_some();
         OwnSubscription { is_pending: self.is_pending || has_begun || after.is_pending, ..self }
@@ -88,14 +89,14 @@ impl SubscriptionManager {
         counts
     }
 
-    /// Returns the number of streams of channels.
+    /// Returns the number of streams that this client has of these channels.
     pub fn stream_count(&self, channels: &ChannelSelector) -> usize {
         self.state().channels.get(&channels.internal_name()).map_or(0, |channel| channel.watchers.len())
     }
 
     /// Returns when the primary of a key last answered a poll.
     ///
-    /// While keys of it are awaited, the primary is polled continually.
+    /// A primary is polled continually while waiters watch its keys.
     pub fn contact(&self, key: &[u8]) -> Instant {
         let primary = self.topology.primary(key);
         self.state()
@@ -119,7 +120,7 @@ mod tests {
         assert_eq!(none.counted_until(active(0)), pending);
         assert_eq!(pending.counted_until(active(0)), pending);
         assert_eq!(pending.counted_until(none), pending);
-        // It was counted for certain: the messages count from the request on.
+        // An active subscription was certainly counted. Its message count is that at the request.
         assert_eq!(active(2).counted_until(active(3)), active(2));
     }
 }

@@ -1,4 +1,4 @@
-//! The handles of subscribers: registrations, and how their events arrive.
+//! The handles of subscribers. They receive events, and end the subscription when they are dropped.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -8,10 +8,10 @@ use tokio::sync::{Notify, mpsc};
 
 use super::manager::SubscriptionManager;
 
-/// The number of the period in which a channel is active.
+/// Numbers the periods in which a channel is active.
 ///
 /// The number grows whenever the channel becomes active or inactive, and is odd while it is active.
-/// It is read without a lock.
+/// Reading the number takes no lock.
 #[derive(Clone, Default, Debug)]
 pub struct Generation(Arc<AtomicU64>);
 
@@ -24,7 +24,7 @@ impl Generation {
         Some(self.0.load(Ordering::Acquire)).filter(|generation| generation % 2 == 1)
     }
 
-    /// Records whether the channel is active. Must be called with the manager's state locked.
+    /// Records whether the channel is active. The caller must hold the lock of the manager's state.
     pub(super) fn set_active(&self, active: bool) {
         if self.current().is_some() != active {
             self.0.fetch_add(1, Ordering::AcqRel);
@@ -46,7 +46,8 @@ pub(super) struct Signal {
 pub struct Wake {
     /// Number of messages since the last wake-up.
     pub messages: u64,
-    /// Whether messages may have been missed, or the poll found the key gone: re-check.
+    /// Whether the waiter must re-check, because messages may have been missed, or the poll found
+    /// the key gone.
     pub resync: bool,
 }
 
@@ -89,7 +90,8 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Waits for the next message or reason to re-check. Earlier ones are kept until this call.
+    /// Waits for the next message, or reason to re-check. What has arrived before this call is
+    /// returned at once.
     ///
     /// # Cancel safety
     ///
@@ -123,8 +125,8 @@ impl Watch {
 
 /// The messages of several channels of one slot, in the order in which the server published them.
 ///
-/// A message that is received after another one was published after it, whatever their channels.
-/// Dropping the subscription unsubscribes the channels without other watchers.
+/// Messages of different channels keep this order, too. Dropping the subscription unsubscribes the
+/// channels without other watchers.
 pub struct OrderedSubscription {
     pub(super) registrations: Vec<Registration>,
     pub(super) receiver: mpsc::UnboundedReceiver<ChannelEvent>,
@@ -143,7 +145,7 @@ pub enum ChannelEvent {
         /// The published payload.
         payload: Bytes,
     },
-    /// Messages may have been missed, or the poll found the key gone: re-check.
+    /// The subscriber must re-check: messages may have been missed, or the poll found the key gone.
     Resync,
 }
 
@@ -167,13 +169,13 @@ impl OrderedSubscription {
 
     /// Returns a handle to the generation of the first channel.
     ///
-    /// Use it to check often whether the channel is active.
+    /// Use it for frequent checks of whether the channel is active.
     pub fn generation(&self) -> Generation {
         self.generation.clone()
     }
 
-    /// Ends the subscription. The result still receives what the server publishes until it has
-    /// unsubscribed the channels.
+    /// Ends the subscription. The returned value still receives what the server publishes until the
+    /// server has unsubscribed the channels.
     pub fn drain(self) -> DrainingSubscription {
         for Registration { manager, channel, id } in &self.registrations {
             manager.drain_watcher(channel, *id);
@@ -196,8 +198,8 @@ pub struct DrainingSubscription {
 impl DrainingSubscription {
     /// Waits for the next event.
     ///
-    /// `None` when the server has unsubscribed the channels, other watchers of this client keep
-    /// them subscribed, or the connection was lost.
+    /// Returns `None` after the last event: when the server has unsubscribed the channels, when
+    /// other watchers of this client keep them subscribed, or when the connection was lost.
     ///
     /// # Cancel safety
     ///

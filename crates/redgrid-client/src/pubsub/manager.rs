@@ -1,5 +1,5 @@
 //! The subscription manager of a client: the wanted channels, their watchers, and the node where
-//! each is subscribed.
+//! each channel is subscribed.
 //!
 //! A channel is subscribed at the primary of its key, or at a replica of that primary if waiters
 //! subscribe there. Keys are polled at the primary. A channel moves when one of its nodes changes:
@@ -41,7 +41,7 @@ pub(super) struct State {
     /// Denied channels, and until when they are not tried again.
     pub(super) denied: HashMap<Bytes, Denial>,
     /// Channels that are being unsubscribed at a node, and the sinks that still receive their
-    /// messages until the server has confirmed that.
+    /// messages until the server has confirmed the end.
     pub(super) draining: HashMap<Bytes, Vec<(NodeId, Sink)>>,
     next_id: u64,
     pub(super) closed: bool,
@@ -111,7 +111,7 @@ impl SubscriptionManager {
         })
     }
 
-    /// Returns the current nodes.
+    /// Returns the client's view of the servers.
     pub fn topology(&self) -> &dyn Topology {
         &*self.topology
     }
@@ -156,11 +156,12 @@ impl SubscriptionManager {
                     state.ensure_node_task(self, node);
                 });
             }
-            // A denial is remembered beyond the last watcher, so that a new one does not repeat the
-            // SUBSCRIBE.
+            // A denial is remembered beyond the last watcher, so that a new watcher does not repeat
+            // the SUBSCRIBE.
             let subscription = state.denied.get(name).map_or(SubscriptionState::Pending, Denial::subscription_state);
             let kind = self.kind_of(scope);
-            // An empty id if the node is gone. Its watchers are removed soon, too.
+            // The id is empty if the node is gone. The watchers of the channel are then removed
+            // soon.
             let id = |node: Option<Arc<dyn Server>>| node.map_or(NodeId("".into()), |node| node.id().clone());
             let mut channel = Channel::new(key.clone(), id(server), id(primary), scope, kind);
             channel.subscription = subscription;
@@ -168,8 +169,8 @@ impl SubscriptionManager {
         }
         let State { channels, node_tasks, draining, denied, .. } = &mut *state;
         let Some(channel) = channels.get_mut(name) else { return id };
-        // Messages between the caller's last check and this registration were not received: check
-        // once more.
+        // Messages between the caller's last check and this registration were not received. So the
+        // watcher must check once more.
         match (&sink, channel.subscription) {
             (Sink::Signal(signal), SubscriptionState::Active) => {
                 signal.active.store(true, Ordering::Release);
@@ -241,10 +242,10 @@ impl SubscriptionManager {
     }
 
     /// Delivers a message to the watchers of its channel, unless the channel has moved to another
-    /// node. `matched` is the channel or the pattern that matches it.
+    /// node. `matched` is the channel, or the pattern that its name matches.
     ///
-    /// Waiters use plain or sharded channels. A channel of the same name and the other kind is
-    /// another channel.
+    /// The channel of a waiter is plain or sharded. A message of the other kind belongs to another
+    /// channel of the same name.
     pub(super) fn deliver(
         &self,
         subscriptions: &NodeSubscriptions,
@@ -296,9 +297,10 @@ impl SubscriptionManager {
     }
 }
 
-/// Removes a watcher of a channel. If it was the last one, schedules the unsubscription.
+/// Removes a watcher of a channel. If it was the last watcher, schedules the unsubscription.
 ///
-/// Returns the sink of a last watcher, and the node where the channel may be subscribed.
+/// Returns the sink of the last watcher with the node where the channel may be subscribed;
+/// otherwise `None`.
 fn take_watcher(state: &mut State, name: &Bytes, id: u64) -> Option<(NodeId, Sink)> {
     let State { channels, node_tasks, .. } = state;
     let channel = channels.get_mut(name)?;
@@ -313,7 +315,7 @@ fn take_watcher(state: &mut State, name: &Bytes, id: u64) -> Option<(NodeId, Sin
         node_task.desired.polls.remove(&(poll.due, name.clone()));
     }
     let Some(node_task) = node_tasks.get_mut(&channel.node) else {
-        // The node is gone, and all of its subscriptions with it.
+        // The node is gone, and all of its subscriptions have ended.
         channels.remove(name);
         return None;
     };

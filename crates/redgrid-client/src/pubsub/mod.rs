@@ -1,4 +1,5 @@
-//! Wake-up messages: one subscriber per node, reference-counted channels, and a poll with a budget.
+//! Messages that wake waiters: a subscriber for each node, channels that count their watchers, and
+//! a poll with a budget.
 //!
 //! A message is only a hint. A waiter re-checks its key on a message, and after every gap of the
 //! subscription. It also re-checks when the poll finds the key gone, and when the reported lease

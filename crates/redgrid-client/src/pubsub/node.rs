@@ -16,8 +16,8 @@ use crate::clock::Instant;
 use crate::connection::{ChannelKind, NodeId, Push, Server, jittered};
 use crate::error::ServerError;
 
-/// Longest pause (before jitter) between consecutive failures to subscribe: 5 s. Each failure may
-/// cost a connection.
+/// Longest pause (before jitter) after repeated failures to subscribe: 5 s. Each failure may cost a
+/// connection.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// The subscriptions at one node.
@@ -37,7 +37,7 @@ pub(super) struct NodeSubscriptions {
 /// Consecutive failures to subscribe.
 #[derive(Default)]
 pub(super) struct Failures {
-    /// Number of failures on a connection that was up.
+    /// Number of failures, not counting those without a connection.
     count: u32,
     last: Option<ServerError>,
     /// Nothing is subscribed before this instant.
@@ -47,8 +47,8 @@ pub(super) struct Failures {
 impl Failures {
     /// Records a failure.
     ///
-    /// The first one is usually a lost connection. Each further one may cost a connection of its
-    /// own, so the pause between them doubles.
+    /// The first failure usually comes from a lost connection, and causes no pause. Each further
+    /// failure may cost a connection of its own, so each pause is twice the one before.
     pub(super) fn add(&mut self, error: &ServerError, now: Instant, delay: Duration) {
         self.last = Some(error.clone());
         if matches!(error, ServerError::NotSent { .. }) {
@@ -68,7 +68,7 @@ impl NodeSubscriptions {
         self.failures().last.clone()
     }
 
-    /// Returns the end of the pause that applies at `now`.
+    /// Returns the end of the current pause; `None` if there is none.
     pub(super) fn paused_until(&self, now: Instant) -> Option<Instant> {
         self.failures().paused_until.filter(|until| *until > now)
     }
@@ -82,7 +82,7 @@ impl NodeSubscriptions {
         Instant::from_nanos(self.last_contact.load(Ordering::Acquire))
     }
 
-    /// Records that the node has just answered.
+    /// Records that the node has just answered a poll.
     pub(super) fn record_contact(&self, now: Instant) {
         self.last_contact.store(now.as_nanos(), Ordering::Release);
     }
@@ -100,10 +100,10 @@ pub(super) struct Desired {
     /// Channels that have moved to another node and are still subscribed at this one.
     pub(super) to_unsubscribe_moved: BTreeSet<(ChannelKind, Bytes)>,
     pub(super) polls: BTreeSet<(Instant, Bytes)>,
-    /// Number of gaps. A subscription from before a gap is not active after it.
+    /// Number of gaps. A subscription that was requested before a gap is not active after it.
     pub(super) gap_count: u64,
-    /// Whether an active subscription was lost. The gap is reported once all channels are
-    /// subscribed again.
+    /// Whether an active subscription was lost. [`Events::gap`](crate::connection::Events::gap)
+    /// follows once all channels are subscribed again.
     pub(super) interrupted: bool,
 }
 
@@ -116,8 +116,8 @@ impl Desired {
     }
 }
 
-/// The subscriptions of a node, their pending changes, and the tasks that apply them. Dropping it
-/// ends the tasks.
+/// The subscriptions of a node, their pending changes, and the tasks that apply them. Dropping this
+/// value ends the tasks.
 pub(super) struct NodeTask {
     pub(super) subscriptions: Arc<NodeSubscriptions>,
     pub(super) desired: Desired,

@@ -17,7 +17,7 @@ use crate::script::BulkScript;
 static TTL: BulkScript = BulkScript::new("pubsub/ttl", include_str!("ttl.lua"));
 static SET_WAITING: BulkScript = BulkScript::new("pubsub/set-waiting", include_str!("set_waiting.lua"));
 
-/// TTL of a waiter flag: 300 ms, which is three polls. Each poll sets it anew.
+/// TTL of a waiter flag: 300 ms, the time of three polls. Each poll sets the flag anew.
 const FLAG_TTL: Duration = Duration::from_millis(300);
 
 /// A key that is due for a poll.
@@ -28,7 +28,8 @@ pub(super) struct DuePoll {
     pub(super) waiter_flag: Option<Bytes>,
 }
 
-/// Interval of the poll while keys are due. A second's budget is spent in ten parts.
+/// Interval between two polls while keys are due: 100 ms. Each poll may use a tenth of the budget
+/// of one second.
 const TICK: Duration = Duration::from_millis(100);
 
 /// Poll interval of keys whose channel is not active, and of waiters without messages: 100 ms.
@@ -36,7 +37,7 @@ pub const UNSUBSCRIBED_POLL: Duration = Duration::from_millis(100);
 
 /// Result of `ttl.lua` for an absent key.
 const ABSENT: i64 = -2;
-/// Result of `ttl.lua` for a key that cannot be read; the waiter finds out by itself.
+/// Result of `ttl.lua` for a key that cannot be read. The waiter's own request then shows why.
 const UNREADABLE: i64 = -3;
 
 /// Polls due keys, for as long as the tasks of the node run.
@@ -48,7 +49,7 @@ pub(super) async fn poll_loop(manager: Arc<SubscriptionManager>, subscriptions: 
             Some(due) => {
                 tokio::select! {
                     () = manager.clock.sleep_until(due) => {}
-                    // A new key may be due earlier than the one that this sleeps for.
+                    // A new key may be due before the key that this waits for.
                     () = subscriptions.polls_changed.notified(), if due > manager.clock.now() + TICK => continue,
                 }
                 let due_polls = manager.take_due_polls(&subscriptions, per_tick);
@@ -61,9 +62,9 @@ pub(super) async fn poll_loop(manager: Arc<SubscriptionManager>, subscriptions: 
     }
 }
 
-/// Polls keys: sends one script for the keys of each slot, and one for their waiter flags.
+/// Polls keys. For each slot, one script reads the keys, and another one sets their waiter flags.
 ///
-/// Without slots, one script polls all keys.
+/// Outside a cluster, one script reads all keys.
 async fn poll_keys(manager: &SubscriptionManager, subscriptions: &NodeSubscriptions, mut due_polls: Vec<DuePoll>) {
     let limit: Instant = manager.clock.now() + manager.settings.response_timeout;
     let slot = |due_poll: &DuePoll| manager.topology.slot(&due_poll.key);
@@ -122,8 +123,8 @@ pub(super) fn reschedule_poll(
 }
 
 impl SubscriptionManager {
-    /// Announces to other processes a waiter here that receives no messages. The flag lasts for
-    /// three polls.
+    /// Announces to other processes that a waiter of this process receives no messages. The flag
+    /// lasts for three polls.
     ///
     /// If the user may not write it, the waiter is not announced.
     pub async fn set_waiter_flag(&self, waiter_flag: &Bytes) {
@@ -131,15 +132,15 @@ impl SubscriptionManager {
         let _ = once(&*self.topology, set_waiting_request([waiter_flag.clone()]).not_after(limit), limit).await;
     }
 
-    /// Returns the TTL of a key; `None` if the key is absent or cannot be read. An attempt then
-    /// shows its state.
+    /// Returns the TTL of a key; `None` if the key is absent or cannot be read. The caller's own
+    /// request then shows the state of the key.
     pub async fn key_ttl(&self, key: &Bytes) -> Option<Duration> {
         let request = TTL.with([key.clone()]).idempotent();
         let answer = once(&*self.topology, request, self.clock.now() + self.settings.response_timeout).await;
         let left = answer.result.and_then(|reply| reply.into_typed::<Vec<i64>>()).ok()?.first().copied()?;
         match left {
             ABSENT | UNREADABLE => None,
-            // The key has no TTL: only a message or the poll shows a change.
+            // The key has no TTL, so only a message or the poll shows a change.
             ..0 => Some(Duration::MAX),
             left => Some(Duration::from_millis(left.unsigned_abs())),
         }

@@ -1,4 +1,4 @@
-//! Where channels are subscribed, and their move when that changes.
+//! Chooses the node where each channel is subscribed, and moves channels when that node changes.
 
 use std::sync::Arc;
 
@@ -22,9 +22,9 @@ impl SubscriptionManager {
 
     /// Returns the node where a channel is to be subscribed, and the primary of its key.
     ///
-    /// `None` if the channel belongs to a node that is gone. Revocation notices of forced takeovers
-    /// come from the primary: a failed replica may deliver nothing until the failure is detected,
-    /// and no poll makes up for a lost notice.
+    /// Returns `None` if the channel belongs to a node that is gone. Notices of forced takeovers
+    /// are subscribed at the primary: a failed replica may deliver nothing until the failure is
+    /// detected, and no poll makes up for a lost notice.
     pub(super) fn nodes_for(&self, key: &[u8], scope: ChannelScope) -> Option<(Arc<dyn Server>, Arc<dyn Server>)> {
         if scope == ChannelScope::Node {
             let node = self.topology.primaries().into_iter().find(|node| node.id().0.as_bytes() == key)?;
@@ -50,8 +50,9 @@ impl SubscriptionManager {
                 let is_at = |id: &NodeId, node: &Arc<dyn Server>| {
                     state.node_tasks.get(id).is_some_and(|node_task| is_same(&node_task.subscriptions.server, node))
                 };
-                // A replica with another primary counts as changed: it may have ended the
-                // subscriptions for the former one.
+                // If the primary of the key has changed, so has the channel, even at the same
+                // replica: the replica may have ended sharded subscriptions for slots of its former
+                // primary.
                 let same_primary = is_at(&channel.primary, &primary);
                 let unchanged = is_at(&channel.node, &server) && same_primary && channel.kind == kind;
                 (!unchanged).then(|| (name.clone(), server, primary, same_primary, kind))
@@ -68,8 +69,9 @@ impl SubscriptionManager {
             if let Some(NodeTask { subscriptions, desired, .. }) = previous {
                 interrupted |= desired.interrupted;
                 desired.remove(&name);
-                // Sharded subscriptions end by themselves when their slot leaves its primary. All
-                // others must be ended, and those at a replica, too.
+                // A sharded subscription at a primary ends by itself when its slot leaves that
+                // primary. All other subscriptions must be ended here, also sharded ones at a
+                // replica.
                 let must_unsubscribe =
                     channel.kind != ChannelKind::Sharded || same_primary || channel.node != channel.primary;
                 if channel.may_be_subscribed() && must_unsubscribe {

@@ -27,11 +27,12 @@ const DENIED_RETRY: Duration = Duration::from_secs(60);
 /// slot is moving.
 const SHARDED_DENIED_RETRY: Duration = Duration::from_secs(1);
 
-/// Maximum number of remembered denials. Beyond it, each new watcher of a denied channel tries
-/// again.
+/// Maximum number of remembered denials. Further denials are not remembered, so each new watcher of
+/// such a channel tries again.
 const MAX_DENIALS: usize = 10_000;
 
-/// Returns whether a refusal may concern one channel of several: an access rule about channels.
+/// Returns whether a refusal may concern only one channel of a command, because of an access rule
+/// about channels.
 ///
 /// Any other refusal concerns the command, and with it all channels.
 fn is_about_a_channel(why: &ServerError) -> bool {
@@ -40,7 +41,7 @@ fn is_about_a_channel(why: &ServerError) -> bool {
 
 const KINDS: [ChannelKind; 4] = [ChannelKind::Plain, ChannelKind::Sharded, ChannelKind::Events, ChannelKind::Patterns];
 
-/// The changes to make next.
+/// The channels to unsubscribe and to subscribe next.
 #[derive(Default)]
 struct Diff {
     removals: [Vec<Bytes>; KINDS.len()],
@@ -91,8 +92,8 @@ fn schedule_resubscription(
     (name, channel): (&Bytes, &mut Channel),
     now: Instant,
 ) {
-    // The channel may have been subscribed, and may have delivered messages, before its
-    // confirmation.
+    // Even a channel without a confirmation may have been subscribed, and may have delivered
+    // messages.
     channel.interrupt();
     if channel.subscription != SubscriptionState::Active {
         return;
@@ -111,7 +112,7 @@ impl SubscriptionManager {
         self.state().desired(subscriptions.server.id()).map_or(0, |desired| desired.gap_count)
     }
 
-    /// Schedules new subscriptions of all channels, or of those of one kind.
+    /// Schedules new subscriptions of all channels of a node, or of its channels of one kind.
     pub(super) fn schedule_resubscriptions(&self, subscriptions: &NodeSubscriptions, kind: Option<ChannelKind>) {
         let now = self.clock.now();
         let node = subscriptions.server.id();
@@ -126,8 +127,8 @@ impl SubscriptionManager {
         }
     }
 
-    /// Schedules a new subscription, perhaps at another node, of a sharded channel that the server
-    /// has ended.
+    /// Schedules a new subscription of a sharded channel whose subscription the server has ended.
+    /// The new one may be at another node.
     pub(super) fn sharded_channel_lost(&self, subscriptions: &NodeSubscriptions, wire_name: &Bytes) {
         let now = self.clock.now();
         let node = subscriptions.server.id();
@@ -146,7 +147,7 @@ impl SubscriptionManager {
         self.topology.suspect(TopologyHint::Node(node.clone()));
     }
 
-    /// Schedules another try of channels with an expired denial; returns when the next denial
+    /// Schedules another try of channels with an expired denial. Returns when the next denial
     /// expires.
     fn retry_denied(&self) -> Instant {
         let now = self.clock.now();
@@ -191,21 +192,22 @@ impl SubscriptionManager {
         for (kind, name) in std::mem::take(to_unsubscribe_moved) {
             removals[kind_index(kind)].push(name);
         }
-        // Several channels may have one name on the wire. The server subscription stays while
-        // another of them is subscribed here.
+        // Several channels may have the same name on the wire. The name stays subscribed while
+        // another of these channels needs it here.
         for (kind, removals) in KINDS.into_iter().zip(&mut *removals) {
             removals.retain(|name| {
                 let (mut still_used, mut has_watchers) = (false, false);
                 for other in internal_names(&wire_name(name)).iter().filter(|other| *other != name) {
                     let other = channels.get_mut(other).filter(|other| other.is_at(subscriptions.server.id(), kind));
                     let Some(other) = other else { continue };
-                    // The last one of them is unsubscribed, whatever the outcome of its own
-                    // SUBSCRIBE.
+                    // So the end of the last of these channels unsubscribes the name, whatever the
+                    // outcome of that channel's own SUBSCRIBE.
                     (other.subscribe_sent, other.confirmed_or_unknown, still_used) = (true, true, true);
                     has_watchers |= !other.watchers.is_empty();
                 }
-                // While another one has watchers, no unsubscription follows, so the draining sinks
-                // end now. Otherwise they end when the last channel of the name does.
+                // If another channel of this name has watchers, the name stays subscribed, so its
+                // draining sinks end now. Otherwise they end when the name is unsubscribed for its
+                // last channel.
                 if has_watchers {
                     draining.remove(name);
                 }
@@ -215,9 +217,10 @@ impl SubscriptionManager {
         if subscriptions.paused_until(self.clock.now()).is_some() {
             return diff;
         }
-        // One kind at a time, because a command carries only one. Names of event channels sort
-        // before those of waiters' channels, so they are taken later. A connection for events that
-        // cannot be opened then does not delay waiters.
+        // Only channels of one kind are taken, because a command carries only one kind. Event
+        // channels come after those of waiters, because their internal names sort first and names
+        // are taken from the end. A connection for events that cannot be opened then does not delay
+        // waiters.
         let mut others = Vec::new();
         while diff.additions.len() < CHUNK {
             let Some(name) = to_subscribe.pop_last() else { break };
@@ -253,12 +256,13 @@ impl SubscriptionManager {
         if own_desired(node_tasks, subscriptions).is_none() {
             return;
         }
-        // Only as many waiters re-check at once as the poll budget of one second allows, to avoid a
-        // burst. The poll reaches the others.
+        // To avoid a burst, only as many waiters re-check at once as the poll budget of one second
+        // allows. The keys of the others are polled soon.
         let mut resync_budget = self.settings.poll_budget;
         for name in chunk {
             let Some(NodeTask { desired, .. }) = node_tasks.get_mut(node) else { return };
-            // The last watcher may have left meanwhile: then the channel is in `to_unsubscribe`.
+            // If the last watcher has left meanwhile, the channel is still found, and is in
+            // `to_unsubscribe`.
             let Some(channel) = channels.get_mut(name).filter(|channel| channel.is_at(node, kind)) else {
                 // The channel has moved, and must not be received twice.
                 if kind != ChannelKind::Sharded && channels.contains_key(name) {
@@ -268,8 +272,8 @@ impl SubscriptionManager {
             };
             channel.confirmed_or_unknown = true;
             if desired.gap_count != gap_count {
-                // The confirmation came from a connection that has been lost since, or from the new
-                // one before its gap was reported.
+                // The confirmation came from a connection that has been lost since, or from a new
+                // connection whose gap had not been reported yet.
                 desired.to_subscribe.insert(name.clone());
                 continue;
             }
@@ -277,7 +281,7 @@ impl SubscriptionManager {
             // A waiter must check its key after the first confirmation. A later confirmation ends a
             // gap, in which messages may be lost.
             if channel.has_no_poll() {
-                // These watchers have no poll, and each re-checks by itself.
+                // No poll reaches these watchers, so they all re-check now.
                 channel.resync();
             } else if resync_budget > 0 {
                 resync_budget -= 1;
@@ -330,7 +334,7 @@ impl SubscriptionManager {
             }
         }
         if kind == ChannelKind::Sharded {
-            // Their slot may have moved.
+            // The slots of these channels may have moved.
             self.topology.suspect(TopologyHint::Node(node.clone()));
         }
         let why = refused.first().map(|(_, error)| error.to_string());
@@ -363,7 +367,8 @@ impl SubscriptionManager {
         }
         tracing::debug!(%node, %error, channels = chunk.len(), "subscription failed");
         subscriptions.failures().add(error, self.clock.now(), self.settings.retry_delay);
-        // A new connection reports a gap. The timeout is for a node that keeps its connection.
+        // A new connection ends this wait, because it reports a gap. If the node keeps its
+        // connection, the timeout ends it.
         let _ = tokio::time::timeout(self.settings.retry_delay, subscriptions.reconnected.notified()).await;
     }
 }

@@ -1,4 +1,4 @@
-//! Subscriber counts: at a replica (the primary does not count its subscribers), and at the
+//! Counts the subscribers of channels: at replicas, whose subscribers no primary counts, and at a
 //! primary itself.
 
 use std::pin::Pin;
@@ -21,7 +21,7 @@ const REPLICA_TIMEOUT: Duration = Duration::from_millis(50);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 // Exhaustive: only redgrid-core uses it.
 pub enum ReplicaSubscribers {
-    /// Their number.
+    /// The number of subscribers.
     Count(u64),
     /// The replica returned no count.
     Unknown,
@@ -78,7 +78,8 @@ impl SubscriptionManager {
         if requests.is_empty() {
             return None;
         }
-        // Boxed because it is rare: the future of every release would reserve its size.
+        // Boxed because it is rarely needed: without a box, the future of every release would
+        // reserve its size.
         Some(Box::pin(async move {
             let counts =
                 join_all(requests.iter().map(|(server, channels)| count_subscribers(&**server, subcommand, channels)))
@@ -123,7 +124,7 @@ async fn count_subscribers(
     }
 }
 
-/// Parses `channel, count, …`, which is in the order of the request.
+/// Parses a reply of the form `channel, count, …`. The channels are in the order of the request.
 pub(crate) fn parse_counts(reply: Reply) -> Result<Vec<u64>, ServerError> {
     match reply {
         Reply::Map(pairs) => pairs.into_iter().map(|(_, count)| count.into_typed()).collect(),

@@ -1,4 +1,4 @@
--- set_waiting.lua: announce to the holders of locks a waiter that receives no messages.
+-- set_waiting.lua: announce waiters that receive no messages to the holders of locks.
 --
 -- KEYS     any number of flags, of one slot
 -- ARGV[1]  lifetime  milliseconds

@@ -39,7 +39,7 @@ pub enum PubSubEvent {
         /// The published payload.
         payload: Bytes,
     },
-    /// The subscription was interrupted, and is active again; messages that were published
+    /// The subscription was interrupted, and is active again. Messages that were published
     /// meanwhile are missing.
     Gap,
     /// The reader was slow, and this many messages were dropped.
@@ -48,22 +48,23 @@ pub enum PubSubEvent {
     Denied(ServerError),
 }
 
-/// The messages of channels as they arrive, for one reader.
+/// A stream of the messages of channels, for one reader.
 ///
-/// Dropping it ends the subscription. It does not keep the client alive.
+/// Dropping the stream ends the subscription. The stream does not keep the client alive.
 pub struct PubSubStream {
     manager: Arc<SubscriptionManager>,
     buffer: Arc<MessageBuffer>,
     registrations: Vec<Registration>,
 }
 
-/// Returns the internal name of a channel that is plain on every server, even if waiters have a
-/// sharded channel of that name.
+/// Returns the internal name of a channel that is plain on every server. Waiters may have a sharded
+/// channel of the same name.
 pub(super) fn plain_name(channel: &[u8]) -> Bytes {
     qualified_name("plain", channel)
 }
 
-/// Returns the internal names of channels with one name on the wire: of waiters, plain and sharded.
+/// Returns the internal names of the three channels that may have this name on the wire: the
+/// channel of waiters, the plain one and the sharded one.
 pub(super) fn internal_names(channel: &Bytes) -> [Bytes; 3] {
     [channel.clone(), plain_name(channel), sharded_name(channel)]
 }
@@ -117,7 +118,7 @@ async fn query_all_nodes<T: FromReply + Send>(core: &Core, request: Request) -> 
     let primaries = topology.primaries();
     let replicas: Vec<_> = topology.shards().into_iter().flat_map(|shard| shard.replicas).collect();
     let replicas = replicas.into_iter().filter(|replica| !primaries.iter().any(|primary| is_same(primary, replica)));
-    // A replica that is down counts no subscribers.
+    // A replica that is down has no subscribers.
     let at_replicas = join_all(replicas.filter(|replica| replica.answers()).map(|replica| {
         let request = request.clone();
         async move { replica.call_one(request).await.and_then(T::from_reply).ok() }
@@ -134,7 +135,7 @@ async fn query_all_nodes<T: FromReply + Send>(core: &Core, request: Request) -> 
 }
 
 impl Core {
-    /// Subscribes to channels that a caller selects; completes when they are active.
+    /// Subscribes to the selected channels, and completes when they are active.
     pub async fn open_stream(&self, channels: ChannelSelector, capacity: usize) -> Result<PubSubStream, ServerError> {
         let manager = &self.subscriptions;
         let ((name, scope), internal_name) = (channels.name_and_scope(), channels.internal_name());
@@ -143,7 +144,7 @@ impl Core {
         Ok(PubSubStream { manager: Arc::clone(manager), buffer, registrations })
     }
 
-    /// Subscribes to channels in the slot of `key`; completes when they are active.
+    /// Subscribes to channels in the slot of `key`, and completes when they are active.
     pub async fn open_stream_in_slot(
         &self,
         channels: impl IntoIterator<Item = Bytes>,

@@ -24,7 +24,7 @@ impl SubscriptionManager {
         Registration { manager: Arc::clone(self), channel, id }
     }
 
-    /// Watches `channel` for as long as the result lives, and polls `key` meanwhile.
+    /// Watches `channel` until the returned value is dropped, and polls `key` meanwhile.
     pub fn watch(self: &Arc<Self>, channel: Bytes, key: Bytes) -> Watch {
         self.watch_polling(channel, KeyPoll { key, waiter_flag: None, due: Instant::MAX })
     }
@@ -43,7 +43,8 @@ impl SubscriptionManager {
         Watch { registration: self.register(channel, &key, ChannelScope::Slot, sink, Some(poll)), signal }
     }
 
-    /// Watches `channel` in the slot of `key` without a poll, and notifies `notify`.
+    /// Watches `channel` in the slot of `key` without a poll. Messages, and reasons to re-check,
+    /// notify `notify`.
     ///
     /// A notified waiter then calls [`Watch::take`].
     pub fn watch_with_notify(self: &Arc<Self>, channel: Bytes, key: &Bytes, notify: Arc<Notify>) -> Watch {
@@ -60,7 +61,7 @@ impl SubscriptionManager {
     /// Subscribes to `channels` in the slot of `key`, and receives their messages in the order of
     /// publication.
     ///
-    /// With `polls`, `key` is polled meanwhile.
+    /// If `polls` is true, `key` is polled meanwhile.
     pub fn subscribe_ordered(
         self: &Arc<Self>,
         channels: impl IntoIterator<Item = Bytes>,
@@ -102,8 +103,8 @@ impl SubscriptionManager {
         OrderedSubscription { registrations, receiver, generation: first }
     }
 
-    /// Subscribes to a channel that only the primary of `key` publishes, for as long as the result
-    /// lives.
+    /// Subscribes to a channel on which only the primary of `key` publishes, until the returned
+    /// value is dropped.
     pub fn subscribe_buffered(
         self: &Arc<Self>,
         buffer: &Arc<MessageBuffer>,
@@ -113,7 +114,7 @@ impl SubscriptionManager {
         self.subscribe_buffered_in_scope(buffer, channel, &Bytes::copy_from_slice(key), ChannelScope::Everywhere)
     }
 
-    /// Subscribes to a channel of this scope.
+    /// Subscribes to a channel. Its messages go into `buffer`.
     pub(super) fn subscribe_buffered_in_scope(
         self: &Arc<Self>,
         buffer: &Arc<MessageBuffer>,

@@ -38,7 +38,7 @@ impl Client {
 }
 
 impl Core {
-    /// Sends a request of a caller until `until`, and reads its reply.
+    /// Sends a request until it is answered or `until` has passed, and reads its reply as `T`.
     pub async fn run_with<T: FromReply>(
         &self,
         request: Request,

@@ -20,8 +20,8 @@ use crate::pubsub::SubscriptionManager;
 
 /// Returns whether the current runtime has one thread.
 ///
-/// If client and server are close to each other, a single call in flight then leaves each of them
-/// idle half of the time.
+/// On such a runtime, a client and a nearby server work by turns if only one call is in flight.
+/// Each of them is idle half of the time.
 pub(in crate::connection) fn is_one_thread() -> bool {
     Handle::current().metrics().num_workers() == 1
 }
@@ -34,9 +34,9 @@ pub struct Core {
     pub clock: Clock,
     /// The settings of the client.
     pub settings: Settings,
-    /// The database of the connections.
+    /// The number of the database that the connections select.
     pub database: u8,
-    /// The current nodes.
+    /// The client's view of the servers.
     pub topology: Arc<dyn Topology>,
     /// The subscriptions of all objects.
     pub subscriptions: Arc<SubscriptionManager>,
@@ -44,11 +44,11 @@ pub struct Core {
     pub(crate) participants: Participants,
     /// The releases that are repeated after a failover.
     pub given_back: GivenBack,
-    /// Queue of background tasks, so that `Drop` need not spawn.
+    /// Queue of background tasks for the client's driver, so that `Drop` need not spawn.
     pub(in crate::connection) background: mpsc::UnboundedSender<BackgroundTask>,
     /// Whether the runtime of the client has one thread.
     pub one_thread: bool,
-    /// The life of the client.
+    /// Whether the client is open, closing or over.
     pub life: Lifecycle,
     /// The runtime in which the client's tasks run.
     pub(crate) runtime: tokio::runtime::Id,
@@ -65,15 +65,16 @@ impl Core {
         self.home(key).current_connection_id().is_some()
     }
 
-    /// Returns the last contact with the primary of `key`, while a caller waits.
+    /// Returns when there was contact with the primary of `key` last.
     ///
-    /// It is now if the connection is up and no reply is overdue. `None` without a connection.
+    /// A connection without an outstanding reply counts as contact now. Without a connection the
+    /// result is `None`.
     pub fn contact(&self, key: &[u8]) -> Option<Instant> {
         let home = self.home(key);
         home.current_connection_id().is_some().then(|| self.clock.now() - home.silent_for())
     }
 
-    /// Returns the error of a request for `key` that was not sent in time, with its cause.
+    /// Returns the error of a request for `key` that could not be sent in time. It names the cause.
     pub fn no_contact(&self, key: &[u8]) -> ServerError {
         let home = self.home(key);
         self.hinted(match home.current_connection_id() {
@@ -82,9 +83,9 @@ impl Core {
         })
     }
 
-    /// Adds a hint to the error if the request came from another runtime than the client's.
+    /// Adds a hint to an error if the caller runs outside the client's runtime.
     ///
-    /// The client's runtime may not be driven then.
+    /// The cause may then be that nothing drives the client's runtime.
     pub(crate) fn hinted(&self, error: ServerError) -> ServerError {
         const HINT: &str = "the client was created in another Tokio runtime, which has to be driven";
         if Handle::try_current().is_ok_and(|here| here.id() == self.runtime) {
@@ -101,14 +102,14 @@ impl Core {
     ///
     /// # Errors
     ///
-    /// The error applies to all transmissions of the request.
+    /// The error is about all transmissions of the request, and not only about the last one.
     pub async fn ask(&self, request: Request, until: Instant, persistence: RetryPolicy) -> Result<Reply, ServerError> {
         let progress = Progress::default();
         tokio::select! {
             biased;
             asked = self.exchange(request, until, persistence, &progress) => match asked.result {
-                // Reported unchanged, even after an unanswered transmission: the caller retries
-                // with fewer keys in any case.
+                // TRYAGAIN is reported unchanged, even after an unanswered transmission: the caller
+                // retries with fewer keys in any case.
                 Err(error) if persistence == RetryPolicy::Together && error.code() == Some(Code::TryAgain) => Err(error),
                 Err(error) if asked.retransmission_ends.is_some() => Err(after_unanswered(error)),
                 result => result,
@@ -117,8 +118,8 @@ impl Core {
         }
     }
 
-    /// Spawns a background task. After the client has gone none is run, and leases end what is
-    /// left.
+    /// Spawns a background task. Once the client has ended the task is dropped, and leases end what
+    /// it would have released.
     pub fn spawn_background(&self, work: BackgroundTask) {
         let _ = self.background.send(work);
     }
@@ -137,8 +138,8 @@ impl Core {
         text.map_or_else(|| format!("{}:{number}", self.id).into(), InlineBytes::into_bytes)
     }
 
-    /// Returns the channel that notifies this client of holds taken over by force: prefix, id and
-    /// `}`.
+    /// Returns the channel on which this client is notified of holds that were taken over by force.
+    /// Its name is the prefix, the client's id and `}`.
     pub(in crate::connection) fn notices(&self) -> Bytes {
         format!("{}{}}}", self.notice_prefix(), self.id).into()
     }

@@ -1,11 +1,11 @@
-//! The topology as a value.
+//! A snapshot of the topology.
 
 use std::fmt;
 use std::ops::RangeInclusive;
 
 use crate::connection::{NodeId, Topology};
 
-/// The topology as a client knows it at one moment; from
+/// A snapshot of the topology as a client knows it; returned by
 /// [`Client::topology`](crate::Client::topology).
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -26,9 +26,9 @@ pub enum DeploymentKind {
     MasterSlave,
     /// A list of nodes, of which one is the primary.
     Replicated,
-    /// A primary that sentinels name.
+    /// One primary, whose address sentinels report.
     Sentinel,
-    /// Primaries that share the slots.
+    /// Several primaries, each of which serves some of the slots.
     Cluster,
 }
 
@@ -59,7 +59,8 @@ pub struct Shard {
 }
 
 impl Shard {
-    /// Returns whether both serve a common slot. Outside a cluster each serves every key.
+    /// Returns whether the two shards have a slot in common. Outside a cluster they do, because
+    /// each serves every key.
     pub(in crate::connection) fn shares_slots(&self, other: &Shard) -> bool {
         let overlap = |one: &RangeInclusive<u16>, other: &RangeInclusive<u16>| {
             one.start() <= other.end() && other.start() <= one.end()
@@ -68,9 +69,10 @@ impl Shard {
         both_serve_all || self.slots.iter().any(|one| other.slots.iter().any(|other| overlap(one, other)))
     }
 
-    /// Returns whether it serves every slot of the other.
+    /// Returns whether this shard serves every slot of `other`.
     pub(in crate::connection) fn serves_all_of(&self, other: &Shard) -> bool {
-        // Ranges of one shard do not touch, so each of the other's lies within one of these.
+        // The ranges of one shard do not touch each other. So each range of `other` must lie within
+        // one range of this shard.
         let within = |inner: &RangeInclusive<u16>| {
             self.slots.iter().any(|outer| outer.start() <= inner.start() && inner.end() <= outer.end())
         };

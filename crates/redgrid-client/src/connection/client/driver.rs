@@ -1,4 +1,5 @@
-//! The tasks of a client: background work and the shutdown, and the topology.
+//! The two main tasks of a client. One runs the background work and the shutdown. The other acts on
+//! changes of the topology.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,11 +17,11 @@ use crate::connection::{Deployment, Server, is_same};
 /// Time limit of background work after the last handle was dropped without a shutdown: 5 s.
 pub(in crate::connection) const FAREWELL: Duration = Duration::from_secs(5);
 
-/// Drives the background work of a client.
+/// Runs the background work and the shutdown of a client.
 ///
-/// It is created before its task, because the task may be dropped before its first poll. If it is
-/// dropped before the shutdown has ended, the runtime has ended. All pending calls end then, as
-/// they could not complete any more.
+/// The value exists before its task runs, so that `Drop` also works if the task is never polled. A
+/// drop before the end of the shutdown means that the runtime has ended. All pending calls end
+/// then, because they could not complete any more.
 pub(in crate::connection) struct Driver {
     pub(in crate::connection) core: Arc<Core>,
     pub(in crate::connection) service: Arc<ServiceSlot>,
@@ -37,7 +38,7 @@ impl Drop for Driver {
 }
 
 impl Driver {
-    /// Drives background work, and shuts the client down on request.
+    /// Runs background tasks until the client closes, then shuts the client down.
     pub(in crate::connection) async fn run(mut self, mut work: mpsc::UnboundedReceiver<BackgroundTask>) {
         let Driver { core, service, tasks: others } = &mut self;
         let mut tasks = JoinSet::new();
@@ -84,7 +85,8 @@ impl Driver {
                 biased;
                 () = &mut closed => break,
                 () = core.clock.sleep_until(by) => break,
-                // Work is not driven any more. Its callers are notified when it is dropped.
+                // Later background tasks are dropped without being run, which notifies their
+                // callers.
                 Some(_) = work.recv() => {}
             }
         }
@@ -92,7 +94,8 @@ impl Driver {
     }
 }
 
-/// Follows the topology: holds and waiters are moved to the current primary of their names.
+/// Acts on each change of the topology, so that holds and waiters use the current primary of their
+/// names.
 pub(in crate::connection) async fn follow(core: Arc<Core>, service: Arc<ServiceSlot>) {
     let mut changes = core.topology.changes();
     let mut watched: Vec<(Arc<dyn Server>, JoinSet<()>)> = Vec::new();

@@ -1,8 +1,8 @@
 //! Events of a client's connections, published to all receivers.
 //!
 //! Each node has a task that watches its connection for requests. Topology changes and the ends of
-//! interruptions are published by the code that causes them. One lock here gives all events their
-//! order.
+//! interruptions are published by the code that causes them. The lock in [`Events`] gives all
+//! events their order.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::sync::Mutex;
 /// kilobytes.
 const KEPT: usize = 256;
 
-/// An event of a client's connections; from [`Client::events`](crate::Client::events).
+/// An event of a client's connections, as [`Client::events`](crate::Client::events) reports it.
 ///
 /// Events arrive in the order in which the client learned of them. These guarantees hold:
 ///
@@ -61,21 +61,22 @@ pub enum ConnectionEvent {
     /// The topology became known, or changed in another way: slots have moved, or nodes were added
     /// or removed.
     TopologyChanged,
-    /// Subscriptions were interrupted and are active again, at this node.
+    /// Subscriptions were interrupted, and are active again at this node.
     ///
-    /// Messages of the time between may have been missed. Every waiter has been woken to poll.
+    /// Messages that were published in the meantime may have been missed. Every waiter has been
+    /// woken to poll.
     Gap {
         /// The node of the subscriptions.
         node: NodeId,
     },
-    /// This receiver was too slow, and events before the next one were dropped.
+    /// This receiver was too slow: the events before the next one were dropped.
     Missed {
         /// Number of dropped events.
         count: u64,
     },
 }
 
-/// Receives the events of a client; made by [`Client::events`](crate::Client::events).
+/// Receives the events of a client; returned by [`Client::events`](crate::Client::events).
 ///
 /// It buffers up to 256 events. When more arrive, the oldest are dropped, and
 /// [`ConnectionEvent::Missed`] contains their number. A slow receiver delays no other part of the
@@ -108,10 +109,10 @@ struct State {
 }
 
 struct Seen {
-    /// Number of the current watcher; others are ignored.
+    /// Number of the node's current watcher. Reports of earlier watchers are ignored.
     watcher: u64,
     is_up: bool,
-    /// An interruption is over but not published yet.
+    /// The end of an interruption of subscriptions is not published yet.
     gap: bool,
 }
 
@@ -129,7 +130,7 @@ impl Events {
         })
     }
 
-    /// Watches the connection of a node until the result is dropped.
+    /// Watches the connection of a node until the returned value is dropped.
     pub(in crate::connection) fn watch(self: &Arc<Self>, server: Arc<dyn Server>) -> Watching {
         let node = server.id().clone();
         let mut state = self.0.lock();
@@ -163,7 +164,8 @@ impl Events {
         }
     }
 
-    /// Reports that subscriptions of a node, or ones that have moved there, are active again.
+    /// Reports that subscriptions are active at a node after an interruption, or after they have
+    /// moved there.
     pub(crate) fn gap(&self, node: &NodeId) {
         count::gap();
         let mut state = self.0.lock();
@@ -192,7 +194,7 @@ impl State {
         self.nodes.get_mut(node).filter(|seen| seen.watcher == watcher)
     }
 
-    /// Builds the event only if there is a receiver.
+    /// Publishes an event, which is built only if there is a receiver.
     fn tell(&self, event: impl FnOnce() -> ConnectionEvent) {
         if let Some(sender) = self.sender.as_ref().filter(|sender| sender.receiver_count() > 0) {
             let _ = sender.send(event());
@@ -200,7 +202,7 @@ impl State {
     }
 }
 
-/// A node that is watched. When it is dropped, the node counts as lost.
+/// A node that is watched. When this value is dropped, the node counts as lost.
 pub(in crate::connection) struct Watching {
     events: Arc<Events>,
     pub(in crate::connection) server: Arc<dyn Server>,
@@ -227,7 +229,7 @@ async fn watch(events: Arc<Events>, watcher: u64, server: Arc<dyn Server>) {
     loop {
         let present = epoch.borrow_and_update().clone();
         if present != last {
-            // Lost and connected again before this poll: two events.
+            // A connection that was lost and made again before this poll causes both events.
             events.lost(server.id(), watcher, || server.trouble().unwrap_or_default());
             if present.is_some() {
                 events.connected(server.id(), watcher, again);
@@ -236,7 +238,7 @@ async fn watch(events: Arc<Events>, watcher: u64, server: Arc<dyn Server>) {
             last = present;
         }
         if epoch.changed().await.is_err() {
-            // Closed for good; the topology drops this watcher.
+            // The server is closed for good. The task ends when its [`Watching`] is dropped.
             return std::future::pending().await;
         }
     }

@@ -1,12 +1,12 @@
 //! Repeats recent releases after a failover.
 //!
 //! A primary may fail before a replica has the releases of the last seconds. The promoted replica
-//! then still has the hold, until its lease ends. So these releases are sent again to every process
-//! that becomes the primary of their keys.
+//! then keeps the released holds until their leases end. So the client sends these releases again
+//! to every server process that becomes the primary of their keys.
 //!
 //! Only releases are remembered. Each names a holder field, or the id of a permit, that no later
-//! grant uses. So a release has no effect if the new primary already has it, or if the name has
-//! another holder.
+//! grant uses. So a release has no effect if the new primary has executed it before, or if the name
+//! has another holder.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -28,30 +28,31 @@ use crate::sync::Mutex;
 /// and sentinels take 1 to 2 s to name the server that they have promoted.
 const KEPT: Duration = Duration::from_secs(5);
 
-/// Maximum number of keys in the remembered releases of one primary; older releases are forgotten.
+/// Maximum number of keys in the remembered releases of one server process. Beyond it, the oldest
+/// releases are forgotten.
 ///
 /// A plain lock has one key.
 const MOST: usize = 1024;
 
-/// Maximum number of releases that are repeated at a time; those of one node are sent together.
+/// Maximum number of repeated releases in flight. Releases to the same node can share a batch.
 const AT_ONCE: usize = 256;
 
 /// Delay of the second check after a change. A release that was answered just before the change may
-/// be remembered just after it.
+/// be remembered only after the first check.
 const SECOND_LOOK: Duration = Duration::from_millis(100);
 
 /// A server process: its node, and its `run_id`, which is empty if the user may not read it.
 type Process = (NodeId, Arc<str>);
 
-/// Releases by the process that answered them. A list, because there are few processes and each
-/// release scans for its own.
+/// The remembered releases, by the server process that answered them. It is a list, because there
+/// are few processes and [`GivenBack::remember`] scans them.
 type ByProcess = Vec<(Process, Last)>;
 
-/// The last releases of a process, in the order of the replies.
+/// The last releases that a server process answered, in the order of the replies.
 ///
 /// Only their bytes are kept, one after another. Keeping the requests themselves costs 4 % more CPU
-/// time, measured with 256 tasks that acquire and release: their memory would be freed a thousand
-/// requests later, when it has left the processor's cache.
+/// time, measured with 256 tasks that acquire and release. The memory of a request would be freed a
+/// thousand requests later, when it has left the processor's cache.
 #[derive(Default)]
 struct Last {
     releases: VecDeque<Release>,
@@ -59,14 +60,14 @@ struct Last {
     keys: usize,
 }
 
-/// The kind of a key or argument, as its first byte in [`Last::bytes`]. Four bytes of its size
-/// follow.
+/// Marks a key, or an argument that is sent as it is, in [`Last::bytes`]. Each word there has one
+/// byte for its kind, four for its length, and then its content.
 const BYTES: u8 = 0;
 const NOT_AFTER: u8 = 1;
 const PUBLISH: u8 = 2;
 const SHARDED: u8 = 3;
 
-/// A call of one of this crate's scripts. Its keys and arguments are in [`Last::bytes`].
+/// A release without its keys and arguments, which are in [`Last::bytes`].
 #[derive(Clone, Copy)]
 struct Release {
     at: Instant,
@@ -124,7 +125,7 @@ impl Last {
         self.bytes.drain(..first.size);
     }
 
-    /// Removes and returns the releases to which `is_moved` applies, by their first key.
+    /// Removes and returns the releases for whose first key `is_moved` returns true.
     fn take(&mut self, is_moved: impl Fn(&[u8]) -> bool) -> Vec<(Instant, Request)> {
         let (mut kept, mut moved) = (Last::default(), Vec::new());
         let Last { releases, mut bytes, .. } = std::mem::take(self);
@@ -169,7 +170,7 @@ impl Release {
     }
 }
 
-/// Splits off the first word. Returns its kind, the word, and the bytes after it.
+/// Splits the first word off `bytes`. Returns its kind, its content, and the bytes after it.
 fn word(bytes: &[u8]) -> (u8, &[u8], &[u8]) {
     let (head, behind) = bytes.split_at(5);
     let size = u32::from_le_bytes([head[1], head[2], head[3], head[4]]) as usize;
@@ -212,10 +213,11 @@ impl GivenBack {
         }
     }
 
-    /// Removes and returns the releases of keys that now belong to another process, in the order of
-    /// their replies.
+    /// Removes and returns the releases whose keys now belong to another server process, in the
+    /// order of their replies.
     ///
-    /// Releases whose new primary is not connected yet stay. Its connection counts as a change.
+    /// Releases whose new primary is not connected yet stay. Another check follows once that
+    /// primary is connected.
     fn take_moved(&self, home: impl Fn(&[u8]) -> Arc<dyn Server>) -> Vec<Request> {
         let mut moved = Vec::new();
         for (process, last) in self.by.lock().iter_mut() {
@@ -225,8 +227,8 @@ impl GivenBack {
         moved.into_iter().map(|(_, request)| request).collect()
     }
 
-    /// Forgets releases older than [`KEPT`] if their process still answers; returns false if none
-    /// is left.
+    /// Forgets releases older than [`KEPT`] if the server process that answered them is still a
+    /// primary and answers. Returns false if no release is left.
     ///
     /// While a primary is missing, its last releases are kept for its successor.
     fn prune(&self, now: Instant, primaries: &[Arc<dyn Server>]) -> bool {
@@ -267,7 +269,7 @@ impl Core {
     }
 }
 
-/// Repeats releases after each change of a primary, until it is aborted.
+/// Repeats releases after each change of a primary, until the task is aborted.
 pub(in crate::connection) async fn repeat(core: Arc<Core>) {
     loop {
         let is_empty = !core.given_back.prune(core.clock.now(), &core.topology.primaries());

@@ -75,9 +75,11 @@ pub struct Health {
     /// The known nodes, each primary followed by its replicas. While none is known, one entry says
     /// why.
     pub nodes: Vec<NodeHealth>,
-    /// Why a failover would not be noticed at the moment: no sentinel answered the last time.
+    /// Why the client would not notice a failover at the moment: no node reports which server is
+    /// the primary.
     ///
-    /// `None` if one has answered, and without sentinels. Requests can succeed all the same.
+    /// It is set only in deployments with sentinels or a list of nodes, and cleared by the next
+    /// report. Requests to the last known primary can succeed nevertheless.
     pub trouble: Option<String>,
     /// Number of holds that are valid by the local clock.
     pub held: usize,
@@ -90,8 +92,8 @@ pub struct Health {
 impl Health {
     /// Returns whether requests can be expected to succeed.
     ///
-    /// That is so if every primary has answered and the client is not shut down. A dead replica
-    /// does not count, because reads go elsewhere.
+    /// For that, every primary must have answered, and the client must not be shut down. A dead
+    /// replica does not count, because reads go elsewhere.
     pub fn is_ready(&self) -> bool {
         let mut primaries = self.nodes.iter().filter(|node| node.part == NodePart::Primary).peekable();
         !self.is_shut_down && primaries.peek().is_some() && primaries.all(NodeHealth::is_well)
@@ -116,23 +118,23 @@ pub struct NodeHealth {
     pub node: NodeId,
     /// The node's role.
     pub part: NodePart,
-    /// Whether there is a connection that has answered its handshake.
+    /// Whether there is a connection on which the node has answered the handshake.
     pub connected: bool,
     /// The `run_id` of the server process. `None` without a connection, or if the user may not read
     /// it.
     pub run_id: Option<String>,
     /// Round-trip time of the ping; `None` without a reply.
     pub round_trip: Option<Duration>,
-    /// By how many microseconds the server's wall clock is ahead of this machine's, or a little
-    /// less.
+    /// Lower bound of how far the server's wall clock is ahead of this machine's, in microseconds.
+    /// The true value is a little higher.
     ///
-    /// `None` before the first contact. Nothing depends on it: a large value hints at a wrong
-    /// clock.
+    /// `None` before the first contact. The client decides nothing by it. A large value hints at a
+    /// wrong clock.
     pub clock_offset_micros: Option<i64>,
     /// Why the node does not answer, as reported by the server or the system.
     pub trouble: Option<String>,
-    /// Whether the node refuses the password, user or certificate of this client, or its own
-    /// certificate is refused. Calls then end early with `Unauthorized`.
+    /// Whether the node refuses the password, user or certificate of this client, or this client
+    /// refuses the node's certificate. Calls then end early with `Unauthorized`.
     pub is_unauthorized: bool,
     /// Why RESP2 is used with this node. `None` if RESP3 is used, or if the setting `protocol` asks
     /// for RESP2.
@@ -142,8 +144,8 @@ pub struct NodeHealth {
     pub is_behind: bool,
     /// Number of channels that should be subscribed at this node.
     pub channels: usize,
-    /// Number of channels whose subscription the server has confirmed. The others are replaced by
-    /// polling.
+    /// Number of channels whose subscription the server has confirmed. Waiters of the others depend
+    /// on polling.
     pub subscribed: usize,
     /// Why a channel is not confirmed, in the server's words; for example, the user may not
     /// subscribe.

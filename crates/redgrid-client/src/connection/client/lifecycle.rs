@@ -1,6 +1,6 @@
 //! The life of a client: open, then closing until a deadline, then over.
 //!
-//! It is over after a shutdown, or because the runtime of its tasks has ended.
+//! A client is over after a shutdown, or once the runtime of its tasks has ended.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +23,7 @@ pub struct Lifecycle(watch::Sender<Life>);
 struct Life {
     /// A shutdown was requested, or the last handle was dropped.
     is_asked: bool,
-    /// When the shutdown stops waiting; `None` while the client is open.
+    /// When the shutdown stops waiting for releases; `None` while the client is open.
     closes_by: Option<Instant>,
     /// The shutdown has begun: new requests are rejected.
     is_closed: bool,
@@ -59,8 +59,8 @@ impl Lifecycle {
         self.0.send_modify(|life| life.is_clean = Some(is_clean));
     }
 
-    /// Records that the runtime of the client's tasks has ended; false if the shutdown had ended
-    /// before.
+    /// Records that the runtime of the client's tasks has ended. Returns false if the shutdown had
+    /// ended before.
     pub(in crate::connection) fn abandon(&self, now: Instant) -> bool {
         self.0.send_if_modified(|life| {
             let is_first = life.is_clean.is_none();
@@ -131,8 +131,8 @@ impl Client {
         self.0.core.life.closes_by().is_some()
     }
 
-    /// Completes when the client begins to shut down. For tasks that wait on something other than
-    /// the client.
+    /// Completes when the client begins to shut down. Use it in tasks that wait for something other
+    /// than the client.
     ///
     /// # Cancel safety
     ///
@@ -180,7 +180,8 @@ const MOST_NAMED: usize = 10;
 impl Inner {
     /// Warns about holds that are still held when the last handle is dropped without a shutdown.
     ///
-    /// Their release is not awaited. If the process ends before it, they end with their leases.
+    /// Nothing waits for their release. If the process ends before that, the holds end with their
+    /// leases.
     fn warn_of_open_holds(&self) {
         let mut names = self.service.get().map(|service| service.held_names()).unwrap_or_default();
         if names.is_empty() || self.core.life.closes_by().is_some() {

@@ -11,19 +11,19 @@ use crate::connection::{Request, Server};
 use crate::error::ServerError;
 
 impl Client {
-    /// Waits until every node has answered its handshake.
+    /// Waits until every primary has answered its handshake.
     ///
     /// # Errors
     ///
-    /// [`NotReady::Unavailable`] when `within` has passed, with the cause. It is returned at once
-    /// where waiting cannot help. That is so if the host name is unknown, or if the target never
-    /// answered and does not speak the expected protocol. Examples are HTTP, and TLS where the
-    /// other side does not use it.
+    /// [`NotReady::Unavailable`] with the cause, when `within` has passed or waiting cannot help.
+    /// Waiting cannot help if the host name is unknown, or if the target never answered and does
+    /// not speak the expected protocol. Examples are an HTTP server, and TLS that only one side
+    /// uses.
     ///
     /// [`NotReady::Unauthorized`] as soon as a server refuses the client's password or certificate,
-    /// or its own certificate is refused: waiting does not help then. If a [credential
-    /// provider](crate::config::CredentialProvider) has the password, the refusal must last for
-    /// `timeout`.
+    /// or the client refuses the server's certificate. Waiting does not help then. If a [credential
+    /// provider](crate::config::CredentialProvider) supplies the password, the refusal must have
+    /// lasted for `response_timeout`.
     ///
     /// # Cancel safety
     ///
@@ -46,8 +46,7 @@ impl Client {
         })
     }
 
-    /// Returns why a server is not connected. A server that is connected but hangs is not
-    /// considered.
+    /// Returns why a primary is not connected. It ignores servers that are connected but hang.
     async fn missing(&self) -> ServerError {
         let mut why = ServerError::not_sent("not connected");
         let down = |server: &Arc<dyn Server>| server.current_connection_id().is_none();
@@ -64,8 +63,9 @@ impl Client {
 ///
 /// # Errors
 ///
-/// [`ServerError::Unauthorized`] as soon as a primary refuses this client. If the client has ended,
-/// the error says why.
+/// The refusal of a primary, as soon as there is one (see
+/// [`Server::refusal`](crate::connection::Server::refusal)). If the client has ended, the error
+/// says why.
 async fn ready(core: &Core) -> Result<(), ServerError> {
     let mut changes = core.topology.changes();
     loop {
@@ -125,7 +125,8 @@ pub(crate) async fn refused(core: &Core) -> ServerError {
     }
 }
 
-/// Completes when waiting does not help at a server; `None` if it was closed before.
+/// Waits for the error that makes waiting for a server useless. Returns `None` if the server is
+/// closed first.
 async fn refusal_of(server: &Arc<dyn Server>) -> Option<ServerError> {
     server.refusal().wait_for(Option::is_some).await.ok().and_then(|refused| refused.clone())
 }
@@ -134,7 +135,8 @@ async fn refusal_of(server: &Arc<dyn Server>) -> Option<ServerError> {
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum NotReady {
-    /// Not every server answered in time, or the runtime of the client has ended.
+    /// Not every primary answered in time, waiting for a primary cannot help, or the runtime of the
+    /// client has ended.
     #[error("not every server answered within {waited:?}: {source}")]
     Unavailable {
         /// How long the call waited.
@@ -143,8 +145,8 @@ pub enum NotReady {
         #[source]
         source: ServerError,
     },
-    /// A server refuses the password, the user or the certificate of this client, or its own
-    /// certificate is refused.
+    /// A server refuses the password, the user or the certificate of this client, or this client
+    /// refuses the server's certificate.
     ///
     /// The client keeps trying, in case this is corrected.
     #[error("a server does not accept this client, or its certificate is rejected: {source}")]

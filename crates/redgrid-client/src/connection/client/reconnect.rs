@@ -1,10 +1,11 @@
-//! New connections of a node.
+//! Watches for new connections of a node.
 
 use std::sync::Arc;
 
 use crate::connection::Server;
 
-/// Calls `verify` after each new connection of a node: the server behind it may have lost leases.
+/// Calls `verify` after each new connection of a node, because its server may have lost leases
+/// meanwhile.
 pub(super) async fn after_reconnects(server: Arc<dyn Server>, verify: impl Fn(&Arc<dyn Server>)) {
     let mut connection = server.connection_id();
     let mut last = connection.borrow_and_update().clone();

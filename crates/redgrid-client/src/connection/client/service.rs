@@ -1,8 +1,8 @@
-//! The service of a client: everything that is held through it.
+//! The service of a client: everything that is held through the client.
 //!
 //! The client knows connections and requests, and nothing of locks. It has one slot for a service,
-//! which the crate above attaches on its first use. The client runs the service, notifies it of new
-//! connections and topology changes, and closes it before the connections close.
+//! which `redgrid-core` attaches when it is first needed. The client runs the service, notifies it
+//! of new connections and topology changes, and closes it before the connections close.
 
 use std::any::Any;
 use std::pin::Pin;
@@ -17,14 +17,16 @@ use crate::sync::Mutex;
 /// Work that ends by itself and delivers its own result.
 pub type BackgroundTask = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// The holdings of a client: its locks and permits.
+/// Everything that is held through a client: its locks and permits.
 pub trait Service: Any + Send + Sync {
-    /// Does the work of the service until it is dropped, beside the other tasks of the client.
+    /// Returns a future that does the work of the service. The client runs it beside its own tasks,
+    /// until the client ends.
     ///
-    /// `notices` are the messages of the client's own channel, after the `first` one.
+    /// `notices` are the messages of the client's notice channel. `first` is the last notice before
+    /// them, if one arrived.
     fn run(self: Arc<Self>, first: Option<ChannelEvent>, notices: OrderedSubscription) -> BackgroundTask;
 
-    /// Handles a new connection of a node: the server behind it may have lost what is held.
+    /// Handles a new connection of a node, whose server may have lost what is held.
     fn reconnected(&self, server: &Arc<dyn Server>);
 
     /// Handles a change of the topology: keys may have another primary.
@@ -38,7 +40,7 @@ pub trait Service: Any + Send + Sync {
     /// Returns the names that are held, without waiting for a mutex.
     fn held_names(&self) -> Vec<String>;
 
-    /// Returns the current numbers, for tests and diagnosis.
+    /// Returns how much is held and awaited, for tests and diagnosis.
     fn stats(&self) -> ServiceStats;
 }
 
@@ -58,7 +60,8 @@ pub struct ServiceStats {
 #[derive(Default)]
 pub struct ServiceSlot {
     service: OnceLock<Arc<dyn Service>>,
-    /// A service that is attached from now on is closed before any caller sees it.
+    /// Whether [`ServiceSlot::close`] was called. A service that is attached after that is closed
+    /// before any caller sees it.
     is_closed: Mutex<bool>,
     attached: Notify,
 }
@@ -72,7 +75,8 @@ impl ServiceSlot {
     ///
     /// # Panics
     ///
-    /// If a service of another type is attached: one crate attaches all of them.
+    /// If a service of another type is attached, which cannot happen while only one crate attaches
+    /// services.
     #[inline]
     pub fn get_or_attach<S: Service>(&self, core: &Arc<Core>, make: impl FnOnce() -> S) -> &S {
         let service = match self.service.get() {
@@ -85,8 +89,8 @@ impl ServiceSlot {
 
     #[cold]
     fn attach<S: Service>(&self, core: &Arc<Core>, make: impl FnOnce() -> S) -> &Arc<dyn Service> {
-        // Locked during the attachment: either `close` finds the service, or this method finds that
-        // `close` was called.
+        // The flag is locked during the attachment, so either `close` finds the service, or this
+        // method finds that `close` was called.
         let is_closed = self.is_closed.lock();
         let service = self.service.get_or_init(|| {
             let service = make();
@@ -99,19 +103,20 @@ impl ServiceSlot {
         service
     }
 
-    /// Closes the service, or a later one at its attachment. Returns the work that a shutdown waits
-    /// for.
+    /// Closes the service. A service that is attached later is closed at once. Returns the work
+    /// that a shutdown waits for.
     pub(in crate::connection) fn close(&self) -> Vec<BackgroundTask> {
         *self.is_closed.lock() = true;
         self.service.get().map(|service| service.close()).unwrap_or_default()
     }
 }
 
-/// Runs the service once it is attached. Earlier notices concern no hold of this client.
+/// Runs the service once it is attached. Notices before that concern no hold of this client.
 pub(in crate::connection) async fn serve(slot: Arc<ServiceSlot>, mut notices: OrderedSubscription) {
     let mut first = None;
     let service = loop {
-        // A service that is attached while a notice arrives may be concerned: it gets the notice.
+        // A notice that arrives during the attachment may concern a hold, so the service gets the
+        // last notice.
         if let Some(service) = slot.get() {
             break Arc::clone(service);
         }

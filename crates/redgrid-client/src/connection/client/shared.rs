@@ -11,14 +11,14 @@ use crate::sync::Mutex;
 type Known = HashMap<(TypeId, Bytes), Weak<dyn Any + Send + Sync>>;
 type Values = HashMap<(TypeId, Bytes), Arc<dyn Any + Send + Sync>>;
 
-/// One value for each type and key, kept while an object holds it.
+/// Holds one value for each type and key, while an object holds that value, too.
 #[derive(Default)]
 pub struct Shared(Mutex<Known>);
 
-/// One value for each type and key, kept from its first use until the client ends.
+/// Keeps one value for each type and key, from its first use until the client ends.
 ///
-/// Its lock is not the one of [`Shared`], because values of `Shared` are created from these while
-/// that one is locked.
+/// Its mutex is not that of [`Shared`]: values of `Shared` are created from kept ones while the
+/// mutex of `Shared` is locked.
 #[derive(Default)]
 pub struct Kept(Mutex<Values>);
 
@@ -44,8 +44,8 @@ impl Shared {
         if let Some(value) = known.get(&of).and_then(Weak::upgrade).and_then(|value| value.downcast().ok()) {
             return value;
         }
-        // Remove entries without a holder whenever the map is full, that is, about twice as large
-        // as after the last removal.
+        // Entries of dropped values are removed whenever the map is full. It is then about twice as
+        // large as after the last removal.
         if known.len() == known.capacity() {
             known.retain(|_, value| value.strong_count() > 0);
         }

@@ -1,14 +1,14 @@
-//! Comparison of the topology with the previous one, for events.
+//! Compares the topology with the previous one, and returns the differences as events.
 
 use crate::connection::{ConnectionEvent, Deployment, DeploymentKind, NodeId, Shard};
 
 pub(in crate::connection) struct Views {
     last: Deployment,
-    /// New primaries that took slots of a primary that is still there, with that primary's former
-    /// shard.
+    /// New primaries that took slots of a primary which still exists, each with the former shard of
+    /// that primary.
     ///
-    /// A redirect reports one slot. It may be the first slot that moves, or the first sign that a
-    /// primary was replaced.
+    /// A redirect reports only one slot. That may be the first slot that moves, or the first sign
+    /// that a primary was replaced.
     heirs: Vec<(NodeId, Shard)>,
 }
 
@@ -104,7 +104,7 @@ mod tests {
             assert_eq!(differences(&before, after), [ConnectionEvent::TopologyChanged]);
             assert_eq!(differences(after, &before), [ConnectionEvent::TopologyChanged]);
         }
-        // A promoted replica causes both: a new primary, and one replica less.
+        // A promoted replica causes two events, for the new primary and for the missing replica.
         let promoted = cluster(&[shard("x", &[(0, 99)], &[]), shard("b", &[(100, 199)], &[])]);
         assert_eq!(differences(&before, &promoted), [changed("a", "x"), ConnectionEvent::TopologyChanged]);
     }

@@ -1,4 +1,5 @@
-//! One durability level: its waiters, grouped into batches, and the connection that they share.
+//! One durability level: its waiters, which are served in groups, and the connection that they
+//! share.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -28,7 +29,7 @@ pub(super) struct Member {
 pub(super) struct Lane {
     pub(super) level: Level,
     pub(super) link: Arc<Connection>,
-    /// The pool with the writes to be confirmed.
+    /// The connections whose replies are to be confirmed.
     pub(super) commands: Arc<ConnectionPool>,
     pub(super) clock: Clock,
     /// The longest duration of one WAIT; a longer wait consists of several. So a dead connection is
@@ -65,11 +66,12 @@ impl Lane {
         }
     }
 
-    /// Processes one group: one write, then WAITs on it until each member has its answer.
+    /// Processes one group: sends one write, then WAITs for it until each member has its answer.
     async fn settle(&mut self, mut group: Vec<Member>) {
         self.groups += 1;
         let mut written = None;
-        // The last connection that was lost while this group was processed, and the error.
+        // The last connection that was lost while this group was processed, and the error of the
+        // loss.
         let (mut lost, mut trouble) = (0, None);
         loop {
             settle_some(&mut group, |member| check_provable(&self.commands, &member.since).err().map(Err));
@@ -82,8 +84,8 @@ impl Lane {
             if group.iter().any(|member| member.since.run_id != epoch.run_id) {
                 let elsewhere = CommitError::unproven("the commit connection leads to another server process");
                 settle_some(&mut group, |member| (member.since.run_id != epoch.run_id).then(|| Err(elsewhere.clone())));
-                // One of the two connections is older. This one is replaced, as nothing else
-                // depends on it.
+                // Either connection may be the outdated one. The commit connection is replaced,
+                // because nothing else depends on it.
                 self.link.renew();
                 continue;
             }
@@ -94,8 +96,8 @@ impl Lane {
                 wait: self.wait_for(by),
                 history: self.commands.history(),
             };
-            // Limit: the WAIT itself plus one slice for the transfer. Later the connection counts
-            // as dead.
+            // The time limit is that of the WAIT plus one slice for the transfer. After it, the
+            // connection counts as dead.
             let link = Arc::clone(&self.link);
             let asking = tokio::time::timeout(question.wait + self.slice, question.ask(&link));
             let Ok(answer) = self.meanwhile(asking).await else {
@@ -124,7 +126,8 @@ impl Lane {
                     None
                 }
                 Err(Failure::Refused { error, writing }) => {
-                    // A slot that is served elsewhere concerns only the members with this tag.
+                    // A refusal because the slot is served elsewhere concerns only the members with
+                    // this tag.
                     let all = !writing || !is_elsewhere(&error);
                     settle_some(&mut group, |member| {
                         let concerned = all || question.tag.as_ref() == Some(&member.tag);
@@ -146,7 +149,8 @@ impl Lane {
         settle_some(group, |member| (member.by <= now).then(|| Err(why.clone().into())));
     }
 
-    /// Waits for a connection with a number above `after`; returns `None` if there is none at `by`.
+    /// Waits for a connection with a number above `after`. Returns `None` if there is none by the
+    /// instant `by`.
     async fn connection(&mut self, after: u64, by: Instant) -> Option<ConnectionId> {
         let (mut epochs, clock) = (self.link.epoch(), self.clock.clone());
         self.meanwhile(async move {
@@ -163,8 +167,8 @@ impl Lane {
 
     /// Runs `work` while it queues new waiters and answers queued waiters at their deadline.
     ///
-    /// These report zero acknowledgements, because even the older write of the group in front has
-    /// too few.
+    /// An answer at the deadline reports zero acknowledgements, because even the earlier write of
+    /// the group in front has too few.
     async fn meanwhile<T>(&mut self, work: impl Future<Output = T>) -> T {
         let mut work = pin!(work);
         let mut first = self.queue.iter().map(|member| member.by).min().unwrap_or(Instant::MAX);
@@ -196,7 +200,8 @@ fn is_elsewhere(error: &ServerError) -> bool {
     matches!(error.code(), Some(Code::Moved | Code::Ask | Code::TryAgain))
 }
 
-/// Returns the result of one member for a number of acknowledgements; `None` while it can wait.
+/// Returns the result of one member for a number of acknowledgements; `None` while the member can
+/// still wait.
 fn verdict(asked: Durability, needs: u32, acknowledged: u32, is_over: bool) -> Option<Result<(), CommitError>> {
     if acknowledged >= needs {
         return Some(Ok(()));

@@ -10,12 +10,13 @@ use crate::connection::Reply;
 use crate::connection::link::{Connection, WireCommand, info_field, wire};
 use crate::error::ServerError;
 
-/// TTL of a group's key: 1 s. The key is written for its replication offset, not to be read.
+/// TTL of the key that a group writes: 1 s. Nobody reads the key. Its write only adds to the
+/// replication stream.
 const KEY_LIVES_MS: &str = "1000";
 
 pub(super) struct Question {
     pub(super) level: Level,
-    /// The slot tag to write under; `None` if this group's write is done.
+    /// The hash tag of the key to write; `None` if this group's write is done.
     pub(super) tag: Option<Bytes>,
     pub(super) number: u64,
     pub(super) wait: Duration,
@@ -24,13 +25,13 @@ pub(super) struct Question {
 }
 
 pub(super) enum Failure {
-    /// Not sent, not answered, or not answered on a single connection.
+    /// The commands were not sent, not answered, or not all answered on one connection.
     Contact(ServerError),
     /// The server is not a primary, or its data belongs to another replication history.
     Changed,
     Refused {
         error: ServerError,
-        /// Whether the write was rejected, the only command that depends on the tag.
+        /// Whether the write was refused. Only the write depends on the tag.
         writing: bool,
     },
 }

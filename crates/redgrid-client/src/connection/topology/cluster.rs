@@ -1,7 +1,7 @@
-//! A cluster: the slot map is refreshed at every interval and after topology hints; many hints lead
-//! to one refresh.
+//! The topology of a cluster. The slot map is refreshed at every `scan_interval` and after topology
+//! hints. Hints in quick succession cause one refresh.
 //!
-//! A MOVED takes effect at once for its slot; the refresh that it triggers updates all others.
+//! A MOVED takes effect at once for its slot; the refresh that it triggers updates all other slots.
 //! Nodes are opened when a map first names them and closed when no map names them any more.
 
 mod look;
@@ -27,14 +27,14 @@ use crate::connection::slot::slot;
 use crate::connection::{DeploymentKind, Server, ShardServers, Topology, TopologyHint};
 use crate::sync::Mutex;
 
-/// How long a node that only a redirect has named stays open: 30 s after the last one. By then the
+/// How long a node that no map names stays open after the last redirect to it: 30 s. By then the
 /// migration of a slot is over.
 const NAMED_FOR: Duration = Duration::from_secs(30);
 
-/// How long a MOVED overrides the map: 1 s, the time in which all nodes learn of the change.
+/// How long a MOVED overrides the map: 1 s. All nodes learn of the change within that time.
 const MOVED_FOR: Duration = Duration::from_secs(1);
 
-/// Starts querying the seeds.
+/// Opens the topology of a cluster, and starts to query its seeds.
 pub(super) fn open(seeds: &Seeds, nodes: Nodes) -> Arc<Cluster> {
     let sharded = nodes.settings.sharded_subscriptions;
     nodes.sharded.store(sharded == ShardedSubscriptions::On, Ordering::Relaxed);
@@ -83,7 +83,7 @@ impl Cluster {
 
     /// Returns the node at an address; `None` once the cluster is closed.
     ///
-    /// It is opened if necessary, and replaced if its role has changed.
+    /// The node is opened if necessary, and replaced if its role has changed.
     fn node(&self, map: &mut Map, address: &Address, part: NodeRole, until: Instant) -> Option<Arc<Node>> {
         if let Some(known) = map.known.get_mut(address) {
             let is_replica = |part| part == NodeRole::ClusterReplica;
@@ -92,8 +92,8 @@ impl Cluster {
                 return Some(Arc::clone(&known.node));
             }
         }
-        // Checked under the lock, which `close` takes after setting the flag: it then closes the
-        // nodes opened here.
+        // Checked while the map is locked. `close` sets the flag before it locks the map, so it
+        // also closes a node that is opened here.
         if self.is_closed() {
             return None;
         }
@@ -191,7 +191,7 @@ impl Topology for Cluster {
         if let TopologyHint::Node(id) | TopologyHint::Silent(id) = &doubt {
             let (map, now) = (self.map.lock(), self.nodes.clock.now());
             if map.known.values().any(|known| known.node.id() == id && known.is_looked_for(now)) {
-                // Eager refreshes are already running, which is soon enough.
+                // Eager refreshes are already running because of this node. They are soon enough.
                 return;
             }
         }
@@ -217,7 +217,7 @@ mod tests {
     use crate::clock::Clock;
     use crate::config::{Config, ReadMode, Servers};
 
-    /// Returns a cluster without a listener at any of its addresses.
+    /// Returns a cluster with addresses at which nothing listens.
     fn cluster() -> Arc<Cluster> {
         let config = Config::cluster(["127.0.0.1:1"]).unwrap().read_mode(ReadMode::Any);
         let nodes = Nodes::new(&config, &Clock::runtime()).unwrap();
@@ -255,8 +255,8 @@ mod tests {
     async fn slots_that_a_map_leaves_out_stay_for_a_while_and_their_replicas_with_them() {
         let cluster = cluster();
         cluster.take_in(&[range(0, 99, 11, &[12]), range(100, 199, 21, &[22, 23])]);
-        // Primary 21 has failed: the map names neither it nor its replicas. Some slots of the other
-        // one are in two ranges.
+        // Primary 21 has failed: the map names neither it nor its replicas. Some slots of primary
+        // 11 are in two ranges.
         cluster.take_in(&[range(20, 49, 11, &[12]), range(40, 60, 11, &[12])]);
         for (slot, port) in [(0, 11), (30, 11), (61, 11), (99, 11), (100, 21), (199, 21)] {
             assert_eq!(owner(&cluster, slot), Some(address(port)), "{slot}");
@@ -266,7 +266,7 @@ mod tests {
         let mut kept = replicas(&cluster, 21);
         kept.sort_by_key(|address| address.port);
         assert_eq!(kept, [address(22), address(23)]);
-        // One of the replicas is promoted; the other one stays open until it is named again.
+        // Replica 22 is promoted. Replica 23 stays open until a map names it again.
         cluster.take_in(&[range(0, 99, 11, &[12]), range(100, 149, 22, &[])]);
         assert_eq!((owner(&cluster, 120), owner(&cluster, 150)), (Some(address(22)), Some(address(21))));
         assert_eq!(replicas(&cluster, 21), [address(23)]);
@@ -297,7 +297,7 @@ mod tests {
         assert!(replicas(&cluster, 11).is_empty(), "it was opened anew as a primary");
         cluster.suspect(TopologyHint::Moved(5, "127.0.0.1:12".into()));
         assert_eq!(owner(&cluster, 5), Some(address(12)));
-        // An older map lists it as a replica.
+        // An older map lists node 12 as a replica.
         cluster.take_in(&[range(0, 99, 11, &[12])]);
         assert_eq!(owner(&cluster, 5), Some(address(11)));
         cluster.close().await;
@@ -318,7 +318,7 @@ mod tests {
                 let old = vec![range(0, 89, to, &[]), range(90, 99, 11, &[]), range(100, 199, 21, &[])];
                 assert_eq!(map.believed(std::slice::from_ref(&old), now, all), None, "{to}");
                 assert_eq!(map.believed(&[old.clone(), present.clone()], now, all), Some(1));
-                // Two maps agree on these slots, whatever else they report; or the previous owner
+                // A map is trusted if another one agrees on these slots, or if the previous owner
                 // is silent.
                 let another = vec![range(0, 99, to, &[]), range(150, 199, 41, &[])];
                 assert_eq!(map.believed(&[another.clone(), old.clone()], now, all), Some(1));

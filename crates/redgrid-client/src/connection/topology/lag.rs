@@ -1,9 +1,9 @@
-//! Lagging replicas: excluded until they have caught up.
+//! Excludes lagging replicas until they have caught up.
 //!
-//! A replica can be connected and yet stall, because its process or the link to it does. The lag is
-//! measured as time: a replica must have the data that its primary had `max_replica_lag` ago. A lag
-//! in bytes says nothing without the write rate. The age of the last contact says nothing about
-//! data still in transit.
+//! A connected replica may stall, because its process hangs or its link to the primary does. The
+//! lag is measured as time: a replica must have the data that its primary had `max_replica_lag`
+//! ago. A lag in bytes says nothing without the write rate. The age of the last contact says
+//! nothing about data still in transit.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -26,10 +26,10 @@ pub(super) struct Copies {
     pub(super) replicas: Vec<Arc<Node>>,
 }
 
-/// Compares replicas with their primary at every interval, until it is aborted.
+/// Compares replicas with their primary at every `scan_interval`, until the task is aborted.
 ///
-/// If waiters subscribe at replicas, a topology change is published when one becomes usable or
-/// unusable.
+/// If waiters subscribe at replicas, a topology change is published when a replica becomes usable
+/// or unusable.
 pub(super) async fn watch(nodes: Nodes, copies: impl Fn() -> Vec<Copies>, changes: watch::Sender<u64>) {
     let mut trails: Vec<(Arc<Node>, Trail)> = Vec::new();
     let (mut fit, is_listened_to) = (BTreeSet::new(), nodes.settings.subscription_mode == SubscriptionMode::Replica);
@@ -85,7 +85,8 @@ fn replicas_of(copies: &[Copies]) -> impl Iterator<Item = &Arc<Node>> {
     copies.iter().flat_map(|copies| &copies.replicas)
 }
 
-/// Completes when a connection comes up or is lost. Without connections it never completes.
+/// Completes when one of the connections comes up or is lost. Without any connection to watch it
+/// never completes.
 async fn any_changed(epochs: &mut [watch::Receiver<Option<ConnectionId>>]) {
     let mut changed: FuturesUnordered<_> = epochs.iter_mut().map(|epoch| epoch.changed()).collect();
     while let Some(changed) = changed.next().await {
@@ -101,11 +102,11 @@ async fn any_changed(epochs: &mut [watch::Receiver<Option<ConnectionId>>]) {
 enum Place {
     Primary(i64),
     Replica(i64),
-    /// The user may not query it.
+    /// The user may not query the offset, or the reply has none.
     Untold,
-    /// No answer within the permitted lag.
+    /// The server did not answer in time, or refused the query for a passing reason.
     Silent,
-    /// There is no connection, and no requests are sent to it.
+    /// There is no connection, so the server gets no requests.
     Gone,
 }
 
@@ -119,7 +120,8 @@ async fn place(nodes: &Nodes, node: &Node) -> Place {
     }
 }
 
-/// Reads `master, offset, …` and `slave, host, port, state, offset`.
+/// Reads the offset from a reply to ROLE: `master, offset, …` or `slave, host, port, state,
+/// offset`.
 fn place_in(role: Reply) -> Place {
     let Reply::Array(words) = role else { return Place::Untold };
     match (words.first(), words.get(1), words.get(4)) {
@@ -131,8 +133,8 @@ fn place_in(role: Reply) -> Place {
 
 /// Returns whether a replica lags behind the offset `wanted`; `None` if nothing new is known.
 ///
-/// Nothing new is known either while a primary is too new for a comparison. A replica that lagged
-/// behind the former primary has not caught up because of the promotion.
+/// Nothing new is known, for example, while the history of a new primary is too short for a
+/// comparison. A promotion does not mean that a lagging replica has caught up.
 fn is_behind(place: &Place, at_primary: &Place, wanted: Option<i64>) -> Option<bool> {
     match *place {
         Place::Replica(offset) => match wanted {
@@ -155,11 +157,11 @@ struct Trail {
 impl Trail {
     /// Adds an offset that was requested at `asked` and received at `learned`.
     ///
-    /// The primary had this offset at `learned` at the latest. The replicas compared with it were
-    /// queried no later than the primary.
+    /// The primary had this offset at `learned` at the latest. The replicas were queried at
+    /// `asked`, at the same time as the primary.
     fn passed(&mut self, life: Option<ConnectionId>, (asked, learned): (Instant, Instant), offset: i64, lag: Duration) {
-        // Another process has its own offsets; a new connection to the same process changes
-        // nothing.
+        // Another server process has its own offsets. A new connection to the same process keeps
+        // the history.
         let is_same = self.life.as_ref().zip(life.as_ref()).is_some_and(|(known, new)| {
             known.run_id == new.run_id && (!new.run_id.is_empty() || known.connection == new.connection)
         });
@@ -170,7 +172,7 @@ impl Trail {
         if self.steps.back().is_none_or(|(last, _)| learned.since(*last) >= lag / PARTS) {
             self.steps.push_back((learned, offset));
         }
-        // Of the entries that are old enough only the newest is needed, now and later.
+        // Of the entries that are older than `lag`, only the newest is ever needed.
         while self.steps.get(1).is_some_and(|(at, _)| *at <= asked - lag) {
             self.steps.pop_front();
         }

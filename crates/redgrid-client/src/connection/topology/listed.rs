@@ -1,10 +1,10 @@
 //! A list of nodes with one primary among them, for managed services without sentinels. Only the
 //! nodes themselves report which one is the primary.
 //!
-//! Each node is queried with `ROLE` at every interval and after every topology hint, and eagerly
-//! while the primary does not answer. The node that reports to be a primary is followed. During a
-//! failover several nodes may do so: a former primary does until it is reconfigured. Then the votes
-//! of the replicas decide, as [`votes`](super::votes) describes.
+//! Each node is queried with `ROLE` at every `scan_interval` and after topology hints, and more
+//! often while the primary does not answer. The client follows the node that reports to be a
+//! primary. During a failover several nodes may report that, because a former primary does so until
+//! it is reconfigured. Then the votes of the replicas decide, as [`votes`](super::votes) describes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +23,7 @@ use crate::connection::trouble::{Kind, Trouble};
 use crate::connection::{DeploymentKind, Server};
 use crate::error::ServerError;
 
-/// Starts querying the nodes.
+/// Opens the topology, and starts to query the listed nodes.
 pub(super) fn open(servers: &ReplicatedNodes, nodes: Nodes) -> Arc<Replicated> {
     let replicated = Replicated::new(DeploymentKind::Replicated, nodes.clone(), "no node has answered yet");
     // One connection is enough to query a node's role.
@@ -36,7 +36,7 @@ pub(super) fn open(servers: &ReplicatedNodes, nodes: Nodes) -> Arc<Replicated> {
         network: Arc::clone(&asking.entry.network),
         open_since: None,
     };
-    // The connections are closed when the task ends.
+    // The connections for these queries are closed when the task ends.
     replicated.watched_by(watch.run());
     replicated.compare_replicas();
     replicated
@@ -47,7 +47,7 @@ struct Watch {
     listed: Vec<(Address, Arc<Node>)>,
     settings: Settings,
     network: Arc<Network>,
-    /// Since when the choice between several nodes has been open.
+    /// Since when it has been open which of several nodes is the primary.
     open_since: Option<Instant>,
 }
 
@@ -60,9 +60,9 @@ impl Watch {
         }
     }
 
-    /// Returns whether a state has lasted for two thirds of the request timeout.
+    /// Returns whether a state has lasted for two thirds of `response_timeout`.
     ///
-    /// A request that was sent to a silent primary then still has time to be sent to another one.
+    /// A request to a silent primary then still has time to be sent to another node.
     fn is_for_long(&self, lasted: Option<Duration>) -> bool {
         lasted.is_some_and(|lasted| lasted >= self.settings.response_timeout / 3 * 2)
     }
@@ -93,7 +93,7 @@ impl Watch {
             let nodes = listed.iter().map(|(_, node)| &**node);
             let errors: Vec<_> =
                 nodes.zip(&answers).filter_map(|(node, (_, answer))| Some((node, answer.as_ref().err()?))).collect();
-            // A replica may be promoted.
+            // A node that has answered may be promoted, so waiting can help.
             let kind = if errors.len() < answers.len() { Kind::Passing } else { kind_of(errors.iter().copied()) };
             let trouble = errors.first().map(|(node, error)| format!(": {}", said_by(node, error)));
             let why = if is_open { "several nodes may be the primary" } else { "no node says that it is the primary" };

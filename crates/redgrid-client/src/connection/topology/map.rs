@@ -14,30 +14,30 @@ use crate::connection::link::NodeRole;
 use crate::connection::node::Node;
 use crate::connection::slot::SLOTS;
 
-/// How long the loss of slots by a node is remembered: 10 s.
+/// How long it is remembered that a node has lost slots: 10 s.
 ///
 /// By then all nodes that are not cut off know of a failover.
 const LEFT_FOR: Duration = Duration::from_secs(10);
 
-/// How long slots stay with their node although no map names them.
+/// How long slots stay with their node although no map assigns them to a node: 60 s.
 ///
-/// It is as long as a replacement for a missing primary is sought. A node without one by then has
-/// lost or given up its slots.
+/// A replacement for a missing primary is sought for the same time. A node that was not replaced by
+/// then has lost its slots or given them up.
 const KEPT_FOR: Duration = EAGER_FOR;
 
 #[derive(Default)]
 pub(super) struct Map {
     /// The slot map, ordered by first slot; empty until the first answer.
     pub(super) served: Vec<Served>,
-    /// Slots that were redirected by a node that served them, and until when that overrides any
-    /// map.
+    /// Slots that a node has redirected (MOVED), each with its new node and the time until which
+    /// the redirect overrides any map.
     pub(super) moved: HashMap<u16, (Arc<Node>, Instant)>,
     pub(super) replicas: HashMap<Address, Vec<Arc<Node>>>,
     pub(super) known: HashMap<Address, Known>,
-    /// Nodes that have lost slots to others recently, and until when that counts.
+    /// Nodes that have lost slots to others recently, and until when the loss is remembered.
     left: HashMap<Address, Instant>,
     pub(super) looked_after: Instant,
-    /// Whether the use of sharded channels has been determined.
+    /// Whether it has been determined if sharded channels are used.
     pub(super) probed: bool,
 }
 
@@ -46,7 +46,7 @@ pub(super) struct Served {
     pub(super) last: u16,
     pub(super) address: Address,
     pub(super) node: Arc<Node>,
-    /// Until when the node serves the slots without being named by a map.
+    /// Until when the node keeps the slots although no map assigns them to it.
     pub(super) kept_until: Instant,
 }
 
@@ -59,7 +59,7 @@ struct Taken<'a> {
 }
 
 impl Taken<'_> {
-    /// Returns whether another map assigns all these slots to the same node.
+    /// Returns whether the map `ranges` assigns all these slots to the same node, too.
     fn is_in(&self, ranges: &[Range]) -> bool {
         ranges.iter().any(|range| range.primary == *self.to && range.first <= self.first && self.last <= range.last)
     }
@@ -74,9 +74,9 @@ impl PartialEq for Served {
 pub(super) struct Known {
     pub(super) node: Arc<Node>,
     pub(super) part: NodeRole,
-    /// Until when the node stays open without being named by a map.
+    /// Until when the node stays open although no map names it.
     pub(super) until: Instant,
-    /// When the node stopped answering, if it is a primary.
+    /// Since when the node has not answered, if it is a primary.
     pub(super) missed_since: Option<Instant>,
 }
 
@@ -107,9 +107,10 @@ impl Map {
         owners
     }
 
-    /// Returns how long a primary has been missing.
+    /// Returns for how long a primary has not answered; `None` if no replacement is sought eagerly.
     ///
-    /// Of the primaries with an eagerly sought replacement, the one that went missing last counts.
+    /// A replacement is sought eagerly for [`EAGER_FOR`]. If that applies to several primaries, the
+    /// shortest time counts.
     pub(super) fn misses_a_primary(&mut self, now: Instant) -> Option<Duration> {
         let mut latest = None;
         for known in self.known.values_mut() {
@@ -122,14 +123,14 @@ impl Map {
         latest.map(|since| now.since(since))
     }
 
-    /// Returns the index of the trusted map among those reported by different nodes; `None` if
-    /// there is none.
+    /// Returns the index of the map to trust among the maps `told`, each reported by a different
+    /// node. Returns `None` if none can be trusted.
     ///
     /// A node that was cut off or has hung reports an old map without any sign of its age. So a map
     /// is doubtful if it takes slots from a responding node, and gives them to a silent node, a
-    /// replica, or a node that lost slots recently. Slots that their node has redirected there
-    /// (MOVED) are not doubtful. A doubtful map is trusted only if another node reports the same
-    /// moves.
+    /// replica, or a node that lost slots recently. Slots do not make a map doubtful if redirects
+    /// (MOVED) have named the same new node for all of them. A doubtful map is trusted only if
+    /// another node reports the same moves.
     pub(super) fn believed(&self, told: &[Vec<Range>], now: Instant, answers: impl Fn(&Node) -> bool) -> Option<usize> {
         let doubtful: Vec<_> = told.iter().map(|ranges| self.doubtful(ranges, now, &answers)).collect();
         let is_confirmed = |at: usize| {
@@ -166,18 +167,18 @@ impl Map {
         })
     }
 
-    /// Stores which nodes lose slots to others by an accepted map.
+    /// Remembers which nodes lose slots to others in the accepted map `ranges`.
     pub(super) fn remember_left(&mut self, ranges: &[Range], now: Instant) {
         let leave: Vec<_> = self.taken(ranges).map(|taken| taken.from.address.clone()).collect();
         self.left.retain(|_, until| *until > now);
         self.left.extend(leave.into_iter().map(|from| (from, now + LEFT_FOR)));
     }
 
-    /// Returns the slots that the new map assigns to no node, with their previous nodes.
+    /// Returns the slots that the new map `named` assigns to no node, with their previous nodes.
     ///
-    /// Their nodes keep the slots for a while. Cluster nodes that regard a primary as failed omit
-    /// its slots until they learn of the promoted replica, each at a different time. The ranges of
-    /// both maps must be sorted.
+    /// These nodes keep the slots for a while. The reason is that a cluster node omits the slots of
+    /// a primary that it regards as failed, until it learns of the promoted replica. Each node
+    /// learns of it at a different time. The ranges of both maps must be sorted.
     pub(super) fn left_out(&self, named: &[Served], now: Instant) -> Vec<Served> {
         let mut kept = Vec::new();
         let mut named = named.iter().peekable();
@@ -207,7 +208,7 @@ impl Map {
         self.replicas.values_mut().for_each(|replicas| replicas.retain(|node| !Arc::ptr_eq(node, former)));
     }
 
-    /// Returns whether this node is still the one at its address.
+    /// Returns whether `node` is still the known node at `address`.
     pub(super) fn is_known(&self, address: &Address, node: &Arc<Node>) -> bool {
         self.known.get(address).is_some_and(|known| Arc::ptr_eq(&known.node, node))
     }

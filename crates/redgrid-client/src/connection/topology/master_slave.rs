@@ -1,7 +1,7 @@
-//! A configured primary and its replicas.
+//! The topology of a configured primary and its replicas.
 //!
-//! Another primary is used only when the configured one reports that it now replicates from a
-//! listed server.
+//! Another primary is used only when the current one reports that it now replicates from a
+//! configured server.
 
 use std::sync::Arc;
 
@@ -25,7 +25,8 @@ pub(super) fn open(servers: &MasterSlave, nodes: Nodes) -> Arc<Replicated> {
 
 async fn watch(replicated: Arc<Replicated>, servers: MasterSlave, nodes: Nodes) {
     let listed: Vec<Address> = std::iter::once(&servers.primary).chain(&servers.replicas).cloned().collect();
-    // Queries a server that is not a primary: the topology's own connection to it does not come up.
+    // A node for queries of a server that is no primary any more. The topology's own connection to
+    // that server does not come up.
     let mut asked: Option<(Address, Arc<Node>)> = None;
     loop {
         let in_doubt = tokio::select! {
@@ -58,7 +59,7 @@ async fn watch(replicated: Arc<Replicated>, servers: MasterSlave, nodes: Nodes) 
         if let Some((_, node)) = asked.take() {
             node.close().await;
         }
-        // Many hints lead to one refresh.
+        // Hints that arrive in this pause lead to one refresh.
         tokio::time::sleep(gap(&nodes.settings)).await;
     }
 }

@@ -1,4 +1,4 @@
-//! Maps names to servers; one file per topology.
+//! Maps keys to servers, with a file for each kind of deployment.
 
 mod cluster;
 mod lag;
@@ -33,26 +33,27 @@ use crate::config::{Config, ReadMode, Servers, Settings, SubscriptionMode};
 
 /// The longest pause between a topology hint and its refresh: 50 ms.
 ///
-/// Many hints lead to one refresh. A longer pause would delay calls that a new primary could
-/// answer, whatever their back-off.
+/// Hints that arrive in this pause share one refresh. A longer pause would delay calls that a new
+/// primary could answer.
 const LONGEST_GAP: Duration = Duration::from_millis(50);
 
 /// The initial pause between refreshes while a primary does not answer: 100 ms.
 ///
-/// Calls that wait for that primary do not trigger further refreshes meanwhile, and can wait that
-/// long.
+/// Calls that wait for that primary cause no further refreshes meanwhile. They can wait for 100 ms.
 const EAGERLY: Duration = Duration::from_millis(100);
 
-/// How long refreshes run at full pace: 10 s.
+/// How long the pauses between refreshes stay at [`EAGERLY`]: 10 s.
 ///
-/// Faster failovers are a matter of configuration, and complete within that time. After it each
-/// pause is a quarter longer than the one before, as all clients of a deployment refresh at once.
+/// A failover that is configured to be fast completes within that time. After it, each pause is a
+/// quarter longer than the one before, because all clients of a deployment refresh at the same
+/// time.
 const AT_FULL_PACE: Duration = Duration::from_secs(10);
 
-/// The longest of those pauses if `scan_interval` is longer: 1 s.
+/// The longest pause between refreshes while a primary does not answer: 1 s, or `scan_interval` if
+/// that is shorter.
 const SLOWEST: Duration = Duration::from_secs(1);
 
-/// How long refreshes are eager: 60 s.
+/// How long refreshes are frequent after a primary has stopped answering: 60 s.
 ///
 /// By default a cluster detects a failed primary after 15 s and sentinels after 30 s. After 60 s
 /// the primary has been replaced, or there is no replacement.
@@ -66,10 +67,10 @@ fn eager_interval(missed_for: Duration) -> Duration {
     pace(missed_for).mul_f64(1.0 - fastrand::f64() / 4.0)
 }
 
-/// Returns the pause before it is randomly shortened.
+/// Returns the pause between refreshes before it is randomly shortened.
 ///
-/// It is [`EAGERLY`] plus a quarter of the time after [`AT_FULL_PACE`]. So each pause is about a
-/// quarter longer than the one before.
+/// It is [`EAGERLY`] plus a quarter of the time beyond [`AT_FULL_PACE`]. So each pause is about a
+/// quarter longer than the one before, up to [`SLOWEST`].
 fn pace(missed_for: Duration) -> Duration {
     (EAGERLY + missed_for.saturating_sub(AT_FULL_PACE) / 4).min(SLOWEST)
 }
@@ -91,10 +92,11 @@ fn shard(primary: &Arc<Node>, slots: Vec<RangeInclusive<u16>>, replicas: &[Arc<N
     ShardServers { primary: server(primary), slots, replicas: replicas.iter().map(server).collect() }
 }
 
-/// Returns the server for a read, in round-robin order according to the read mode.
+/// Returns the server for the next read: one of the candidates of the read mode, in round-robin
+/// order.
 ///
-/// Candidates are the primary and the replicas that are connected to it and not lagging. Without a
-/// usable replica it is the primary.
+/// With [`ReadMode::Any`], candidates are the primary and the usable replicas ([`Node::is_fit`]).
+/// With [`ReadMode::Replica`], the primary is a candidate only if no replica is usable.
 fn reader(mode: ReadMode, turn: &AtomicUsize, primary: &Arc<Node>, replicas: &[Arc<Node>]) -> Arc<dyn Server> {
     if mode == ReadMode::Primary {
         return Arc::clone(primary) as Arc<dyn Server>;
@@ -107,9 +109,9 @@ fn reader(mode: ReadMode, turn: &AtomicUsize, primary: &Arc<Node>, replicas: &[A
 
 /// Returns the server at which waiters of `key` subscribe.
 ///
-/// All clients with the same known replicas choose the same one. So waiters are counted there and
-/// receive a release at the same time. If it is not usable the next replica is chosen, and without
-/// any the primary.
+/// All clients that know the same replicas choose the same replica. So that replica counts all
+/// waiters, and they receive a release at the same time. If it is not usable, the next one is
+/// chosen. Without a usable replica, waiters subscribe at the primary.
 fn listener(mode: SubscriptionMode, key: &[u8], primary: &Arc<Node>, replicas: &[Arc<Node>]) -> Arc<dyn Server> {
     if mode == SubscriptionMode::Primary {
         return Arc::clone(primary) as Arc<dyn Server>;
@@ -122,7 +124,7 @@ fn listener(mode: SubscriptionMode, key: &[u8], primary: &Arc<Node>, replicas: &
     Arc::clone(fit.unwrap_or(primary)) as Arc<dyn Server>
 }
 
-/// Starts the discovery of the configured servers and returns without waiting for it.
+/// Starts to discover the configured servers, and returns without waiting for the result.
 pub(super) fn open(config: &Config, clock: &Clock) -> Result<Arc<dyn Topology>, ConnectError> {
     let nodes = Nodes::new(config, clock)?;
     Ok(match &config.servers {

@@ -11,12 +11,12 @@ use crate::connection::{ChannelKind, ConnectionId, NodeId, Push, Refused, Reply,
 use crate::error::ServerError;
 use crate::sync::Mutex;
 
-/// Returns whether waiting can help, by the answers of all nodes. Without an answer it can.
+/// Returns whether waiting can help, judged by the errors of all nodes. Without any error it can.
 pub(super) fn kind_of<'a>(answers: impl Iterator<Item = (&'a Node, &'a ServerError)>) -> Kind {
     let each = answers.map(|(node, error)| match (error, &*node.refusal().borrow()) {
         (ServerError::Unauthorized { .. }, _) | (_, Some(ServerError::Unauthorized { .. })) => Kind::Unauthorized,
         (_, Some(_)) => Kind::Lasting,
-        // The server does not know the command or its subject.
+        // The server does not know the command, or what the command is about.
         (ServerError::Refused { code, .. }, _) if !code.is_passing() => Kind::Lasting,
         _ => Kind::Passing,
     });
@@ -28,7 +28,8 @@ pub(super) fn kind_of<'a>(answers: impl Iterator<Item = (&'a Node, &'a ServerErr
     each.reduce(both).unwrap_or(Kind::Passing)
 }
 
-/// Returns the error of a node with the node's address, without the general prefix.
+/// Returns the text of a node's error with the node's address. The prefix of
+/// [`ServerError::NotSent`] is left out.
 pub(super) fn said_by(node: &Node, error: &ServerError) -> String {
     let text = match error {
         ServerError::NotSent { reason } => reason.clone().into_owned(),

@@ -1,5 +1,5 @@
-//! A primary that may be replaced, with replicas to read from. The primary is determined in
-//! `sentinel`, `master_slave` and `listed`.
+//! The topology of one primary that may be replaced, and its replicas. The modules `sentinel`,
+//! `master_slave` and `listed` determine the primary.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -67,7 +67,7 @@ impl Replicated {
         })
     }
 
-    /// Starts to exclude lagging replicas, if replicas are read from or subscribed at.
+    /// Starts to exclude lagging replicas, if the client reads from replicas or subscribes at them.
     pub(super) fn compare_replicas(self: &Arc<Self>) {
         if self.nodes.settings.uses_replicas() {
             let (replicated, changes) = (Arc::clone(self), self.changes.clone());
@@ -89,8 +89,8 @@ impl Replicated {
 
     pub(super) fn set_sentinels(&self, sentinels: Vec<Arc<Node>>) {
         let mut members = self.change_members();
-        // Checked under the lock, which `close` takes after setting the flag: no sentinel stays
-        // open after it.
+        // Checked while the members are locked. `close` sets the flag before it locks them, so no
+        // sentinel is stored after it.
         members.sentinels = if self.closed.load(Ordering::Acquire) { Vec::new() } else { sentinels };
     }
 
@@ -113,7 +113,8 @@ impl Replicated {
         self.nodes.open(address, NodeRole::Primary)
     }
 
-    /// Returns for how long the primary has not answered, as found by these calls.
+    /// Returns for how long the primary has not answered, since the first call that found it
+    /// silent. `None` if it answers or is unknown.
     pub(super) fn missed_for(&self) -> Option<Duration> {
         let mut members = self.change_members();
         let is_missed = members.primary.as_ref().is_some_and(|node| !node.answers());
@@ -121,7 +122,7 @@ impl Replicated {
         members.missed_since.map(|since| since.elapsed())
     }
 
-    /// Waits until the primary is to be determined again: at the next interval, or after a hint.
+    /// Waits until the primary is to be determined again: after an interval, or after a hint.
     ///
     /// The interval is short while the primary is unknown or does not answer.
     pub(super) async fn next_look(&self, is_unknown: bool) {
@@ -139,8 +140,8 @@ impl Replicated {
 
     /// Suspends requests to the primary for a moment, at most [`HELD_BACK`].
     ///
-    /// Writes that it acknowledges would be lost once the promoted server replaces it. Callers wait
-    /// as they do without a primary.
+    /// Writes that the primary acknowledges now would be lost once the promoted server replaces it.
+    /// Callers wait as they do without a primary.
     pub(super) fn hold_back(&self) {
         let Some(node) = self.members().primary.clone() else { return };
         if node.hold_back(true) {
@@ -153,27 +154,28 @@ impl Replicated {
         });
     }
 
-    /// Resumes requests to the primary: it is not being replaced.
+    /// Resumes requests to the primary, because it is not being replaced.
     pub(super) fn go_on(&self) {
         if let Some(node) = &self.members().primary {
             go_on(node, &self.changes);
         }
     }
 
-    /// Sets the primary. The connections to the former one are closed, so that nothing more is
+    /// Sets the primary, and closes the connections to the former one, so that nothing more is
     /// written there.
     ///
-    /// `opened` is its node if that was opened before.
+    /// `opened` is the node of the new primary, if it is open already.
     pub(super) fn set_primary(&self, address: Address, opened: Option<Arc<Node>>) {
         let mut members = self.change_members();
-        // Checked under the lock, which `close` takes after setting the flag: it then closes the
-        // node opened here.
+        // Checked while the members are locked. `close` sets the flag before it locks them, so it
+        // also closes a node that is opened here.
         if members.primary.as_ref().is_some_and(|known| known.is_at(&address)) || self.closed.load(Ordering::Acquire) {
             return;
         }
         let node = opened.unwrap_or_else(|| self.open(&address));
         tracing::info!(%address, "primary");
-        // The new primary may have been a replica; two nodes at one address would be confused.
+        // If the new primary was a replica, its node as a replica is closed: two nodes at one
+        // address would be confused.
         let (promoted, replicas): (Vec<_>, Vec<_>) =
             std::mem::take(&mut members.replicas).into_iter().partition(|replica| replica.is_at(&address));
         (members.replicas, members.missed_since) = (replicas, None);
@@ -186,8 +188,8 @@ impl Replicated {
     /// Sets the replicas.
     ///
     /// Replicas in `doubted` are regarded as down by another server. They stay while they are
-    /// connected, as the next server queried may report otherwise. If replicas serve neither reads
-    /// nor subscriptions, none is opened.
+    /// connected, because the next server that is queried may report otherwise. If replicas serve
+    /// neither reads nor subscriptions, none is opened.
     pub(super) fn set_replicas(&self, addresses: &[Address], doubted: &[Address]) {
         let mut members = self.change_members();
         if !self.nodes.settings.uses_replicas() || self.closed.load(Ordering::Acquire) {
@@ -200,8 +202,8 @@ impl Replicated {
         let (stay, leave): (Vec<_>, Vec<_>) = std::mem::take(&mut members.replicas).into_iter().partition(stays);
         members.replicas = stay;
         let mut changed = !leave.is_empty();
-        // A promoted replica is named as a replica until all servers know of it; two nodes at one
-        // address would be confused.
+        // Servers that do not know of a promotion yet report the new primary as a replica. It is
+        // skipped here, because two nodes at one address would be confused.
         for address in addresses {
             if !members.replicas.iter().chain(&members.primary).any(|known| known.is_at(address)) {
                 members.replicas.push(self.nodes.open(address, NodeRole::Replica));
@@ -215,13 +217,13 @@ impl Replicated {
         close(leave);
     }
 
-    /// Schedules checks that exclude replicas without their primary, or still loading their data,
-    /// from reads.
+    /// Schedules a check of each replica. Replicas that have lost their primary or are still
+    /// loading their data are then excluded from reads.
     pub(super) fn look_after_replicas(&self) {
         self.members().replicas.iter().for_each(|replica| replica.look_after());
     }
 
-    /// Does that once per interval, however often it is called.
+    /// Calls [`Replicated::look_after_replicas`], but at most once per `scan_interval`.
     pub(super) fn look_after_replicas_at_intervals(&self) {
         let mut members = self.change_members();
         if members.looked_after.is_none_or(|at| at.elapsed() >= self.nodes.settings.scan_interval) {
@@ -287,7 +289,7 @@ impl Topology for Replicated {
     }
 
     fn suspect(&self, doubt: TopologyHint) {
-        // A configured list has no server that could report more about a hanging primary.
+        // With a configured primary, no other server can report more about a primary that hangs.
         if matches!((self.kind, doubt), (DeploymentKind::MasterSlave, TopologyHint::Silent(_))) {
             return;
         }
@@ -320,7 +322,7 @@ mod tests {
         ports.iter().map(|port| Address::new("127.0.0.1", *port)).collect()
     }
 
-    /// Returns a topology without a listener at any of its addresses.
+    /// Returns a topology with addresses at which nothing listens.
     fn replicated() -> Arc<Replicated> {
         let config = Config::sentinel("primary", ["127.0.0.1:1"]).unwrap().read_mode(ReadMode::Replica);
         let nodes = Nodes::new(&config, &Clock::runtime()).unwrap();

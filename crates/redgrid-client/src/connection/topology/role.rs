@@ -11,7 +11,7 @@ pub(super) enum Role {
         replicas: usize,
     },
     ReplicaOf {
-        /// The primary that it replicates from, under its configured name.
+        /// The primary that the server replicates from, as the server's configuration names it.
         primary: Address,
         /// Whether the link to the primary is up and the initial synchronization is complete.
         is_connected: bool,
@@ -22,7 +22,7 @@ pub(super) async fn role(node: &dyn Server) -> Result<Role, ServerError> {
     role_of(node.call_one(Request::command("ROLE")).await?.into_typed::<Vec<Reply>>()?)
 }
 
-/// Reads the role from a reply to `ROLE`. A sentinel has none.
+/// Reads the role from a reply to `ROLE`. The reply of a sentinel is rejected.
 fn role_of(words: Vec<Reply>) -> Result<Role, ServerError> {
     if let [role, _, Reply::Array(replicas)] = &words[..]
         && matches!(role, Reply::Bytes(role) if &role[..] == b"master")

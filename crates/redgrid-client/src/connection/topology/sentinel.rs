@@ -1,15 +1,15 @@
 //! A primary that is monitored by sentinels.
 //!
-//! The sentinels are queried at every interval, after every topology hint, and when one of them
+//! The sentinels are queried at every `scan_interval`, after topology hints, and when one of them
 //! publishes a new primary. Of several answers, the one with the latest election counts. A server
 //! is used only if it confirms the role that the sentinels report.
 //!
 //! In a failover, planned or not, the leading sentinel promotes a replica at once. It names the new
 //! primary up to a second later, after its next query of that server. So this client queries the
-//! chosen replica itself, and follows it as soon as it reports to be a primary. It leaves it again
-//! if the promotion was given up and most sentinels report the former primary as up. During the
-//! promotion requests to the former primary are briefly suspended: writes acknowledged after the
-//! promotion would be lost.
+//! chosen replica itself, and uses it as soon as it reports to be a primary. The client returns to
+//! the former primary if the promotion was given up and most sentinels report that primary as up.
+//! During the promotion, requests to the former primary are briefly suspended: writes that it
+//! acknowledges after the promotion would be lost.
 
 mod elected;
 mod events;
@@ -42,17 +42,19 @@ use crate::error::ServerError;
 /// answers much sooner.
 const LONGEST_WAIT: Duration = Duration::from_millis(100);
 
-/// The pause after a failed subscription at a sentinel, which costs a connection: 2 s at most.
+/// The longest pause after a failed subscription at a sentinel: 2 s. Each failure costs a
+/// connection.
 ///
-/// Meanwhile the sentinel is queried at intervals.
+/// During the pause the sentinel is still queried at intervals.
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
-/// The number of consecutive refreshes without an answer after which a warning is logged: 5.
+/// The number of consecutive refreshes without an answer of any sentinel after which a warning is
+/// logged: 5.
 ///
-/// The warning is logged once until a sentinel answers.
+/// The warning is not repeated before a sentinel has answered.
 const MOST_SILENT: u32 = 5;
 
-/// Starts querying the sentinels.
+/// Opens the topology, and starts to query the sentinels.
 pub(super) fn open(sentinel: &Sentinel, nodes: Nodes) -> Arc<Replicated> {
     let replicated = Replicated::new(DeploymentKind::Sentinel, nodes.clone(), "no sentinel has answered yet");
     let asking = Nodes { entry: nodes.entry.at_sentinels(sentinel, &nodes.settings), ..nodes };
@@ -76,19 +78,19 @@ pub(super) fn open(sentinel: &Sentinel, nodes: Nodes) -> Arc<Replicated> {
 
 struct Watch {
     replicated: Arc<Replicated>,
-    /// The name of the primary at the sentinels.
+    /// The name by which the sentinels know the primary.
     name: String,
     nodes: Nodes,
     seeds: Vec<Address>,
     sentinels: HashMap<Address, Asked>,
     /// Notified when a sentinel publishes a new primary, or a replica chosen for promotion.
     switched: Arc<Notify>,
-    /// The election that is followed.
+    /// The number of the latest election whose primary this client uses.
     latest: u64,
-    /// The likely winner of the next election.
+    /// The replica that will probably win the next election.
     elected: Option<Elected>,
-    /// The replica for which requests were last suspended, and the election before it. They are
-    /// never suspended twice for the same one.
+    /// The replica for whose promotion requests were last suspended, and the election before the
+    /// promotion. Requests are suspended only once for the same promotion.
     held_back_for: Option<(u64, Address)>,
     silent: u32,
 }
@@ -150,7 +152,7 @@ impl Watch {
         }
     }
 
-    /// Follows the chosen replica once it reports to be a primary; returns whether it is followed.
+    /// Follows the chosen replica once it reports to be a primary. Returns whether it is followed.
     fn follow_elected(&mut self) -> bool {
         let Some(elected) = &mut self.elected else { return false };
         if elected.followed_at.is_none() && elected.is_primary() {
@@ -165,7 +167,8 @@ impl Watch {
         is_followed
     }
 
-    /// Returns sentinels named by others that have had no connection for a long time.
+    /// Returns the sentinels that only other sentinels have named and that have had no connection
+    /// for [`FORGOTTEN_AFTER`] scan intervals.
     fn long_gone(&mut self) -> Vec<Address> {
         let patience = self.nodes.settings.scan_interval * FORGOTTEN_AFTER;
         let mut gone = Vec::new();
@@ -226,10 +229,12 @@ impl Watch {
         {
             self.replicated.set_replicas(&up, &down);
         }
-        // Configured sentinels stay, whatever the others know: the last one left may be among them.
+        // Configured sentinels stay, whatever the others know: the last sentinel that is left may
+        // be among them.
         if let Ok(others) = others_by(&*by, name).await {
             let wanted: HashSet<&Address> = others.iter().chain(&self.seeds).chain(self.known(&by)).collect();
-            // A sentinel does not name itself: one that answers stays, under any address.
+            // A sentinel does not name itself, so a sentinel that is connected stays, under any
+            // address.
             let is_gone = |(known, asked): &(&Address, &Asked)| {
                 !wanted.contains(known) && asked.node.connection_id().borrow().is_none()
             };
@@ -244,9 +249,10 @@ impl Watch {
 
     /// Follows the server that `by` names as the primary, or as the chosen replica.
     ///
-    /// `is_heard`: the sentinel that leads the failover has answered this time.
+    /// `is_heard` says whether the sentinel that leads the failover has answered this time.
     fn follow(&mut self, by: &Arc<Node>, told: PrimaryReport, is_heard: bool) {
-        // The election was counted and its winner is named, or the failover was given up.
+        // A failover is over if its election was counted and its winner is named, or if it was
+        // given up.
         let is_over =
             |elected: &mut Elected| elected.after != told.epoch || elected.is_given_up(told.elected.as_ref(), is_heard);
         let before = self.elected.take_if(is_over);
@@ -280,16 +286,16 @@ impl Watch {
 
     /// Collects answers until the result is clear.
     ///
-    /// That is the case when one of these holds:
+    /// The result is clear when one of these holds:
     ///
     /// - all sentinels have answered;
     ///
-    /// - one reports a later election than the followed one, and a primary is known;
+    /// - a sentinel reports a later election than the followed one, and a primary is known;
     ///
-    /// - most have answered, and one of them has chosen a replica;
+    /// - most sentinels have answered, and one of them has chosen a replica;
     ///
-    /// - most have answered, and the others take too long: a sentinel that died with the primary
-    ///   must not delay the result.
+    /// - most sentinels have answered, and the others take too long (see [`LONGEST_WAIT`]): a
+    ///   sentinel that died with the primary must not delay the result.
     async fn until_clear<T>(
         &self,
         mut asking: FuturesUnordered<impl Future<Output = (T, Result<PrimaryReport, ServerError>)>>,
@@ -310,7 +316,8 @@ impl Watch {
             if known && newest > self.latest {
                 return answers;
             }
-            // A majority of outdated sentinels is not sufficient before all have been queried.
+            // A majority that knows only of older elections is not sufficient: wait for the other
+            // sentinels.
             let is_majority = said.clone().count() * 2 > all;
             if is_majority && said.clone().any(|told| told.epoch >= self.latest && told.elected.is_some()) {
                 return answers;
@@ -326,8 +333,8 @@ impl Watch {
     }
 }
 
-/// Returns whether most of the sentinels that answered regard this primary as down. A single one
-/// may be cut off from it.
+/// Returns whether most of the sentinels that answered regard this primary as down. A single
+/// sentinel may be cut off from the primary.
 fn is_called_down<'a>(answers: impl Iterator<Item = &'a PrimaryReport>, primary: &Address) -> bool {
     let (mut all, mut down) = (0, 0);
     for told in answers {
@@ -337,18 +344,19 @@ fn is_called_down<'a>(answers: impl Iterator<Item = &'a PrimaryReport>, primary:
     down * 2 > all
 }
 
-/// Returns whether the election `told` is followed after `latest`. `told` is the latest election
-/// that `said` of `all` sentinels report.
+/// Returns whether the election `told` is followed after the election `latest`. Of `all` sentinels,
+/// `said` have answered, and `told` is the latest election that they report.
 ///
-/// An older election comes from a sentinel that is cut off, perhaps together with the former
-/// primary. If most sentinels report an older one, they have been set up anew. Sentinels that were
-/// replaced by others elsewhere stop counting after a while.
+/// If `told` is older than `latest`, it usually comes from a sentinel that is cut off, perhaps
+/// together with the former primary. If most sentinels report an older election, they have been set
+/// up anew. Sentinels that were replaced by others elsewhere are no longer part of `all` after a
+/// while.
 fn is_followed(told: u64, latest: u64, said: usize, all: usize) -> bool {
     told >= latest || said * 2 > all
 }
 
-/// The number of scan intervals without a connection before a sentinel named by others may be
-/// forgotten: 10.
+/// The number of scan intervals without a connection after which a sentinel may be forgotten,
+/// unless it is configured: 10.
 ///
 /// A restarted sentinel is back before that.
 const FORGOTTEN_AFTER: u32 = 10;

@@ -1,8 +1,8 @@
 //! Election of a primary among nodes that report their own roles, by the votes of the replicas.
 //!
 //! A primary lists a replica as connected until `repl-timeout` has passed, even if the link is cut.
-//! So its claim proves little. A replica names the primary that it replicates from, and the state
-//! of the link.
+//! So the replicas that it lists prove little. A vote is the report of a replica itself: it names
+//! the primary that it replicates from, and the state of the link.
 
 use std::cmp::Reverse;
 
@@ -18,9 +18,9 @@ pub(super) struct Election<'a> {
     pub(super) present: Option<&'a Address>,
     /// The current primary answers requests, whether or not it has answered this time.
     pub(super) present_answers: bool,
-    /// The current primary has been silent for two thirds of the request timeout.
+    /// The current primary has been silent for two thirds of `response_timeout`.
     pub(super) is_silent_for_long: bool,
-    /// The choice has been open for two thirds of the request timeout.
+    /// The choice has been open for two thirds of `response_timeout`.
     pub(super) is_open_for_long: bool,
     pub(super) network: &'a Network,
 }
@@ -34,7 +34,8 @@ pub(super) enum Choice<'a> {
     Nothing,
 }
 
-/// The replicas that name a node as their primary. Connected ones are compared first, then all.
+/// The numbers of replicas that name a node as their primary. The numbers of connected replicas are
+/// compared first, then those of all.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Votes {
     connected: usize,
@@ -42,17 +43,18 @@ struct Votes {
 }
 
 impl<'a> Election<'a> {
-    /// Returns the primary with the most votes; with equal votes the current one stays.
+    /// Returns the primary with the most votes. With equal votes the current primary stays.
     ///
-    /// "For long" below means two thirds of the request timeout.
+    /// "For long" below means two thirds of `response_timeout`.
     ///
-    /// A current primary that is silent stays while no node has more votes and a connected replica
-    /// votes for it. Without such a vote it stays until it has been silent for long.
+    /// A current primary that is silent stays while no node has more votes. Once it has been silent
+    /// for long, it also needs the vote of a connected replica.
     ///
-    /// Two states are left open for long. One is a tie that does not include the current primary.
-    /// The other one arises without a current primary: the best node has no votes while other nodes
-    /// are silent. After that the number of connected replicas that each node claims decides, and
-    /// then the order of the list.
+    /// In two cases the choice is left open, for long at most. In the first case, several nodes
+    /// have the most votes, and the current primary is not among them. In the second case, there is
+    /// no current primary, the best node has no votes, and other nodes are silent. After that time,
+    /// of the nodes with the most votes, the one that claims the most connected replicas is chosen,
+    /// or the first in the list.
     pub(super) fn choice(&self) -> Choice<'a> {
         let is_by_name = self.is_by_name();
         let candidates = self.answers.iter().enumerate().filter_map(|(at, (address, answer))| {
@@ -81,18 +83,18 @@ impl<'a> Election<'a> {
     pub(super) fn replicas_of(&self, primary: &Address) -> Vec<Address> {
         let is_by_name = self.is_by_name();
         let replicas = self.answers.iter().filter(|(_, answer)| match answer {
-            // If no reported name is listed, each of them may be an alias of the primary.
+            // If no replica names a listed node, each name may be an alias of the primary.
             Ok(Role::ReplicaOf { primary: named, .. }) => !is_by_name || self.is_same(named, primary),
             _ => false,
         });
         replicas.map(|(address, _)| (*address).clone()).collect()
     }
 
-    /// Returns whether votes count.
+    /// Returns whether the votes of replicas count.
     ///
     /// A replica may name its primary by a host name where the list has an IP address, or the
     /// reverse. If replicas answer and none of them names a listed node, their votes belong to no
-    /// node. Then the number of replicas that a primary claims counts instead.
+    /// node. Then the number of replicas that each primary claims counts instead.
     fn is_by_name(&self) -> bool {
         let mut named = self.named().peekable();
         let is_listed = |named: &Address| self.answers.iter().any(|(address, _)| self.is_same(named, address));
@@ -116,7 +118,7 @@ impl<'a> Election<'a> {
         votes
     }
 
-    /// Returns the primaries that replicas name, and whether their link to it is up.
+    /// Returns the primary that each replica names, and whether the replica's link to it is up.
     fn named(&self) -> impl Iterator<Item = (&Address, bool)> {
         self.answers.iter().filter_map(|(_, answer)| match answer {
             Ok(Role::ReplicaOf { primary, is_connected }) => Some((primary, *is_connected)),

@@ -1,4 +1,4 @@
-//! Refresh of the slot map: nodes are queried at every interval and after every topology hint.
+//! Refreshes the slot map: queries nodes at every `scan_interval` and after topology hints.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -48,12 +48,12 @@ impl Cluster {
 
     /// Queries nodes until one map is trusted on its own or confirmed by a second node.
     ///
-    /// Each refresh starts with a different node. So a node with an old view does not keep that
-    /// view alive, and a node that hangs delays no refresh.
+    /// Each refresh starts with a different node, so the old view of one node does not last. If a
+    /// node is slow to answer, the next one is queried as well.
     ///
     /// # Errors
     ///
-    /// Why no node has answered, and whether waiting can help.
+    /// The error says why no map can be trusted, and whether waiting can help.
     async fn look(&self) -> Result<(), Trouble> {
         let mut candidates = self.candidates();
         let turn = self.asks.fetch_add(1, Ordering::Relaxed) % candidates.len().max(1);
@@ -79,8 +79,9 @@ impl Cluster {
                 });
             }
             let next = async {
-                // Query the next node as well if this one is slow. A map may also become trusted
-                // meanwhile: once a slot's owner counts as silent, no confirmation is needed.
+                // Query the next node as well if this one is slow. Check the received maps again,
+                // too: once the previous owner of a slot counts as silent, no confirmation is
+                // needed.
                 if waiting.len() > 0 || !told.is_empty() {
                     tokio::time::sleep(SLOW).await
                 } else {
@@ -99,7 +100,7 @@ impl Cluster {
                             let words = why.unwrap_or_else(|| "none is set".into());
                             return Err(Trouble { words, kind: kind_of(all()) });
                         }
-                        // No other node has answered.
+                        // No other node has answered, so nothing can confirm this map.
                         [ranges] => {
                             self.take_in(ranges);
                             return Ok(());
@@ -117,7 +118,7 @@ impl Cluster {
         let mut map = self.map.lock();
         let has_contact = map.known.values().any(|known| known.node.connection_id().borrow().is_some());
         if !has_contact {
-            // Start again with the seeds; a name may have a new address.
+            // Start again with the seeds, because a host name may have a new address.
             for seed in &self.seeds {
                 let _ = self.node(&mut map, seed, NodeRole::Any, self.nodes.clock.now() + NAMED_FOR);
             }
@@ -133,7 +134,7 @@ impl Cluster {
         }
         if !self.map.lock().probed {
             if self.nodes.settings.sharded_subscriptions == ShardedSubscriptions::Auto {
-                // Redisson's check and its rule: no error means support.
+                // This is Redisson's check: a reply without an error means support.
                 let answer = node.call_one(Request::command("PUBSUB").arg("SHARDNUMSUB").arg("0")).await;
                 if answer.as_ref().is_err_and(|error| error.code().is_none_or(Code::is_passing)) {
                     answer?;
@@ -149,8 +150,8 @@ impl Cluster {
     pub(super) fn take_in(&self, ranges: &[Range]) {
         let now = self.nodes.clock.now();
         let mut map = self.map.lock();
-        // The `Arc`s are kept, not only pointers: a node opened below cannot reuse one of these
-        // addresses.
+        // The clone keeps the former replicas in memory, so no node that is opened below gets the
+        // pointer of one of them.
         let (moved, read) = (map.moved.len(), map.replicas.clone());
         let mut served: Vec<Served> = Vec::with_capacity(ranges.len());
         let mut replicas: HashMap<Address, Vec<Arc<Node>>> = HashMap::new();
@@ -201,7 +202,8 @@ impl Cluster {
         let mut gone = Vec::new();
         map.known.retain(|address, known| {
             if known.until == Instant::MAX {
-                // A seed that no map names by that address has served its purpose.
+                // From its first map on, the client keeps a seed open only if a map names its
+                // address.
                 known.until = now;
             }
             let stays = named.contains(address) || known.until > now;
@@ -211,7 +213,7 @@ impl Cluster {
             stays
         });
         if now.since(map.looked_after) >= self.nodes.settings.scan_interval {
-            // At most once per interval, however often the map is refreshed.
+            // Replicas are checked at most once per interval, however often the map is refreshed.
             map.looked_after = now;
             map.replicas.values().flatten().for_each(|replica| replica.look_after());
         }

@@ -16,7 +16,7 @@ use crate::connection::node::Node;
 /// back it. The sentinel queries that server every second.
 const COUNTED_WITHIN: Duration = Duration::from_secs(10);
 
-/// How long the leading sentinel may leave queries unanswered: 2 s.
+/// How long the leading sentinel may leave queries unanswered before its choice is given up: 2 s.
 const LEADER_SILENT_FOR: Duration = Duration::from_secs(2);
 
 /// A replica that was chosen to replace a primary.
@@ -24,13 +24,14 @@ pub(super) struct Elected {
     pub(super) address: Address,
     /// Connected as soon as the server reports to be a primary.
     pub(super) node: Arc<Node>,
-    /// The last election before this one.
+    /// The latest election before this failover.
     pub(super) after: u64,
-    /// The sentinel that leads the failover; `chosen_at` is when it last named this replica.
+    /// The sentinel that leads the failover.
     pub(super) leader: Arc<Node>,
+    /// When the leading sentinel last named this replica as the chosen one.
     pub(super) chosen_at: Instant,
     pub(super) followed_at: Option<Instant>,
-    /// According to the last answers, it is still the chosen replica, or the former primary is
+    /// Whether, by the last answers, this replica is still the chosen one, or the former primary is
     /// still down.
     pub(super) is_backed: bool,
 }
@@ -41,11 +42,11 @@ impl Elected {
         Elected { address, node, after, leader, chosen_at, followed_at: None, is_backed: true }
     }
 
-    /// Returns whether a chosen replica that was never followed is to be given up.
+    /// Returns whether this replica is to be given up before it was ever followed.
     ///
-    /// That is so if the sentinels now name another replica. If they name none, it is so once the
-    /// leading sentinel has answered or has been silent for long. The other sentinels do not know
-    /// of a failover.
+    /// It is given up if another replica is now chosen. If none is, it is given up once the leading
+    /// sentinel has answered, or has been silent for [`LEADER_SILENT_FOR`]. The other sentinels do
+    /// not know of the failover.
     pub(super) fn is_given_up(&self, chosen: Option<&Address>, is_leader_heard: bool) -> bool {
         let is_other = match chosen {
             Some(chosen) => *chosen != self.address,
@@ -64,12 +65,12 @@ impl Elected {
     }
 }
 
-/// Returns whether to keep following a chosen server, at this time after it was first followed.
+/// Returns whether to keep following a chosen server that was first followed `followed_for` ago.
 ///
-/// A failover that is given up changes no election count. The server reports to be a primary until
-/// it is demoted, while the sentinels and other clients return to the former one. So its own report
-/// is sufficient for a limited time only. Within that time, an unstable connection does not cause a
-/// return to the former primary.
+/// A failover that is given up changes no election count. Its chosen server reports to be a primary
+/// until it is demoted, while the sentinels and other clients return to the former primary. So the
+/// server's own report is sufficient for [`COUNTED_WITHIN`] only. Within that time, an unstable
+/// connection does not cause a return to the former primary.
 fn goes_on(followed_for: Duration, is_primary: bool, is_backed: bool) -> bool {
     followed_for < COUNTED_WITHIN || is_primary && is_backed
 }
@@ -81,7 +82,7 @@ mod tests {
     #[test]
     fn a_promotion_that_was_given_up_is_not_followed_for_ever() {
         let (soon, late) = (Duration::ZERO, COUNTED_WITHIN);
-        // While the failover may be in progress, nothing leads back.
+        // While the failover may be in progress, the client does not return to the former primary.
         assert!(goes_on(soon, true, false) && goes_on(soon, false, false));
         // Later the server must be a primary and be backed by the sentinels.
         assert!(goes_on(late, true, true));

@@ -20,7 +20,7 @@ const CHOSEN: &str = "+selected-slave";
 
 pub(super) struct SentinelEvents {
     pub(super) node: Arc<Node>,
-    /// The name of the primary at the sentinels.
+    /// The name by which the sentinels know the primary.
     pub(super) name: String,
     pub(super) replicated: Arc<Replicated>,
     /// Notified when the sentinels are to be queried.
@@ -32,9 +32,9 @@ pub(super) struct SentinelEvents {
 impl SentinelEvents {
     pub(super) async fn listen(self) {
         let mut pushes: mpsc::UnboundedReceiver<Push> = self.node.pushes();
-        // A user without permission for this channel learns of the choice at the next refresh. It
-        // is requested only once: a rejection costs the connection, and with it the other
-        // subscription.
+        // A user without permission for [`CHOSEN`] learns of the choice at the next refresh. After
+        // a rejection that channel is not requested again: a rejection costs the connection, and
+        // with it the subscription of [`SWITCHED`].
         let mut hears_choices = true;
         loop {
             match self.subscribe(SWITCHED).await {
@@ -65,15 +65,15 @@ impl SentinelEvents {
         }
     }
 
-    /// Subscribes to a channel; returns true if confirmed, false if rejected, and `None` if it
-    /// failed.
+    /// Subscribes to a channel. Returns true if the sentinel confirmed it, false if it was
+    /// rejected, and `None` if the request failed.
     async fn subscribe(&self, channel: &'static str) -> Option<bool> {
         let refused = self.node.subscribe(ChannelKind::Plain, vec![Bytes::from_static(channel.as_bytes())]).await;
         refused.ok().map(|refused| refused.is_empty())
     }
 }
 
-/// Returns whether a published replica belongs to this primary.
+/// Returns whether a message of [`CHOSEN`] is about a replica of this primary.
 ///
 /// The message is `slave <name> <ip> <port> @ <primary> <ip> <port>`.
 fn is_about(told: &[u8], primary: &str) -> bool {

@@ -6,12 +6,13 @@ use crate::config::Address;
 use crate::connection::{Reply, Request, Server};
 use crate::error::ServerError;
 
-/// The view of one sentinel.
+/// What one sentinel reports about the primary.
 #[derive(Clone)]
 pub(super) struct PrimaryReport {
     pub(super) primary: Address,
     pub(super) epoch: u64,
-    /// The replica chosen in a failover that this sentinel leads and has not counted yet.
+    /// The replica that this sentinel has chosen in a failover that it leads. `None` once it has
+    /// counted the election.
     pub(super) elected: Option<Address>,
     /// The sentinel regards the primary as down.
     pub(super) is_down: bool,
@@ -41,11 +42,12 @@ async fn list(sentinel: &dyn Server, what: &'static str, name: &str) -> Result<V
     sentinel.call_one(about(what, name)).await?.into_typed()
 }
 
-/// Queries the primary and its election from a sentinel.
+/// Queries a sentinel for the primary and the number of the primary's election.
 ///
-/// The leading sentinel counts an election and names the winner as soon as that is promoted. But
-/// until all replicas follow, seconds later, `MASTER` reports the former primary's address. So the
-/// address is queried by its own command, between two queries of the counter that must agree.
+/// The leading sentinel counts an election and names the winner as soon as the winner is promoted.
+/// But `MASTER` reports the former primary's address until all replicas follow, which is seconds
+/// later. So the address is queried by a command of its own. The election number is queried before
+/// and after it, and must be the same.
 pub(super) async fn primary_by(sentinel: &dyn Server, name: &str) -> Result<PrimaryReport, ServerError> {
     for _ in 0..MOST_LOOKS {
         let questions = vec![about("MASTER", name), about("GET-MASTER-ADDR-BY-NAME", name), about("MASTER", name)];
@@ -69,16 +71,16 @@ pub(super) async fn primary_by(sentinel: &dyn Server, name: &str) -> Result<Prim
     Err(ServerError::unknown("a sentinel changed its mind at every look"))
 }
 
-/// Maximum attempts of a query while the election counter changes in between. That happens once per
-/// election.
+/// Maximum number of attempts of a query if the election number changes in between, which happens
+/// once per election.
 const MOST_LOOKS: usize = 3;
 
 fn epoch_in(facts: &Facts) -> u64 {
     facts.get("config-epoch").and_then(|epoch| epoch.parse().ok()).unwrap_or_default()
 }
 
-/// Returns whether the sentinel is replacing this primary, because most report it as down, or as
-/// planned.
+/// Returns whether the sentinel is replacing this primary, because most sentinels report it as
+/// down, or in a planned failover.
 ///
 /// In a planned failover the former primary keeps answering, and writes that it acknowledges after
 /// the promotion are lost.
