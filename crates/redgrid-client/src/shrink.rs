@@ -25,7 +25,6 @@ pub fn shrink_if_sparse<K: Eq + Hash, V, S: BuildHasher>(map: &mut HashMap<K, V,
 mod tests {
     use super::*;
 
-    /// Returns the capacity of the map.
     fn capacity_of<V>(mut map: HashMap<u32, V>) -> usize {
         // The capacity does not count the tombstones of removed entries, so they are removed first.
         map.clear();

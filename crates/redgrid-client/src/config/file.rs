@@ -28,7 +28,8 @@ enum Format {
     Json,
 }
 
-/// The path of a value in a file: the keys that lead to it, and its index if it is in a list.
+/// The path of a value in a file: the keys that lead to it, separated by dots, and its index if it
+/// is in a list.
 #[derive(Clone, Copy)]
 struct At<'a> {
     key: &'a str,
@@ -76,7 +77,7 @@ fn own(tree: &Tree<'_>) -> Result<Layer, ConfigError> {
 const ONE_URL: &str = "one URL, not a list; several hosts go into it with commas, as in redis-cluster://a,b";
 
 impl<'a> Tree<'a> {
-    /// Parses by the file's extension.
+    /// Parses the text in the format that the file's extension names.
     fn parse(path: &'a Path, text: String) -> Result<Self, ConfigError> {
         let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
         let format = match extension {
@@ -122,8 +123,8 @@ impl<'a> Tree<'a> {
         ConfigError::value(&self.at(key), expected)
     }
 
-    /// Returns a text or a list of texts; null is `None`. With `is_text`, a number or a boolean
-    /// keeps its text from the file: `1.10` stays `1.10`.
+    /// Returns a value as a text or a list of texts; null is `None`. If `is_text` is true, a number
+    /// or a boolean keeps its text from the file: `1.10` stays `1.10`.
     pub(super) fn plain(&self, key: &str, value: &Yaml, is_text: bool) -> Result<Option<Value>, ConfigError> {
         match value {
             Yaml::Sequence(all) => {
@@ -174,7 +175,7 @@ enum ParseError {
     SecondDocument {
         line: usize,
     },
-    /// The path of a duplicate key.
+    /// A key occurs twice; `key` is its path.
     DuplicateKey {
         key: String,
     },
