@@ -37,8 +37,8 @@ macro_rules! owned {
 
 owned!(Bytes, BytesMut, String, Vec<u8>, Box<[u8]>);
 
-/// Implements the trait for types that are copied as bytes. Their generic parameters precede them
-/// in brackets.
+/// Implements the trait for types that are copied as bytes. Each type follows its generic
+/// parameters, in brackets.
 macro_rules! copied {
     ($([$($generics:tt)*] $type:ty),*) => {$(
         impl<$($generics)*> sealed::Sealed for $type {}

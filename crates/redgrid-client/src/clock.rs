@@ -32,9 +32,9 @@ const LONGEST_COARSE_SLEEP: Duration = Duration::from_secs(30);
 pub struct Instant(u64);
 
 impl Instant {
-    /// Later than every instant that a clock returns.
+    /// An instant later than all that a clock returns.
     pub const MAX: Instant = Instant(u64::MAX);
-    /// Earlier than every instant that a clock returns.
+    /// An instant earlier than all that a clock returns.
     pub const MIN: Instant = Instant(0);
 
     /// Returns the nanoseconds of this instant; the inverse of [`Instant::from_nanos`].
@@ -134,8 +134,8 @@ impl Clock {
     /// Waits like [`Clock::sleep_until`], but may complete later after a suspend.
     ///
     /// Use it for large numbers of waits that need no precision, such as waiters for a lock. After
-    /// a suspend, a wait may be late by an eighth of the remaining time, within the bounds 1 s and
-    /// 30 s.
+    /// a suspend, a wait may be late by up to an eighth of the remaining time (at least 1 s, at
+    /// most 30 s).
     ///
     /// # Cancel safety
     ///

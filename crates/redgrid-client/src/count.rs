@@ -22,7 +22,8 @@ pub const GAUGES: [&str; 2] = [NODES, CONNECTIONS_UP];
 /// The counters of this crate.
 pub const COUNTERS: [&str; 4] = [RECONNECTS, GAPS, PRIMARY_CHANGES, TOPOLOGY_CHANGES];
 
-/// Records that a node's connection has completed its handshake: `again`, or for the first time.
+/// Records that a node's connection has completed its handshake. `again` means that it did so
+/// before.
 pub(crate) fn connected(again: bool) {
     gauge(CONNECTIONS_UP, 1.0);
     if again {

@@ -181,7 +181,7 @@ pub enum Code {
     MisConf,
     /// The server has fewer replicas than it is configured to need.
     NoReplicas,
-    /// The key holds another type.
+    /// The key holds a value of another type.
     WrongType,
     /// The user has no permission.
     NoPermission,

@@ -10,7 +10,7 @@ use bytes::Bytes;
 /// Callers create longer texts in another way, with more allocations.
 const CAPACITY: usize = 49;
 
-/// A text that is being written, or stored inline.
+/// A short text in an array, to which bytes can be appended.
 #[derive(Clone, Copy)]
 pub(crate) struct InlineBytes {
     text: [u8; CAPACITY],

@@ -238,7 +238,7 @@ pub fn same_slot(one: &[u8], other: &[u8]) -> bool {
 
 /// Returns the slot that a key has in a cluster, 0 to 16,383.
 ///
-/// If the key has a hash tag, the slot depends only on that. No cluster is needed.
+/// If the key has a hash tag, the slot depends only on that. The client need not use a cluster.
 pub fn slot_of(key: &[u8]) -> u16 {
     crate::connection::slot_of(key)
 }

@@ -3,9 +3,9 @@
 //!
 //! A script that is created at run time is an [`OwnedScript`].
 //!
-//! A call has the hash of its script. A server does not know the hash if it is new, was restarted,
-//! or after `SCRIPT FLUSH`. The call is then sent to that server once more, with the text of the
-//! script. After that, the server remembers the script.
+//! A call is sent with the hash of its script. A server that is new, was restarted or had a
+//! `SCRIPT FLUSH` does not know the hash. The call is then sent to that server once more, with the
+//! text of the script. After that, the server remembers the script.
 
 use std::borrow::Cow;
 use std::ops::Deref;
@@ -58,7 +58,7 @@ impl ScriptText {
         self.bytes.get_or_init(|| Bytes::copy_from_slice(self.text().as_bytes())).clone()
     }
 
-    /// Returns the SHA-1 of the text in lower-case hex, by which servers know it.
+    /// Returns the SHA-1 of the text in lower-case hex, by which servers know the script.
     pub fn sha(&self) -> &Bytes {
         self.sha.get_or_init(|| sha1_smol::Sha1::from(self.text()).digest().to_string().into())
     }
@@ -186,7 +186,7 @@ impl BulkScript {
 /// - the earliest [`not_after`](Request::not_after) of all calls, in microseconds of the server's
 ///   clock; 0 if no call has one;
 /// - the command with which the script publishes;
-/// - the own arguments of each call, in the order of the keys.
+/// - the arguments of each call, in the order of the keys.
 ///
 /// The script returns a list: the server's time, as each single script would return it, and then
 /// the reply of each call. An error as a reply means that this call did nothing. As the reply of an

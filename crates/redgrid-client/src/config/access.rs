@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-/// How to log in to the servers that hold the data.
+/// How to log in to the servers that hold the data. Sentinels have a login of their own.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Access {
@@ -46,8 +46,8 @@ pub struct Tls {
     pub cert_pem: Option<Secret>,
     /// The private key as PEM text, instead of a file.
     pub key_pem: Option<Secret>,
-    /// The name expected in the server's certificate, if it differs from the host name that is
-    /// configured.
+    /// The name expected in the server's certificate, if it differs from the host of the
+    /// connection.
     pub server_name: Option<String>,
     /// The application's own rustls configuration, instead of all certificates above.
     pub(crate) own: Option<OwnTls>,
@@ -94,8 +94,8 @@ impl Tls {
     }
 
     /// Uses the application's own rustls configuration, with its verifiers, client certificates,
-    /// protocol versions and crypto provider. The configuration is one of the re-exported crate
-    /// [`rustls`](crate::config::rustls).
+    /// protocol versions and crypto provider. Create it with the re-exported crate
+    /// [`rustls`](crate::config::rustls), which has the version that is needed.
     ///
     /// Certificates and authorities cannot be set in addition; `server_name` can. The configuration
     /// is used unchanged. To follow certificates that change, it needs a resolver or verifier of
@@ -106,7 +106,7 @@ impl Tls {
         self
     }
 
-    /// Expects this name in the server's certificate, instead of the host name that is configured.
+    /// Expects this name in the server's certificate, instead of the host of the connection.
     pub fn server_name(mut self, name: impl Into<String>) -> Self {
         self.server_name = Some(name.into());
         self
@@ -219,7 +219,7 @@ impl Provider {
     ///
     /// # Errors
     ///
-    /// Those of [`CredentialProvider::fetch`].
+    /// The errors of [`CredentialProvider::fetch`].
     pub async fn fetch(&self) -> Result<Credentials, Box<dyn Error + Send + Sync>> {
         self.0.fetch().await
     }

@@ -105,7 +105,7 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// [`ConfigError::Namespace`] when it has braces or more than 256 bytes.
+    /// [`ConfigError::Namespace`] if the namespace has braces or more than 256 bytes.
     pub fn namespace(mut self, namespace: impl AsRef<str>) -> Result<Self, ConfigError> {
         self.settings.namespace = Namespace::new(namespace).map_err(ConfigError::Namespace)?;
         Ok(self.set_in_code("namespace"))
@@ -208,11 +208,11 @@ setters! {
     retries: u32;
 
     /// Sets the mean delay before a retry: 100 ms unless set. Each delay varies by up to half of
-    /// it.
+    /// the mean.
     retry_delay: Duration;
 
-    /// Sets the lease of holds that are renewed: 30 s unless set. They are renewed after every
-    /// third of it. A shorter lease frees the locks of a dead process sooner; a longer one survives
+    /// Sets the lease of holds that are renewed: 30 s unless set. They are renewed every third of
+    /// that time. A shorter lease frees the locks of a dead process sooner; a longer one survives
     /// longer pauses and failovers.
     watchdog_lease: Duration;
 
@@ -258,7 +258,7 @@ setters! {
 
     /// Limits the requests in flight at one node, 1 to 65,536: 1,024 unless set. Further requests
     /// wait in the client. The wait counts towards the call's own timeout, not towards
-    /// `response_timeout`. If a request still waits when that timeout ends, it fails with
+    /// `response_timeout`. If the call's timeout ends while the request still waits, it fails with
     /// [`NotSent`](crate::ServerError::NotSent).
     ///
     /// Renewals and releases of single names never wait; a release of several names at once may.

@@ -23,7 +23,7 @@ pub enum Origin {
     },
     /// A part of a URL.
     Url {
-        /// The part, such as `host`, or the setting's name in its query.
+        /// The part, such as `host`, or the setting's name in the URL's query.
         key: String,
         /// Where the URL came from: `the URL` if it was given in code, otherwise a variable or a
         /// key of a file.
@@ -83,7 +83,7 @@ pub enum ConfigError {
         /// The allowed values, and the given one if it cannot be a secret.
         expected: String,
     },
-    /// The URL cannot be parsed. The error does not contain it, because it may contain a password.
+    /// The URL cannot be parsed. The error does not contain the URL, which may contain a password.
     #[error("{url} is not understood: expected {expected}")]
     Url {
         /// Where the URL came from: `the URL` if it was given in code, otherwise a variable or a

@@ -36,7 +36,7 @@ struct At<'a> {
     index: Option<usize>,
 }
 
-/// Returns the layers of a file. `variable` resolves the `${…}` of Redisson's files.
+/// Returns the layers of a file. `variable` returns the value for a `${…}` in a file of Redisson.
 pub(super) fn read(path: &Path, variable: &dyn Fn(&str) -> Option<String>) -> Result<Vec<Layer>, ConfigError> {
     let unreadable = |error: std::io::Error| ConfigError::Unreadable { path: path.into(), kind: error.kind() };
     let text = std::fs::read_to_string(path).map_err(unreadable)?;
@@ -63,7 +63,7 @@ fn own(tree: &Tree<'_>) -> Result<Layer, ConfigError> {
                 continue;
             }
             (_, Some(setting)) => tree.plain(key, value, setting.form.is_text())?,
-            // The unknown name is the error, whatever its value is.
+            // `Layer::set` rejects the unknown name, whatever its value is.
             (_, None) => Some(Value::One(String::new())),
         };
         if let Some(value) = value {

@@ -159,7 +159,7 @@ impl Form {
     }
 }
 
-/// A text that every PEM text contains, and no path.
+/// A text that occurs in every PEM text, but in no path.
 const PEM: &str = "-----BEGIN ";
 
 /// Parses pairs of addresses, each as `from=to`.
@@ -171,7 +171,8 @@ fn pairs<S: AsRef<str>>(texts: impl IntoIterator<Item = S>, port: u16) -> Result
     texts.into_iter().map(pair).collect()
 }
 
-/// Parses a time with its unit. `humantime` also accepts a bare 0; no bare number is valid here.
+/// Parses a time with its unit. A number without a unit is invalid, even the 0 that `humantime`
+/// accepts.
 pub(super) fn time(text: &str) -> Option<Duration> {
     text.ends_with(|end: char| end.is_ascii_alphabetic()).then(|| humantime::parse_duration(text).ok()).flatten()
 }

@@ -72,7 +72,7 @@ pub struct Config {
     notes: Notes,
 }
 
-/// What the readers of URLs, files and variables note about a configuration.
+/// What the parsers of URLs, files and variables note about a configuration.
 #[derive(Clone, Debug, Default)]
 struct Notes {
     origins: Origins,
@@ -231,7 +231,7 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// Those of [`Config::from_env`].
+    /// The errors of [`Config::from_env`].
     pub fn from_variables(variables: impl IntoIterator<Item = (String, String)>) -> Result<Self, ConfigError> {
         let config = layer::assemble(env::read(&variables.into_iter().collect())?)?;
         config.log_warnings();
@@ -266,9 +266,9 @@ impl Config {
         &self.notes.warnings
     }
 
-    /// Returns the Java class of the codec in a Redisson configuration file, or Redisson's default.
-    /// Java services encode their values with it. `None` if the configuration is not from such a
-    /// file.
+    /// Returns the Java class of the codec that a configuration file of Redisson names, or
+    /// Redisson's default if the file names none. Java services encode their values with this
+    /// codec. Returns `None` if the configuration is not from such a file.
     pub fn implied_codec(&self) -> Option<&str> {
         self.notes.codec.as_deref()
     }

@@ -20,7 +20,7 @@ pub enum Servers {
     Replicated(ReplicatedNodes),
     /// A primary that sentinels name.
     Sentinel(Sentinel),
-    /// Primaries that share the slots.
+    /// The primaries of a cluster, which share its slots.
     Cluster(Cluster),
 }
 
@@ -47,7 +47,7 @@ pub struct UnixSocket {
 pub struct MasterSlave {
     /// The primary.
     pub primary: Address,
-    /// Its replicas, for reads.
+    /// The replicas of the primary, for reads.
     pub replicas: Vec<Address>,
 }
 

@@ -13,8 +13,9 @@ pub const LONGEST_LEASE: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// The longest hand-over window: 500 ms.
 ///
-/// In this window, the tasks of a process may hand a lock to each other while other processes wait.
-/// A forced takeover waits for so long, because the former holder may still issue fencing tokens.
+/// In a hand-over window, the tasks of a process may hand a lock to each other while other
+/// processes wait. A forced takeover waits for the longest one, because the former holder may still
+/// issue fencing tokens.
 pub const LONGEST_WINDOW: Duration = Duration::from_millis(500);
 
 /// Which nodes answer reads. Locks and all writes always use the primary.
@@ -34,7 +35,7 @@ pub enum ReadMode {
 /// Where waiters subscribe to release messages.
 ///
 /// All services that share locks need the same value. A process lets others go first if it sees
-/// their subscriptions, and a primary does not count those at its replicas.
+/// their subscriptions, but a primary does not count those at its replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum SubscriptionMode {
@@ -83,7 +84,7 @@ pub enum Durability {
     /// In the primary's memory. No further confirmation is requested.
     #[default]
     Primary,
-    /// In the memory of replicas, which acknowledge it (`WAIT`).
+    /// In the memory of replicas, which acknowledge the grant (`WAIT`).
     Replicas {
         /// The number of replicas; 0 is the same as [`Durability::Primary`].
         at_least: u32,

@@ -185,7 +185,8 @@ fn bad(url: &str, expected: &str) -> ConfigError {
     ConfigError::Url { url: url.into(), expected: expected.into() }
 }
 
-/// Returns the kind of servers that a scheme names, and whether it encrypts.
+/// Returns the kind of servers that a scheme names, and whether the scheme encrypts the
+/// connections.
 fn kind(scheme: &str) -> Option<(Kind, bool)> {
     if matches!(scheme, "unix" | "redis+uds") {
         return Some((Kind::Unix, false));

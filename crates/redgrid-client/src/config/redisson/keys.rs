@@ -22,14 +22,14 @@ pub(super) enum Take {
     Codec,
     /// A file with certificates.
     TrustStore,
-    /// A value without an effect. It causes a warning, unless it is the first text, which always
-    /// applies here.
+    /// A value without an effect. It causes a warning, unless it equals the first field, which
+    /// always applies here.
     Already(&'static str, &'static str),
-    /// A class without an effect. It causes a warning, unless it is the first text, which changes
-    /// nothing.
+    /// A class without an effect. It causes a warning, unless it is the class in the first field,
+    /// which changes nothing.
     Class(&'static str, &'static str),
-    /// A class that is refused, unless it is the first text, which changes nothing. If another
-    /// class were ignored, redgrid would use other keys or commands than Java.
+    /// A class that is refused, unless it is the class in the first field, which changes nothing.
+    /// If another class were ignored, redgrid would use other keys or commands than Java.
     Vital(&'static str, &'static str),
     /// A key without an effect here, and the reason.
     Ignored(&'static str),

@@ -16,7 +16,7 @@ use values::AddressSettings;
 /// The codec of a file that names none: Redisson's default since 3.19.
 const CODEC: &str = "org.redisson.codec.Kryo5Codec";
 
-/// Returns whether the text may be a file of Redisson's. The text need not be parsed for that.
+/// Returns whether the text may be a file of Redisson's. This does not parse the text.
 pub(super) fn looks_like(text: &str) -> bool {
     text.contains("ServersConfig") || text.contains("ServerConfig")
 }

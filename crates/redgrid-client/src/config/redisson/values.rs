@@ -149,8 +149,8 @@ struct Login {
 #[derive(Default)]
 pub(super) struct AddressSettings {
     pub(super) encrypted: bool,
-    /// The user and the password: the setting, its value, and the key of the address that contains
-    /// it.
+    /// For the user and the password: the setting, its value, and the key of the address that
+    /// contains it.
     logins: Vec<(&'static str, String, &'static str)>,
 }
 
@@ -233,9 +233,9 @@ fn tcp(rest: &str, is_encrypted: bool) -> Result<Endpoint, ()> {
     Ok(Endpoint::Tcp(Tcp { address, is_encrypted, login }))
 }
 
-/// Parses `user:password`. A single word is a password.
+/// Parses `user:password`. A text without a colon is a password.
 fn login_of(text: &str) -> Result<Login, ()> {
-    // As in `URLDecoder`, a `+` is a space.
+    // As in Java's `URLDecoder`, a `+` is a space.
     let decode = |text: &str| {
         let text = text.replace('+', " ");
         percent_decode_str(&text).decode_utf8().map(String::from).map_err(drop)
