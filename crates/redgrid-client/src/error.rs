@@ -223,9 +223,9 @@ const CODES: [(&str, Code); 18] = [
 impl Code {
     /// Returns the class of a server's error message.
     ///
-    /// In servers before 7.0, an error inside a script has the form
-    /// `ERR Error running script (…): @user_script:3: -READONLY …`, or contains the class's word
-    /// elsewhere. Since 7.0 the word comes first. Both forms are recognized.
+    /// Since 7.0, an error inside a script begins with the word of its class. Before, it has the
+    /// form `ERR Error running script (…): @user_script:3: -READONLY …`, or contains the word
+    /// elsewhere. Both forms are recognized.
     pub fn of(message: &str) -> Code {
         let first = message.split([' ', ':']).next().unwrap_or_default().trim_start_matches('-');
         if let Some((_, code)) = CODES.iter().find(|(word, _)| *word == first) {

@@ -21,11 +21,11 @@ const MAX_LEN: usize = 1024;
 /// # Rules
 ///
 /// A name has 1 to 1,024 bytes of UTF-8. Braces are allowed only as a complete hash tag: the first
-/// `{` is followed by at least one character and a `}`. (Redisson accepts `a{b` and `{}x`, and in a
-/// cluster the release of such a lock then fails.)
+/// `{` is followed by at least one character and a `}`. (Redisson accepts `a{b` and `{}x`, but in a
+/// cluster the release of a lock with such a name fails.)
 ///
 /// A name that is only a hash tag, `{a}`, is rejected. In Redisson's format its companion keys are
-/// those of `a`, so two semaphores of these names would share their permits, and two fair locks
+/// those of `a`. So two semaphores of these names would share their permits, and two fair locks
 /// their queue. The name `{a}:lock` has the same slot, and companion keys of its own.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Name(Arc<str>);
@@ -231,7 +231,8 @@ pub fn tagged(key: &[u8]) -> Cow<'_, [u8]> {
     }
 }
 
-/// Returns whether two keys share a slot on every server, by their hash tags.
+/// Returns whether two keys share a slot in every cluster, because their hash tags are the same. A
+/// key without a hash tag counts as a whole.
 pub fn same_slot(one: &[u8], other: &[u8]) -> bool {
     hash_tag(one) == hash_tag(other)
 }

@@ -11,7 +11,7 @@ const MIN_LEN: usize = 512;
 /// removal.
 ///
 /// It acts only when the number of remaining entries is a power of two. A shrunk map must grow to
-/// four times its size before it is shrunk at the same number again, so the average cost of a
+/// four times its size before it is shrunk at the same number again. So the average cost of a
 /// removal is low. The reported capacity is not a good criterion, because it does not count the
 /// tombstones of removed entries.
 pub fn shrink_if_sparse<K: Eq + Hash, V, S: BuildHasher>(map: &mut HashMap<K, V, S>) {

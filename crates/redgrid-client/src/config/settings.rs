@@ -94,8 +94,8 @@ pub enum Durability {
     /// In the primary's append-only file, synced to disk (`WAITAOF`: Redis 7.2 or newer, or
     /// Valkey).
     ///
-    /// When the server syncs the file depends on its `appendfsync`: with `always` at once, with
-    /// `everysec` within about two seconds, with `no` only when the system does.
+    /// The server's `appendfsync` decides when the file is synced: `always` at once, `everysec`
+    /// within about two seconds, `no` only when the system does it.
     Disk {
         /// How long the disk may take.
         timeout: Duration,
