@@ -9,20 +9,21 @@ use crate::name::Name;
 /// Text or bytes that are sent as they are, owned or borrowed: `&str`, `String`, `&String`,
 /// [`Name`], `&[u8]`, `Vec<u8>`, [`Bytes`] and the like.
 ///
-/// Owned values are moved, borrowed ones are copied. Arguments, patterns and stored bytes use it;
-/// names of objects are `impl AsRef<str>`.
+/// Owned values are moved, borrowed ones are copied. Parameters for arguments, patterns and stored
+/// bytes have this bound. Those for names of objects are `impl AsRef<str>` instead.
 pub trait IntoArg: sealed::Sealed {
     /// Returns the bytes.
     fn into_arg(self) -> Bytes;
 }
 
 mod sealed {
-    /// Implemented only here, so that more types can be added.
+    /// Only this module implements it, so that more types can be added without breaking other
+    /// crates.
     #[expect(unnameable_types, reason = "seals a trait")]
     pub trait Sealed {}
 }
 
-/// Types that [`Bytes`] takes without a copy.
+/// Implements the trait for types that [`Bytes`] takes over without a copy.
 macro_rules! owned {
     ($($type:ty),*) => {$(
         impl sealed::Sealed for $type {}
@@ -36,8 +37,8 @@ macro_rules! owned {
 
 owned!(Bytes, BytesMut, String, Vec<u8>, Box<[u8]>);
 
-/// Implements the trait for types that are copied as bytes. Their generic parameters precede them
-/// in brackets.
+/// Implements the trait for types that are copied as bytes. Each type follows its generic
+/// parameters, in brackets.
 macro_rules! copied {
     ($([$($generics:tt)*] $type:ty),*) => {$(
         impl<$($generics)*> sealed::Sealed for $type {}

@@ -14,30 +14,30 @@ use std::time::Duration;
 
 /// Maximum time that one sleep of [`Clock::sleep_until`] lasts before the clock is read again: 1 s.
 ///
-/// Timers of the runtime stand still during a suspend. The shorter this is, the sooner a resumed
-/// process notices.
+/// Timers of the runtime stand still during a suspend. The shorter this time is, the sooner a
+/// resumed process notices that an instant has passed.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
 /// The longest sleep of [`Clock::wait_until`]: 30 s.
 ///
-/// A hundred thousand waiters that wait for minutes and read the clock each second would keep a
-/// processor busy.
+/// If a hundred thousand waiters read the clock each second, they would keep a processor busy.
 const LONGEST_COARSE_SLEEP: Duration = Duration::from_secs(30);
 
 /// A point in time of a [`Clock`], in nanoseconds.
 ///
 /// Instants of the machine's clock count from an hour before the process created its first clock,
-/// and can be compared with each other. Instants of a test clock can be compared only with its own.
+/// and can be compared with each other. An instant of a test clock can be compared only with others
+/// of the same clock.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Instant(u64);
 
 impl Instant {
-    /// Later than every instant that a clock returns.
+    /// An instant later than all that a clock returns.
     pub const MAX: Instant = Instant(u64::MAX);
-    /// Earlier than every instant that a clock returns.
+    /// An instant earlier than all that a clock returns.
     pub const MIN: Instant = Instant(0);
 
-    /// Returns its nanoseconds; the inverse of [`Instant::from_nanos`].
+    /// Returns the nanoseconds of this instant; the inverse of [`Instant::from_nanos`].
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
@@ -47,7 +47,7 @@ impl Instant {
         Instant(nanos)
     }
 
-    /// Returns how long it is after `earlier`; zero if it is not after it.
+    /// Returns the time from `earlier` to this instant; zero if this instant is not the later one.
     pub const fn since(self, earlier: Instant) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
@@ -71,9 +71,10 @@ impl Sub<Duration> for Instant {
     }
 }
 
-/// Returns the nanoseconds of a duration, saturating.
+/// Returns the nanoseconds of a duration, at most `u64::MAX`.
 ///
-/// A clock is read several times in each operation, so this avoids 128-bit arithmetic.
+/// [`Duration::as_nanos`] uses 128-bit arithmetic. This function avoids it, because a clock is read
+/// several times in each operation.
 pub const fn nanos(d: Duration) -> u64 {
     d.as_secs().saturating_mul(1_000_000_000).saturating_add(d.subsec_nanos() as u64)
 }
@@ -97,11 +98,11 @@ enum Source {
 
 /// When the process created its first clock.
 ///
-/// It is shared by all clocks, so that values with a clock, such as each hold, need not store it.
+/// All clocks share this origin, so that values with a clock, such as each hold, need not store it.
 static ORIGIN: OnceLock<boot_time::Instant> = OnceLock::new();
 
 impl Clock {
-    /// Returns the clock of the machine, which counts suspends.
+    /// Returns the clock of the machine, which continues during a suspend.
     pub fn boot() -> Self {
         ORIGIN.get_or_init(boot_time::Instant::now);
         Clock(Source::Boot)
@@ -115,11 +116,12 @@ impl Clock {
 
     /// Returns the present instant.
     pub fn now(&self) -> Instant {
-        // One hour ahead of zero, so that an instant one lease ago can be represented.
+        // One hour after `Instant::MIN`, so that earlier instants can be represented, such as one
+        // lease ago.
         Instant::MIN + Duration::from_secs(3600) + self.elapsed()
     }
 
-    /// Completes at `instant`, or at once if it has passed. It never completes for
+    /// Waits until `instant`. Completes at once if `instant` has passed, and never if it is
     /// [`Instant::MAX`].
     ///
     /// # Cancel safety
@@ -129,10 +131,11 @@ impl Clock {
         self.sleep_in_steps(instant, |_| LONGEST_SLEEP).await;
     }
 
-    /// Completes like [`Clock::sleep_until`], but after a suspend possibly later.
+    /// Waits like [`Clock::sleep_until`], but may complete later after a suspend.
     ///
-    /// Use it for waits that may be very many and need no precision, such as waiters for a lock.
-    /// After a suspend it may be late by an eighth of the remaining time, and by 30 s at most.
+    /// Use it for large numbers of waits that need no precision, such as waiters for a lock. After
+    /// a suspend, a wait may be late by up to an eighth of the remaining time (at least 1 s, at
+    /// most 30 s).
     ///
     /// # Cancel safety
     ///

@@ -1,4 +1,5 @@
-//! Counters and gauges of connections. Without the feature `metrics`, these functions do nothing.
+//! Counters and gauges of connections. Without the feature `metrics`, the functions of this module
+//! do nothing.
 //!
 //! The descriptions of all metrics are in one table, `redgrid_core::observe::METRICS`.
 
@@ -21,7 +22,8 @@ pub const GAUGES: [&str; 2] = [NODES, CONNECTIONS_UP];
 /// The counters of this crate.
 pub const COUNTERS: [&str; 4] = [RECONNECTS, GAPS, PRIMARY_CHANGES, TOPOLOGY_CHANGES];
 
-/// Records that a node's connection has completed its handshake, for the first time or again.
+/// Records that a node's connection has completed its handshake. `again` means that it did so
+/// before.
 pub(crate) fn connected(again: bool) {
     gauge(CONNECTIONS_UP, 1.0);
     if again {
@@ -77,8 +79,8 @@ mod enabled {
         record(|recorder| recorder.register_gauge(&Key::from_static_name(gauge), &METADATA).increment(by));
     }
 
-    /// Registers all counters before a value is recorded. Prometheus does not see an increase if a
-    /// counter appears with 1.
+    /// Registers all counters, and then records a value. If a counter first appeared with the value
+    /// 1, Prometheus would not see the increase from 0.
     fn record(value: impl FnOnce(&dyn Recorder)) {
         with_recorder(|recorder| {
             for counter in super::COUNTERS {

@@ -1,9 +1,10 @@
-//! The outcome of one request to one server. Each object has its own errors above these.
+//! The errors of one request to one server. The errors of objects are built on them.
 
 use std::borrow::Cow;
 use std::fmt;
 
-/// Reason why a request failed. The variants differ in what is now true on the server.
+/// The reason why a request failed. The variants differ in what the request may have done on the
+/// server.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServerError {
@@ -21,8 +22,8 @@ pub enum ServerError {
         /// The server's message.
         message: String,
     },
-    /// The server does not accept this client (WRONGPASS, NOAUTH), or one of both refuses the
-    /// other's certificate.
+    /// The server does not accept this client (WRONGPASS, NOAUTH), or one of the two sides rejects
+    /// the other's certificate.
     ///
     /// The request was not executed. The client keeps trying; only a change of password, user or
     /// certificate helps.
@@ -84,7 +85,8 @@ impl ServerError {
 
     /// Converts the error for the caller of an object.
     ///
-    /// If the key holds another type, the message says so, instead of the position in a script.
+    /// If the key holds a value of another type, the new message says so. The server's own message
+    /// has a position in a script instead.
     pub fn of_object(self) -> Self {
         match self {
             ServerError::Refused { code: code @ Code::WrongType, .. } => {
@@ -107,12 +109,13 @@ impl ServerError {
         }
     }
 
-    /// Returns whether the request never left this process, or was stopped by the login.
+    /// Returns whether the request never left this process, or the error is
+    /// [`Unauthorized`](Self::Unauthorized).
     pub fn is_not_sent(&self) -> bool {
         matches!(self, ServerError::NotSent { .. } | ServerError::Unauthorized { .. } | ServerError::ShuttingDown)
     }
 
-    /// Returns whether the server refused a sum because it exceeds its range of numbers.
+    /// Returns whether the server refused a sum that exceeds its range of numbers.
     pub fn is_overflow(&self) -> bool {
         let ServerError::Refused { code: Code::Other, message } = self else { return false };
         OVERFLOW_MESSAGES.iter().any(|words| message.contains(words))
@@ -132,12 +135,14 @@ impl ServerError {
     }
 }
 
-/// Beginnings of messages by which a server refuses or requires a login. A script's own error may
-/// begin with `NOAUTH` alone.
+/// Beginnings of messages by which a server refuses or requires a login. They are longer than the
+/// first word `NOAUTH`, because a script's own error may begin with that word, too.
 const LOGIN_REFUSALS: [&str; 3] = ["NOAUTH Authentication required", "NOAUTH HELLO must be called", "WRONGPASS "];
 
-/// Returns the error of a request that ended with `error` after an earlier transmission was not
-/// answered.
+/// Converts the error of a request whose earlier transmission was not answered.
+///
+/// That transmission may have been executed, even if `error` says that the last one was not. In
+/// that case the result is [`ServerError::Unknown`]; otherwise it is `error`.
 pub fn after_unanswered(error: ServerError) -> ServerError {
     match error.is_not_done() {
         true => ServerError::unknown(format!("an earlier copy may have been carried out; then {error}")),
@@ -148,7 +153,7 @@ pub fn after_unanswered(error: ServerError) -> ServerError {
 /// Parts of messages by which a server refuses a sum: of integers, and of floating-point numbers.
 const OVERFLOW_MESSAGES: [&str; 2] = ["would overflow", "would produce NaN or Infinity"];
 
-/// The class of a refusal: the first word of a Redis error, also if a script wraps the error.
+/// The class of a refusal: the first word of a Redis error, even if a script has wrapped the error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Code {
@@ -168,15 +173,15 @@ pub enum Code {
     ClusterDown,
     /// The replica has lost its primary.
     MasterDown,
-    /// A script of any client has been running for too long.
+    /// A script of any client has been running for too long, or the server has too many clients.
     Busy,
     /// The server is out of memory.
     OutOfMemory,
-    /// The server cannot persist its data, and is configured to refuse writes then.
+    /// The server cannot persist its data, and is configured to refuse writes in that case.
     MisConf,
     /// The server has fewer replicas than it is configured to need.
     NoReplicas,
-    /// The key holds another type.
+    /// The key holds a value of another type.
     WrongType,
     /// The user has no permission.
     NoPermission,
@@ -186,14 +191,14 @@ pub enum Code {
     WrongPass,
     /// The keys of the request are in different slots.
     CrossSlot,
-    /// An argument is above the server's limit of 512 MiB. It was not sent.
+    /// An argument is above the server's limit of 512 MiB. The request was not sent.
     TooLarge,
     /// Any other error.
     Other,
 }
 
-/// First words of Redis errors, with their class. The order matters only for errors wrapped by
-/// scripts.
+/// First words of Redis errors, with their class. `Display` shows the first of the words that a
+/// class has, so `BUSY` precedes `UNKILLABLE`.
 const CODES: [(&str, Code); 18] = [
     ("NOSCRIPT", Code::NoScript),
     ("READONLY", Code::ReadOnly),
@@ -218,9 +223,9 @@ const CODES: [(&str, Code); 18] = [
 impl Code {
     /// Returns the class of a server's error message.
     ///
-    /// Before 7.0 an error inside a script has the form `ERR Error running script (…):
-    /// @user_script:3: -READONLY …`, or contains the word elsewhere. Since 7.0 the word comes
-    /// first. Both are recognized.
+    /// Since 7.0, an error inside a script begins with the word of its class. Before, it has the
+    /// form `ERR Error running script (…): @user_script:3: -READONLY …`, or contains the word
+    /// elsewhere. Both forms are recognized.
     pub fn of(message: &str) -> Code {
         let first = message.split([' ', ':']).next().unwrap_or_default().trim_start_matches('-');
         if let Some((_, code)) = CODES.iter().find(|(word, _)| *word == first) {
@@ -233,8 +238,8 @@ impl Code {
                     return *code;
                 }
             }
-            // The servers' messages for a denied command or key inside a script, which have no
-            // first word.
+            // These messages report a denied command or key inside a script, without the word
+            // `NOPERM`.
             if message.contains("The user executing the script can't") || message.contains("ACL failure") {
                 return Code::NoPermission;
             }

@@ -1,16 +1,16 @@
 //! Short texts as bytes, in one allocation each.
 //!
-//! A text that grows and then becomes shared bytes takes three.
+//! A string that grows, and is then turned into shared bytes, takes three allocations.
 
 use bytes::Bytes;
 
-/// Maximum length of a text: a holder field, that is a UUID, a colon and a number of up to twelve
+/// Maximum length of a text. It fits a holder field: a UUID, a colon and a number of up to twelve
 /// digits.
 ///
-/// Longer texts are created in another way, with more allocations.
+/// Callers create longer texts in another way, with more allocations.
 const CAPACITY: usize = 49;
 
-/// A text that is being written, or stored inline.
+/// A short text in an array, to which bytes can be appended.
 #[derive(Clone, Copy)]
 pub(crate) struct InlineBytes {
     text: [u8; CAPACITY],
@@ -22,7 +22,7 @@ impl InlineBytes {
         InlineBytes { text: [0; CAPACITY], length: 0 }
     }
 
-    /// Appends bytes; `None` if there is no room.
+    /// Appends bytes. Returns `None` if there is no room for them.
     pub(crate) fn with(mut self, more: &[u8]) -> Option<InlineBytes> {
         let (from, to) = (usize::from(self.length), usize::from(self.length) + more.len());
         self.text.get_mut(from..to)?.copy_from_slice(more);
@@ -30,7 +30,7 @@ impl InlineBytes {
         Some(self)
     }
 
-    /// Appends a number in decimal; `None` if there is no room.
+    /// Appends a number in decimal. Returns `None` if there is no room for it.
     pub(crate) fn with_number(self, mut number: u64) -> Option<InlineBytes> {
         let (mut digits, mut first) = ([0; 20], 20);
         loop {

@@ -1,9 +1,10 @@
 //! The client of redgrid: connections to Redis or Valkey, and everything that is sent on them.
 //!
 //! Most applications use the facade `redgrid`, or the crate of one object (`redgrid-locks`). These
-//! re-export the necessary parts of this crate. It has a client that sends each request once, on
-//! one server, with replicas, behind Sentinel and in a cluster. It has no objects: locks and
-//! everything else that is built on the client are in `redgrid-core` and the crates above it.
+//! re-export the necessary parts of this crate. Its [`Client`] works with one server, with
+//! replicas, behind Sentinel and in a cluster. It sends a request again only where that is safe.
+//! This crate has no objects: locks and everything else that is built on the client are in
+//! `redgrid-core` and the crates above it.
 //!
 //! ```no_run
 //! # async fn demo() -> Result<(), Box<dyn std::error::Error>> {
@@ -14,7 +15,7 @@
 //! # Ok(()) }
 //! ```
 //!
-//! It requires the Tokio runtime.
+//! The client requires the Tokio runtime.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

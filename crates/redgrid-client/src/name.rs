@@ -1,7 +1,8 @@
-//! Names of objects, the namespace before them, and the keys and channels of each.
+//! Names of objects, the namespace before them, and the keys and channels of an object.
 //!
-//! The format is Redisson's. Companion keys are `prefix:{name}`, or `prefix:name` if the name has a
-//! hash tag. So all keys of one object share a slot.
+//! The format is Redisson's. The further keys of an object, its companion keys, are `prefix:{name}`
+//! or `{name}:suffix`. If the name has a hash tag, no braces are added. So all keys of one object
+//! share a slot.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,8 +12,8 @@ use bytes::Bytes;
 
 use crate::connection::hash_tag;
 
-/// Maximum length of a name in bytes, with its namespace. Redis allows 512 MiB, which is unreadable
-/// in a log.
+/// Maximum length of a name in bytes, without the namespace. Redis allows 512 MiB, which is
+/// unreadable in a log.
 const MAX_LEN: usize = 1024;
 
 /// The validated name of an object, as the caller gave it. It is cheap to clone.
@@ -20,17 +21,17 @@ const MAX_LEN: usize = 1024;
 /// # Rules
 ///
 /// A name has 1 to 1,024 bytes of UTF-8. Braces are allowed only as a complete hash tag: the first
-/// `{` is followed by at least one character and a `}`. (Redisson accepts `a{b` and `{}x`, and in a
-/// cluster the release of such a lock then fails.)
+/// `{` is followed by at least one character and a `}`. (Redisson accepts `a{b` and `{}x`, but in a
+/// cluster the release of a lock with such a name fails.)
 ///
 /// A name that is only a hash tag, `{a}`, is rejected. In Redisson's format its companion keys are
-/// those of `a`, so two semaphores would share their permits and two fair locks their queue.
-/// `{a}:lock` has the same slot and its own companions.
+/// those of `a`. So two semaphores of these names would share their permits, and two fair locks
+/// their queue. The name `{a}:lock` has the same slot, and companion keys of its own.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Name(Arc<str>);
 
 impl Name {
-    /// Validates `name` by the rules above.
+    /// Validates `name` by the rules of [`Name`].
     ///
     /// # Errors
     ///
@@ -44,7 +45,8 @@ impl Name {
         Name::of_key(name)
     }
 
-    /// Validates the name of a single key without companions: `{a}` is allowed, too.
+    /// Validates the name of an object that has no companion keys. Such a name may be only a hash
+    /// tag, `{a}`.
     ///
     /// # Errors
     ///
@@ -146,7 +148,7 @@ pub struct InvalidName {
 pub struct Namespace(Arc<str>);
 
 impl Namespace {
-    /// Checks that the namespace has no braces and at most 256 bytes.
+    /// Creates a namespace. It must have no braces, and at most 256 bytes.
     ///
     /// # Errors
     ///
@@ -179,7 +181,7 @@ impl Namespace {
 
     /// Returns the beginning of the channel on which a client is notified of lost holds.
     ///
-    /// The client's id follows it: `redgrid_client:{namespace:`.
+    /// It is `redgrid_client:{namespace:`, and the client's id and a `}` follow.
     pub fn notice_prefix(&self) -> String {
         if self.0.is_empty() { "redgrid_client:{".into() } else { format!("redgrid_client:{{{}:", self.0) }
     }
@@ -194,7 +196,7 @@ pub fn companion(prefix: &str, key: &[u8]) -> Bytes {
 
 /// Returns a copy of a key, and its [`companion`]s with these prefixes, in one allocation.
 ///
-/// An object with many companions keeps them for each name that it holds.
+/// Locks keep these keys for each of their names, so the number of allocations matters.
 pub fn with_companions<const N: usize>(key: &[u8], prefixes: [&str; N]) -> (Bytes, [Bytes; N]) {
     let tagged = tagged(key);
     let capacity = prefixes.iter().map(|prefix| prefix.len() + 1 + tagged.len()).sum();
@@ -206,7 +208,7 @@ pub fn with_companions<const N: usize>(key: &[u8], prefixes: [&str; N]) -> (Byte
     let text = Bytes::from(text);
     let mut start = 0;
     let companions = ends.map(|end| text.slice(std::mem::replace(&mut start, end)..end));
-    // The first companion contains the key: after its prefix, inside the braces if they were added.
+    // The first companion contains the key: after its prefix, and after `{` if braces were added.
     let key_bytes = match (prefixes.first(), tagged.len() - key.len()) {
         (Some(first), added) => text.slice(first.len() + 1 + added / 2..).slice(..key.len()),
         (None, _) => Bytes::copy_from_slice(key),
@@ -221,7 +223,7 @@ pub fn suffixed(key: &[u8], suffix: &str) -> Bytes {
     [&*tagged(key), b":", suffix.as_bytes()].concat().into()
 }
 
-/// Returns the key in braces, as its own hash tag, unless it has one already.
+/// Returns the key in braces, which make it a hash tag. A key that has a `{` is returned unchanged.
 pub fn tagged(key: &[u8]) -> Cow<'_, [u8]> {
     match key.contains(&b'{') {
         true => Cow::Borrowed(key),
@@ -229,14 +231,15 @@ pub fn tagged(key: &[u8]) -> Cow<'_, [u8]> {
     }
 }
 
-/// Returns whether two keys share a slot on every server, by their hash tags.
+/// Returns whether two keys share a slot in every cluster, because their hash tags are the same. A
+/// key without a hash tag counts as a whole.
 pub fn same_slot(one: &[u8], other: &[u8]) -> bool {
     hash_tag(one) == hash_tag(other)
 }
 
-/// Returns the slot of a key in a cluster, 0 to 16,383, whatever the topology.
+/// Returns the slot that a key has in a cluster, 0 to 16,383.
 ///
-/// It depends on the hash tag, if the key has one.
+/// If the key has a hash tag, the slot depends only on that. The client need not use a cluster.
 pub fn slot_of(key: &[u8]) -> u16 {
     crate::connection::slot_of(key)
 }
@@ -252,8 +255,8 @@ mod tests {
         }
         for bad in ["", "a{b", "{}x", "x}", "}{a}x{"] {
             let result = Name::new(bad);
-            // `}{a}x{` has a complete hash tag after a stray brace: Redis hashes the tag, so it is
-            // valid.
+            // `}{a}x{` has a complete hash tag after a stray brace. Redis hashes the tag, so the
+            // name is valid.
             assert_eq!(result.is_ok(), bad == "}{a}x{", "{bad}");
         }
         assert!(Name::new("x".repeat(1025)).is_err());

@@ -1,10 +1,10 @@
-//! Participation in shared objects: a number of this client under a key, and the request that gives
-//! it up.
+//! Participation in objects such as barriers: a client takes a number under the object's key, and a
+//! request ends the participation.
 //!
 //! A participant has an id on the server, `<client id>:<number>`, and a generation that grows with
-//! each participant of that number. So the state on the server is bounded by the number of
-//! simultaneous participants. Late requests of an earlier generation can be distinguished from
-//! those of the current one.
+//! each participant of that number. Numbers are reused, so the state on the server is bounded by
+//! the number of simultaneous participants. The generation distinguishes late requests of an
+//! earlier participant from those of the current one.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -21,7 +21,8 @@ pub(crate) struct Participants(Mutex<ParticipantsState>);
 #[derive(Default)]
 struct ParticipantsState {
     numbers: HashMap<Bytes, BTreeSet<u32>>,
-    /// The leave requests of armed participants, by generation.
+    /// The requests that end the participation of [armed](Participant::arm) participants, by
+    /// generation.
     leave_requests: HashMap<u64, Request>,
     last_generation: u64,
 }
@@ -37,16 +38,18 @@ impl Participants {
         }
     }
 
-    /// Takes all leave requests. From then on only the caller sends them.
+    /// Takes all leave requests, which the caller sends. Participants that are dropped later send
+    /// none.
     pub(crate) fn take_leave_requests(&self) -> Vec<Request> {
         self.0.lock().leave_requests.drain().map(|(_, request)| request).collect()
     }
 }
 
-/// A participant under one key.
+/// A participant of this client under one key.
 ///
 /// If it is dropped while it is [armed](Participant::arm), its leave request is sent in the
-/// background. Its number is not reused before that. A shutdown sends the request, too.
+/// background. Its number is not reused before that request has ended. A shutdown of the client
+/// sends the request, too.
 #[must_use = "dropping it ends the participation"]
 pub struct Participant {
     client: Client,
@@ -61,18 +64,19 @@ impl Participant {
         format!("{}:{}", self.client.id(), self.number).into()
     }
 
-    /// Returns the generation. It is higher than that of all earlier participants with this number.
+    /// Returns the generation. It is higher than those of all earlier participants with this
+    /// number.
     pub fn generation(&self) -> u64 {
         self.generation
     }
 
-    /// Sets the request that gives up the participation, unless it is
-    /// [disarmed](Participant::disarm) before.
+    /// Sets the request that ends the participation. It is sent when the participant is dropped,
+    /// unless [`disarm`](Participant::disarm) is called before.
     pub fn arm(&self, leave_request: Request) {
         self.client.core().participants.0.lock().leave_requests.insert(self.generation, leave_request);
     }
 
-    /// Removes the leave request: the participation need not be given up any more.
+    /// Removes the leave request: the participation need not be ended any more.
     pub fn disarm(&self) {
         let _ = self.client.core().participants.0.lock().leave_requests.remove(&self.generation);
     }
@@ -84,8 +88,8 @@ impl Drop for Participant {
         let Some(leave_request) = core.participants.0.lock().leave_requests.remove(&self.generation) else {
             return core.participants.release(&self.key, self.number);
         };
-        // The number is not reused before the request has ended: a new participant would overwrite
-        // the outcome of this generation.
+        // The number is not reused before the request has ended. Otherwise a new participant could
+        // overwrite the outcome of this generation.
         let (core, key, number) = (Arc::clone(core), self.key.clone(), self.number);
         self.client.core().spawn_background(Box::pin(async move {
             let until = core.clock.now() + core.settings.patience();

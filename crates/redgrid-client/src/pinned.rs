@@ -4,7 +4,7 @@ use std::pin::Pin;
 
 /// Returns `Box::pin(make())`, but allocates before the future is created.
 ///
-/// A large future is therefore not created elsewhere and copied.
+/// So a large future is not created on the stack and then copied.
 #[inline(always)]
 pub fn pinned<F: Future>(make: impl FnOnce() -> F) -> Pin<Box<F>> {
     let memory = Box::new_uninit();

@@ -1,10 +1,11 @@
-//! Lua scripts as statics: the number of keys is part of the type, and the hash is computed once.
+//! Lua scripts as statics. The number of keys is part of a script's type, and its hash is computed
+//! once.
 //!
-//! Scripts that are created at run time are [`OwnedScript`]s.
+//! A script that is created at run time is an [`OwnedScript`].
 //!
-//! A script is sent by its hash. A server may not know it: after a restart or `SCRIPT FLUSH`, or as
-//! a new node. The call is then sent once more with the text, to that node only. After that, the
-//! server remembers it.
+//! A call is sent with the hash of its script. A server that is new, was restarted or had a
+//! `SCRIPT FLUSH` does not know the hash. The call is then sent to that server once more, with the
+//! text of the script. After that, the server remembers the script.
 
 use std::borrow::Cow;
 use std::ops::Deref;
@@ -17,8 +18,7 @@ use crate::connection::Request;
 /// The text of a script and its hash.
 pub struct ScriptText {
     name: Cow<'static, str>,
-    /// The text that several scripts share, and the script's own text. They are joined on first
-    /// use.
+    /// A text that several scripts share. It is joined with the script's own text on first use.
     prelude: &'static str,
     text: Cow<'static, str>,
     full_text: OnceLock<String>,
@@ -40,12 +40,12 @@ impl ScriptText {
         ScriptText { name, prelude, text, full_text: OnceLock::new(), bytes: OnceLock::new(), sha: OnceLock::new() }
     }
 
-    /// Returns its name in errors and traces, such as `lock/acquire`.
+    /// Returns the script's name in errors and traces, such as `lock/acquire`.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Returns its Lua source.
+    /// Returns the script's Lua source, including the prelude.
     pub fn text(&self) -> &str {
         match self.prelude {
             "" => &self.text,
@@ -53,12 +53,12 @@ impl ScriptText {
         }
     }
 
-    /// Returns its Lua source as an argument of a request.
+    /// Returns the script's Lua source as an argument of a request.
     pub(crate) fn bytes(&self) -> Bytes {
         self.bytes.get_or_init(|| Bytes::copy_from_slice(self.text().as_bytes())).clone()
     }
 
-    /// Returns the SHA-1 of the text in lower-case hex, by which servers know it.
+    /// Returns the SHA-1 of the text in lower-case hex, by which servers know the script.
     pub fn sha(&self) -> &Bytes {
         self.sha.get_or_init(|| sha1_smol::Sha1::from(self.text()).digest().to_string().into())
     }
@@ -74,7 +74,7 @@ impl std::fmt::Debug for ScriptText {
 #[derive(Debug, Clone)]
 pub(crate) enum ScriptRef {
     Static(&'static ScriptText),
-    /// A script of a user: its reply does not count as the server's own message.
+    /// A script of a user. An error that it returns is distinguished from a refusal of the server.
     Owned(Arc<ScriptText>),
 }
 
@@ -99,8 +99,8 @@ impl OwnedScript {
         OwnedScript(Arc::new(ScriptText::from_parts(name.into(), "", text.into())))
     }
 
-    /// Returns a call of the script with these keys, all of one slot; arguments are added to the
-    /// result.
+    /// Returns a call of the script with these keys, all of one slot. Add arguments to the returned
+    /// request.
     ///
     /// An error that the script returns is final, whatever its text. Only the server's own refusals
     /// are retried.
@@ -140,7 +140,7 @@ impl<const KEYS: usize> Script<KEYS> {
         Script(ScriptText::new(name, text))
     }
 
-    /// Returns a call of the script with these keys; arguments are added to the result.
+    /// Returns a call of the script with these keys. Add arguments to the returned request.
     pub fn with(&'static self, keys: [Bytes; KEYS]) -> Request {
         Request::script(&self.0).keys(keys)
     }
@@ -151,7 +151,7 @@ impl<const KEYS: usize> Script<KEYS> {
     }
 }
 
-/// A script with any number of keys of one slot. It returns a reply for each.
+/// A script with any number of keys, all of one slot.
 #[derive(Debug)]
 pub struct BulkScript(ScriptText);
 
@@ -166,7 +166,7 @@ impl BulkScript {
         BulkScript(ScriptText::with_prelude(prelude, name, text))
     }
 
-    /// Returns a call of the script with these keys; arguments are added to the result.
+    /// Returns a call of the script with these keys. Add arguments to the returned request.
     pub fn with(&'static self, keys: impl IntoIterator<Item = Bytes>) -> Request {
         Request::script(&self.0).keys(keys)
     }
@@ -179,26 +179,26 @@ impl BulkScript {
 
 /// A script that executes many calls of other scripts, each with one key.
 ///
-/// Calls that arrive while others are in flight are sent together. The keys are those of the calls,
-/// first those of [`Release`](BatchPhase::Release). The arguments are:
+/// Calls that arrive while others are in flight are sent together. `KEYS` has the key of each call,
+/// first those of [`Release`](BatchPhase::Release) calls. `ARGV` has:
 ///
-/// - the number of these keys;
-/// - until when the batch may be executed: the earliest time of all calls, in microseconds of the
-///   server's clock, and 0 if none has one;
-/// - the command by which it publishes;
-/// - the other arguments of each call, in the order of the keys.
+/// - the number of `Release` calls;
+/// - the earliest [`not_after`](Request::not_after) of all calls, in microseconds of the server's
+///   clock; 0 if no call has one;
+/// - the command with which the script publishes;
+/// - the arguments of each call, in the order of the keys.
 ///
 /// The script returns a list: the server's time, as each single script would return it, and then
-/// the reply of each call. An error in its place means that this call did nothing. A number `n` in
-/// the place of a call of [`Acquire`](BatchPhase::Acquire) stands for the list of `n`, the time,
-/// and 0.
+/// the reply of each call. An error as a reply means that this call did nothing. As the reply of an
+/// [`Acquire`](BatchPhase::Acquire) call, 1 stands for the server's time. Another number `n` stands
+/// for the list of `n`, the time, and 0.
 #[derive(Debug)]
 pub struct BatchScript {
     body: ScriptText,
     pub(crate) arg_count: usize,
 }
 
-/// The order of a call among those of its batch.
+/// The part of a batch that a call belongs to. Releases are executed first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 // Exhaustive: only authors of objects use it.
 pub enum BatchPhase {

@@ -1,17 +1,19 @@
-//! Shrinking of maps that were large: a client that once held much does not keep the memory.
+//! Shrinking of maps that were large, so that a client does not keep the memory of a past peak.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash};
 
-/// Minimum number of entries of a map that is shrunk: a client in use needs the capacity below it.
+/// Minimum number of remaining entries for a map to be shrunk. Smaller maps keep their capacity,
+/// because a client in use needs it again.
 const MIN_LEN: usize = 512;
 
-/// Shrinks a map whose capacity is more than four times what it needs. Call it after a removal.
+/// Shrinks a map whose capacity is more than four times what it needs. Call this function after a
+/// removal.
 ///
-/// It acts only when the number of remaining entries is a power of two. The reported capacity alone
-/// is not a good criterion, because it does not count the traces of removed entries. A map that was
-/// shrunk must grow to four times its size before it is shrunk at that number again. So the average
-/// cost of a removal is low.
+/// It acts only when the number of remaining entries is a power of two. A shrunk map must grow to
+/// four times its size before it is shrunk at the same number again. So the average cost of a
+/// removal is low. The reported capacity is not a good criterion, because it does not count the
+/// tombstones of removed entries.
 pub fn shrink_if_sparse<K: Eq + Hash, V, S: BuildHasher>(map: &mut HashMap<K, V, S>) {
     let left = map.len();
     if left >= MIN_LEN && left.is_power_of_two() {
@@ -23,9 +25,8 @@ pub fn shrink_if_sparse<K: Eq + Hash, V, S: BuildHasher>(map: &mut HashMap<K, V,
 mod tests {
     use super::*;
 
-    /// Returns the capacity of the map.
     fn capacity_of<V>(mut map: HashMap<u32, V>) -> usize {
-        // Removes the traces of removed entries.
+        // The capacity does not count the tombstones of removed entries, so they are removed first.
         map.clear();
         map.capacity()
     }

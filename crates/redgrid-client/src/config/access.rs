@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-/// How to log in to the servers that hold the data.
+/// How to log in to the servers that hold the data. Sentinels have a login of their own.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Access {
@@ -23,8 +23,8 @@ pub struct Access {
     pub tls: Option<Tls>,
 }
 
-/// An encrypted connection. The server's certificate and its name are verified, unless the
-/// application supplies its own `rustls::ClientConfig` that does otherwise.
+/// The settings of encrypted connections. The server's certificate and its name are verified,
+/// unless the application supplies a `rustls::ClientConfig` that does otherwise.
 ///
 /// Files are read when a client starts, and again before each new connection, so a replaced
 /// certificate takes effect for new connections. Open connections are kept. If the new files are
@@ -46,15 +46,15 @@ pub struct Tls {
     pub cert_pem: Option<Secret>,
     /// The private key as PEM text, instead of a file.
     pub key_pem: Option<Secret>,
-    /// The name expected in the server's certificate, if it differs from the host that is connected
-    /// to.
+    /// The name expected in the server's certificate, if it differs from the host of the
+    /// connection.
     pub server_name: Option<String>,
     /// The application's own rustls configuration, instead of all certificates above.
     pub(crate) own: Option<OwnTls>,
 }
 
 impl Tls {
-    /// Verifies the server's certificate against the system's trust store.
+    /// Creates settings that verify the server's certificate against the system's trust store.
     pub fn new() -> Self {
         Tls::default()
     }
@@ -78,7 +78,7 @@ impl Tls {
         self
     }
 
-    /// Presents a client certificate that is given as PEM text, as is its key.
+    /// Presents a client certificate. The certificate and its key are given as PEM text.
     ///
     /// ```
     /// # let (certificate, key) = ("-----BEGIN CERTIFICATE-----", "-----BEGIN PRIVATE KEY-----");
@@ -94,19 +94,19 @@ impl Tls {
     }
 
     /// Uses the application's own rustls configuration, with its verifiers, client certificates,
-    /// protocol versions and crypto provider. The crate is re-exported as
-    /// [`rustls`](crate::config::rustls), in the version that is needed here.
+    /// protocol versions and crypto provider. Create it with the re-exported crate
+    /// [`rustls`](crate::config::rustls), which has the version that is needed.
     ///
     /// Certificates and authorities cannot be set in addition; `server_name` can. The configuration
-    /// is used unchanged: to follow certificates that change, it needs its own resolver or
-    /// verifier.
+    /// is used unchanged. To follow certificates that change, it needs a resolver or verifier of
+    /// its own.
     #[cfg(feature = "tls")]
     pub fn client_config(mut self, config: Arc<rustls::ClientConfig>) -> Self {
         self.own = Some(OwnTls(config));
         self
     }
 
-    /// Expects this name in the server's certificate, whatever host is connected to.
+    /// Expects this name in the server's certificate, instead of the host of the connection.
     pub fn server_name(mut self, name: impl Into<String>) -> Self {
         self.server_name = Some(name.into());
         self
@@ -128,7 +128,7 @@ impl PartialEq for OwnTls {
 #[cfg(feature = "tls")]
 impl Eq for OwnTls {}
 
-/// Has no values without the feature `tls`.
+/// The application's own rustls configuration, which cannot exist without the feature `tls`.
 #[cfg(not(feature = "tls"))]
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) enum OwnTls {}
@@ -164,14 +164,14 @@ impl fmt::Debug for Secret {
 #[derive(Clone, Debug, PartialEq, Eq)]
 // Exhaustive: credential providers return it as a literal.
 pub struct Credentials {
-    /// The ACL user; none for the default user.
+    /// The ACL user. `None` means the default user.
     pub username: Option<String>,
     /// The password.
     pub password: Secret,
 }
 
-/// Supplies the current password: from a vault, a file that is replaced, or a cloud's short-lived
-/// tokens.
+/// Supplies the current user and password: from a vault, a file that is replaced, or a cloud's
+/// short-lived tokens.
 ///
 /// ```
 /// use redgrid_client::config::{CredentialProvider, Credentials, Secret};
@@ -194,13 +194,14 @@ pub struct Credentials {
 /// ```
 #[async_trait]
 pub trait CredentialProvider: Send + Sync + 'static {
-    /// Returns the current user and password. Called before each connection is set up, and every
-    /// `credentials_interval` for open connections. It must answer within `connect_timeout`.
+    /// Returns the current user and password. This is called before each connection is set up, and
+    /// every `credentials_interval` for open connections. It must complete within
+    /// `connect_timeout`.
     ///
     /// # Errors
     ///
-    /// The reason why there are no credentials. Open connections stay, and new ones are tried again
-    /// later. The text is shown to users, so it must contain no secrets.
+    /// The reason why there are no credentials. Open connections stay open, and new ones are tried
+    /// again later. The text is shown to users, so it must contain no secrets.
     async fn fetch(&self) -> Result<Credentials, Box<dyn Error + Send + Sync>>;
 }
 
@@ -218,7 +219,7 @@ impl Provider {
     ///
     /// # Errors
     ///
-    /// Those of [`CredentialProvider::fetch`].
+    /// The errors of [`CredentialProvider::fetch`].
     pub async fn fetch(&self) -> Result<Credentials, Box<dyn Error + Send + Sync>> {
         self.0.fetch().await
     }

@@ -1,4 +1,4 @@
-//! Settings that are set in code. Bounds and relations are checked when a client is built.
+//! Methods that set settings in code. Bounds and relations are checked when a client is built.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ impl Config {
     }
 
     /// Asks `provider` for user and password before each connection, and every
-    /// [`credentials_interval`](Config::credentials_interval) for those that live.
+    /// [`credentials_interval`](Config::credentials_interval) for open connections.
     pub fn password_from(mut self, provider: impl CredentialProvider) -> Self {
         self.access.username = None;
         self.access.password = None;
@@ -29,7 +29,8 @@ impl Config {
         self
     }
 
-    /// Sets the user and password for the sentinels. The login for the servers is not used there.
+    /// Sets the user and password for the sentinels. The login for the servers is not used at
+    /// sentinels.
     ///
     /// # Errors
     ///
@@ -93,7 +94,8 @@ impl Config {
         self.set_in_code("database")
     }
 
-    /// Encrypts the connections. Needs the feature `tls`. Its files are read when a client starts.
+    /// Encrypts the connections. This needs the feature `tls`. The files that `tls` names are read
+    /// when a client starts, and again before each new connection.
     pub fn tls(mut self, tls: Tls) -> Self {
         self.access.tls = Some(tls);
         self.set_in_code("tls")
@@ -103,7 +105,7 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// [`ConfigError::Namespace`] when it has braces or more than 256 bytes.
+    /// [`ConfigError::Namespace`] if the namespace has braces or more than 256 bytes.
     pub fn namespace(mut self, namespace: impl AsRef<str>) -> Result<Self, ConfigError> {
         self.settings.namespace = Namespace::new(namespace).map_err(ConfigError::Namespace)?;
         Ok(self.set_in_code("namespace"))
@@ -113,21 +115,24 @@ impl Config {
     /// other processes wait. Default: ten round trips, between 10 ms and 500 ms; 500 ms is also the
     /// maximum.
     ///
-    /// A longer window is not faster. With a shorter one, processes alternate more often. With
-    /// zero, every task sends a request. A fair lock always follows the server's queue: it sends a
-    /// request at least every 500 ms, and with zero for every task.
+    /// A longer window is not faster. With a shorter one, processes alternate more often. With a
+    /// window of zero, every task sends a request.
+    ///
+    /// A fair lock follows the server's queue whatever the window is. Its process sends a request
+    /// at least every 500 ms; if the window is zero, for every task.
     pub fn local_handover_window(mut self, window: Duration) -> Self {
         self.settings.handover_window = Some(window);
         self.set_in_code("local_handover_window")
     }
 
-    /// Sets the name of the connections in `CLIENT LIST`: `redgrid` unless set. No spaces.
+    /// Sets the name of the connections in `CLIENT LIST`: `redgrid` unless set. It must not contain
+    /// spaces.
     pub fn client_name(mut self, name: impl Into<String>) -> Self {
         self.settings.client_name = name.into();
         self.set_in_code("client_name")
     }
 
-    /// Asks `resolver` for the addresses of host names, instead of the system.
+    /// Asks `resolver` for the addresses of host names, instead of the system's resolver.
     pub fn resolver(mut self, resolver: impl Resolver) -> Self {
         self.network.resolver = Some(Arc::new(resolver));
         self
@@ -140,8 +145,8 @@ impl Config {
         self
     }
 
-    /// Connects to other addresses than servers and sentinels announce, for example behind NAT or
-    /// port forwarding. Each pair is the announced address and the address to connect to. Other
+    /// Replaces addresses that servers and sentinels announce, for example behind NAT or port
+    /// forwarding. Each pair is an announced address and the address to connect to instead. Other
     /// addresses are used unchanged.
     pub fn address_map(mut self, map: impl IntoIterator<Item = (Address, Address)>) -> Self {
         self.network.address_map = map.into_iter().collect();
@@ -172,7 +177,7 @@ impl Config {
     }
 }
 
-/// Defines methods that set one setting of this name.
+/// Defines a method for each setting, which has the setting's name.
 macro_rules! setters {
     ($($(#[$doc:meta])* $setting:ident: $type:ty;)*) => {
         impl Config {$(
@@ -187,7 +192,7 @@ macro_rules! setters {
 
 setters! {
     /// Sets how often a provider is asked for the password of open connections: every 10 s unless
-    /// set. If the answer has changed, they log in again.
+    /// set. If the password has changed, the connections log in again.
     credentials_interval: Duration;
 
     /// Sets how long one answer of a server may take: 3 s unless set. A shorter time detects a hung
@@ -198,23 +203,24 @@ setters! {
     connect_timeout: Duration;
 
     /// Sets how often an unanswered request is retried where that is safe: 4 unless set. A call
-    /// without any contact ends after `response_timeout × (retries + 1)`: 15 s unless set.
+    /// without any contact ends after `response_timeout × (retries + 1)`: 15 s with the default
+    /// values.
     retries: u32;
 
     /// Sets the mean delay before a retry: 100 ms unless set. Each delay varies by up to half of
-    /// it.
+    /// the mean.
     retry_delay: Duration;
 
-    /// Sets the lease of holds that are renewed: 30 s unless set, renewed after every third of it.
-    /// A shorter lease frees the locks of a dead process sooner; a longer one survives longer
-    /// pauses and failovers.
+    /// Sets the lease of holds that are renewed: 30 s unless set. They are renewed every third of
+    /// that time. A shorter lease frees the locks of a dead process sooner; a longer one survives
+    /// longer pauses and failovers.
     watchdog_lease: Duration;
 
     /// Sets how often a waiter polls although its subscription is active: every second unless set.
     /// It bounds the wait after a lost message.
     poll_interval: Duration;
 
-    /// Limits the names polled per second and node: 500 unless set.
+    /// Limits how many names the waiters poll, per second and node: 500 unless set.
     poll_budget: u32;
 
     /// Selects the nodes that answer reads: the primary unless set. Locks and all writes always use
@@ -225,44 +231,45 @@ setters! {
     /// the primary. All services that share locks need the same value.
     subscription_mode: SubscriptionMode;
 
-    /// Sets how far a replica may lag behind its primary and still serve reads and subscriptions: 1
-    /// s unless set. A usable replica has everything that the primary had that long ago. Offsets
-    /// are compared every [`scan_interval`](Self::scan_interval). A longer time also uses slow
-    /// replicas; a shorter one switches to the primary sooner.
+    /// Sets how far a replica may lag behind its primary and still serve reads and subscriptions:
+    /// 1 s unless set. A replica within this limit has everything that the primary had that long
+    /// ago. Offsets are compared every [`scan_interval`](Self::scan_interval). A longer time also
+    /// uses slow replicas; a shorter one switches to the primary sooner.
     max_replica_lag: Duration;
 
-    /// Sets how often the topology is refreshed without a reason: every second unless set. It
-    /// bounds how long a change without a notification goes unnoticed.
+    /// Sets how often the topology is checked although no change was reported: every second unless
+    /// set. It bounds how long an unreported change goes unnoticed.
     scan_interval: Duration;
 
-    /// Sets whether a cluster's messages use sharded channels: as Redisson decides it, unless set.
+    /// Sets whether a cluster's messages use sharded channels. Unless set, they do if the servers
+    /// have them, as in Redisson.
     sharded_subscriptions: ShardedSubscriptions;
 
     /// Selects the protocol. Unless set, it is RESP3, or RESP2 if a server rejects that.
     protocol: Protocol;
 
-    /// Sets how often an idle connection is pinged: every 5 s unless set. A dead one is detected
-    /// after this and one `response_timeout`.
+    /// Sets how often an idle connection is pinged: every 5 s unless set. A dead connection is
+    /// detected after this interval and one `response_timeout`.
     ping_interval: Duration;
 
     /// Sets the number of connections for requests to each node, 1 to 16: one unless set. All
-    /// requests of a name use the same one.
+    /// requests of a name use the same connection.
     connections_per_node: u32;
 
     /// Limits the requests in flight at one node, 1 to 65,536: 1,024 unless set. Further requests
     /// wait in the client. The wait counts towards the call's own timeout, not towards
-    /// `response_timeout`. A request that is still waiting then fails with
+    /// `response_timeout`. If the call's timeout ends while the request still waits, it fails with
     /// [`NotSent`](crate::ServerError::NotSent).
     ///
-    /// Renewals and releases of single names do not wait; a release of several names at once does.
+    /// Renewals and releases of single names never wait; a release of several names at once may.
     max_in_flight: u32;
 
     /// Sets how long Java services keep the position of a dead process in the queue of a fair lock:
-    /// 30 s unless set. redgrid keeps it for 1 s. It must exceed the clock difference to hosts with
-    /// Java services.
+    /// 30 s unless set. redgrid keeps it for 1 s. It must exceed the difference between the clocks of
+    /// this host and of hosts with Java services.
     fair_wait: Duration;
 
-    /// Limits the waiters of a process with their own position in the queue of a fair lock, 1 to
-    /// 1,000: 16 unless set. The others wait behind them inside the process.
+    /// Limits how many waiters of a process have their own position in the queue of a fair lock, 1
+    /// to 1,000: 16 unless set. The others wait behind them inside the process.
     fair_depth: u32;
 }

@@ -9,7 +9,7 @@ use super::table::TABLE;
 /// Settings that name the servers. Exactly one of them must be set.
 const SERVER_SETTINGS: [&str; 6] = ["single", "unix", "primary", "replicated", "sentinels", "cluster"];
 
-/// Settings that need another one, and why.
+/// Settings that need another setting: both names, and the reason.
 const REQUIRED: [(&str, &str, &str); 15] = [
     ("replicas", "primary", "replicas belong to a primary"),
     ("master_name", "sentinels", "only sentinels use a master name"),
@@ -32,7 +32,8 @@ const REQUIRED: [(&str, &str, &str); 15] = [
 pub(super) fn all(draft: &Draft, origins: &Origins) -> Result<(), ConfigError> {
     let mut copy = draft.clone();
     for setting in TABLE {
-        // A value set in code has not been parsed; its text must be readable too.
+        // A value that was set in code has not been parsed. Its bounds are checked by parsing its
+        // text.
         if let (Some(shown), false) = (setting.form.show(&mut copy), setting.form.is_masked()) {
             let origin = origin(setting.name, origins);
             setting
@@ -45,8 +46,9 @@ pub(super) fn all(draft: &Draft, origins: &Origins) -> Result<(), ConfigError> {
     relations(&copy, origins)
 }
 
-/// Checks that every user name has a password. Until a client is built, code may still add one.
-/// Without a password no login is sent, and the server treats the connection as the user `default`.
+/// Checks that every user name has a password. This is checked only when a client is built, because
+/// code may add a password until then. Without a password no login is sent, and the server treats
+/// the connection as the user `default`.
 pub(super) fn logins(draft: &Draft, origins: &Origins) -> Result<(), ConfigError> {
     for (access, username, password) in all_logins(draft) {
         if access.username.is_some() && access.password.is_none() {
@@ -57,7 +59,7 @@ pub(super) fn logins(draft: &Draft, origins: &Origins) -> Result<(), ConfigError
     Ok(())
 }
 
-/// Returns each login with the settings of its user and of its password.
+/// Returns each login with the names of the settings for its user and its password.
 fn all_logins(draft: &Draft) -> [(&Access, &'static str, &'static str); 2] {
     [(&draft.access, "username", "password"), (&draft.sentinel_access, "sentinel_username", "sentinel_password")]
 }
@@ -179,7 +181,7 @@ fn describe_origin(name: &str, origins: &Origins) -> String {
     }
 }
 
-/// Where a setting's value came from.
+/// Returns where a setting's value came from.
 pub(super) fn origin(name: &'static str, origins: &Origins) -> Origin {
     origins.get(name).cloned().unwrap_or(Origin::Default { key: name })
 }

@@ -25,7 +25,7 @@ pub(super) struct Draft {
     /// The login at the sentinels.
     pub(super) sentinel_access: Access,
     pub(super) cluster: Vec<Address>,
-    /// The login. `finish` overwrites its database and encryption.
+    /// The login at the servers. `finish` overwrites its database and encryption.
     pub(super) access: Access,
     pub(super) database: u32,
     pub(super) tls: bool,
@@ -42,7 +42,7 @@ pub(super) struct Draft {
     pub(super) socks_proxy: Option<Address>,
     pub(super) socks_username: Option<String>,
     pub(super) socks_password: Option<Secret>,
-    /// Set in code only, except for the map of addresses.
+    /// The map of addresses, and what is set in code only. `finish` overwrites the SOCKS proxy.
     pub(super) network: Network,
     /// The other settings. `finish` overwrites those that have a field above.
     pub(super) settings: Settings,
@@ -140,7 +140,7 @@ impl Draft {
             client_name: self.client_name.unwrap_or_default(),
             ..self.settings
         };
-        // The bounds were checked before: it is at most 255.
+        // The bounds were checked before: the database is at most 255.
         let database = u8::try_from(self.database).unwrap_or(u8::MAX);
         let access = Access { database, tls: self.tls.then_some(self.tls_options), ..self.access };
         let servers = if let Some(address) = self.single {
@@ -164,7 +164,7 @@ impl Draft {
     }
 }
 
-/// Returns the position of a word of a choice.
+/// Returns the position of `chosen` in `choices`.
 fn index<T: PartialEq>(choices: &[T], chosen: T) -> usize {
     choices.iter().position(|choice| *choice == chosen).unwrap_or_default()
 }

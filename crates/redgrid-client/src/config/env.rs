@@ -11,20 +11,20 @@ use super::url;
 
 const PREFIX: &str = "REDGRID_";
 
-/// Our variables that are not settings. `redgrid lock` sets the first for its program; tests use
-/// the others.
+/// Variables of redgrid that are not settings, without the prefix. `redgrid lock` sets the first
+/// one for the program that it runs; tests use the others.
 const NOT_SETTINGS: [&str; 3] = ["FENCING_TOKEN", "REDIS_SERVER", "NEWEST_SERVER"];
 
-/// A variable of this process.
+/// Returns the value of a variable of this process.
 #[cfg(feature = "config-files")]
 pub(super) fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
-/// Returns the layers of the variables: file, URL, settings.
+/// Returns the layers that the variables name: those of the file, the URL, and the single settings.
 pub(super) fn read(variables: &BTreeMap<String, String>) -> Result<Vec<Layer>, ConfigError> {
     let mut layers = Vec::new();
-    // Empty means unset, as in shells and compose files.
+    // An empty variable counts as unset, as in shells and compose files.
     let set = |name: &str| variables.get(name).filter(|value| !value.is_empty());
     if let Some(path) = set("REDGRID_CONFIG") {
         layers.extend(file(path, variables)?);

@@ -1,5 +1,5 @@
-//! The origins of settings, and the errors of configurations. None of them contains a password, or
-//! an address or URL that may contain one.
+//! The origins of settings, and the errors of configurations. No error contains a password, or an
+//! address or URL that may contain a password.
 
 use std::fmt;
 use std::io;
@@ -23,14 +23,16 @@ pub enum Origin {
     },
     /// A part of a URL.
     Url {
-        /// The part, such as `host`, or the setting's name in its query.
+        /// The part, such as `host`, or the setting's name in the URL's query.
         key: String,
-        /// The origin of the URL: `the URL`, a variable, or a key of a file.
+        /// Where the URL came from: `the URL` if it was given in code, otherwise a variable or a
+        /// key of a file.
         url: String,
     },
     /// A key of a file.
     File {
-        /// The key as written in the file; with its section in a file of Redisson.
+        /// The key as written in the file. In a configuration file of Redisson, its section
+        /// precedes it.
         key: String,
         /// The file.
         path: PathBuf,
@@ -81,10 +83,11 @@ pub enum ConfigError {
         /// The allowed values, and the given one if it cannot be a secret.
         expected: String,
     },
-    /// The URL cannot be parsed. The error does not contain it, because it may contain a password.
+    /// The URL cannot be parsed. The error does not contain the URL, which may contain a password.
     #[error("{url} is not understood: expected {expected}")]
     Url {
-        /// The origin of the URL: `the URL`, a variable, or a key of a file.
+        /// Where the URL came from: `the URL` if it was given in code, otherwise a variable or a
+        /// key of a file.
         url: String,
         /// The expected form.
         expected: String,
@@ -100,9 +103,9 @@ pub enum ConfigError {
     /// Two values contradict each other.
     #[error("{left} and {right} do not fit: {rule}")]
     Relation {
-        /// The first, with its value if that cannot be a secret.
+        /// The first value: its setting and origin, and the value itself if it cannot be a secret.
         left: String,
-        /// The second.
+        /// The second value, or what is missing.
         right: String,
         /// The violated rule, as a clause.
         rule: &'static str,
@@ -118,7 +121,7 @@ pub enum ConfigError {
     /// The configuration contains no server.
     #[error("no server is named: expected {expected}")]
     NoServer {
-        /// The entries that would name one.
+        /// The settings that could name a server.
         expected: String,
     },
     /// The namespace is invalid.
@@ -132,8 +135,8 @@ pub enum ConfigError {
         /// The reason.
         kind: io::ErrorKind,
     },
-    /// The file is not in the format of its name's extension. The error does not repeat the text,
-    /// which may contain a password.
+    /// The file is not in the format that its extension names. The error does not repeat the text
+    /// of the file, which may contain a password.
     #[error("{} is not {format}: line {line}, column {column} cannot be parsed", path.display())]
     Syntax {
         /// The file.
@@ -153,8 +156,8 @@ impl ConfigError {
     }
 }
 
-/// Returns the name that is most similar to `key`, if one is: up to a third of its letters may
-/// differ.
+/// Returns the name that is most similar to `key`. At most one letter and a quarter of the name's
+/// letters may differ; otherwise it returns `None`.
 pub(super) fn nearest(key: &str, names: impl IntoIterator<Item = &'static str>) -> Option<&'static str> {
     let far = |name: &&str| strsim::osa_distance(&key.to_lowercase(), &name.to_lowercase());
     let best = names.into_iter().min_by_key(far)?;

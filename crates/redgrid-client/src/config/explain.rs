@@ -1,4 +1,5 @@
-//! Output of the table: the values of a configuration, and the reference of all settings.
+//! Texts from the table of settings: the values of a configuration, and the reference of all
+//! settings.
 
 use std::fmt::Write as _;
 
@@ -6,13 +7,13 @@ use super::draft::Draft;
 use super::table::{Group, TABLE};
 use super::{Config, Origin, check};
 
-/// One setting of a configuration.
+/// One setting of a configuration, with its value and the value's origin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Explained {
     /// Its name.
     pub name: &'static str,
-    /// Its value as text; passwords are `***`. `None` if it has none.
+    /// Its value as text; passwords are `***`. `None` if the setting has no value.
     pub value: Option<String>,
     /// Its default value.
     pub default: Option<String>,

@@ -28,14 +28,15 @@ enum Format {
     Json,
 }
 
-/// The path of a value in a file: the keys that lead to it, and its index if it is in a list.
+/// The path of a value in a file: the keys that lead to it, separated by dots, and its index in a
+/// list.
 #[derive(Clone, Copy)]
 struct At<'a> {
     key: &'a str,
     index: Option<usize>,
 }
 
-/// Returns the layers of a file. `variable` resolves the `${…}` of Redisson's files.
+/// Returns the layers of a file. `variable` returns the value for a `${…}` in a file of Redisson.
 pub(super) fn read(path: &Path, variable: &dyn Fn(&str) -> Option<String>) -> Result<Vec<Layer>, ConfigError> {
     let unreadable = |error: std::io::Error| ConfigError::Unreadable { path: path.into(), kind: error.kind() };
     let text = std::fs::read_to_string(path).map_err(unreadable)?;
@@ -62,7 +63,7 @@ fn own(tree: &Tree<'_>) -> Result<Layer, ConfigError> {
                 continue;
             }
             (_, Some(setting)) => tree.plain(key, value, setting.form.is_text())?,
-            // The unknown name is the error, whatever its value is.
+            // `Layer::set` rejects the unknown name, whatever its value is.
             (_, None) => Some(Value::One(String::new())),
         };
         if let Some(value) = value {
@@ -76,7 +77,7 @@ fn own(tree: &Tree<'_>) -> Result<Layer, ConfigError> {
 const ONE_URL: &str = "one URL, not a list; several hosts go into it with commas, as in redis-cluster://a,b";
 
 impl<'a> Tree<'a> {
-    /// Parses by the file's extension.
+    /// Parses the text in the format that the file's extension names.
     fn parse(path: &'a Path, text: String) -> Result<Self, ConfigError> {
         let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
         let format = match extension {
@@ -122,8 +123,8 @@ impl<'a> Tree<'a> {
         ConfigError::value(&self.at(key), expected)
     }
 
-    /// Returns a text or a list of texts; null is `None`. With `is_text`, a number or a boolean
-    /// keeps its text from the file: `1.10` stays `1.10`.
+    /// Returns a value as a text or a list of texts; null is `None`. If `is_text` is true, a number
+    /// or a boolean keeps its text from the file: `1.10` stays `1.10`.
     pub(super) fn plain(&self, key: &str, value: &Yaml, is_text: bool) -> Result<Option<Value>, ConfigError> {
         match value {
             Yaml::Sequence(all) => {
@@ -174,7 +175,7 @@ enum ParseError {
     SecondDocument {
         line: usize,
     },
-    /// The path of a duplicate key.
+    /// A key occurs twice; `key` is its path.
     DuplicateKey {
         key: String,
     },

@@ -37,13 +37,13 @@ pub(super) enum Form {
 }
 
 impl Form {
-    /// Whether the value is free text, in which every character counts.
+    /// Returns whether the value is free text, in which every character counts.
     #[cfg(feature = "config-files")]
     pub(super) fn is_text(&self) -> bool {
         self.is_masked() || matches!(self, Form::Text(..) | Form::File(_) | Form::Address(..) | Form::Addresses(..))
     }
 
-    /// Whether [`Form::show`] masks the value.
+    /// Returns whether [`Form::show`] masks the value.
     pub(super) fn is_masked(&self) -> bool {
         matches!(self, Form::Secret(_) | Form::Pem(_))
     }
@@ -52,7 +52,7 @@ impl Form {
     ///
     /// # Errors
     ///
-    /// The expected form, and the found value unless it could be a secret or a URL with one.
+    /// The expected form, and the found value unless it could be a secret or a URL with a secret.
     pub(super) fn read(&self, value: &Value, draft: &mut Draft) -> Result<(), String> {
         let text = match (self, value) {
             (Form::Addresses(at, port), Value::Many(texts)) => {
@@ -107,8 +107,8 @@ impl Form {
         Ok(())
     }
 
-    /// Formats the value in the draft as [`Form::read`] parses it. Secrets are masked; `None` is
-    /// unset.
+    /// Formats the draft's value in the form that [`Form::read`] parses. Secrets are masked.
+    /// Returns `None` if the setting is unset.
     pub(super) fn show(&self, draft: &mut Draft) -> Option<String> {
         match self {
             Form::Time(at, ..) => Some(shown(*at(draft))),
@@ -159,10 +159,10 @@ impl Form {
     }
 }
 
-/// Occurs in every PEM text and in no path.
+/// A text that occurs in every PEM text, but in no path.
 const PEM: &str = "-----BEGIN ";
 
-/// Parses pairs of addresses.
+/// Parses pairs of addresses, each as `from=to`.
 fn pairs<S: AsRef<str>>(texts: impl IntoIterator<Item = S>, port: u16) -> Result<Vec<(Address, Address)>, String> {
     let pair = |text: S| {
         let (from, to) = text.as_ref().trim().split_once('=').ok_or("two addresses with `=` between them")?;
@@ -171,7 +171,8 @@ fn pairs<S: AsRef<str>>(texts: impl IntoIterator<Item = S>, port: u16) -> Result
     texts.into_iter().map(pair).collect()
 }
 
-/// Parses a time with its unit. `humantime` also accepts a bare 0; no bare number is valid here.
+/// Parses a time with its unit. A number without a unit is invalid, even the 0 that `humantime`
+/// accepts.
 pub(super) fn time(text: &str) -> Option<Duration> {
     text.ends_with(|end: char| end.is_ascii_alphabetic()).then(|| humantime::parse_duration(text).ok()).flatten()
 }

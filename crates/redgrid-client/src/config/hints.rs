@@ -6,7 +6,7 @@ use super::error::{ConfigError, Origin, nearest};
 enum Hint {
     /// This setting.
     Setting(&'static str),
-    /// None; the clause says what to do instead.
+    /// There is no equivalent. The clause says what to do instead.
     Advice(&'static str),
 }
 
@@ -67,7 +67,7 @@ const NAMES: &[(&str, Hint)] = &[
     ("reconnect", Advice(ENDLESS)),
 ];
 
-/// The error for an unknown setting; `names` are the known ones.
+/// Returns the error for an unknown setting. `names` has the valid names.
 pub(super) fn unknown(name: &str, origin: Origin, names: impl IntoIterator<Item = &'static str>) -> ConfigError {
     let lower = name.to_lowercase().replace('-', "_");
     match NAMES.iter().find(|(foreign, _)| *foreign == lower) {

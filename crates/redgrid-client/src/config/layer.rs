@@ -13,7 +13,8 @@ pub(super) struct Layer {
     assignments: Vec<Assignment>,
     pub(super) warnings: Vec<Warning>,
     pub(super) codec: Option<String>,
-    /// Names the servers as a whole: server settings of lower layers are dropped.
+    /// Whether this layer names all servers. If it does, the server settings of lower layers are
+    /// dropped.
     pub(super) names_servers: bool,
 }
 
@@ -24,7 +25,7 @@ struct Assignment {
 }
 
 impl Layer {
-    /// An empty layer that names the servers as a whole.
+    /// Creates an empty layer that will name all servers.
     pub(super) fn of_servers() -> Self {
         Layer { names_servers: true, ..Layer::default() }
     }
@@ -57,7 +58,7 @@ impl Layer {
         self.warnings.push(Warning { origin, clause: clause.into() });
     }
 
-    /// Adds the values of another source of the same rank.
+    /// Adds the values of another source of the same rank. A setting that both have is an error.
     #[cfg(feature = "config-files")]
     pub(super) fn join(&mut self, other: Layer) -> Result<(), ConfigError> {
         for Assignment { setting, value, origin } in other.assignments {

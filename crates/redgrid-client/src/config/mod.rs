@@ -39,7 +39,7 @@ pub use settings::{
     Durability, LONGEST_LEASE, Protocol, ReadMode, SHORTEST_LEASE, ShardedSubscriptions, SubscriptionMode,
 };
 
-/// The version of rustls that [`Tls::client_config`] takes.
+/// The crate rustls, in the version that [`Tls::client_config`] takes.
 #[cfg(feature = "tls")]
 pub use ::rustls;
 
@@ -47,7 +47,7 @@ use draft::{Draft, Origins};
 use form::Value;
 use layer::Layer;
 
-/// How a client reaches its servers, and how it behaves.
+/// The configuration of a client: its servers, how it reaches them, and how it behaves.
 ///
 /// ```
 /// use std::time::Duration;
@@ -72,7 +72,7 @@ pub struct Config {
     notes: Notes,
 }
 
-/// Notes of the loaders of URLs, files and variables about a configuration.
+/// What the parsers of URLs, files and variables note about a configuration.
 #[derive(Clone, Debug, Default)]
 struct Notes {
     origins: Origins,
@@ -81,7 +81,8 @@ struct Notes {
 }
 
 impl Config {
-    /// Connects to one server at `host:port` (default port 6379), without a password.
+    /// Creates a configuration for one server at `host:port` (default port 6379), without a
+    /// password.
     ///
     /// # Errors
     ///
@@ -90,8 +91,8 @@ impl Config {
         Config::of([("single", Value::One(address.as_ref().to_owned()))])
     }
 
-    /// Connects to a fixed primary and its replicas, each at `host:port`. No replica is promoted
-    /// automatically.
+    /// Creates a configuration for a fixed primary and its replicas, each at `host:port`. No
+    /// replica is promoted automatically.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -116,11 +117,11 @@ impl Config {
         }
     }
 
-    /// Connects to a primary and its replicas, each at `host:port`, in any order.
+    /// Creates a configuration for a primary and its replicas, each at `host:port`, in any order.
     ///
     /// The nodes are asked for their role at every [`scan_interval`](Config::scan_interval), and
-    /// whenever the known primary is suspect. Use it for managed services without sentinels whose
-    /// nodes have their own addresses.
+    /// whenever there is a sign that the primary has changed. Use this for a managed service
+    /// without sentinels, if each of its nodes has an address of its own.
     ///
     /// # Errors
     ///
@@ -129,8 +130,8 @@ impl Config {
         Config::of([("replicated", many(nodes))])
     }
 
-    /// Connects to the primary that these sentinels (`host:port`, default port 26379) call
-    /// `master_name`.
+    /// Creates a configuration for the primary that these sentinels (`host:port`, default port
+    /// 26379) call `master_name`.
     ///
     /// # Errors
     ///
@@ -142,7 +143,8 @@ impl Config {
         Config::of([("master_name", Value::One(master_name.into())), ("sentinels", many(sentinels))])
     }
 
-    /// Connects to the cluster of these nodes (`host:port`). Some of its nodes are enough.
+    /// Creates a configuration for the cluster of these nodes (`host:port`). Some nodes of the
+    /// cluster are enough.
     ///
     /// # Errors
     ///
@@ -151,7 +153,7 @@ impl Config {
         Config::of([("cluster", many(seeds))])
     }
 
-    /// Connects to a server on this machine through its Unix socket.
+    /// Creates a configuration for a server on this machine, reached through its Unix socket.
     ///
     /// # Errors
     ///
@@ -180,8 +182,9 @@ impl Config {
     /// redis+unix://[user[:password]@]/path/of/the/socket          (unix:///path, too)
     /// ```
     ///
-    /// `rediss` instead of `redis` encrypts; `valkey` and `valkeys` mean the same. Settings follow
-    /// as in `?response_timeout=1s&namespace=prod&read_mode=replica`.
+    /// A scheme with `rediss` instead of `redis` encrypts the connections. `valkey` and `valkeys`
+    /// mean the same as `redis` and `rediss`. Settings are written as in
+    /// `?response_timeout=1s&namespace=prod&read_mode=replica`.
     ///
     /// # Errors
     ///
@@ -190,11 +193,12 @@ impl Config {
         layer::assemble([url::read(url.as_ref(), "the URL")?])
     }
 
-    /// Reads a file: YAML, TOML or JSON by its extension (`yaml`, `yml`, `toml`, `json`). It has
-    /// one key per setting, or `url` for a whole URL. A file of Redisson's (YAML or JSON) is
-    /// recognised by its keys and read as it is.
+    /// Reads a file: YAML, TOML or JSON by its extension (`yaml`, `yml`, `toml`, `json`). Each
+    /// setting has a key of its own in the file; the key `url` has a whole URL. A configuration
+    /// file of Redisson (YAML or JSON) is recognised by its keys, and can be used unchanged.
     ///
-    /// Settings without an effect here are in [`warnings`](Config::warnings), and logged.
+    /// Settings that have no effect in redgrid are logged, and returned by
+    /// [`warnings`](Config::warnings).
     ///
     /// # Errors
     ///
@@ -207,18 +211,18 @@ impl Config {
     }
 
     /// Reads the environment: the file that `REDGRID_CONFIG` names, then the URL in `REDGRID_URL`,
-    /// then a variable for each setting, such as `REDGRID_RESPONSE_TIMEOUT=1s`. Later ones override
-    /// earlier ones.
+    /// then a variable for each setting, such as `REDGRID_RESPONSE_TIMEOUT=1s`. A later source
+    /// overrides an earlier one.
     ///
     /// # Errors
     ///
-    /// [`ConfigError`] names the variable, and what was expected. An unknown variable is an error
-    /// if it looks like a mistyped setting. Otherwise it is a warning, because clusters and shells
-    /// set their own variables.
+    /// [`ConfigError`] names the variable, and what was expected. An unknown variable with the
+    /// prefix `REDGRID_` is an error if it looks like a mistyped setting. Otherwise it is a
+    /// warning, because clusters and shells set variables of their own.
     pub fn from_env() -> Result<Self, ConfigError> {
         Config::from_variables(std::env::vars_os().filter_map(|(name, value)| {
-            // A value that is not UTF-8 fails where it is used; if it were left out, it would look
-            // unset.
+            // A value that is not UTF-8 causes an error where it is used. If it were left out, the
+            // variable would look unset.
             Some((name.into_string().ok()?, value.to_string_lossy().into_owned()))
         }))
     }
@@ -227,7 +231,7 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// Those of [`Config::from_env`].
+    /// The errors of [`Config::from_env`].
     pub fn from_variables(variables: impl IntoIterator<Item = (String, String)>) -> Result<Self, ConfigError> {
         let config = layer::assemble(env::read(&variables.into_iter().collect())?)?;
         config.log_warnings();
@@ -240,8 +244,8 @@ impl Config {
         }
     }
 
-    /// Returns the same settings for one server, whatever its role. For tools that ask each node of
-    /// a deployment separately.
+    /// Returns the same settings for a single server, whatever its role. Tools use this to ask each
+    /// node of a deployment separately.
     pub fn for_server(mut self, address: Address) -> Self {
         self.servers = Servers::Single(Single { address });
         self
@@ -252,24 +256,24 @@ impl Config {
         &self.servers
     }
 
-    /// Returns the login.
+    /// Returns the login, the database and the encryption.
     pub fn access(&self) -> &Access {
         &self.access
     }
 
-    /// Returns the settings that were read and have no effect here.
+    /// Returns a warning for each setting that was read and has no effect in redgrid.
     pub fn warnings(&self) -> &[Warning] {
         &self.notes.warnings
     }
 
-    /// Returns the Java class of the codec in a Redisson configuration file, or Redisson's default.
-    /// Java services encode their values with it. `None` if the configuration is not from such a
-    /// file.
+    /// Returns the Java class of the codec that a configuration file of Redisson names, or
+    /// Redisson's default if the file names none. Java services encode their values with this
+    /// codec. Returns `None` if the configuration is not from such a file.
     pub fn implied_codec(&self) -> Option<&str> {
         self.notes.codec.as_deref()
     }
 
-    /// Checks bounds and relations of all settings. Called when a client is built.
+    /// Checks the bounds and relations of all settings. A client is built only if this succeeds.
     pub(crate) fn check(&self) -> Result<(), ConfigError> {
         let draft = Draft::from(self);
         check::all(&draft, &self.notes.origins)?;

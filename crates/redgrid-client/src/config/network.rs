@@ -32,25 +32,25 @@ use super::servers::Address;
 /// ```
 #[async_trait]
 pub trait Resolver: Send + Sync + 'static {
-    /// Returns the addresses of `host`, the preferred one first. Called before each connection, and
-    /// not for IP addresses. The time it takes is part of `connect_timeout`.
+    /// Returns the addresses of `host`, the preferred one first. This is called before each
+    /// connection, but not for IP addresses. The time that it takes is part of `connect_timeout`.
     ///
     /// # Errors
     ///
     /// The reason why there is no address. The text is shown to users. The kind
-    /// [`io::ErrorKind::NotFound`] means that the name does not exist: calls then end early if
+    /// [`io::ErrorKind::NotFound`] means that the name does not exist. Calls then end early if
     /// there has never been a connection.
     async fn resolve(&self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>>;
 }
 
-/// Opens connections in another way than by TCP from this machine: through a tunnel, or a proxy
-/// with its own protocol.
+/// Opens connections in another way than TCP from this machine, for example through a tunnel, or a
+/// proxy with its own protocol.
 ///
 /// TLS, if it is set, runs over the dialer's connection.
 #[async_trait]
 pub trait Dialer: Send + Sync + 'static {
-    /// Opens a connection to `host:port`. Called for each connection. The time it takes is part of
-    /// `connect_timeout`.
+    /// Opens a connection to `host:port`. This is called for each connection. The time that it
+    /// takes is part of `connect_timeout`.
     ///
     /// # Errors
     ///
@@ -76,13 +76,15 @@ pub(crate) struct Socks {
 pub(crate) struct Network {
     pub(crate) resolver: Option<Arc<dyn Resolver>>,
     pub(crate) dialer: Option<Arc<dyn Dialer>>,
-    /// Announced addresses (by servers, sentinels and this configuration), and those to connect to.
+    /// Pairs of an address that servers, sentinels or this configuration name, and the address to
+    /// connect to instead.
     pub(crate) address_map: Vec<(Address, Address)>,
     pub(crate) socks: Option<Socks>,
 }
 
 impl Network {
-    /// Returns the address to connect to.
+    /// Returns the address to connect to for `address`; `address` itself if the map does not have
+    /// it.
     pub(crate) fn mapped<'a>(&'a self, address: &'a Address) -> &'a Address {
         let found = self.address_map.iter().find(|(named, _)| named == address);
         found.map_or(address, |(_, here)| here)

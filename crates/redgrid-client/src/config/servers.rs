@@ -20,7 +20,7 @@ pub enum Servers {
     Replicated(ReplicatedNodes),
     /// A primary that sentinels name.
     Sentinel(Sentinel),
-    /// Primaries that share the slots.
+    /// The primaries of a cluster, which share its slots.
     Cluster(Cluster),
 }
 
@@ -28,7 +28,7 @@ pub enum Servers {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Single {
-    /// Its address; a host name is resolved again for every connection.
+    /// The address. A host name is resolved again for every connection.
     pub address: Address,
 }
 
@@ -47,7 +47,7 @@ pub struct UnixSocket {
 pub struct MasterSlave {
     /// The primary.
     pub primary: Address,
-    /// Its replicas, for reads.
+    /// The replicas of the primary, for reads.
     pub replicas: Vec<Address>,
 }
 
@@ -80,7 +80,7 @@ pub struct Sentinel {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Cluster {
-    /// Some of its nodes. One that answers names all others.
+    /// Some nodes of the cluster. One that answers is enough: it names all others.
     pub seeds: Vec<Address>,
 }
 
@@ -116,7 +116,7 @@ impl Address {
                     port => (host, port),
                 }
             }
-            // `::1:6379` is also a valid IPv6 address; only brackets mark where the port begins.
+            // `::1:6379` is also a valid IPv6 address. Only brackets show where the port begins.
             None if text.matches(':').count() > 1 => {
                 return Err("an IPv6 address in brackets, like `[::1]:6379`".into());
             }

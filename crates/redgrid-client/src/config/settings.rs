@@ -4,17 +4,18 @@ use std::time::Duration;
 
 use crate::name::Namespace;
 
-/// The smallest lease: 100 ms. Below it, the safety margin and one round trip leave nothing to work
-/// with.
+/// The shortest lease: 100 ms. The safety margin and one round trip would use up a shorter one.
 pub const SHORTEST_LEASE: Duration = Duration::from_millis(100);
 
-/// The longest lease: 30 days. Leave the lease unset for a longer, renewed one.
+/// The longest lease: 30 days. To hold something for longer, leave the lease unset: it is then
+/// renewed.
 pub const LONGEST_LEASE: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// Longest hand-over window: 500 ms.
+/// The longest hand-over window: 500 ms.
 ///
-/// A lock that is taken by force is free that much later: until then its former holder may hand on
-/// tokens.
+/// In a hand-over window, the tasks of a process may hand a lock to each other while other
+/// processes wait. A forced takeover waits for the longest one, because the former holder may still
+/// issue fencing tokens.
 pub const LONGEST_WINDOW: Duration = Duration::from_millis(500);
 
 /// Which nodes answer reads. Locks and all writes always use the primary.
@@ -31,25 +32,29 @@ pub enum ReadMode {
     Any,
 }
 
-/// Where waiters subscribe to release messages. All services that share locks need the same value:
-/// a primary does not count the subscribers of its replicas, and yields no turns to them.
+/// Where waiters subscribe to release messages.
+///
+/// All services that share locks need the same value. A process lets others go first if it sees
+/// their subscriptions, but a primary does not count those at its replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum SubscriptionMode {
     /// At the primary.
     #[default]
     Primary,
-    /// At one of its replicas, the same one for all waiters of a name; at the primary if none is
+    /// At one replica, the same one for all waiters of a name; at the primary if no replica is
     /// usable.
     Replica,
 }
 
-/// Whether a cluster's messages use sharded channels. Java services that share locks need the same
-/// value: a subscriber of one kind does not receive messages of the other.
+/// Whether a cluster's messages use sharded channels.
+///
+/// Java services that share locks need the same value. A subscriber of a plain channel does not
+/// receive the messages of a sharded one, nor the other way round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum ShardedSubscriptions {
-    /// If the servers have them (Redis 7.0, Valkey), as Redisson does.
+    /// If the servers have sharded channels (Redis 7.0 or newer, Valkey), as in Redisson.
     #[default]
     Auto,
     /// Always.
@@ -58,7 +63,7 @@ pub enum ShardedSubscriptions {
     Off,
 }
 
-/// The version of the protocol.
+/// The version of the Redis protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Protocol {
@@ -67,30 +72,30 @@ pub enum Protocol {
     Auto,
     /// RESP3 only: a server that rejects it is not used.
     Resp3,
-    /// RESP2 only; `HELLO` is never sent. For proxies that close the connection on unknown
+    /// RESP2 only; `HELLO` is never sent. Use this for proxies that close the connection on unknown
     /// commands.
     Resp2,
 }
 
-/// How durable a grant, and every renewal of it, must be before it counts.
+/// Where a grant, and every renewal of it, must be stored before it counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Durability {
-    /// The primary has it in memory. No further confirmation is requested.
+    /// In the primary's memory. No further confirmation is requested.
     #[default]
     Primary,
-    /// This many replicas have acknowledged it (`WAIT`).
+    /// In the memory of replicas, which acknowledge the grant (`WAIT`).
     Replicas {
-        /// How many; 0 is the same as [`Durability::Primary`].
+        /// The number of replicas; 0 is the same as [`Durability::Primary`].
         at_least: u32,
-        /// How long they may take.
+        /// How long the replicas may take.
         timeout: Duration,
     },
-    /// The primary's append-only file has it, synced to disk (`WAITAOF`: Redis 7.2 or newer, or
+    /// In the primary's append-only file, synced to disk (`WAITAOF`: Redis 7.2 or newer, or
     /// Valkey).
     ///
-    /// The server syncs as its `appendfsync` says: `always` at once, `everysec` within about two
-    /// seconds, `no` only when the system does.
+    /// The server's `appendfsync` decides when the file is synced: `always` at once, `everysec`
+    /// within about two seconds, `no` only when the system does it.
     Disk {
         /// How long the disk may take.
         timeout: Duration,
@@ -106,14 +111,14 @@ impl Durability {
         }
     }
 
-    /// Whether a grant with `self` is at least as durable as `other` requires. The timeouts do not
-    /// matter.
+    /// Returns whether a grant with the durability `self` meets the requirement `other`. The
+    /// timeouts do not matter.
     pub fn covers(self, other: Durability) -> bool {
         match (self, other) {
             (_, Durability::Primary | Durability::Replicas { at_least: 0, .. }) => true,
             (Durability::Replicas { at_least: has, .. }, Durability::Replicas { at_least: asked, .. }) => has >= asked,
             (Durability::Disk { .. }, Durability::Disk { .. }) => true,
-            // A disk does not replace a second server, nor the other way round.
+            // A disk does not replace a second server, nor does a second server replace a disk.
             _ => false,
         }
     }
@@ -126,7 +131,7 @@ pub struct Settings {
     pub response_timeout: Duration,
     pub(crate) connect_timeout: Duration,
     pub(crate) retries: u32,
-    /// The mean pause before another transmission.
+    /// The mean pause before a request is sent again.
     pub retry_delay: Duration,
     pub(crate) ping_interval: Duration,
     pub(crate) credentials_interval: Duration,
@@ -142,11 +147,12 @@ pub struct Settings {
     pub watchdog_lease: Duration,
     /// The durability of grants.
     pub durability: Durability,
-    /// How long a queue position is kept for a silent process.
+    /// How long the server keeps a queue position of a silent process.
     pub fair_wait: Duration,
     /// How many waiters of a process have positions of their own in a server queue.
     pub fair_depth: u32,
-    /// How long tasks hand a lock over; `None`: derived from the measured round trip.
+    /// How long tasks may hand a lock over while other processes wait. `None` means that it is
+    /// derived from the measured round trip.
     pub handover_window: Option<Duration>,
     /// The interval at which waiters poll.
     pub poll_interval: Duration,
@@ -187,13 +193,13 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// How long a call without its own timeout may be without contact to the server:
+    /// Returns how long a call without its own timeout may be without contact to the server:
     /// `response_timeout × (retries + 1)`.
     pub fn patience(&self) -> Duration {
         self.response_timeout.saturating_mul(self.retries.saturating_add(1))
     }
 
-    /// Whether replicas serve reads or subscriptions.
+    /// Returns whether replicas serve reads or subscriptions.
     pub(crate) fn uses_replicas(&self) -> bool {
         self.read_mode != ReadMode::Primary || self.subscription_mode != SubscriptionMode::Primary
     }

@@ -1,6 +1,6 @@
 //! The table of settings: names, forms, bounds, and descriptions. Parsing, checks,
-//! `redgrid config check` and docs/operating/configuration.md all read it. The defaults are those
-//! of the literals that it refers to.
+//! `redgrid config check` and docs/operating/configuration.md all read it. The table has no
+//! defaults: they are the values of [`Draft::of_defaults`].
 
 use std::time::Duration;
 
@@ -14,12 +14,12 @@ pub(super) struct Setting {
     pub(super) name: &'static str,
     pub(super) group: Group,
     pub(super) form: Form,
-    /// A description, with the price of larger and smaller values.
+    /// A description, with the effects of larger and smaller values.
     pub(super) about: &'static str,
 }
 
 impl Setting {
-    /// Whether the draft has a value for it. A switch has one if it is on.
+    /// Returns whether the draft has a value for this setting. A switch has a value if it is on.
     pub(super) fn is_set(&self, draft: &mut Draft) -> bool {
         match self.form {
             Form::Switch(at) => *at(draft),
@@ -28,7 +28,7 @@ impl Setting {
     }
 }
 
-/// The group of a setting; a heading of the reference.
+/// The group of a setting, which is a heading of the reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Group {
     Servers,
@@ -65,7 +65,8 @@ const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// Upper bound of all times except leases. A longer one is a mistake in the unit.
+/// Upper bound of the times that have no bound of their own. A longer time is a mistake in the
+/// unit.
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
 pub(super) const READ_MODES: &[&str] = &["primary", "replica", "any"];

@@ -1,4 +1,4 @@
-//! URLs. They are parsed by hand, because standard URLs have one host.
+//! Parsing of URLs. It is done by hand, because standard URLs have only one host.
 
 use percent_encoding::percent_decode_str;
 
@@ -18,7 +18,7 @@ enum Kind {
     Cluster,
 }
 
-/// The parts of a URL. `url` says where it was, for errors.
+/// The parts of a URL. `url` says where the URL came from, for errors.
 struct Parts<'a> {
     kind: Kind,
     tls: bool,
@@ -29,12 +29,12 @@ struct Parts<'a> {
     url: &'a str,
 }
 
-/// Parses a URL; `source` says where it was, such as `the URL`.
+/// Parses a URL. `source` says where it came from, such as `the URL`.
 ///
 /// # Errors
 ///
-/// [`ConfigError`] names the part. It never contains text of the URL: a mistyped one may have a
-/// password anywhere.
+/// [`ConfigError`] names the invalid part. It never contains text of the URL, because a mistyped
+/// URL may have a password anywhere.
 pub(super) fn read(text: &str, source: &str) -> Result<Layer, ConfigError> {
     let parts = Parts::split(text.trim(), source)?;
     let mut layer = Layer::of_servers();
@@ -185,7 +185,8 @@ fn bad(url: &str, expected: &str) -> ConfigError {
     ConfigError::Url { url: url.into(), expected: expected.into() }
 }
 
-/// Returns the kind of servers that a scheme names, and whether it encrypts.
+/// Returns the kind of servers that a scheme names, and whether the scheme encrypts the
+/// connections.
 fn kind(scheme: &str) -> Option<(Kind, bool)> {
     if matches!(scheme, "unix" | "redis+uds") {
         return Some((Kind::Unix, false));

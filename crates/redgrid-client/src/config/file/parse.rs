@@ -1,4 +1,4 @@
-//! The values of a file, and the source text of a scalar.
+//! Parsers for all values of a file, and for the source text of one scalar.
 
 use std::cell::Cell;
 use std::fmt;
@@ -21,7 +21,7 @@ pub(super) fn parse(format: Format, text: &str) -> Result<Yaml, ParseError> {
         Format::Yaml => {
             root.deserialize(yaml_serde::Deserializer::from_str(text)).map_err(|error| match error.location() {
                 Some(position) => ParseError::Syntax { line: position.line(), column: position.column() },
-                // These errors have no position in the text.
+                // The errors about a second document and about aliases have no position.
                 None => second_document(text).map_or(ParseError::Aliases, |line| ParseError::SecondDocument { line }),
             })
         }
@@ -140,7 +140,7 @@ impl<'de> Visitor<'de> for ScalarText<'_> {
 /// A value and everything below it. Unlike the parsers' own values, it accepts numbers of any size
 /// and reports which key is duplicated.
 struct Node<'a> {
-    /// The keys that lead to it, separated by dots.
+    /// The keys that lead to the value, separated by dots.
     path: String,
     duplicate: &'a Cell<Option<String>>,
 }
@@ -210,7 +210,8 @@ impl<'de> Visitor<'de> for Node<'_> {
         Ok(Yaml::Number(number.into()))
     }
 
-    // A number beyond 64 bits is only valid as a text. This value only marks it as a number.
+    // A number beyond 64 bits is valid only for a setting that is text, whose value is the source
+    // text. The value returned here only marks it as a number.
     fn visit_i128<E>(self, number: i128) -> Result<Yaml, E> {
         Ok(Yaml::Number((number as f64).into()))
     }

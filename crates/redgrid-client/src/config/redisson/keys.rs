@@ -1,4 +1,5 @@
-//! The meaning of each key of Redisson's: those of 4.7.0, and of 3.x that files still have.
+//! The meaning of each key in a file of Redisson: the keys of 4.7.0, and those of 3.x that still
+//! occur in files.
 
 /// How a key's value is used.
 #[derive(Clone, Copy)]
@@ -21,14 +22,16 @@ pub(super) enum Take {
     Codec,
     /// A file with certificates.
     TrustStore,
-    /// A warning, unless it has the value that always applies here.
+    /// A value without an effect. It causes a warning, unless it equals the first field, which
+    /// always applies here.
     Already(&'static str, &'static str),
-    /// A warning, unless it is the class that changes nothing.
+    /// A class without an effect. It causes a warning, unless it is the class in the first field,
+    /// which changes nothing.
     Class(&'static str, &'static str),
-    /// A class that is refused unless it is the one that changes nothing. Ignoring another class
-    /// would use other keys or commands than Java.
+    /// A class that is refused, unless it is the class in the first field, which changes nothing.
+    /// If another class were ignored, redgrid would use other keys or commands than Java.
     Vital(&'static str, &'static str),
-    /// No effect here, and why.
+    /// A key without an effect here, and the reason.
     Ignored(&'static str),
 }
 
@@ -68,7 +71,7 @@ use Take::{
 
 type Rows = &'static [(&'static str, Take)];
 
-/// Allowed both at the top level of a file and in the section of a topology.
+/// Keys that are allowed both at the top level of a file and in the section of a topology.
 pub(super) const COMMON: Rows = &[
     (
         "nameMapper",
@@ -141,7 +144,7 @@ pub(super) const GLOBAL: Rows = &[
     ("valkeyCapabilities", Ignored(JAVA)),
 ];
 
-/// Allowed in the section of every topology.
+/// Keys that are allowed in the section of every topology.
 pub(super) const BASE: Rows = &[
     ("timeout", Millis("response_timeout")),
     ("connectTimeout", Millis("connect_timeout")),
@@ -160,14 +163,14 @@ pub(super) const BASE: Rows = &[
     ("subscriptionConnectionPoolSize", Ignored(POOL)),
     ("dnsMonitoringInterval", Ignored("a host name is looked up anew for every connection")),
     ("dnsMonitoringTimes", Ignored("a host name is looked up anew for every connection")),
-    // Removed from Redisson, but still in files.
+    // These keys were removed from Redisson, but still occur in files.
     ("pingTimeout", Ignored("`response_timeout` applies to a PING")),
     ("reconnectionTimeout", Ignored("reconnection waits 50 ms to 2 s")),
     ("failedAttempts", Ignored("a failed node is detected by its connection")),
     ("tlsVersion", Ignored(TLS)),
 ];
 
-/// Allowed in the sections of topologies with replicas.
+/// Keys that are allowed in the sections of topologies with replicas.
 pub(super) const REPLICAS: Rows = &[
     ("readMode", Word("read_mode", &[("SLAVE", "replica"), ("MASTER", "primary"), ("MASTER_SLAVE", "any")])),
     ("subscriptionMode", Word("subscription_mode", &[("SLAVE", "replica"), ("MASTER", "primary")])),

@@ -1,5 +1,5 @@
-//! Redisson's own configuration files: sections per topology, times in milliseconds, Java classes
-//! as tags.
+//! Redisson's own configuration files. They have a section for each topology, times in
+//! milliseconds, and Java classes as tags.
 
 mod keys;
 mod values;
@@ -16,24 +16,26 @@ use values::AddressSettings;
 /// The codec of a file that names none: Redisson's default since 3.19.
 const CODEC: &str = "org.redisson.codec.Kryo5Codec";
 
-/// Whether the text may be one of Redisson's, before it is parsed.
+/// Returns whether the text may be a file of Redisson's. This does not parse the text.
 pub(super) fn looks_like(text: &str) -> bool {
     text.contains("ServersConfig") || text.contains("ServerConfig")
 }
 
-/// Whether the keys are Redisson's.
+/// Returns whether the file's keys are Redisson's.
 pub(super) fn is(tree: &Tree<'_>) -> bool {
     let mut names = SECTIONS.iter().map(|section| section.name).chain(UNSUPPORTED);
     names.any(|name| tree.root.contains_key(name))
 }
 
-/// Prepares the text for the parser.
+/// Prepares the text for the parser: replaces variables, and changes tags that the parser would
+/// drop.
 pub(super) fn prepare(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> String {
     local_tags(&substitute(text, variable))
 }
 
 /// Replaces `${NAME}` and `${NAME:-default}` as Redisson does: in the whole text, before it is
-/// parsed. Without a value and a default, the text stays and is an error where it is read.
+/// parsed. A variable that has neither a value nor a default stays in the text, and is an error
+/// where it is read.
 fn substitute(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -81,7 +83,8 @@ fn local_tags(text: &str) -> String {
     out + rest
 }
 
-/// Returns the layers: settings of all topologies, and over them those of the section.
+/// Returns two layers: the keys at the top level of the file, and above them those in the section
+/// of its topology.
 pub(super) fn read(tree: &Tree<'_>) -> Result<Vec<Layer>, ConfigError> {
     if let Some(name) =
         UNSUPPORTED.into_iter().find(|name| tree.root.get(name).is_some_and(|section| !section.is_null()))
@@ -123,13 +126,13 @@ pub(super) fn read(tree: &Tree<'_>) -> Result<Vec<Layer>, ConfigError> {
         above.set_one("tls", "true", tree.at(&format!("{}{}", reader.prefix, section.address)))?;
     }
     if section.has_replicas && !inner.contains_key("readMode") {
-        // Redisson's default, which differs from ours.
+        // Redisson reads from replicas by default; redgrid does not.
         above.set_one("read_mode", "replica", tree.at(section.name))?;
     }
     Ok(vec![below, above])
 }
 
-/// Reads keys and values by tables.
+/// Reads keys and values as the tables in `keys` say.
 pub(super) struct Reader<'a> {
     tree: &'a Tree<'a>,
     addresses: AddressSettings,
@@ -197,9 +200,8 @@ impl Reader<'_> {
     }
 }
 
-/// The section of one topology.
 impl Section {
-    /// Whether its addresses are equal nodes to Redisson.
+    /// Returns whether the section lists nodes without their roles.
     fn has_nodes(&self) -> bool {
         self.address == "nodeAddresses"
     }

@@ -145,15 +145,16 @@ struct Login {
     password: Option<String>,
 }
 
-/// The common settings of the addresses of a section: encryption and logins.
+/// What the addresses of a section have in common: encryption, and a login.
 #[derive(Default)]
 pub(super) struct AddressSettings {
     pub(super) encrypted: bool,
-    /// Setting, value, and the key of the address that has it.
+    /// For the user and the password: the setting, its value, and the key of the address that
+    /// contains it.
     logins: Vec<(&'static str, String, &'static str)>,
 }
 
-/// The keys of addresses.
+/// The keys whose values are addresses.
 const ADDRESSES: [&str; 5] = ["address", "sentinelAddresses", "masterAddress", "slaveAddresses", "nodeAddresses"];
 
 impl AddressSettings {
@@ -187,7 +188,8 @@ impl AddressSettings {
         Ok(AddressSettings { encrypted: is_encrypted, logins })
     }
 
-    /// Whether an address has a value for this setting; it overrides the key, as with Redisson.
+    /// Returns whether an address contains a value for this setting. That value overrides the one
+    /// of the setting's own key, as in Redisson.
     pub(super) fn has(&self, setting: &str) -> bool {
         self.logins.iter().any(|(name, ..)| *name == setting)
     }
@@ -206,7 +208,7 @@ fn each(value: &Yaml) -> impl Iterator<Item = &Yaml> {
 }
 
 /// Parses `redis://user:password@host:port` and similar, as Redisson's `RedisURI` does. The error
-/// has no text, which may contain a password.
+/// does not contain the text, which may have a password.
 fn address(text: &str) -> Result<Endpoint, ()> {
     let (scheme, rest) = text.trim().split_once("://").ok_or(())?;
     match scheme {
@@ -231,9 +233,9 @@ fn tcp(rest: &str, is_encrypted: bool) -> Result<Endpoint, ()> {
     Ok(Endpoint::Tcp(Tcp { address, is_encrypted, login }))
 }
 
-/// Parses `user:password`. A single word is a password.
+/// Parses `user:password`. A text without a colon is a password.
 fn login_of(text: &str) -> Result<Login, ()> {
-    // As in `URLDecoder`, a `+` is a space.
+    // As in Java's `URLDecoder`, a `+` is a space.
     let decode = |text: &str| {
         let text = text.replace('+', " ");
         percent_decode_str(&text).decode_utf8().map(String::from).map_err(drop)
@@ -256,7 +258,7 @@ fn class(value: &Yaml) -> Option<String> {
     }
 }
 
-/// Returns the first delay of a strategy. Its later delays grow; ours do not.
+/// Returns the first delay of a delay strategy. Later delays grow in Redisson, but not in redgrid.
 fn delay(value: &Yaml) -> Option<Duration> {
     let fields = match value {
         Yaml::Tagged(tagged) => tagged.value.as_mapping()?,

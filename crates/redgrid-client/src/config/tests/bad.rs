@@ -4,10 +4,10 @@ use super::super::{Config, ConfigError};
 #[cfg(feature = "config-files")]
 use super::files::{TempFile, variables};
 
-/// A password, put wherever one may be, also by mistake.
+/// A password. It is put wherever a password may be, even by mistake.
 const MARKER: &str = "hunter2";
 
-/// Returns the error's text, after the checks that hold for all of them.
+/// Checks what holds for every error, and returns the error's text.
 fn error_text(what: &str, read: Result<Config, ConfigError>) -> String {
     let error = match read.and_then(|config| config.check().map(|()| config)) {
         Err(error) => error,

@@ -52,7 +52,7 @@ fn the_three_formats_mean_the_same() {
     }
 }
 
-/// YAML, TOML and JSON have numbers, and a password may look like one. It keeps all its characters.
+/// A password that looks like a number in YAML, TOML or JSON keeps all its characters.
 #[test]
 fn a_number_that_stands_for_text_is_the_text_of_the_file() {
     let numbers = ["1.10", "1e3", "1.0", "0.10", "12345678901234567890123", "-0", "1E5", "7"];
@@ -67,7 +67,7 @@ fn a_number_that_stands_for_text_is_the_text_of_the_file() {
                 ),
             ),
         ] {
-            // An integer of TOML has 64 bits.
+            // TOML has no integers beyond 64 bits.
             if name == "c.toml" && written.len() > 19 {
                 continue;
             }
@@ -78,7 +78,7 @@ fn a_number_that_stands_for_text_is_the_text_of_the_file() {
             assert_eq!(value(&config, "namespace").as_deref(), Some(written), "{text}");
         }
     }
-    // Numbers in formats of YAML or TOML only.
+    // Numbers and booleans that only YAML or TOML can have, and files of Redisson.
     for (name, text, want) in [
         ("c.yaml", "single: h\npassword: 0x1F", "0x1F"),
         ("c.yaml", "single: h\npassword: +5", "+5"),
@@ -147,7 +147,7 @@ fn every_key_of_redissons_is_in_one_of_the_golden_files() {
     let texts: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     let texts = texts.iter().filter(|path| path.extension().is_some_and(|end| end != "expected"));
     let text: String = texts.map(|path| std::fs::read_to_string(path).unwrap()).collect();
-    // Keys that 4.7.0 and its documentation no longer have.
+    // Keys that Redisson 4.7.0 and its documentation no longer have.
     let gone = ["pingTimeout", "reconnectionTimeout", "failedAttempts", "tlsVersion", "natMap"];
     let gone =
         [&gone[..], &["slaveSubscriptionConnectionMinimumIdleSize", "slaveSubscriptionConnectionPoolSize"]].concat();
