@@ -18,8 +18,7 @@ use crate::exactly_once::IdempotentRequest;
 use crate::service::ClientParts;
 use crate::unpolled::Offer;
 
-/// Methods of [`Client`](crate::Client) for authors of objects. No other type implements this
-/// trait.
+/// Methods of [`Client`](crate::Client) for authors of objects. No other type has them.
 ///
 /// | for | methods |
 /// |---|---|
@@ -80,8 +79,7 @@ pub trait ClientExt: Sealed {
         self.client().core().settings.durability
     }
 
-    /// Returns the prefix of the channels that announce forced takeovers. A client's id and `}`
-    /// follow the prefix.
+    /// Returns the prefix of channels that announce forced takeovers: a client's id and `}` follow.
     fn notice_prefix(&self) -> String {
         self.client().core().notice_prefix()
     }
@@ -128,8 +126,7 @@ pub trait ClientExt: Sealed {
         async move { self.run_exactly_once_until(request, self.clock().now() + self.patience()).await }
     }
 
-    /// Executes a script as [`ClientExt::run_exactly_once`] does, and waits for its reply until
-    /// `until`.
+    /// Executes a script as [`ClientExt::run_exactly_once`], with `until` as the limit of the wait.
     fn run_exactly_once_until<T: FromReply>(
         &self,
         request: IdempotentRequest,
@@ -143,8 +140,7 @@ pub trait ClientExt: Sealed {
     /// `until`, and sends the script once.
     ///
     /// After a lost reply the script is not sent again, so nothing is stored on the server for
-    /// deduplication. The script must not use the Lua variable `clock`, which only exactly-once
-    /// calls have.
+    /// deduplication. The script must not use the Lua variable `clock`, which it does not have.
     fn run_at_most_once<T: FromReply>(
         &self,
         request: IdempotentRequest,
@@ -158,8 +154,7 @@ pub trait ClientExt: Sealed {
     /// outcome also says whether its reply is as durable as requested.
     ///
     /// Requests to one node are sent together. They are executed in their order if all of them are
-    /// [`in_order`](Request::in_order). Requests to other nodes and of other callers run
-    /// concurrently.
+    /// [`in_order`](Request::in_order). Other nodes and other callers are served concurrently.
     ///
     /// A request that a node refuses for a passing reason, mostly because a slot is moving, is sent
     /// again. So is an idempotent request without a reply. Retries of one slot are sent one after
@@ -173,8 +168,7 @@ pub trait ClientExt: Sealed {
         self.client().core().send_batch(requests, until, durability)
     }
 
-    /// Returns the current primaries: those that serve slots in a cluster, and a single one
-    /// otherwise.
+    /// Returns the current primaries: in a cluster those that serve slots, otherwise one.
     ///
     /// Waits until they are known, at most `response_timeout × (retries + 1)`. The error says why
     /// they are unknown.
@@ -229,8 +223,7 @@ pub trait ClientExt: Sealed {
     /// Returns the sentinels that this client uses, including those that other sentinels have
     /// named. The list is empty in other topologies.
     ///
-    /// Connections to them use the credentials and the encryption that are configured for
-    /// sentinels.
+    /// Connections to them use the credentials and the encryption of the sentinel settings.
     fn sentinels(&self) -> Vec<Arc<dyn Server>> {
         self.client().core().topology.sentinels()
     }
@@ -294,9 +287,8 @@ pub trait ClientExt: Sealed {
     ///
     /// From then on messages are received. The stream keeps up to `capacity` messages for a slow
     /// reader. The error is [`ServerError::Refused`] if the user has no permission, or if the
-    /// server does not support such channels. It is [`ServerError::NotSent`] if no server has
-    /// confirmed the subscription within `response_timeout × (retries + 1)`. After an error nothing
-    /// is subscribed.
+    /// server does not support such channels. It is [`ServerError::NotSent`] without a confirmation
+    /// within `response_timeout × (retries + 1)`. After an error nothing is subscribed.
     fn subscribe(
         &self,
         channels: ChannelSelector,

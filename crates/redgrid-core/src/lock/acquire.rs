@@ -22,8 +22,7 @@ use crate::observe::{OpContext, OpSpan, Outcome, count};
 use crate::service::ClientParts;
 use crate::unpolled::{BackgroundTask, InlineTask};
 
-/// How much later than its request a caller gives up: 20 ms. So the error of the request arrives
-/// first.
+/// How much later than its request a caller gives up: 20 ms. So the request's error arrives first.
 pub(crate) const GRACE: Duration = Duration::from_millis(20);
 
 /// Facts about a request that decide which error its timeout returns.
@@ -72,8 +71,7 @@ impl Table {
         let until = request.wait.map_or(Instant::MAX, |wait| now + wait);
         let (answer, receiver) = oneshot::channel();
         let status = Arc::new(RequestStatus::default());
-        // Dropping `pending` locks the table, so it is declared before `state` and dropped after
-        // it.
+        // Dropping `pending` locks the table: declared before `state`, it is dropped after it.
         let mut pending;
         let mut state = self.state();
         let request = state.shared(request);
@@ -182,8 +180,7 @@ pub struct PendingAcquire {
     pub(super) under: Option<u64>,
     inline_task: Option<InlineTask>,
     ready: Option<Answer>,
-    /// The request is part of a multi-key acquire: the grant reaches the caller only when all
-    /// members are granted.
+    /// Part of a multi-key acquire: the grant reaches the caller only when all members have theirs.
     is_member: bool,
     done: bool,
 }
@@ -248,8 +245,7 @@ impl PendingAcquire {
             let patience = match self.request.wait {
                 // A request with a timeout waits that long, even without contact to the server.
                 Some(_) => Duration::MAX,
-                // The caller waits slightly longer than its request, so that the request's own
-                // error arrives first.
+                // The caller waits slightly longer: the request's own error arrives first.
                 None => core.settings.patience() + self.request.durability.timeout() + GRACE,
             };
             // A try-only request without a connection waits for one response timeout at most. Once
@@ -357,8 +353,7 @@ impl Drop for PendingAcquire {
             self.client.table().cancel(&self.key, self.id, &mut self.receiver);
             self.release_position();
         }
-        // If a shutdown answered, the inline request may still be in flight: a background task
-        // finishes it.
+        // After a shutdown's answer, a background task finishes an inline request in flight.
         if let Some(work) = self.inline_task.take().and_then(|inline_task| inline_task.take()) {
             self.client.table().spawn_background(work);
         }

@@ -1,8 +1,7 @@
 //! One grant of the server, and the share of one task in it.
 //!
 //! A [`ServerLease`] is one holder field on the server, used by consecutive tasks of this process,
-//! or by several at a time. A [`Hold`] is the share of one task, with a lease and an end of its
-//! own.
+//! or by several at a time. A [`Hold`] is the share of one task, with its own lease and end.
 
 #[cfg(test)]
 mod tests;
@@ -34,8 +33,7 @@ pub(crate) struct ServerLease {
     /// The number of this grant among the grants of its key; see [`LockId`].
     grant: u64,
     pub(super) clock: Clock,
-    /// Set when a hold of another mode converts from this server lease. It is then neither handed
-    /// over nor shared any more.
+    /// Set when a hold of another mode converts from it: it is not handed over or shared any more.
     pub(super) sealed: AtomicBool,
     /// Set when the server lease was lost or released, or is no longer valid locally.
     over: AtomicBool,
@@ -265,16 +263,14 @@ impl Hold {
         self.request.holder
     }
 
-    /// Returns whether a guard of the hold is alive. A forgotten hold has none: it is left to its
-    /// lease.
+    /// Returns whether a guard of the hold is alive. A forgotten hold, left to its lease, has none.
     pub(super) fn is_guarded(&self) -> bool {
         self.guards.load(Ordering::Acquire) > 0
     }
 
     /// Returns the time until which the hold waits to be accepted.
     ///
-    /// A request that is not polled for that long counts as not wanting the hold, so that other
-    /// waiters may get it.
+    /// If the request is not polled for that long, other waiters may get the hold.
     pub(super) fn offered_until(&self) -> Instant {
         self.granted + UNCLAIMED_TIMEOUT
     }
@@ -283,8 +279,7 @@ impl Hold {
         self.offer.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire)
     }
 
-    /// Accepts the offered hold for the caller with its first guard. Returns false if the offer was
-    /// revoked.
+    /// Accepts the offered hold for its caller. Returns false if the offer was revoked.
     pub(super) fn accept(&self) -> bool {
         let accepted = self.answer_offer(OFFERED, ACCEPTED).or_else(|_| self.answer_offer(RESERVED, ACCEPTED));
         let is_accepted = accepted.map_or_else(|now| now == ACCEPTED, |_| true);
@@ -301,8 +296,7 @@ impl Hold {
         self.answer_offer(OFFERED, RESERVED) != Err(REVOKED)
     }
 
-    /// Revokes the offered hold, unless it was accepted or reserved. Returns whether it was
-    /// revoked. Call it under the table's lock.
+    /// Revokes the offered hold unless it was accepted or reserved; under the table's lock.
     pub(super) fn revoke_offer(&self) -> bool {
         self.answer_offer(OFFERED, REVOKED).is_ok()
     }
@@ -320,8 +314,7 @@ impl Hold {
         self.given.load(Ordering::Acquire)
     }
 
-    /// Subtracts one dropped guard from the number of guards, under the table's lock. Returns how
-    /// many are left.
+    /// Subtracts one dropped guard, under the table's lock. Returns how many guards are left.
     ///
     /// Returns `None` for a first guard with a revoked offer: the revocation has subtracted it.
     pub(super) fn count_off(&self, is_first: bool) -> Option<u32> {
@@ -368,8 +361,7 @@ impl Hold {
         }
     }
 
-    /// Ends the hold: by its release if `lost` is `None`, otherwise by that loss. Returns false if
-    /// it had ended before.
+    /// Ends the hold by its release (`None`), or by a loss. Returns false if it had ended before.
     pub(super) fn end(&self, lost: Option<LostReason>) -> bool {
         let has_ended = self.mark_ended(lost);
         if has_ended {
@@ -391,8 +383,7 @@ impl Hold {
 
     /// Wakes the tasks that wait for the end of the hold.
     pub(super) fn notify_ended(&self) {
-        // A waker may poll another hold of the server lease, so the mutex is free when the waker
-        // runs.
+        // A waker may poll another hold of the server lease: the mutex is free when it is called.
         let ended = self.server_lease.inner().ended.as_mut().and_then(|watchers| watchers.take(self.token));
         if let Some(ended) = ended {
             ended.notify_waiters();
