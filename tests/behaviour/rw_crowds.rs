@@ -269,7 +269,10 @@ async fn a_fair_holder_reenters_past_the_queue_and_a_cancelled_one_leaves_it() {
     let stuck = lock.write().holder(&holder).await;
     assert!(matches!(stuck, Err(AcquireError::WouldDeadlock { .. })), "{stuck:?}");
     // Another reader waits behind the writer, and gives up; then the writer does.
-    assert!(lock.try_read().await.unwrap().is_none());
+    let gate = async || observer.query::<Vec<String>>(&["HGETALL", "redgrid_rw_line:{a}"]).await.unwrap();
+    let before = gate().await;
+    let tried = lock.try_read().await.unwrap();
+    assert!(tried.is_none(), "the gate before: {before:?}, after: {:?}", gate().await);
     let behind = lock.read().timeout(Duration::from_secs(1)).await;
     assert!(matches!(behind, Err(AcquireError::TimedOut { .. })), "{behind:?}");
     writer.abort();
