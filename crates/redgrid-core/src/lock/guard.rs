@@ -38,7 +38,8 @@ impl HoldGuard {
         HoldGuard { client, hold, is_first: false, armed: true }
     }
 
-    /// Hands a guard that was reserved as a [member](super::PendingAcquire::member) to its caller.
+    /// Accepts a guard that was reserved by
+    /// [`PendingAcquire::member`](super::PendingAcquire::member).
     ///
     /// A guard that is released before this call does not keep its lock taken for `at_least`.
     pub fn accept_member(&self) {
@@ -148,8 +149,8 @@ impl Table {
             if lock.is_none_or(|lock| lock.is_forgotten()) {
                 hold.server_lease.stop_renewing();
             } else if matches!(hold.request.lease, LeaseMode::Renewed(_)) {
-                // Other tasks share the server lease and keep it renewed. This hold keeps the lease
-                // that is confirmed by now.
+                // Other tasks share the server lease and keep it renewed. This hold ends with the
+                // lease that is confirmed by now.
                 let now = self.now();
                 hold.set_end(now, with_margin(hold.server_lease.deadline().since(now)), now);
                 self.owner_moved(&mut state, hold);
