@@ -20,7 +20,7 @@ use crate::observe::OpSpan;
 use crate::service::ClientParts;
 
 impl HoldGuard {
-    /// Sets the lease to `lease` from now on.
+    /// Sets the lease of the hold to `lease`, counted from now.
     ///
     /// The future does not keep the hold: dropping the last guard releases the hold all the same. A
     /// future that is first polled after that fails, and changes nothing.
