@@ -1,7 +1,7 @@
 //! Changes the lease of a server lease.
 //!
 //! A longer lease is set by an idempotent script, which is sent again after lost replies. A shorter
-//! lease is set by a script that is not sent again.
+//! lease is set by a script that is not sent again after a lost reply.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -32,8 +32,8 @@ const SILENCE_FOR_POLLERS: Duration = Duration::from_millis(250);
 /// never acquires the lock has this shortest period, too.
 const PATIENCE: Duration = Duration::from_millis(20);
 
-/// Listeners notice a release that was not published only by their polls. The quiet period is then
-/// their poll interval, plus a quarter of it: this is the divisor.
+/// Listeners notice an unpublished release only by their polls. The quiet period is then their poll
+/// interval, plus a quarter of it: this is the divisor.
 ///
 /// [`POLL_TICK`] is added, because polls are sent at most every 100 ms.
 const LATE_POLL: u32 = 4;

@@ -169,8 +169,8 @@ impl State {
         kind.read_write().is_some_and(|mode| self.grants_of(mode.paired_mode(), keys).any(waits))
     }
 
-    /// Returns the id of the server lease with the hold that the request converts: its holder has
-    /// the key in the paired mode. `None` if there is no such hold.
+    /// Returns the id of the server lease whose hold the request converts: a hold of the same
+    /// holder in the paired mode. `None` if there is no such hold.
     ///
     /// A request that would wait for its own hold fails with [`AcquireError::WouldDeadlock`].
     pub(in crate::lock) fn held_in_paired_mode(
