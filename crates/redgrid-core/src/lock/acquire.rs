@@ -180,7 +180,7 @@ pub struct PendingAcquire {
     pub(super) under: Option<u64>,
     inline_task: Option<InlineTask>,
     ready: Option<Answer>,
-    /// Whether this is one of several requests that reach the caller only when all are granted.
+    /// Whether this is part of a multi-key acquire: the caller then gets all grants together.
     is_member: bool,
     done: bool,
 }
@@ -353,20 +353,20 @@ impl Drop for PendingAcquire {
             self.client.table().cancel(&self.key, self.id, &mut self.receiver);
             self.release_position();
         }
-        // After a shutdown's answer, a background task finishes an inline request in flight.
+        // A background task finishes an inline request in flight, also after a shutdown's answer.
         if let Some(work) = self.inline_task.take().and_then(|inline_task| inline_task.take()) {
             self.client.table().spawn_background(work);
         }
     }
 }
 
-/// A guard of a hold. Dropping the last guard of a hold releases it in the background.
+/// A guard of a hold. Dropping the last guard of a hold releases the hold in the background.
 #[must_use = "dropping the guard releases the hold"]
 pub struct HoldGuard {
     pub(super) client: Client,
     pub(super) hold: Arc<Hold>,
-    /// Whether this is the first guard of its hold. The hold is revoked if the first guard's caller
-    /// does not poll for it.
+    /// Whether this is the first guard of its hold. The hold is revoked if the caller does not poll
+    /// for its first guard.
     pub(super) is_first: bool,
     pub(super) armed: bool,
 }
@@ -374,7 +374,7 @@ pub struct HoldGuard {
 impl HoldGuard {
     /// Creates the first guard of a hold, for the caller that requested it.
     ///
-    /// The caller holds the table's lock, which protects the number of guards.
+    /// The table must be locked: its lock protects the number of guards.
     pub(super) fn first(client: Client, hold: Arc<Hold>) -> Self {
         hold.guards.fetch_add(1, Ordering::AcqRel);
         HoldGuard { client, hold, is_first: true, armed: true }

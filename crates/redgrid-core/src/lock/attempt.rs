@@ -211,7 +211,7 @@ impl Table {
         if in_queue {
             attempt.status.position.left();
         }
-        // The grant has withdrawn the announcement of a waiting writer.
+        // On the server, the grant has withdrawn the announcement of a waiting writer.
         lock.shared.iter_mut().for_each(|shared| shared.stops_waiting());
         let asker = lock.queue.iter().position(|waiter| waiter.id == attempt.entry && waiter.is_live(now));
         let mut asker = asker.and_then(|at| lock.queue.remove(at));

@@ -1,7 +1,8 @@
-//! Background releases: of locks that may be held without a local owner, of holds with a denied
-//! release, and of locks that stay taken for a while.
+//! Background releases of three kinds: of locks that may be held without a local owner, of holds
+//! with a denied release, of locks that stay taken for a while.
 //!
-//! A release is sent again when no request for its holder field can execute any more.
+//! A late copy of an acquire can execute after a release. So a release is sent again when no
+//! request for its holder field can execute any more.
 
 use std::sync::Arc;
 use std::time::Duration;

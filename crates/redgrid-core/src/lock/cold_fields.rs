@@ -22,8 +22,8 @@ pub(super) struct ColdFields {
     shortenings: Shortenings,
     /// Until when a retransmission of the acquire can execute, and the lease that it would acquire.
     pub(super) retransmission: Option<(Instant, Duration)>,
-    /// Latest time at which the lease on the server can end, after changes of the lease that were
-    /// not answered or did not move the deadline.
+    /// Latest time at which the lease on the server can end, because of changes that were not
+    /// answered or did not move the deadline.
     pub(super) server_lease_upper_bound: Instant,
     /// Notifies the last sharer that all others have left; created when a sharer first waits for
     /// that.
@@ -92,8 +92,8 @@ impl ServerLease {
 
     /// Raises the latest end of the lease on the server to `until`.
     ///
-    /// A change of the lease may not be answered, or its reply may not move the deadline. The lease
-    /// on the server can then last until `until`. The local deadline stays as it is.
+    /// Perhaps a change of the lease was not answered, or its reply did not move the deadline. The
+    /// lease on the server can then last until `until`. The local deadline stays as it is.
     pub(super) fn raise_upper_bound(&self, until: Instant) {
         self.inner().raise_upper_bound(until);
     }
@@ -145,7 +145,7 @@ impl ServerLease {
     }
 }
 
-/// Shortenings (requests for a shorter lease), which can execute late.
+/// The shortenings of one server lease: requests for a shorter lease, which can execute late.
 #[derive(Default)]
 struct Shortenings {
     /// Until when each unanswered shortening can execute; `Instant::MAX` for those in flight.

@@ -27,7 +27,7 @@ impl HoldGuard {
     ///
     /// # Errors
     ///
-    /// [`ExtendError`] says which lease is valid then.
+    /// [`ExtendError`] says which lease is valid after the failure.
     ///
     /// # Cancel safety
     ///

@@ -32,7 +32,7 @@ impl HoldGuard {
     /// Creates a further guard of a hold. Unlike a first guard, it is not offered: its caller has
     /// it at once.
     ///
-    /// The caller holds the table's lock, which protects the number of guards.
+    /// The table must be locked: its lock protects the number of guards.
     pub(super) fn further(client: Client, hold: Arc<Hold>) -> Self {
         hold.guards.fetch_add(1, Ordering::AcqRel);
         HoldGuard { client, hold, is_first: false, armed: true }

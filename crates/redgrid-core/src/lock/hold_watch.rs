@@ -12,7 +12,7 @@ use super::hold::Hold;
 use crate::observe::count;
 use crate::token::Token;
 
-/// For one server lease: the notification of the end of each watched hold, by the hold's token.
+/// The watched holds of one server lease: the token of each, and the notification of its end.
 ///
 /// A hold that no task watches has no entry. A common notification would wake the watchers of every
 /// reader when one reader releases its hold.

@@ -109,7 +109,7 @@ impl Table {
     /// Handles a grant that another client took over before this process received it.
     pub(super) fn superseded(self: &Arc<Self>, attempt: &Attempt, server_lease: &Arc<ServerLease>) {
         // After a forced takeover this release finds nothing. It is needed if there was no
-        // takeover, and only differing clocks looked like one.
+        // takeover, and only a difference of clocks looked like one.
         self.release_unreceived(server_lease);
         attempt.status.position.moved(self.number());
         self.refused(attempt, server_lease.granted, None, 0);

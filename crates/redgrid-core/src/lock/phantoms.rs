@@ -136,7 +136,7 @@ mod tests {
         }
         let count = phantoms.without(&key, audience(3), begin + 999 * MS);
         assert_eq!((count.listeners, count.ignored), (2, 1));
-        // A further subscriber is waited for.
+        // The process waits for a further subscriber.
         assert_eq!(phantoms.without(&key, audience(4), begin).listeners, 3);
         // One subscriber has gone, perhaps the phantom.
         assert_eq!(phantoms.without(&key, audience(2), begin).listeners, 2);

@@ -74,7 +74,8 @@ pub struct AcquireRequest {
     pub wait: Option<Duration>,
     /// How durable the grant and its renewals must be before they are valid.
     pub durability: Durability,
-    /// Whether the holder may re-enter its own hold; otherwise the request fails as already held.
+    /// Whether the holder is allowed to re-enter its own hold; otherwise the request fails as
+    /// already held.
     pub reenters: bool,
     /// The pauses between tries if releases send no messages; `None` if they do. Each pause is
     /// shortened at random by up to half.
@@ -273,7 +274,7 @@ pub(super) enum AcquireReply {
         left: Duration,
         /// The server's time, in microseconds.
         time: u64,
-        /// Whether the key, or the hold that the request converts from, does not exist any more.
+        /// Whether the key, or the hold that the request converts, does not exist any more.
         is_gone: bool,
     },
     TooLate,

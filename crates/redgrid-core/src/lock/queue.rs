@@ -57,9 +57,9 @@ impl LockState {
             mark_cancelled(&mut self.queue, &mut self.cancelled, |waiter| waiter.answer.is_closed());
             return waited > 0 && self.queue.is_empty();
         }
-        // Fair and shared lock kinds examine all waiters of the queue: fair kinds enqueue the first
-        // few on the server, and shared kinds compare all of them. So a cancelled waiter is removed
-        // at once. Waiters are sorted by id, except for promoted ones.
+        // Fair and shared lock kinds examine all waiters: fair kinds enqueue the first few on the
+        // server, and shared kinds compare all of them. So a cancelled waiter is removed at once.
+        // Waiters are sorted by id, except for promoted ones.
         let in_order = self.queue.binary_search_by_key(&id, |waiter| waiter.id).ok();
         if let Some(at) = in_order.or_else(|| self.queue.iter().position(|waiter| waiter.id == id)) {
             self.queue.remove(at);
@@ -76,7 +76,7 @@ impl LockState {
         same
     }
 
-    /// Replaces each waiter by the result of `keep`, in order; `None` removes it.
+    /// Replaces each waiter by the result of `keep`, in order; `None` removes the waiter.
     pub(super) fn retain_map(&mut self, mut keep: impl FnMut(Waiter) -> Option<Waiter>) {
         for _ in 0..self.queue.len() {
             let kept = self.queue.pop_front().and_then(&mut keep);
@@ -104,8 +104,8 @@ impl LockState {
         answers
     }
 
-    /// Rejects the try-only waiters that a grant does not admit. For the waiters that stay queued,
-    /// it records that the lock is taken.
+    /// Rejects the try-only waiters that a grant does not admit, and records for all other waiters
+    /// that the lock is taken.
     ///
     /// The grant admits `first`, or else the next waiter, and other waiters of the same holder. A
     /// shared grant admits all waiters.

@@ -77,7 +77,8 @@ impl HoldGuard {
         let released = match first.await {
             Some(released) => released,
             None => {
-                // Boxed because it is rare: otherwise every release would reserve space for it.
+                // Boxed because a late reply is rare: otherwise every release would reserve the
+                // space.
                 let bounded = Box::pin(async {
                     tokio::select! {
                         biased;
@@ -120,15 +121,14 @@ impl Drop for InlineRelease {
 
 /// The consequence of dropping one guard of a hold.
 pub(super) enum Dropped {
-    /// Nothing is to be released: other guards or sharers are left, or another task has the lock
-    /// now.
+    /// Nothing is to be released: other guards or sharers remain, or another task has the lock now.
     Done,
     /// The hold was lost before.
     Lost(LostReason),
     /// The last guard was dropped, and no local task takes the server lease over: it must be
     /// released.
     Last(Release),
-    /// The last guard was dropped. Its release has begun, and its caller polls it inline.
+    /// The last guard was dropped. The release has begun, and the caller polls it inline.
     Inline(InlineTask, oneshot::Receiver<Result<(), ReleaseError>>),
 }
 

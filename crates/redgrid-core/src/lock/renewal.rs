@@ -31,7 +31,7 @@ const BATCH: usize = 100;
 /// 10,000 keys that are due together take a fifth of a second, and do not monopolise the server.
 const PACE: Duration = Duration::from_millis(2);
 
-/// The shortest wait for the reply to a renewal.
+/// The shortest time without a reply after which another renewal is scheduled: 20 ms.
 const SHORTEST_WAIT: Duration = Duration::from_millis(20);
 
 impl Table {

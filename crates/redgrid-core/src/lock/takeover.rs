@@ -26,7 +26,8 @@ pub enum TakeoverFrom {
     Anybody,
     /// From all holders. A free lock is left alone.
     Holders,
-    /// Only while this holder field is one of the holders; otherwise the lock is left alone.
+    /// From all holders, but only if this holder field is one of them; otherwise the lock is left
+    /// alone.
     Holder(Bytes),
 }
 

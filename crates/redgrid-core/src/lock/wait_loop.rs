@@ -255,7 +255,7 @@ impl Table {
                         Some(left) => {
                             (until, silence) = (self.now() + left.min(NO_TIMEOUT), Instant::MAX);
                             // Others had their chance to go first: announce this waiter from now
-                            // on, so that they step back.
+                            // on, so that the others step back.
                             said = said.or(wait_loop.announces.map(|_| Instant::MIN));
                         }
                         None => (silence, found_free) = (self.now() + STAYS_FREE, true),
@@ -273,7 +273,8 @@ impl Table {
         }
     }
 
-    /// Periodically evicts expired holders, which would otherwise block until the key's TTL ends.
+    /// Periodically evicts expired holders, which would otherwise block others until the key's TTL
+    /// ends.
     async fn evict_expired_holders(&self, wait_loop: &mut WaitLoop) {
         if let Some(within) = wait_loop.announces.filter(|_| self.now() >= wait_loop.dead_due) {
             self.evict_expired(&wait_loop.key, within).await;

@@ -4,7 +4,7 @@
 //! covers all of these positions. A waiter with a position sends its acquire request again when
 //!
 //! - a message notifies it that it is next,
-//! - the reply to a keepalive finds its position at the head of the queue, and the lock free, or
+//! - the reply to a keepalive shows its position at the head of the queue, and the lock as free, or
 //! - its position is the head, and the lease of the holder ends.
 //!
 //! No waiter sends requests in between.
@@ -98,7 +98,7 @@ impl Table {
         Some(FairLoop { key, queue, changed, watches, next_keepalive: Instant::MAX, next_scores: Instant::MIN })
     }
 
-    /// Removes waiters that have ended, and starts an acquire or a pass request if one is due.
+    /// Removes cancelled waiters, and starts an acquire or a pass request if one is due.
     ///
     /// Returns the loop's next step.
     fn fair_step(self: &Arc<Self>, fair_loop: &mut FairLoop) -> Step {

@@ -27,8 +27,8 @@ use crate::lock::hold::ServerLease;
 use crate::lock::release::{ReleaseMode, Released, released};
 use crate::lock::table::{Answers, Busy, LockId, LockState, State, Table, Waiter, send};
 
-/// This process's positions at the head of the server's queue, as far as known, while it has the
-/// lock.
+/// This process's positions at the head of the server's queue, as far as known, while this process
+/// has the lock.
 #[derive(Default)]
 pub(in crate::lock) struct LocalPass {
     /// Numbers of the next positions, in their order. Some may have left since the reply.
@@ -42,10 +42,10 @@ pub(in crate::lock) struct LocalPass {
     /// Served positions that the pass request in flight reports.
     reporting: Vec<u64>,
     /// A hand-over that is suspended until the pass request completes: the id of its server lease,
-    /// and the waiter to whose request the lease was adjusted, if any.
+    /// and the last adjustment of that lease, if any.
     suspended: Option<(u64, Option<Fitted>)>,
-    /// Id of a server lease that is no longer passed along, because a pass request was not
-    /// answered, or because a retransmission of one can still release the lock.
+    /// Id of a server lease that is no longer passed along. Either a pass request was not answered,
+    /// or a retransmission of one can still release the lock.
     ended: Option<u64>,
 }
 

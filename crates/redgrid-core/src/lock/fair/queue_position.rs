@@ -106,7 +106,8 @@ impl QueuePosition {
         self.place().next_at = (left != Duration::MAX).then(|| now + left);
     }
 
-    /// Returns when to try: at once after a notification, otherwise when the holder's lease ends.
+    /// Returns when the waiter must try: at once after a notification, otherwise when the holder's
+    /// lease ends.
     pub(in crate::lock) fn due(&self) -> Instant {
         let place = self.place();
         if place.is_called { Instant::MIN } else { place.next_at.unwrap_or(Instant::MAX) }

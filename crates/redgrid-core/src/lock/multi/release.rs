@@ -178,8 +178,8 @@ impl Table {
         for (nth, release) in releases.into_iter().enumerate() {
             let status = answers.as_ref().map_or(-1, |answers| answers[nth]);
             if status == -1 {
-                // The key cannot be written, or the whole request failed, as while the slot
-                // migrates. A release of this key alone succeeds or reports its own error.
+                // The key cannot be written, or the whole request failed, for example while the
+                // slot migrates. A release of this key alone succeeds or reports its own error.
                 let yields = self.is_waited_for(&release);
                 waited.push(self.release_alone(release, Some(yields)));
                 continue;

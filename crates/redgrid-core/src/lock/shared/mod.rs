@@ -86,7 +86,7 @@ pub trait ReadWriteMode: Send + Sync {
     /// Ends a retention by [`LockProtocol::retain`]. `None` if the key's lifetime always ends it.
     ///
     /// A writer needs the request, because a holder that still reads extends the lifetime of the
-    /// key. The request may be sent more than once.
+    /// key. The request can be sent more than once.
     fn end_retained(&self, _claim: HoldArgs<'_>) -> Option<Request> {
         None
     }
@@ -281,7 +281,7 @@ impl HoldGuard {
     ///
     /// # Errors
     ///
-    /// [`AcquireError`] says what is true then; `Lost` when this hold has ended.
+    /// [`AcquireError`] says what is true after the failure; it is `Lost` if this hold has ended.
     ///
     /// # Cancel safety
     ///
