@@ -1,5 +1,5 @@
-//! Background releases of three kinds: of locks that may be held without a local owner, of holds
-//! with a denied release, of locks that stay taken for a while.
+//! Releases in the background: locks that may be held without a local owner, holds whose release
+//! was denied, and locks that stay taken for a while.
 //!
 //! A late copy of an acquire can execute after a release. So a release is sent again when no
 //! request for its holder field can execute any more.

@@ -150,8 +150,8 @@ impl YieldPlan {
     ///
     /// The more messages are outstanding, the longer the period: up to twice the shortest period.
     /// So the process that is next also probes first. A probe at the moment of another process's
-    /// release would overtake a process that waits for the message of that release. Processes
-    /// release at the end of a hand-over window. The period is therefore normally shorter than a
+    /// release would overtake a process that waits for the message of that release. A busy process
+    /// releases at the end of its hand-over window. The period is therefore normally shorter than a
     /// window; it is longer for polling waiters, replicas and slow listeners.
     pub(crate) fn quiet_period(&self, message_count: Option<u64>) -> Duration {
         if self.unannounced {
