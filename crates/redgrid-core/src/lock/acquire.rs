@@ -22,7 +22,7 @@ use crate::observe::{OpContext, OpSpan, Outcome, count};
 use crate::service::ClientParts;
 use crate::unpolled::{BackgroundTask, InlineTask};
 
-/// How much later than its request a caller gives up: 20 ms. So the request's error arrives first.
+/// A caller gives up this much later than its request: 20 ms. So the request's error arrives first.
 pub(crate) const GRACE: Duration = Duration::from_millis(20);
 
 /// Facts about a request that decide which error its timeout returns.
@@ -30,7 +30,7 @@ pub(crate) const GRACE: Duration = Duration::from_millis(20);
 pub(super) struct RequestStatus {
     pub(super) progress: Progress,
     busy: AtomicBool,
-    /// Until when a retransmission of the request may still acquire the lock, in nanoseconds.
+    /// Until when a retransmission of the request can still acquire the lock, in nanoseconds.
     may_execute_until: AtomicU64,
     /// The request's position in the server's queue, for lock kinds that have one.
     pub(super) position: QueuePosition,
@@ -55,8 +55,8 @@ impl RequestStatus {
 }
 
 impl Table {
-    /// Requests the lock with these keys. With `under`, the request converts from the server lease
-    /// with that id.
+    /// Requests the lock with these keys. With `under`, the request converts a hold of the server
+    /// lease with that id.
     ///
     /// The table owns the request; the returned future waits for its outcome.
     pub(super) fn enter_from(
@@ -71,7 +71,7 @@ impl Table {
         let until = request.wait.map_or(Instant::MAX, |wait| now + wait);
         let (answer, receiver) = oneshot::channel();
         let status = Arc::new(RequestStatus::default());
-        // Dropping `pending` locks the table: declared before `state`, it is dropped after it.
+        // `pending` must be dropped after `state`, because its drop locks the table.
         let mut pending;
         let mut state = self.state();
         let request = state.shared(request);
@@ -166,7 +166,7 @@ impl Table {
 
 /// A pending acquire. Dropping it cancels the request and releases what was granted meanwhile.
 pub struct PendingAcquire {
-    /// Also keeps the client alive during the wait.
+    /// This handle also keeps the client alive during the wait.
     pub(super) client: Client,
     pub(super) kind: &'static dyn LockProtocol,
     pub(super) request: Arc<AcquireRequest>,
@@ -176,17 +176,17 @@ pub struct PendingAcquire {
     pub(super) until: Instant,
     receiver: oneshot::Receiver<Answer>,
     pub(super) status: Arc<RequestStatus>,
-    /// Id of the server lease that the request converts from.
+    /// Id of the server lease with the hold that the request converts; `None` if it converts none.
     pub(super) under: Option<u64>,
     inline_task: Option<InlineTask>,
     ready: Option<Answer>,
-    /// Part of a multi-key acquire: the grant reaches the caller only when all members have theirs.
+    /// Whether this is part of a multi-key acquire: the caller then gets all grants together.
     is_member: bool,
     done: bool,
 }
 
 impl PendingAcquire {
-    /// Starts an acquire of a hold, or rejects it at once. All lock-like objects use this.
+    /// Starts an acquire of a hold, or rejects it at once. All lock-like objects use this function.
     pub fn start(
         client: &Client,
         kind: &'static dyn LockProtocol,
@@ -220,7 +220,7 @@ impl PendingAcquire {
     /// Waits like [`outcome`](PendingAcquire::outcome), for one member of a multi-key acquire.
     ///
     /// The grant is handed to the caller only by [`HoldGuard::accept_member`]. If the guard is
-    /// released before, the hold counts as never held.
+    /// released before that, the hold counts as never held.
     ///
     /// # Errors
     ///
@@ -245,14 +245,14 @@ impl PendingAcquire {
             let patience = match self.request.wait {
                 // A request with a timeout waits that long, even without contact to the server.
                 Some(_) => Duration::MAX,
-                // The caller waits slightly longer: the request's own error arrives first.
+                // The caller waits slightly longer, so that the request's own error arrives first.
                 None => core.settings.patience() + self.request.durability.timeout() + GRACE,
             };
             // A try-only request without a connection waits for one response timeout at most. Once
             // it is sent, the usual limit applies.
             let mut looks = self.request.once && !core.is_connected(self.key.key());
             // An inline request without a timeout wakes its caller before `patience` ends. Most
-            // callers have their answer then, and need no timer.
+            // callers have their answer by then, and need no timer.
             let mut wakes_itself = self.inline_task.is_some() && self.request.wait.is_none() && !looks;
             let mut contact = self.entered;
             let answer = loop {
@@ -300,7 +300,7 @@ impl PendingAcquire {
     /// Accepts the grant. Returns `None` if the request must be sent again.
     ///
     /// That happens if the caller polled too late and the grant went to another waiter, or if
-    /// another request of the holder was granted.
+    /// another request of the same holder was granted.
     fn answered(&mut self, answer: Answer) -> Option<Result<Option<HoldGuard>, AcquireError>> {
         let granted = match answer {
             Ok(granted) => granted,
@@ -323,7 +323,7 @@ impl PendingAcquire {
         again.wait().await
     }
 
-    /// Returns whether the caller does not, or no longer, poll the request inline.
+    /// Returns true unless the caller still polls the request inline.
     fn is_driven(&self) -> bool {
         self.inline_task.as_ref().is_none_or(InlineTask::is_over)
     }
@@ -335,8 +335,8 @@ impl PendingAcquire {
         if let Some(inline_task) = &self.inline_task
             && inline_task.poll(cx)
         {
-            // Do not register with the receiver: the inline request sends the answer, so it would
-            // wake the very task that polls it.
+            // Do not register with the receiver: the inline request sends the answer, so the
+            // receiver would wake the very task that polls the request.
             return match self.receiver.try_recv() {
                 Ok(answer) => Poll::Ready(answer),
                 Err(oneshot::error::TryRecvError::Empty) => Poll::Pending,
@@ -353,20 +353,20 @@ impl Drop for PendingAcquire {
             self.client.table().cancel(&self.key, self.id, &mut self.receiver);
             self.release_position();
         }
-        // After a shutdown's answer, a background task finishes an inline request in flight.
+        // A background task finishes an inline request in flight, also after a shutdown's answer.
         if let Some(work) = self.inline_task.take().and_then(|inline_task| inline_task.take()) {
             self.client.table().spawn_background(work);
         }
     }
 }
 
-/// A guard of a hold. Dropping the last guard of a hold releases it in the background.
+/// A guard of a hold. Dropping the last guard of a hold releases the hold in the background.
 #[must_use = "dropping the guard releases the hold"]
 pub struct HoldGuard {
     pub(super) client: Client,
     pub(super) hold: Arc<Hold>,
-    /// Whether this is the first guard of its hold. The hold is revoked if the first guard's caller
-    /// does not poll for it.
+    /// Whether this is the first guard of its hold. The hold is revoked if the caller does not poll
+    /// for its first guard.
     pub(super) is_first: bool,
     pub(super) armed: bool,
 }
@@ -374,7 +374,7 @@ pub struct HoldGuard {
 impl HoldGuard {
     /// Creates the first guard of a hold, for the caller that requested it.
     ///
-    /// The caller holds the table's lock, which protects the number of guards.
+    /// The table must be locked: its lock protects the number of guards.
     pub(super) fn first(client: Client, hold: Arc<Hold>) -> Self {
         hold.guards.fetch_add(1, Ordering::AcqRel);
         HoldGuard { client, hold, is_first: true, armed: true }

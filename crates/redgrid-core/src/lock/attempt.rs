@@ -34,13 +34,14 @@ pub(super) struct Attempt {
     /// End of the hand-over window that the grant continues; in the past if the grant begins a new
     /// one.
     continued: Instant,
-    /// For readers and writers: the hold that the request converts from, and since when it waits.
+    /// For readers and writers: the hold that the request converts, and since when the request
+    /// waits.
     pub(super) context: Option<AcquireContext>,
 }
 
 impl Attempt {
-    /// Returns the server queue in which the attempt has, or gets, a position. Try-only requests
-    /// and other lock kinds have none.
+    /// Returns the server queue in which the attempt has, or gets, a position. Returns `None` for
+    /// try-only requests, and for lock kinds without a server queue.
     pub(super) fn queue(&self) -> Option<&'static dyn ServerQueue> {
         self.protocol.queue().filter(|_| !self.request.once)
     }
@@ -49,7 +50,8 @@ impl Attempt {
 /// A grant of the server, before it becomes a server lease.
 pub(super) struct GrantReply {
     pub(super) id: u64,
-    /// The token of the grant: for most lock kinds its server time, in microseconds.
+    /// The token of the grant. For most lock kinds it is the server's time of the grant, in
+    /// microseconds.
     pub(super) token: u64,
     pub(super) sent: Instant,
     pub(super) received: Instant,
@@ -57,7 +59,7 @@ pub(super) struct GrantReply {
     /// The lease on the server.
     pub(super) lease: Duration,
     pub(super) durability: Durability,
-    /// Until when tasks of this process may hand the lock over without a request.
+    /// Until when tasks of this process can hand the lock over without a request.
     pub(super) handover_ends: Instant,
     pub(super) node: NodeId,
 }
@@ -90,7 +92,8 @@ pub(super) enum InstallOutcome<'a> {
 }
 
 impl Table {
-    /// Builds the attempt of the first waiter with a live future and a timeout that has not passed.
+    /// Builds the attempt of the first waiter whose future is alive and whose timeout has not
+    /// passed.
     pub(super) fn attempt_of(&self, key: &LockId, lock: &mut LockState, now: Instant) -> Option<Attempt> {
         let first = lock.queue.iter().position(|waiter| waiter.is_live(now))?;
         self.attempt_for(key, lock, first, now)
@@ -118,8 +121,8 @@ impl Table {
     /// Sends the request and delivers the result to all waiters that it concerns.
     ///
     /// The request is sent a second time if the server found the first too late. It is also
-    /// repeated while the requested durability fails only temporarily. Returns how long others hold
-    /// the lock, if they do.
+    /// repeated while the grant is not as durable as requested, for a temporary reason. Returns how
+    /// long others hold the lock, if they do.
     #[expect(clippy::manual_async_fn, reason = "that one would have room for the attempt twice")]
     pub(super) fn try_for(self: Arc<Self>, attempt: Attempt) -> impl Future<Output = Option<Duration>> + Send {
         async move {
@@ -165,8 +168,8 @@ impl Table {
     /// Installs a grant and hands it to the requesting waiter, to the next one, or back to the
     /// server.
     ///
-    /// Returns `Some(Duration::ZERO)` if another client took the grant over before it was known
-    /// here. `try_for` then returns that.
+    /// Returns `Some(Duration::ZERO)` if another client took the lock over before the grant was
+    /// known here. `try_for` then returns the same value.
     fn granted(self: &Arc<Self>, attempt: &Attempt, id: u64, token: u64, asked: &RequestOutcome) -> Option<Duration> {
         let (sent, key, in_queue) = (asked.sent, &attempt.key, attempt.queue().is_some());
         let why = || AcquireFailure::Unknown(ServerError::unknown("the answer came when the lease had ended"));
@@ -181,7 +184,7 @@ impl Table {
         let handover_ends = if is_continued { attempt.continued } else { sent + attempt.handover_window };
         let mut granted = GrantReply::by(asked, id, token, (attempt.lease, attempt.request.durability), handover_ends);
         if in_queue {
-            // An earlier request for this queue position may also execute late.
+            // An earlier request for this queue position can also execute late.
             let unsure = Some(attempt.status.may_execute_until()).filter(|until| *until > sent);
             granted.retransmission_ends = granted.retransmission_ends.max(unsure);
         }
@@ -208,7 +211,7 @@ impl Table {
         if in_queue {
             attempt.status.position.left();
         }
-        // The grant has withdrawn the announcement of a waiting writer.
+        // On the server, the grant has withdrawn the announcement of a waiting writer.
         lock.shared.iter_mut().for_each(|shared| shared.stops_waiting());
         let asker = lock.queue.iter().position(|waiter| waiter.id == attempt.entry && waiter.is_live(now));
         let mut asker = asker.and_then(|at| lock.queue.remove(at));
@@ -227,8 +230,8 @@ impl Table {
             }
             Some(asker) => self.admit((schedule, lock), &server_lease, (sent, now), asker),
             None if in_queue => {
-                // The server granted the lock at the queue position of this waiter: no other waiter
-                // may use the grant.
+                // The server granted the lock to the queue position of a waiter that has left. No
+                // other waiter is allowed to use the grant.
                 self.release_unclaimed_grant(lock, &server_lease, Instant::MIN);
                 Answers::new()
             }
@@ -245,7 +248,8 @@ impl Table {
         None
     }
 
-    /// Installs a grant of the server to a request that was sent at `sent`.
+    /// Makes a grant of the server the current server lease of its lock. The acquire request was
+    /// sent at `sent`.
     pub(super) fn install_grant<'a>(
         self: &Arc<Self>,
         state: &'a mut State,
@@ -259,8 +263,8 @@ impl Table {
         let State { locks, schedule, forced, .. } = state;
         let is_forced = !forced.is_empty() && forced.remove(&server_lease.id).is_some();
         let Some(lock) = locks.get_mut(key) else { return InstallOutcome::Closed };
-        // Compare the tokens only if this request was sent before the last grant was answered. Only
-        // then does a lower token mean that this grant is the older one.
+        // Compare the tokens only if this request was sent before this process received the last
+        // grant. Only then does a lower token mean that this grant is the older one.
         let (token, known) = lock.last;
         if is_forced || (sent <= known && server_lease.token < token) {
             return InstallOutcome::Superseded;
@@ -302,7 +306,8 @@ impl Table {
         let holder = waiter.request.holder;
         let same = if holder.is_some() { lock.take_all_of(holder) } else { Vec::new() };
         if lock.protocol.queue().is_some() {
-            // A waiter may be admitted through another request's queue position: release its own.
+            // Releases unused queue positions: the waiter may have been admitted through the
+            // position of another request. A used position has left the queue, and is skipped.
             std::iter::once(&waiter).chain(&same).for_each(|waiter| self.release_position_of(lock, waiter));
         }
         let hold = self.create_hold((schedule, lock), server_lease, (from, now), waiter.request);
@@ -317,7 +322,7 @@ impl Table {
         answers
     }
 
-    /// Creates a hold of a server lease now, for the owner that made `request`.
+    /// Creates a hold of a server lease for the owner that made `request`.
     ///
     /// The hold's own lease counts from `from`.
     pub(super) fn create_hold(
@@ -352,11 +357,11 @@ impl Table {
     pub(super) fn next_look(&self, server_lease: &ServerLease, from: Instant, now: Instant) -> Instant {
         let (lease, watchdog) = (server_lease.lease(), self.core.settings.watchdog_lease);
         let lease = match server_lease.is_renewed_at(now) {
-            // Another holder of the key may shorten the common lease to a watchdog lease. The check
+            // Another holder of the key can shorten the common lease to a watchdog lease. The check
             // must be early enough to detect that in time.
             true if server_lease.protocol.is_shared() => lease.min(watchdog),
             true => lease,
-            // A fixed lease is verified as often as one that is renewed.
+            // A fixed lease is verified as often as a watchdog lease is renewed.
             false => watchdog,
         };
         next_renewal(lease, server_lease.deadline(), from)

@@ -1,7 +1,7 @@
 //! Changes the lease of a server lease.
 //!
 //! A longer lease is set by an idempotent script, which is sent again after lost replies. A shorter
-//! one is set by a script that is sent once.
+//! lease is set by a script that is not sent again after a lost reply.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,11 +16,11 @@ use crate::config::Durability;
 use crate::lease::deadline;
 
 pub(super) enum LeaseChange {
-    /// The server has the new lease. It counts from `sent`, when the request was sent.
+    /// The server has the new lease, which counts from the sending of the request at `sent`.
     Done {
         sent: Instant,
     },
-    /// The server no longer has the lock as held by this process.
+    /// The server found that this process does not hold the lock any more.
     Gone,
     /// The server rejected the request because it arrived too late.
     TooLate,
@@ -95,7 +95,7 @@ impl Table {
     }
 }
 
-/// Records a confirmed lease. It fails while an unanswered shortening may still undo the change.
+/// Records a confirmed lease. Fails while an unanswered shortening can still undo the change.
 fn confirmed(server_lease: &ServerLease, sent: Instant, lease: Duration, durability: Durability) -> LeaseChange {
     if server_lease.confirmed(sent, lease, durability) >= deadline(sent, lease) {
         LeaseChange::Done { sent }
@@ -106,7 +106,7 @@ fn confirmed(server_lease: &ServerLease, sent: Instant, lease: Duration, durabil
 
 /// A lengthening in flight.
 ///
-/// If this is dropped while the server may have a longer lease than is valid locally, the upper
+/// If this value is dropped while the server may have a longer lease than this process, the upper
 /// bound of the lease is raised. Releases are then sent until the longer lease is over.
 struct Lengthening<'a> {
     server_lease: &'a ServerLease,

@@ -1,7 +1,8 @@
-//! Background releases: of locks that may be held without a local owner, of holds with a denied
-//! release, and of locks that stay taken for a while.
+//! Releases in the background: locks that may be held without a local owner, holds whose release
+//! was denied, and locks that stay taken for a while.
 //!
-//! A release is repeated once no request that was sent for its holder field can execute any more.
+//! A late copy of an acquire can execute after a release. So a release is sent again when no
+//! request for its holder field can execute any more.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,26 +17,26 @@ use super::release::ReleaseMode;
 use super::table::Table;
 use crate::clock::Instant;
 
-/// Longest step back of the server's clock that a cleanup waits for: 20 s. No retransmission is in
-/// flight for longer than that.
+/// A cleanup waits longer if the server's clock was set back: by that step, up to 20 s. No
+/// retransmission is in flight for longer than that.
 const LONGEST_STEP: Duration = Duration::from_secs(20);
 
 /// Largest number of locks that one script releases.
 pub(super) const BULK: usize = 500;
 
-/// Pause before a denied release is sent again for the first time: 100 ms. The pause doubles up to
-/// 1 s, because a shutdown waits for it.
+/// Pause before a denied release is sent again for the first time: 100 ms. The pause doubles, but
+/// only up to 1 s, because a shutdown waits for it.
 const DENIED_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_DENIED_PAUSE: Duration = Duration::from_secs(1);
 
-/// Release of the locks that an unanswered request may have acquired, or may still acquire.
+/// Release of the locks that an unanswered request may have acquired, or can still acquire.
 pub(super) struct DeferredRelease {
     pub(super) protocol: &'static dyn LockProtocol,
     /// The keys of one hash slot, each with the number in its holder field.
     pub(super) claims: Vec<(Arc<LockKeys>, u64)>,
-    /// Until when a retransmission may acquire the locks.
+    /// Until when a retransmission can acquire the locks.
     pub(super) limit: Instant,
-    /// Release now as well as after `limit`.
+    /// Whether the locks are released now as well as after `limit`.
     pub(super) at_once: bool,
     /// Until when the locks stay taken; in the past if they are to be free at once.
     pub(super) keep_until: Instant,
@@ -85,9 +86,9 @@ impl Table {
         self.schedule_cleanup(DeferredRelease { keep_until, ..DeferredRelease::of_lease(server_lease) });
     }
 
-    /// Releases a server lease again if a retransmission of its acquire may execute after `sent`.
+    /// Releases a server lease again if a retransmission of its acquire can execute after `sent`.
     ///
-    /// `sent` is when its first release was sent.
+    /// `sent` is the time at which the first release of the server lease was sent.
     pub(super) fn release_late_copies(
         self: &Arc<Self>,
         server_lease: &ServerLease,
@@ -102,7 +103,7 @@ impl Table {
 
     /// Releases in the background the locks that an unanswered request may have acquired.
     ///
-    /// The release is sent at once if something may be held already, and again when no
+    /// The release is sent at once if the locks may be held already, and again when no
     /// retransmission can execute any more.
     pub(super) fn schedule_cleanup(self: &Arc<Self>, what: DeferredRelease) {
         let table = Arc::clone(self);
@@ -146,8 +147,8 @@ impl Table {
 
     /// Sends the release until it is answered or the lease has ended.
     ///
-    /// Returns when the answered (or else the last) transmission was sent. Of several requests, the
-    /// earliest of these times counts.
+    /// Returns the time at which the answered transmission, or else the last one, was sent. For
+    /// several requests it is the earliest of these times.
     async fn release_unclaimed(&self, what: &DeferredRelease) -> Instant {
         let (protocol, mut sent) = (what.protocol, Instant::MAX);
         let fields: Vec<_> = what.claims.iter().map(|(_, id)| self.core.field(*id)).collect();
@@ -167,8 +168,8 @@ impl Table {
             let Err(error) = asked.result else { continue };
             tracing::debug!(name = %what.claims[0].0.name, %error, "could not give back; the lease ends it");
             if part.len() > 1 && matches!(error, ServerError::Refused { .. }) {
-                // One invalid key, or a slot migration, makes the server reject all of them:
-                // release them one by one.
+                // Because of one invalid key, or a slot migration, the server rejects the whole
+                // request: release the locks one by one.
                 for claim in part {
                     self.core.give_back(protocol.release(*claim), until(), RetryPolicy::ToTheEnd).await;
                 }
@@ -180,7 +181,8 @@ impl Table {
     /// Returns how a lock is released now, and until when that release is sent.
     ///
     /// Before `keep_until` the lock is retained. Such a release is sent for at most one response
-    /// timeout, because the time to retain shrinks. Others are sent until the end of the lease.
+    /// timeout, because the time to retain shrinks. Other releases are sent until the end of the
+    /// lease.
     pub(super) fn release_mode(
         &self,
         server_lease: &ServerLease,
@@ -195,7 +197,7 @@ impl Table {
         }
     }
 
-    /// Repeats a release that failed, while the server may have a lease of the hold.
+    /// Repeats a failed release for as long as the server may have a lease of the hold.
     ///
     /// Returns the mode and the outcome of the last release.
     pub(super) async fn release_again(
@@ -206,7 +208,7 @@ impl Table {
         mut asked: RequestOutcome,
     ) -> (ReleaseMode, RequestOutcome) {
         while asked.result.is_err() && server_lease.lease_ends() > until && self.now() >= until {
-            // The lease ends later by a renewal that was in flight, or less time is to be retained
+            // Either a renewal in flight has lengthened the lease, or the time to retain is shorter
             // by now.
             (mode, until) = self.release_mode(server_lease, keep_until, yields);
             let again = self.send_release(server_lease, mode, until).await;
@@ -216,7 +218,7 @@ impl Table {
         let lacks_permission = |error: &ServerError| error.code() == Some(Code::NoPermission);
         if mode == ReleaseMode::Yield && asked.result.as_ref().is_err_and(lacks_permission) {
             // Perhaps only reading the flag of polling waiters was denied: release without reading
-            // it.
+            // the flag.
             asked = self.send_release(server_lease, ReleaseMode::Release, until).await;
         }
         (mode, asked)
@@ -224,8 +226,8 @@ impl Table {
 
     /// Retries a denied release until it succeeds or the lease ends.
     ///
-    /// It removes only the server lease's own holder field: a later holder is not affected. Until
-    /// `keep_until` the lock stays taken.
+    /// The release removes only the server lease's own holder field: a later holder is not
+    /// affected. Until `keep_until` the lock stays taken.
     pub(super) async fn release_denied(self: Arc<Self>, server_lease: Arc<ServerLease>, keep_until: Instant) {
         let mut pause = DENIED_PAUSE;
         loop {
@@ -245,7 +247,7 @@ impl Table {
 
 /// Returns whether the server denied a release for lack of permission.
 ///
-/// The permission may be granted before the lease ends.
+/// The permission can still be granted before the lease ends.
 pub(super) fn is_denied(error: &ReleaseError) -> bool {
     matches!(error, ReleaseError::Refused { source, .. } if source.code() == Some(Code::NoPermission))
 }

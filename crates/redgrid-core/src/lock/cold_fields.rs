@@ -20,12 +20,13 @@ pub(super) struct ColdFields {
     /// The durability that the current owner wants for renewals.
     wanted_durability: Durability,
     shortenings: Shortenings,
-    /// Until when a retransmission of the acquire may execute, and the lease that it would get.
+    /// Until when a retransmission of the acquire can execute, and the lease that it would acquire.
     pub(super) retransmission: Option<(Instant, Duration)>,
-    /// Latest end of the lease on the server, after an extension or renewal that was unanswered or
-    /// does not count.
+    /// Latest time at which the lease on the server can end, because of changes that were not
+    /// answered or did not move the deadline.
     pub(super) server_lease_upper_bound: Instant,
-    /// Notifies a waiter that only one sharer is left; created by the first waiter.
+    /// Notifies the last sharer that all others have left; created when a sharer first waits for
+    /// that.
     alone: Option<Arc<Notify>>,
 }
 
@@ -61,7 +62,7 @@ impl ServerLease {
         }
     }
 
-    /// Stops hand-over and sharing; call it under the table's lock.
+    /// Stops hand-over and sharing. The caller holds the table's lock.
     pub(super) fn seal(&self) {
         self.sealed.store(true, Ordering::Release);
     }
@@ -73,7 +74,7 @@ impl ServerLease {
 
     /// Notifies the last sharer that all others have left.
     pub(super) fn left_alone(&self) {
-        // A waiter that registers now checks once more before it waits.
+        // A sharer that begins to wait now checks first whether it is alone.
         let alone = self.inner().cold.as_ref().and_then(|cold| cold.alone.clone());
         if let Some(alone) = alone {
             alone.notify_waiters();
@@ -91,8 +92,8 @@ impl ServerLease {
 
     /// Raises the latest end of the lease on the server to `until`.
     ///
-    /// An extension or renewal that was unanswered, or does not count, may give the lease this end
-    /// on the server. Locally, the lease is not valid for that time.
+    /// Perhaps a change of the lease was not answered, or its reply did not move the deadline. The
+    /// lease on the server can then last until `until`. The local deadline stays as it is.
     pub(super) fn raise_upper_bound(&self, until: Instant) {
         self.inner().raise_upper_bound(until);
     }
@@ -110,11 +111,11 @@ impl ServerLease {
         self.inner().cold().wanted_durability = wanted;
     }
 
-    /// Records a confirmation of a request sent at `sent`, with its durability. Returns the
-    /// deadline.
+    /// Records that the server confirmed a request that was sent at `sent`, with this durability.
+    /// Returns the deadline.
     ///
-    /// The deadline moves forward unless a shortening may still execute after the request. In that
-    /// case, or if the confirmation came too late, only the latest end on the server is raised.
+    /// The deadline is extended, except in two cases: it has passed, or a shortening can execute
+    /// after this request. Then only the upper bound of the lease on the server is raised.
     pub(super) fn confirmed(&self, sent: Instant, lease: Duration, durability: Durability) -> Instant {
         let mut inner = self.inner();
         if durability != inner.cold.as_ref().map(|cold| cold.durability).unwrap_or_default() {
@@ -128,29 +129,29 @@ impl ServerLease {
         self.deadline()
     }
 
-    /// Lowers the deadline for a shortening that is sent at `sent` or later.
+    /// Lowers the deadline before a shortening, whose request is sent at `sent` or later.
     pub(super) fn begin_shortening(&self, sent: Instant, lease: Duration) {
         self.inner().cold().shortenings.begin();
         self.deadline.lower(deadline(sent, lease));
     }
 
-    /// Ends a shortening that was answered, or that may execute until `unanswered_until`.
+    /// Records the outcome of a shortening. With `unanswered_until` it was not answered, and can
+    /// execute until that time; otherwise it was answered now.
     ///
-    /// A confirmation counts again if its request is sent after that.
+    /// A confirmation extends the deadline again if its request is sent after that time.
     pub(super) fn end_shortening(&self, unanswered_until: Option<Instant>) {
         let now = self.clock.now();
         self.inner().cold().shortenings.end(unanswered_until, now);
     }
 }
 
-/// Requests for a shorter lease that may execute late.
+/// The shortenings of one server lease: requests for a shorter lease, which can execute late.
 #[derive(Default)]
 struct Shortenings {
-    /// Until when each unanswered shortening may execute; `Instant::MAX` for those that have just
-    /// begun.
+    /// Until when each unanswered shortening can execute; `Instant::MAX` for those in flight.
     unanswered: Vec<Instant>,
     /// When the last reply to a shortening arrived. Confirmations of requests that were sent
-    /// earlier do not count.
+    /// earlier do not extend the deadline.
     settled: Instant,
 }
 
@@ -159,7 +160,8 @@ impl Shortenings {
         self.unanswered.push(Instant::MAX);
     }
 
-    /// Ends a shortening that was answered at `now`, or that may execute until `unanswered_until`.
+    /// Records the outcome of a shortening. With `unanswered_until` it was not answered, and can
+    /// execute until that time; otherwise it was answered at `now`.
     fn end(&mut self, unanswered_until: Option<Instant>, now: Instant) {
         if let Some(begun) = self.unanswered.iter().position(|until| *until == Instant::MAX) {
             self.unanswered.swap_remove(begun);

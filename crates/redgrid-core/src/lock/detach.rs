@@ -1,9 +1,9 @@
 //! Hands a hold to another process: one process detaches it, the other attaches it.
 //!
-//! The first process stops treating the hold as valid before the other one can start. A detached
-//! hold has left the table and is not renewed. The other process takes it over with one script,
-//! which replaces the holder field by a new one. If two processes attach it, the second one
-//! therefore finds the former field gone. A late renewal or retransmission of the first process
+//! The first process stops treating the hold as valid before the other one can use it. A detached
+//! hold has left the table of its client and is not renewed. The other process takes it over with
+//! one script, which replaces the holder field by a new one. If two processes attach it, the second
+//! one therefore finds the former field gone. A late renewal or retransmission of the first process
 //! does not find that field, either.
 
 use std::sync::Arc;
@@ -38,18 +38,18 @@ pub struct DetachedHold {
     pub field: Bytes,
     /// The fencing token. Attaching keeps it.
     pub token: Token,
-    /// The lease. A fixed one ends at [`ends`](DetachedHold::ends). A renewed one is extended when
-    /// the hold is attached.
+    /// The lease. A fixed lease ends at [`ends`](DetachedHold::ends). A renewed lease is extended
+    /// when the hold is attached.
     pub lease: LeaseMode,
-    /// How long the hold was still valid locally when it was detached. The server keeps it longer
-    /// by a margin.
+    /// How long the hold was still valid locally when it was detached. The server keeps the hold
+    /// longer, by a margin.
     pub left: Duration,
-    /// When a fixed lease ends, in microseconds since 1970 by the clock of its server. It may be
-    /// slightly early, and is 0 for a renewed lease.
+    /// When a fixed lease ends, in microseconds since 1970 by the clock of its server. The value
+    /// can be slightly too early; it is 0 for a renewed lease.
     pub ends: u64,
     /// For how long the lock stays taken, even if it is released earlier.
     pub at_least: Duration,
-    /// How long renewals may go on; `None` for no limit.
+    /// How long renewals can go on; `None` for no limit.
     pub max_hold: Option<Duration>,
 }
 
@@ -80,7 +80,8 @@ impl HoldGuard {
             return Err(DetachError::Unsupported { name: name(), kind: kind.name() });
         }
         if server_lease.is_renewed_at(server_lease.clock.now()) {
-            // Renew it first, so that the other process has a whole lease to attach it.
+            // Renew the hold first, so that the other process has a whole lease in which to attach
+            // it.
             let renewed = self.extend(server_lease.lease()).await;
             renewed.map_err(|source| DetachError::NotRenewed { name: name(), source })?;
         }
@@ -209,8 +210,8 @@ impl Table {
         let field = self.core.field(id);
         let claim = HoldArgs { target: &target, field: &field, lease: wanted };
         let Some(request) = kind.adopt(claim, &detached.field) else { return Ok(None) };
-        // The job has run where the hold was detached: its lock stays taken, whatever the outcome
-        // here.
+        // The process that detached the hold has used it already. So the lock stays taken, whatever
+        // the outcome of this attempt.
         let keep_until = if at_least.is_zero() { Instant::MIN } else { self.now() + at_least };
         let settlement =
             |limit| DeferredRelease { keep_until, ..DeferredRelease::of(kind, &target, id, lease.duration(), limit) };

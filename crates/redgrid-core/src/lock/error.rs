@@ -40,7 +40,7 @@ pub enum AcquireError {
         #[source]
         source: CommitError,
     },
-    /// The holder that requests to reenter has lost its hold.
+    /// The holder of the request had a hold of the lock, and has lost it.
     #[error("cannot acquire `{name}` again: the holder has lost it")]
     Lost {
         /// Name of the lock.
@@ -162,7 +162,7 @@ impl From<ServerError> for AcquireFailure {
     }
 }
 
-/// Reason why a release is not known to have ended a valid hold.
+/// Reason why it is not certain that a release has ended a valid hold.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReleaseError {
@@ -171,7 +171,7 @@ pub enum ReleaseError {
     Lost {
         /// Name of the lock.
         name: Name,
-        /// How it ended.
+        /// How the hold ended.
         reason: LostReason,
     },
     /// The server did not confirm the release; the lease ends the hold at the latest.
@@ -198,7 +198,8 @@ pub enum ReleaseError {
 }
 
 impl ReleaseError {
-    /// Returns the error of a release without a reply in time; it continues in the background.
+    /// Returns the error of a release without a reply in time. The release continues in the
+    /// background.
     pub(super) fn unanswered(name: Name) -> Self {
         let source = ServerError::unknown("no answer came in time; the release goes on until the lease ends");
         ReleaseError::OutcomeUnknown { name, source }
@@ -214,7 +215,7 @@ pub enum ExtendError {
     Lost {
         /// Name of the lock.
         name: Name,
-        /// How it ended.
+        /// How the hold ended.
         reason: LostReason,
     },
     /// The request was not sent, or was refused.
@@ -290,10 +291,10 @@ pub enum DetachError {
     Lost {
         /// Name of the lock.
         name: Name,
-        /// How it ended.
+        /// How the hold ended.
         reason: LostReason,
     },
-    /// The renewal that gives the other process time to attach has failed.
+    /// The renewal that gives the other process time to attach the hold has failed.
     #[error("cannot detach `{name}`: {source}")]
     NotRenewed {
         /// Name of the lock.
@@ -344,7 +345,8 @@ pub enum AttachError {
     },
     /// Attaching failed for a reason for which an acquire can fail, too.
     ///
-    /// If the outcome is unknown, this process may have got the hold; it is being released.
+    /// If the outcome is unknown, this process may have got the hold; the hold is then being
+    /// released.
     #[error(transparent)]
     Failed(#[from] AcquireError),
 }

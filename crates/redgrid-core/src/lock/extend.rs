@@ -20,14 +20,14 @@ use crate::observe::OpSpan;
 use crate::service::ClientParts;
 
 impl HoldGuard {
-    /// Sets the lease to `lease` from now on.
+    /// Sets the lease of the hold to `lease`, counted from now.
     ///
     /// The future does not keep the hold: dropping the last guard releases the hold all the same. A
     /// future that is first polled after that fails, and changes nothing.
     ///
     /// # Errors
     ///
-    /// [`ExtendError`] says which lease is valid then.
+    /// [`ExtendError`] says which lease is valid after the failure.
     ///
     /// # Cancel safety
     ///

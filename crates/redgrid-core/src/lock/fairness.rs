@@ -1,4 +1,5 @@
-//! Yielding: a process whose hand-over window ends while its own tasks wait lets others go first.
+//! Yielding: a process lets others go first when its hand-over window ends and its own tasks still
+//! wait.
 //!
 //! The release reports the number n of subscribers that its message reached. Each subscriber that
 //! wants the lock acquires and releases it, which sends one more message. After n messages (the
@@ -19,27 +20,27 @@ use crate::clock::Instant;
 /// Shortest quiet period: 2 ms. A process that was woken needs a fraction of that time to try.
 const SILENCE: Duration = Duration::from_millis(2);
 
-/// Quiet period while a waiter is known that polls and receives no messages: 250 ms.
+/// Quiet period if a known waiter receives no messages and polls instead: 250 ms.
 ///
 /// Such a waiter polls every 100 ms, but at times only after 200 ms.
 const SILENCE_FOR_POLLERS: Duration = Duration::from_millis(250);
 
-/// Quiet period until this process has received its own release through a replica: 20 ms.
+/// Shortest quiet period until this process has received its own release through a replica: 20 ms.
 ///
 /// A replica that does not lag needs a fraction of that time. Subscribers of the same replica
-/// receive the release at the same time. A subscriber also gets this period before it counts as one
-/// that never acquires the lock.
+/// receive the release at the same time. The last yield before a subscriber counts as one that
+/// never acquires the lock has this shortest period, too.
 const PATIENCE: Duration = Duration::from_millis(20);
 
-/// Divisor for the extra time in which a listener notices an unpublished release by its poll: a
-/// quarter of the interval of its polls.
+/// Listeners notice an unpublished release only by their polls. The quiet period is then their poll
+/// interval, plus a quarter of it: this is the divisor.
 ///
 /// [`POLL_TICK`] is added, because polls are sent at most every 100 ms.
 const LATE_POLL: u32 = 4;
 const POLL_TICK: Duration = Duration::from_millis(100);
 
-/// How long after a release the next request of the process still obeys the yield, in hand-over
-/// windows: 2.
+/// For this many hand-over windows after a release, the next request of the process still obeys the
+/// yield: 2.
 ///
 /// If a yield were forgotten within one window, two processes that leave and return could starve a
 /// third (found by the model `turns`). A request that comes after two windows finds the yield over,
@@ -55,11 +56,12 @@ pub(crate) struct SubscriberCount {
     pub(crate) by_replica: bool,
     /// Whether a waiter exists that receives no messages.
     pub(crate) unseen: bool,
-    /// The server refused to publish the release. Listeners notice it by polling at this interval.
+    /// Set if the server refused to publish the release: the interval of the polls by which
+    /// listeners notice it.
     pub(crate) unannounced: Option<Duration>,
     /// This process's own subscription before the release was sent.
     pub(crate) own: OwnSubscription,
-    /// Listeners that are not counted, because they never acquired the lock.
+    /// Number of listeners that `listeners` does not count, because they never acquired the lock.
     pub(crate) ignored: u64,
     /// Whether a listener gets more time than usual before it counts as one that never acquires the
     /// lock.
@@ -95,7 +97,7 @@ impl SubscriberCount {
 /// processes go first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct YieldPlan {
-    /// Messages to wait for.
+    /// Number of messages to wait for.
     passes: u64,
     /// Whether a waiter exists that receives no messages.
     unseen: bool,
@@ -138,26 +140,27 @@ impl YieldPlan {
 
     /// Returns whether another process is known to wait.
     ///
-    /// A mere subscriber may listen for another reason. A waiter that sets its flag on the server
-    /// waits.
+    /// A subscriber alone is no proof, because it may listen for another reason. A waiter's flag on
+    /// the server is a proof.
     pub(crate) fn is_wanted(&self) -> bool {
         self.unseen || self.unannounced
     }
 
     /// Returns how long the channel must be quiet before one probe is sent.
     ///
-    /// The more messages are outstanding, the longer the period: up to twice the shortest one. So
-    /// the process that is next also probes first. A probe at the end of a window would overtake a
-    /// process that waits for its message. The period is therefore normally shorter than a
-    /// hand-over window; it is longer for polling waiters, replicas and slow listeners.
+    /// The more messages are outstanding, the longer the period: up to twice the shortest period.
+    /// So the process that is next also probes first. A probe at the moment of another process's
+    /// release would overtake a process that waits for the message of that release. A busy process
+    /// releases at the end of its hand-over window. The period is therefore normally shorter than a
+    /// window; it is longer for polling waiters, replicas and slow listeners.
     pub(crate) fn quiet_period(&self, message_count: Option<u64>) -> Duration {
         if self.unannounced {
             return self.silence;
         }
         let passed = message_count.zip(self.from).map_or(0, |(message_count, from)| message_count.saturating_sub(from));
         let left = self.passes.saturating_sub(passed) as f64 / self.passes.max(1) as f64;
-        // Until the release arrives back at this process, no listener at the replica can know of it
-        // and try.
+        // Until the release arrives back at this process, no listener at the replica can know of
+        // the release and try.
         let least = match self.patient || (self.by_replica && passed == 0) {
             true => PATIENCE,
             false => Duration::ZERO,
@@ -183,8 +186,8 @@ impl YieldPlan {
         Some((self.passes, self.passes.saturating_sub(passed)))
     }
 
-    /// Waits for one more message, because one that arrived in between is from this process. It
-    /// does not mean that another process had the lock.
+    /// Makes the plan wait for one more message, because one that arrived in between is from this
+    /// process. That message does not mean that another process had the lock.
     pub(crate) fn let_pass(&mut self) {
         self.passes += 1;
     }
@@ -194,8 +197,8 @@ impl YieldPlan {
     /// `message_count` is `None` without a subscription.
     pub(crate) fn is_over(&mut self, message_count: Option<u64>) -> bool {
         let Some(message_count) = message_count else { return false };
-        // The only listener counts as this process. If it is another one, the next release counts
-        // both.
+        // The only listener is taken for this process. If it is another process, the next release
+        // counts both subscribers.
         if self.may_be_ours {
             return true;
         }
@@ -221,7 +224,7 @@ pub(super) struct PendingYields {
 
 #[derive(Clone, Copy)]
 pub(super) struct PendingYield {
-    /// How other processes go first when the hand-over window has ended.
+    /// The plan by which other processes go first when the hand-over window has ended.
     pub(super) plan: YieldPlan,
     /// When the lock was released.
     pub(super) since: Instant,
@@ -230,8 +233,8 @@ pub(super) struct PendingYield {
 }
 
 impl PendingYield {
-    /// Returns the time until which waiters elsewhere are being notified of the release. Returns
-    /// `None` after that time, and while the hand-over window lasts.
+    /// Returns the time until which waiters in other processes are being notified of the release.
+    /// Returns `None` after that time, and while the hand-over window lasts.
     pub(super) fn yields_until(&self, now: Instant) -> Option<Instant> {
         let until = self.since + self.plan.quiet_period(None);
         (now >= self.handover_ends && now < until).then_some(until)
@@ -266,8 +269,8 @@ impl Table {
         count: SubscriberCount,
     ) -> Option<YieldPlan> {
         // Readers do not yield: waiting writers announce themselves on the server. For other kinds,
-        // a waiter of this process in the paired mode counts like one of another process, such as a
-        // reader after a writer.
+        // a waiter of this process in the paired mode (a reader, when a writer releases) counts
+        // like a waiter of another process.
         if protocol.is_shared() {
             return None;
         }
@@ -297,7 +300,7 @@ impl Table {
 
     /// Remembers that other processes go first, while no request of this process waits.
     ///
-    /// Its next request obeys that if it comes soon.
+    /// The next request of this process obeys the plan if it comes soon.
     pub(super) fn remember_yield(&self, state: &mut State, key: &LockId, plan: YieldPlan, handover_ends: Instant) {
         let since = self.now();
         let window = state.locks.get(key).map_or(Duration::ZERO, |lock| self.handover_window(lock.protocol, key));

@@ -32,13 +32,14 @@ impl HoldGuard {
     /// Creates a further guard of a hold. Unlike a first guard, it is not offered: its caller has
     /// it at once.
     ///
-    /// The caller holds the table's lock, which protects the number of guards.
+    /// The table must be locked: its lock protects the number of guards.
     pub(super) fn further(client: Client, hold: Arc<Hold>) -> Self {
         hold.guards.fetch_add(1, Ordering::AcqRel);
         HoldGuard { client, hold, is_first: false, armed: true }
     }
 
-    /// Hands a guard that was reserved as a [member](super::PendingAcquire::member) to its caller.
+    /// Accepts a guard that was reserved by
+    /// [`PendingAcquire::member`](super::PendingAcquire::member).
     ///
     /// A guard that is released before this call does not keep its lock taken for `at_least`.
     pub fn accept_member(&self) {
@@ -148,8 +149,8 @@ impl Table {
             if lock.is_none_or(|lock| lock.is_forgotten()) {
                 hold.server_lease.stop_renewing();
             } else if matches!(hold.request.lease, LeaseMode::Renewed(_)) {
-                // Other tasks share the server lease and keep it renewed. This hold keeps the lease
-                // that is confirmed by now.
+                // Other tasks share the server lease and keep it renewed. This hold ends with the
+                // lease that is confirmed by now.
                 let now = self.now();
                 hold.set_end(now, with_margin(hold.server_lease.deadline().since(now)), now);
                 self.owner_moved(&mut state, hold);

@@ -17,18 +17,19 @@ use crate::config::Durability;
 use crate::lease::deadline;
 use crate::observe::count;
 
-/// Number of clock reads that wait for a token that is not due yet. They take some microseconds.
+/// Number of clock reads with which a hand-over waits for the next token before it sleeps. They
+/// take some microseconds.
 ///
-/// Tokens are due at once, unless a thousand tasks in a row hold the lock for less than a
+/// A hand-over need not wait, unless a thousand tasks in a row hold the lock for less than a
 /// microsecond each.
 const SPINS: usize = 100;
 
-/// Id of the waiter to whose request an unused server lease was adjusted, and when the adjustment
-/// was sent.
+/// The last adjustment of an unused server lease: the id of the waiter to whose request it was
+/// adjusted, and when the adjustment was sent.
 pub(super) type Fitted = (u64, Instant);
 
 impl ServerLease {
-    /// Returns whether another task may take the server lease over, or share it, without a request.
+    /// Returns whether another task can take the server lease over, or share it, without a request.
     pub(super) fn may_hand_over(&self, now: Instant) -> bool {
         now < self.handover_ends && !self.sealed.load(Ordering::Acquire)
     }
@@ -54,7 +55,7 @@ impl Table {
         passes_on && server_lease.is_valid_locally_at(now) && lock.next(now).is_some()
     }
 
-    /// Hands a free server lease to the next waiter, or releases it if no waiter may have it.
+    /// Hands a free server lease to the next waiter, or releases it if no waiter can use it.
     ///
     /// Returns the answers to send.
     pub(super) fn hand_over_next(
@@ -69,7 +70,7 @@ impl Table {
             return Answers::new();
         };
         let in_queue = lock.protocol.queue().is_some();
-        // In the server's queue, another process may be ahead of the next waiter of this one.
+        // In the server's queue, another process may be ahead of the next waiter of this process.
         if in_queue && lock.next(now).is_some() && !self.is_next(state, key, &server_lease, fitted) {
             return Answers::new();
         }
@@ -85,7 +86,7 @@ impl Table {
             // The lease may be over although it was adjusted, because a pass request in between was
             // slow.
             Some(sent) => !in_queue || now < deadline(sent, next.request.lease.duration()),
-            // A grant that has had no owner yet is used while a task waits, however late it
+            // A grant that has had no owner yet is used if a task waits, however late the grant
             // arrived.
             None => {
                 let in_window = in_queue || server_lease.may_hand_over(now) || server_lease.is_unowned();
@@ -135,9 +136,10 @@ impl Table {
         answers
     }
 
-    /// Releases a server lease that no local task wants, or may have.
+    /// Releases a server lease that no local task wants or can use.
     ///
-    /// Until the release is sent, a new request may still reclaim the server lease.
+    /// Until the release is sent, a new request can reclaim the server lease, unless the lock stays
+    /// taken until `keep_until`.
     pub(super) fn release_unclaimed_grant(
         self: &Arc<Self>,
         lock: &mut LockState,
@@ -184,7 +186,8 @@ impl Table {
                 self.mark_lost(&mut self.state(), &server_lease, LostReason::Gone);
                 None
             }
-            // An unconfirmed lease is not handed on: it is released, and the lock requested anew.
+            // An unconfirmed lease is not handed on: it is released, and the lock is requested
+            // anew.
             LeaseChange::TooLate | LeaseChange::Failed(_) | LeaseChange::NotDurable(_) => None,
         };
         self.lease_adjusted(&key, &server_lease, fitted.is_some(), fitted);

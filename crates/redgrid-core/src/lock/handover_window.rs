@@ -1,5 +1,5 @@
 //! Decisions about handing a server lease to the next local task, as pure functions. Does the
-//! current lease suit the next request, and when is a token due?
+//! current lease suit the next request? When has the server's clock reached the next owner's token?
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ pub(super) enum LeaseFit {
 }
 
 impl ServerLease {
-    /// Returns whether its current lease suits `next` at `now`.
+    /// Returns whether the current lease of this server lease suits `next` at `now`.
     pub(super) fn fit(&self, next: &AcquireRequest, handover_window: Duration, now: Instant) -> LeaseFit {
         let (renewed, lease) = (self.has_renewed_lease(), self.lease());
         let (deadline, durability) = (self.deadline(), self.durability());
@@ -53,8 +53,8 @@ fn fit(held: &CurrentLease, next: &AcquireRequest, handover_window: Duration, no
             LeaseMode::Renewed(wanted) => held.renewed && held.lease == wanted && now + wanted / 2 <= held.deadline,
             LeaseMode::Fixed(wanted) => !held.renewed && now + wanted <= held.deadline,
         };
-    // A crash would leave the lock taken for the rest of the lease. More than twice the requested
-    // lease plus a second is too long for that.
+    // A crash would leave the lock taken for the rest of the lease. A rest of more than twice the
+    // requested lease plus a second is too long.
     let too_long = held.deadline.since(now) > lease * 2 + Duration::from_secs(1);
     match (covered, too_long) {
         (true, false) => LeaseFit::Yes,
@@ -64,8 +64,8 @@ fn fit(held: &CurrentLease, next: &AcquireRequest, handover_window: Duration, no
     }
 }
 
-/// Returns the time from which on the server's clock has certainly reached the token of a grant
-/// plus `k`.
+/// Returns the time from which on the server's clock has certainly reached the sum of a grant's
+/// token and `k`.
 ///
 /// The reply with the grant arrived at `granted`. The clocks may drift by 500 ppm each, and the
 /// server counts whole microseconds.
@@ -104,9 +104,9 @@ mod tests {
             (renewed(30), 5 * MS, renewed(30), 0, LeaseFit::Yes),
             (fixed(10), Duration::ZERO, fixed(10), 0, LeaseFit::Yes),
             (fixed(10), 9 * MS, fixed(10), 0, LeaseFit::Yes),
-            // Covered by a longer one of the same kind.
+            // Covered by a longer lease of the same kind.
             (fixed(10), 5 * MS, fixed(6), 0, LeaseFit::Yes),
-            // Short to long.
+            // From a short lease to a long one.
             (fixed(10), 5 * MS, fixed(11), 0, LeaseFit::Lengthen(server(fixed(11)))),
             (renewed(10), 5 * MS, renewed(30), 0, LeaseFit::Lengthen(server(renewed(30)))),
             // From a renewed lease to a fixed one, and back.
@@ -137,7 +137,7 @@ mod tests {
         }
     }
 
-    /// A grant with the durability `held` is handed to a request for `asked`.
+    /// A grant with the durability `held` is handed to a request for the durability `asked`.
     #[test]
     fn a_weaker_grant_is_made_as_durable_as_asked_before_it_is_handed_over() {
         let now = Instant::MIN + 100 * SECOND;

@@ -33,11 +33,11 @@ pub(crate) struct ServerLease {
     /// The number of this grant among the grants of its key; see [`LockId`].
     grant: u64,
     pub(super) clock: Clock,
-    /// Set when a hold of another mode converts from it: it is not handed over or shared any more.
+    /// Set when a hold of this lease is converted: then no other task gets or shares it any more.
     pub(super) sealed: AtomicBool,
     /// Set when the server lease was lost or released, or is no longer valid locally.
     over: AtomicBool,
-    /// Whether the current owner's lease is renewed, and until when.
+    /// Whether the current owner's lease is renewed; the next field says until when.
     renewed: AtomicBool,
     pub(super) renewed_until: AtomicU64,
     /// The token of the first owner.
@@ -47,7 +47,7 @@ pub(crate) struct ServerLease {
     pub(super) handover_ends: Instant,
     /// Number of local tasks that have owned the lease; changed under the table's lock.
     ///
-    /// A server lease that is passed along the server's queue may have any number of owners. A
+    /// A server lease that is passed along the server's queue can have any number of owners. A
     /// counter of 32 bits would overflow after a day of hand-overs, and tokens would start again.
     pub(super) owners: AtomicU64,
     pub(super) deadline: Deadline,
@@ -55,7 +55,7 @@ pub(crate) struct ServerLease {
     lease: AtomicU64,
     /// When the current owner's lease ends; `Instant::MAX` if it is renewed.
     owner_due: AtomicU64,
-    /// Its mutex also covers extensions of the deadline.
+    /// The mutex is also locked while the deadline is extended.
     inner: Mutex<LeaseInner>,
 }
 
@@ -122,13 +122,13 @@ impl ServerLease {
         self.deadline.at()
     }
 
-    /// Returns the latest time at which its lease ends on the server.
+    /// Returns the latest time at which the lease can end on the server.
     pub(super) fn lease_ends(&self) -> Instant {
         let ends = self.deadline() + margin(self.lease());
         self.inner().cold.as_ref().map_or(ends, |cold| ends.max(cold.server_lease_upper_bound))
     }
 
-    /// Returns the time until which a retransmission of the acquire may execute.
+    /// Returns the time until which a retransmission of the acquire can execute.
     pub(super) fn retransmission_ends(&self) -> Option<Instant> {
         self.inner().cold.as_ref()?.retransmission.map(|(until, _)| until)
     }
@@ -167,8 +167,8 @@ impl ServerLease {
         self.renewed.load(Ordering::Acquire)
     }
 
-    /// Adopts the options of a new owner. `owner_due` is when its own lease ends, or its time to
-    /// accept the hold. Returns the owner's token.
+    /// Adopts the options of a new owner, and returns the owner's token. `owner_due` is the end of
+    /// the owner's lease, or of its time to accept the hold.
     fn serve(&self, request: &AcquireRequest, now: Instant, owner_due: Instant) -> u64 {
         if request.durability != Durability::default() || self.inner().cold.is_some() {
             self.want_durability(request.durability);
@@ -202,7 +202,7 @@ const UNCLAIMED_TIMEOUT: Duration = Duration::from_secs(1);
 const OFFERED: u8 = 0;
 const ACCEPTED: u8 = 1;
 const REVOKED: u8 = 2;
-/// Accepted for a multi-key acquire that is not complete: no caller has a guard of it yet.
+/// Reserved for a multi-key acquire that is not complete: no caller has a guard of the hold yet.
 const RESERVED: u8 = 3;
 
 /// The share of one task, or of one holder, in a server lease.
@@ -214,11 +214,11 @@ pub(crate) struct Hold {
     pub(super) request: Arc<AcquireRequest>,
     /// Number of guards that are alive; counted under the table's lock.
     pub(super) guards: AtomicU32,
-    /// Index among the holds of the server lease; under the table's lock.
+    /// Index among the holds of the server lease; changed under the table's lock.
     pub(super) index: AtomicU32,
-    /// Another hold keeps the lock taken for `at_least`, instead of this one.
+    /// Whether another hold keeps the lock taken for `at_least`, instead of this one.
     pub(super) retained_elsewhere: AtomicBool,
-    /// A caller has received a guard of the hold.
+    /// Whether a caller has received a guard of the hold.
     given: AtomicBool,
     offer: AtomicU8,
     /// How the hold ended: `None` if it was released, otherwise why it was lost.
@@ -270,7 +270,7 @@ impl Hold {
 
     /// Returns the time until which the hold waits to be accepted.
     ///
-    /// If the request is not polled for that long, other waiters may get the hold.
+    /// If the request is not polled for that long, other waiters can get the hold.
     pub(super) fn offered_until(&self) -> Instant {
         self.granted + UNCLAIMED_TIMEOUT
     }
@@ -291,12 +291,12 @@ impl Hold {
 
     /// Reserves the offered hold for a multi-key acquire. Returns false if the offer was revoked.
     ///
-    /// The first guard reaches its caller only when all members are granted.
+    /// The first guard reaches its caller only when all members of that acquire are granted.
     pub(super) fn reserve(&self) -> bool {
         self.answer_offer(OFFERED, RESERVED) != Err(REVOKED)
     }
 
-    /// Revokes the offered hold unless it was accepted or reserved; under the table's lock.
+    /// Revokes the offered hold unless it was accepted or reserved. The table must be locked.
     pub(super) fn revoke_offer(&self) -> bool {
         self.answer_offer(OFFERED, REVOKED).is_ok()
     }
@@ -332,7 +332,7 @@ impl Hold {
         self.own_deadline.at()
     }
 
-    /// Returns whether the hold's own lease has run out. Once that was seen, it stays so.
+    /// Returns whether the hold's own lease has run out. Once that has been seen, it stays true.
     pub(super) fn has_run_out(&self, now: Instant) -> bool {
         self.own_deadline.has_passed(now)
     }
@@ -383,7 +383,7 @@ impl Hold {
 
     /// Wakes the tasks that wait for the end of the hold.
     pub(super) fn notify_ended(&self) {
-        // A waker may poll another hold of the server lease: the mutex is free when it is called.
+        // A waker may poll another hold of the server lease, so it is called without the mutex.
         let ended = self.server_lease.inner().ended.as_mut().and_then(|watchers| watchers.take(self.token));
         if let Some(ended) = ended {
             ended.notify_waiters();

@@ -12,10 +12,10 @@ use super::hold::Hold;
 use crate::observe::count;
 use crate::token::Token;
 
-/// Notifications of the ends of the holds of one server lease, by the token of the hold.
+/// The watched holds of one server lease: the token of each, and the notification of its end.
 ///
-/// Only a hold that a task watches has an entry. A common notification would wake the watchers of
-/// every reader when one reader releases.
+/// A hold that no task watches has no entry. A common notification would wake the watchers of every
+/// reader when one reader releases its hold.
 #[derive(Default)]
 pub(super) struct EndWatchers(pub(super) HashMap<u64, Arc<Notify>, foldhash::fast::RandomState>);
 
@@ -28,7 +28,8 @@ impl EndWatchers {
     }
 }
 
-/// A view of a hold, cloneable for other tasks. It does not keep the hold.
+/// A view of a hold that can be cloned for other tasks. It does not prevent the release of the
+/// hold.
 #[derive(Clone)]
 pub struct HoldWatch(pub(super) Arc<Hold>);
 
@@ -83,7 +84,7 @@ impl Hold {
     /// end.
     fn notification(&self) -> Option<Arc<Notify>> {
         let mut inner = self.server_lease.inner();
-        // An end that is marked later removes the entry under the same mutex.
+        // If the hold ends after this check, `notify_ended` removes the entry under the same mutex.
         if self.end.get().is_some() {
             return None;
         }
@@ -91,7 +92,7 @@ impl Hold {
         Some(Arc::clone(by_token.entry(self.token).or_default()))
     }
 
-    /// Counts the end of the hold.
+    /// Counts the end of the hold in the metrics.
     pub(super) fn count_end(&self, lost: Option<LostReason>) {
         let (kind, now) = (self.server_lease.protocol.name(), self.server_lease.clock.now());
         let held = now.since(self.granted);
@@ -101,7 +102,7 @@ impl Hold {
             // The hold was forgotten.
             count::ended(kind, held, None);
         } else {
-            // A hold that is released after its deadline had been lost before.
+            // If the deadline had passed before the release, the hold counts as lost.
             let expired = (now >= self.deadline()).then_some(LostReason::Expired);
             count::ended(kind, held, Some(lost.or(expired).map_or(Ok(()), Err)));
         }
@@ -118,8 +119,8 @@ impl Hold {
             }
             tokio::select! {
                 () = notified => {}
-                // The renewal loop marks a passed deadline. In case the loop is late, this timer
-                // wakes by the same clock.
+                // The renewal loop ends the hold when its deadline passes. If that loop is late,
+                // this timer, which uses the same clock, ends the wait.
                 () = self.server_lease.clock.sleep_until(self.deadline()) => {}
             }
         }

@@ -2,14 +2,14 @@
 //!
 //! There are two levels. A *server lease* is one grant of the server: a holder field with a
 //! deadline. A *hold* is the share of one task in a server lease. Tasks of this process use a
-//! server lease one after the other, or together (readers).
+//! server lease one after the other; readers use one together.
 //!
 //! To follow an acquire and a release of a free lock, read these files, from top to bottom:
 //!
 //! | file | contents |
 //! |---|---|
 //! | `protocol` | what a lock kind defines: keys, options, scripts, the meaning of replies |
-//! | `acquire` | entering the queue of a lock, and waiting for the result; the type of a guard |
+//! | `acquire` | entering the queue of a lock, and waiting for the result; the type `HoldGuard` |
 //! | `table` | all locks of a client, the state of each, and its waiters |
 //! | `attempt` | one acquire request, whose grant becomes a server lease with a first hold |
 //! | `hold` | server leases and holds, and the end of a hold |

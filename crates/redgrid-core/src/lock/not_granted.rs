@@ -46,7 +46,7 @@ impl Table {
                 attempt.status.position.is_next_until(asked.received, left);
                 let under = attempt.context.as_ref().and_then(|context| context.under.as_ref());
                 if let Some(under) = under.filter(|_| is_gone) {
-                    // The hold that the request converts from is gone. Report that before the reply
+                    // The hold that the request converts is gone. Report the loss before the reply
                     // is delivered.
                     self.report_missing(under);
                 }
@@ -87,8 +87,8 @@ impl Table {
     }
 
     /// Schedules a release of what unanswered retransmissions of a request may acquire. The release
-    /// is sent when they can no longer execute. With `is_unknown`, the last transmission may have
-    /// been granted, too, so a release is also sent at once.
+    /// is sent when the retransmissions can no longer execute. With `is_unknown`, the last
+    /// transmission may have been granted, too, so a release is also sent at once.
     pub(super) fn schedule_cleanup_of_retransmissions(
         self: &Arc<Self>,
         attempt: &Attempt,
@@ -106,10 +106,10 @@ impl Table {
         }
     }
 
-    /// Handles a grant that another client took over before it was known here.
+    /// Handles a grant that another client took over before this process received it.
     pub(super) fn superseded(self: &Arc<Self>, attempt: &Attempt, server_lease: &Arc<ServerLease>) {
-        // After a forced takeover this release finds nothing. It is needed if there was no takeover
-        // and only the clocks made it look like one.
+        // After a forced takeover this release finds nothing. It is needed if there was no
+        // takeover, and only a difference of clocks looked like one.
         self.release_unreceived(server_lease);
         attempt.status.position.moved(self.number());
         self.refused(attempt, server_lease.granted, None, 0);
@@ -162,8 +162,8 @@ impl Table {
 
     /// Delivers a failure (neither a grant nor busy) to the requesting waiter.
     ///
-    /// Waiters that would fail for the same lack of durability fail with it. The others try in
-    /// their order, each within its own timeout.
+    /// Waiters that would fail for the same lack of durability fail together with that waiter. All
+    /// others try in their order, each within its own timeout.
     pub(super) fn failed(self: &Arc<Self>, attempt: &Attempt, failure: AcquireFailure) {
         let now = self.now();
         let mut answers = Answers::new();
@@ -200,8 +200,8 @@ impl Table {
         send(answers);
     }
 
-    /// Returns the last contact with the server about this key: that of a reply, or now if a hold
-    /// is valid.
+    /// Returns the time of the last contact with the server about this key: that of a reply, or now
+    /// if a hold is valid.
     fn contact(&self, key: &LockId) -> Option<Instant> {
         let state = self.state();
         let lock = state.locks.get(key)?;
@@ -217,8 +217,8 @@ impl Table {
     }
 }
 
-/// Returns whether `other` would fail for the same lack of durability as `first`. It does if it
-/// requests at least the same durability, and would wait no longer for it.
+/// Returns whether `other` would fail for the same lack of durability as `first`. That is so if
+/// `other` requests at least the same durability, and would wait no longer for it.
 fn also_lacks_durability(failure: &AcquireFailure, first: &AcquireRequest, other: &AcquireRequest) -> bool {
     let is_lacking =
         matches!(failure, AcquireFailure::NotDurable(CommitError::Shortfall { .. } | CommitError::Unsupported { .. }));
@@ -234,8 +234,8 @@ impl PendingAcquire {
 
     /// Returns the error at the end of the wait.
     ///
-    /// That the lock is held elsewhere is known only while the server answers. If contact was lost
-    /// for longer than the response timeout, the server counts as unavailable.
+    /// Only a server that answers can show that the lock is held elsewhere. If contact was lost for
+    /// longer than the response timeout, the server counts as unavailable.
     pub(super) fn timeout_error(&self, now: Instant, contact: Instant) -> AcquireError {
         let (core, keys) = (&self.table().core, &self.key.keys);
         if now < self.status.may_execute_until() {

@@ -1,5 +1,5 @@
 //! Subscribers that never acquire the lock: a monitor with a pattern subscription, or a process
-//! that only watches it.
+//! that only watches the lock.
 //!
 //! A release counts such subscribers as waiters, so each yield after a release would end only by
 //! its quiet period. Such subscribers are therefore detected for each key, and ignored for a while.
@@ -10,7 +10,8 @@ use super::fairness::SubscriberCount;
 use super::table::{ByName, LockId};
 use crate::clock::Instant;
 
-/// Consecutive yields that must end by their quiet period before subscribers count as phantoms: 3.
+/// Number of consecutive yields that must end by their quiet period before subscribers count as
+/// phantoms: 3.
 ///
 /// The last of these yields has a long quiet period, in which a slow subscriber can still acquire
 /// the lock.
@@ -18,8 +19,8 @@ const ENOUGH: u32 = 3;
 
 /// How long phantoms are ignored: 1 s.
 ///
-/// Afterwards, one yield with a long quiet period checks whether they still acquire nothing. It
-/// costs 20 to 40 ms.
+/// Afterwards, one yield with a long quiet period checks whether they still acquire nothing. That
+/// yield costs 20 to 40 ms.
 const IGNORED: Duration = Duration::from_secs(1);
 
 /// Observations that show which subscribers of each key never acquire the lock.
@@ -31,9 +32,9 @@ pub(super) struct Phantoms {
 
 /// Observations of the subscribers of one key.
 pub(crate) struct Phantom {
-    /// Consecutive yields that ended by their quiet period.
+    /// Number of consecutive yields that ended by their quiet period.
     silent: u32,
-    /// Subscribers that acquired nothing in any of these yields.
+    /// Number of subscribers that acquired nothing in any of these yields.
     count: u64,
     /// Number of subscribers at the last of these yields. If there are fewer now, a phantom may
     /// have left.
@@ -48,8 +49,9 @@ impl Phantoms {
         self.names.get(key).map_or(audience, |known| known.without(audience, now))
     }
 
-    /// Records the end of a yield to `listeners` subscribers, none of them ignored. `missing` of
-    /// them acquired nothing.
+    /// Records the end of a yield to `listeners` subscribers, of which `missing` acquired nothing.
+    ///
+    /// It must not be called for a yield in which a subscriber was ignored.
     pub(super) fn turn_ended(&mut self, key: &LockId, listeners: u64, missing: u64, now: Instant) {
         if missing == 0 {
             self.names.remove(key);
@@ -72,8 +74,9 @@ impl Phantom {
         SubscriberCount { patient: self.silent + 1 >= ENOUGH, ..audience }
     }
 
-    /// Records the end of a yield to `listeners` subscribers, none of them ignored. `missing` of
-    /// them acquired nothing.
+    /// Records the end of a yield to `listeners` subscribers, of which `missing` acquired nothing.
+    ///
+    /// It must not be called for a yield in which a subscriber was ignored.
     pub(crate) fn turn_ended(&mut self, listeners: u64, missing: u64, now: Instant) {
         if missing == 0 {
             *self = Phantom::default();
@@ -133,9 +136,9 @@ mod tests {
         }
         let count = phantoms.without(&key, audience(3), begin + 999 * MS);
         assert_eq!((count.listeners, count.ignored), (2, 1));
-        // A further subscriber is waited for.
+        // The process waits for a further subscriber.
         assert_eq!(phantoms.without(&key, audience(4), begin).listeners, 3);
-        // One subscriber left, perhaps the phantom.
+        // One subscriber has gone, perhaps the phantom.
         assert_eq!(phantoms.without(&key, audience(2), begin).listeners, 2);
         let again = begin + IGNORED;
         let count = phantoms.without(&key, audience(4), again);

@@ -34,8 +34,8 @@ pub struct LockKeys {
 }
 
 impl LockKeys {
-    /// Returns the key of a flag on the server: it exists while a waiter without a subscription
-    /// waits.
+    /// Returns the key of a flag on the server. The flag exists while a waiter without a
+    /// subscription waits.
     ///
     /// This struct does not store the key, because only waiters and releases under contention need
     /// it.
@@ -74,7 +74,8 @@ pub struct AcquireRequest {
     pub wait: Option<Duration>,
     /// How durable the grant and its renewals must be before they are valid.
     pub durability: Durability,
-    /// Whether the holder may re-enter its own hold; otherwise the request fails as already held.
+    /// Whether the holder is allowed to re-enter its own hold; otherwise the request fails as
+    /// already held.
     pub reenters: bool,
     /// The pauses between tries if releases send no messages; `None` if they do. Each pause is
     /// shortened at random by up to half.
@@ -105,7 +106,7 @@ tokio::task_local! {
     static CURRENT: Holder;
 }
 
-/// An identity that may reenter what it already holds.
+/// An identity that can re-enter the locks that it already holds.
 ///
 /// ```
 /// use redgrid_core::Holder;
@@ -128,7 +129,7 @@ impl Holder {
     /// Runs `work` with a holder of its own.
     ///
     /// Everything that `work` acquires belongs to that holder, unless an acquire names another one.
-    /// Functions that call each other may therefore acquire the same lock. The scope does not reach
+    /// Functions that call each other can therefore acquire the same lock. The scope does not reach
     /// tasks that `work` spawns.
     ///
     /// Inside another scope, `work` runs with the holder of that outer scope.
@@ -161,7 +162,8 @@ pub trait LockProtocol: Send + Sync + 'static {
     /// Returns the name of the lock kind. Kind and key together identify a lock.
     fn name(&self) -> &'static str;
 
-    /// Returns whether tasks of this process may hand a grant over during the hand-over window.
+    /// Returns whether tasks of this process hand a grant over to each other, during the hand-over
+    /// window.
     fn hands_over_locally(&self) -> bool {
         true
     }
@@ -190,11 +192,12 @@ pub trait LockProtocol: Send + Sync + 'static {
     /// |---|---|
     /// | `status` | 1 granted, 0 busy, 2 too late |
     /// | `time` | server time in microseconds since 1970, as a number or as text |
-    /// | `left` | PTTL of the holder if the lock is busy |
+    /// | `left` | if the lock is busy: the lifetime of its key in ms, as PTTL returns it |
     ///
     /// If there is a fourth element, it is the token of the grant; otherwise the token is `time`.
-    /// Only kinds without local hand-over may have tokens of their own. A reply that is a single
-    /// number means that the lock was granted and no other holder lost it. The number is `time`.
+    /// Only kinds without local hand-over are allowed to have tokens of their own. A reply that is
+    /// a single number means that the lock was granted and no other holder lost it. The number is
+    /// `time`.
     fn acquire(&self, claim: HoldArgs<'_>) -> Request;
 
     /// Acquires the lock even if it is held, provided that `from` allows the takeover.
@@ -208,9 +211,9 @@ pub trait LockProtocol: Send + Sync + 'static {
     /// Takes over a detached hold: the holder field of the claim replaces `former`.
     ///
     /// The reply is `{status, time, left}`. Status 1 means that the hold was taken over and lasts
-    /// for `left` milliseconds. Status 0 means that `former` no longer holds the lock, and 2 too
-    /// late. If the claim's lease is zero, the lifetime of the key stays as it is. Returns `None`
-    /// for kinds with holds that cannot be handed to another process.
+    /// for `left` milliseconds. Status 0 means that `former` no longer holds the lock, and 2 that
+    /// the request was too late. If the claim's lease is zero, the lifetime of the key stays as it
+    /// is. Returns `None` for kinds with holds that cannot be handed to another process.
     fn adopt(&self, _claim: HoldArgs<'_>, _former: &Bytes) -> Option<Request> {
         None
     }
@@ -228,7 +231,7 @@ pub trait LockProtocol: Send + Sync + 'static {
     /// cannot be reached by messages, 2 if the server rejected the message, and otherwise 0.
     fn release_yielding(&self, claim: HoldArgs<'_>) -> Request;
 
-    /// Ends the hold, and keeps the lock taken for `claim.lease` by another holder field.
+    /// Ends the hold, and keeps the lock taken for `claim.lease` under another holder field.
     ///
     /// So late renewals do not find the field of the ended hold. The reply is 1, or 0 if the lock
     /// was not held.
@@ -241,19 +244,19 @@ pub trait LockProtocol: Send + Sync + 'static {
 
     /// Extends several leases and never shortens one.
     ///
-    /// The reply lists a status for each claim: 1 renewed, 0 not held, any other number unknown.
+    /// The reply lists a status for each claim: 1 renewed, 0 not held, any other number: unknown.
     fn renew(&self, claims: &[HoldArgs<'_>]) -> Request;
 
     /// Releases several locks.
     ///
-    /// The reply lists a status for each claim, as in `release`. The status is -1 if the key cannot
-    /// be written. If the message for the key was rejected, it is -2 minus the number of
-    /// subscribers.
+    /// The reply lists a status for each claim, as in `release`, with two exceptions. The status is
+    /// -1 if the key cannot be written. If the server rejected the message about the key, the
+    /// status is -2 minus the number of subscribers.
     fn release_many(&self, claims: &[HoldArgs<'_>]) -> Request;
 }
 
 impl<'a> dyn LockProtocol + 'a {
-    /// Returns whether tasks of this process may share a grant.
+    /// Returns whether tasks of this process can share a grant.
     pub(crate) fn is_shared(&self) -> bool {
         self.read_write().is_some_and(ReadWriteMode::is_shared)
     }
@@ -271,14 +274,14 @@ pub(super) enum AcquireReply {
         left: Duration,
         /// The server's time, in microseconds.
         time: u64,
-        /// Whether the key, or the hold that the request converts from, does not exist any more.
+        /// Whether the key, or the hold that the request converts, does not exist any more.
         is_gone: bool,
     },
     TooLate,
     Failed(AcquireFailure),
 }
 
-/// Smallest plausible server time (µs since 1970; year 2001). Smaller integers are no times.
+/// Smallest plausible server time (µs since 1970; year 2001). A smaller integer is no time.
 const MIN_SERVER_TIME: i64 = 1_000_000_000_000_000;
 
 /// Parses the reply to an acquire request, and learns the server's time from it.
@@ -293,7 +296,7 @@ pub(super) fn parse_reply(asked: &RequestOutcome) -> AcquireReply {
     let answer = match reply {
         // The most frequent reply: the lock was granted at that time, and no other holder lost it.
         Reply::Int(time) if *time > MIN_SERVER_TIME => Ok((1, time.unsigned_abs(), 0, time.unsigned_abs())),
-        // Read element by element, so that no acquire copies the list.
+        // The list is read element by element, so that no acquire copies it.
         Reply::Array(parts) => match &parts[..] {
             [status, time, left] => read(status, time, left, time),
             [status, time, left, token] => read(status, time, left, token),

@@ -49,17 +49,17 @@ impl LockState {
 
     /// Removes a request that was cancelled and can no longer receive an answer.
     ///
-    /// Returns whether the loop must be notified: the queue is empty now, or a position on the
-    /// server is free.
+    /// Returns whether the wait loop must be notified: the queue has become empty, or the request
+    /// may have a position in a server queue.
     fn cancel(&mut self, id: u64) -> bool {
         let waited = self.queue.len();
         if self.protocol.queue().is_none() && !self.protocol.is_shared() {
             mark_cancelled(&mut self.queue, &mut self.cancelled, |waiter| waiter.answer.is_closed());
             return waited > 0 && self.queue.is_empty();
         }
-        // Other lock kinds examine all waiters of the queue: fair ones enqueue the first few on the
-        // server, shared ones compare them all. So a cancelled waiter is removed at once. Waiters
-        // are sorted by id, except for promoted ones.
+        // Fair and shared lock kinds examine all waiters: fair kinds enqueue the first few on the
+        // server, and shared kinds compare all of them. So a cancelled waiter is removed at once.
+        // Waiters are sorted by id, except for promoted ones.
         let in_order = self.queue.binary_search_by_key(&id, |waiter| waiter.id).ok();
         if let Some(at) = in_order.or_else(|| self.queue.iter().position(|waiter| waiter.id == id)) {
             self.queue.remove(at);
@@ -76,7 +76,7 @@ impl LockState {
         same
     }
 
-    /// Replaces each waiter by the result of `keep`, in order; `None` removes it.
+    /// Replaces each waiter by the result of `keep`, in order; `None` removes the waiter.
     pub(super) fn retain_map(&mut self, mut keep: impl FnMut(Waiter) -> Option<Waiter>) {
         for _ in 0..self.queue.len() {
             let kept = self.queue.pop_front().and_then(&mut keep);
@@ -104,11 +104,11 @@ impl LockState {
         answers
     }
 
-    /// Answers the waiters that a grant leaves behind: try-only waiters are rejected, and the
-    /// others are marked as having seen the lock taken.
+    /// Rejects the try-only waiters that a grant does not admit, and records for all other waiters
+    /// that the lock is taken.
     ///
-    /// The grant goes to `first`, or else to the next waiter. Other waiters of the same holder, and
-    /// all that share the grant, are admitted too.
+    /// The grant admits `first`, or else the next waiter, and other waiters of the same holder. A
+    /// shared grant admits all waiters.
     pub(super) fn reject_others(&mut self, first: Option<&Waiter>, now: Instant) -> Answers {
         let first = first.map(|waiter| (waiter.id, waiter.request.holder));
         let first = first.or_else(|| self.next(now).map(|waiter| (waiter.id, waiter.request.holder)));
@@ -121,7 +121,7 @@ impl LockState {
         answers
     }
 
-    /// Returns whether a new request may reclaim the server lease because its release was not sent
+    /// Returns whether a new request can reclaim the server lease, because its release was not sent
     /// yet.
     pub(super) fn is_reclaimable(&self, now: Instant) -> bool {
         let Some(server_lease) = self.server_lease.as_ref().filter(|_| self.holds.is_empty()) else { return false };
@@ -131,8 +131,8 @@ impl LockState {
 }
 
 impl Table {
-    /// Continues for a waiter that has joined a lock in use: reclaims the server lease, or starts
-    /// the loop.
+    /// Continues after a waiter has joined a lock in use: reclaims the server lease, or starts the
+    /// loop.
     pub(super) fn join_queue(self: &Arc<Self>, mut state: MutexGuard<'_, State>, key: &LockId, now: Instant) {
         let Some(lock) = state.locks.get_mut(key) else { return };
         let (mut answers, mut inline_task) = (Answers::new(), None);
@@ -159,7 +159,7 @@ impl Table {
         }
     }
 
-    /// Begins the release, which is sent next.
+    /// Begins a release, which the caller sends next.
     ///
     /// Returns whether requests of this process wait, or `None` if the server lease was reclaimed.
     pub(super) fn begin_release(&self, release: &Release) -> Option<bool> {
@@ -178,7 +178,7 @@ impl Table {
 
     /// Removes a cancelled request from its queue.
     ///
-    /// From then on it does not count as a waiter. A grant that was sent to the request before is
+    /// From then on the request does not count as a waiter. A grant that was sent to it before is
     /// released when the receiver is dropped.
     pub(super) fn cancel(&self, key: &LockId, id: u64, receiver: &mut oneshot::Receiver<Answer>) {
         let mut state = self.state();
@@ -195,9 +195,9 @@ impl Table {
 
 /// Records that one entry of a queue was cancelled.
 ///
-/// Readers skip cancelled entries. Cancelled entries at both ends are removed at once, and all of
-/// them when they may be half of the queue. So a queue without waiters is empty. Cancelling n
-/// entries in any order costs O(n), not O(n²); the test has a hundred thousand.
+/// Code that reads the queue skips cancelled entries. Those at both ends are removed at once, and
+/// all of them when they could be more than half of the queue. So a queue without waiters is empty.
+/// Cancelling n entries in any order costs O(n), not O(n²); the test cancels a hundred thousand.
 fn mark_cancelled<T>(queue: &mut VecDeque<T>, left: &mut u32, has_left: impl Fn(&T) -> bool) {
     *left += 1;
     while queue.front().is_some_and(&has_left) {
@@ -218,7 +218,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns how often queue entries are checked when `count` entries are cancelled in this
+    /// Returns how often queue entries are checked when `count` entries are cancelled in the given
     /// order.
     fn looks(count: usize, order: impl Fn(usize) -> usize) -> usize {
         let all: Vec<Cell<bool>> = vec![Cell::new(false); count];
@@ -239,7 +239,8 @@ mod tests {
     #[test]
     fn the_cost_of_leaving_is_independent_of_the_number_of_waiters() {
         const MANY: usize = 100_000;
-        // In the order of arrival, in reverse, from both ends to the middle, and scattered.
+        // The orders: as the waiters arrived, in reverse, from both ends to the middle, and
+        // scattered.
         type Order = fn(usize) -> usize;
         let orders: [(&str, Order); 4] = [
             ("first come", |number| number),

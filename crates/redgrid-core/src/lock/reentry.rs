@@ -16,10 +16,11 @@ impl Hold {
 }
 
 impl Table {
-    /// Re-enters a hold of the request's holder, or shares a grant of readers, without a request.
+    /// Re-enters a hold of the request's holder, or shares a grant of readers, without asking the
+    /// server.
     ///
-    /// Returns `None` if the request must wait for its own grant. The key of `pending` then says in
-    /// which queue it waits.
+    /// Returns `None` if the request must wait for its own grant. The key of `pending` then names
+    /// the queue in which the request must wait.
     pub(super) fn share_held(
         &self,
         state: &mut State,
@@ -32,8 +33,7 @@ impl Table {
             }
             false => None,
         };
-        // An exclusive hold is re-entered, even if the request converts from another hold of its
-        // holder.
+        // An exclusive hold is re-entered, even if the request converts another hold of its holder.
         if let Some(known) = known.filter(|_| pending.under.is_none() || !kind.is_shared()) {
             return Ok(Some(HoldGuard::further(pending.client.clone(), known?)));
         }
@@ -53,14 +53,12 @@ impl Table {
         }
     }
 
-    /// Returns whether the holder holds the key, in this mode or the other one (reading or
-    /// writing).
+    /// Returns whether the holder holds the key, in either mode (reading or writing).
     pub(crate) fn is_in(&self, kind: &dyn LockProtocol, keys: &Arc<LockKeys>, holder: HolderId) -> bool {
         self.any_hold(kind, keys, |hold| hold.holder() == Some(holder))
     }
 
-    /// Returns whether this client holds the key, in this mode or the other one (reading or
-    /// writing).
+    /// Returns whether this client holds the key, in either mode (reading or writing).
     pub(crate) fn holds_key(&self, kind: &dyn LockProtocol, keys: &Arc<LockKeys>) -> bool {
         self.any_hold(kind, keys, |_| true)
     }
@@ -75,8 +73,8 @@ impl Table {
 
 /// Re-enters the hold of the request's holder, without a request to the server.
 ///
-/// Returns `None` if there is no hold to re-enter, and an error if the request must not wait, for
-/// example because that hold was lost.
+/// Returns `None` if there is no hold to re-enter. Returns an error if the request must not wait,
+/// for example because its holder has lost the hold.
 pub(super) fn reenter(
     lock: &LockState,
     request: &AcquireRequest,
@@ -95,7 +93,7 @@ pub(super) fn reenter(
             }
             return Some(Ok(Arc::clone(hold)));
         }
-        // A loss counts until the last guard of the lost hold is dropped. After that the holder may
+        // A loss counts until the last guard of the lost hold is dropped. After that the holder can
         // request the lock again.
         let lost_by = |hold: &Arc<Hold>| hold.holder() == Some(holder) && !hold.is_released() && hold.is_guarded();
         let mut former = lock.lost.iter().flat_map(|lost| lost.iter()).filter_map(std::sync::Weak::upgrade);

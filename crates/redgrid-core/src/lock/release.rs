@@ -1,4 +1,4 @@
-//! The end of a hold with its last guard, and the release of its lock.
+//! How a hold ends when its last guard is dropped, and how its lock is released.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -28,8 +28,8 @@ impl HoldGuard {
     /// Releases the hold and waits for the reply, for `response_timeout` at most.
     ///
     /// Without a reply in that time, the release goes on in the background until it is answered. It
-    /// also ends when the server has no lease of the hold any more, including that of an
-    /// [`extend`](HoldGuard::extend) that was not answered.
+    /// also ends when the server can have no lease of the hold any more, not even that of an
+    /// unanswered [`extend`](HoldGuard::extend).
     ///
     /// # Errors
     ///
@@ -77,7 +77,8 @@ impl HoldGuard {
         let released = match first.await {
             Some(released) => released,
             None => {
-                // Boxed, as it is rare: otherwise every release would reserve space for it.
+                // Boxed because a late reply is rare: otherwise every release would reserve the
+                // space.
                 let bounded = Box::pin(async {
                     tokio::select! {
                         biased;
@@ -120,15 +121,14 @@ impl Drop for InlineRelease {
 
 /// The consequence of dropping one guard of a hold.
 pub(super) enum Dropped {
-    /// Nothing is to be released: other guards or sharers are left, or another task has the lock
-    /// now.
+    /// Nothing is to be released: other guards or sharers remain, or another task has the lock now.
     Done,
     /// The hold was lost before.
     Lost(LostReason),
-    /// The last guard was dropped, and no local task may have the server lease: it is to be
+    /// The last guard was dropped, and no local task takes the server lease over: it must be
     /// released.
     Last(Release),
-    /// The last guard was dropped. Its release has begun, and its caller polls it inline.
+    /// The last guard was dropped. The release has begun, and the caller polls it inline.
     Inline(InlineTask, oneshot::Receiver<Result<(), ReleaseError>>),
 }
 
@@ -164,9 +164,9 @@ const REFUSED: u64 = 2;
 impl Table {
     /// Drops one guard of a hold; `is_first` says whether it is the first one.
     ///
-    /// If it is the last one, this may begin a release. With `caller`, the caller polls that
-    /// release inline, unless a request of this process waits for the lock. Otherwise a background
-    /// task sends it later, and until then a new request may reclaim the server lease.
+    /// The last guard hands the server lease over, or releases it. With `caller`, and if no request
+    /// of this process waits for the lock, the caller polls the release inline. In all other cases
+    /// a background task sends the release later.
     pub(super) fn drop_guard(self: &Arc<Self>, hold: &Arc<Hold>, is_first: bool, caller: bool) -> Dropped {
         let mut state = self.state();
         let now = self.now();
@@ -182,8 +182,8 @@ impl Table {
             state.remove_if_idle(&key);
             drop(state);
             if lost == Some(LostReason::Expired) && server_lease.is_over() {
-                // The lease has ended by the local clock. The server's key may live on for the
-                // margin: delete it.
+                // The lease has ended by the local clock. The key on the server can outlive the
+                // local lease by the margin: delete the key.
                 let release = Release { id: None, server_lease, keep_until };
                 self.spawn_background(self.release_task(release, None, None));
             }
@@ -203,13 +203,13 @@ impl Table {
         }
         let id = self.number();
         let is_inline = caller && lost.is_none() && lock.queue.is_empty() && !lock.loop_running;
-        // Until a background task sends the release, a new request may reclaim the server lease,
+        // Until a background task sends the release, a new request can reclaim the server lease,
         // unless the hold was lost or keeps the lock taken.
         lock.busy = Busy::Release { id, queued: !is_inline && !keeps && lost.is_none() };
         let release = Release { id: Some(id), server_lease, keep_until };
         let server_lease = hold.server_lease.id;
         let outcome = if is_inline {
-            // Registered as the lock's inline task: a new waiter moves it to a background task.
+            // The release is the lock's inline task, which a new waiter moves to a background task.
             let (answer, receiver) = oneshot::channel();
             let inline_task =
                 InlineTask::observed(&self.unpolled, self.release_task(release, Some(false), Some(answer)));
@@ -228,8 +228,8 @@ impl Table {
     /// Returns the release of a server lease as a background task.
     ///
     /// The task runs until the server has answered or the lease has ended. If `begun` is `None`,
-    /// the release has not begun: a new request may still reclaim the server lease, and the task
-    /// then does nothing. Otherwise `begun` says whether requests of this process wait.
+    /// the release has not begun: a new request can still reclaim the server lease, and then the
+    /// task does nothing. Otherwise `begun` says whether requests of this process wait.
     pub(super) fn release_task(
         self: &Arc<Self>,
         release: Release,

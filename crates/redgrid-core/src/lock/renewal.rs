@@ -1,9 +1,9 @@
-//! The renewal loop of a client for locks: renewals in batches, and the ends of leases.
+//! The renewal loop for all locks of a client. It renews leases in batches, and ends holds.
 //!
 //! One timer serves all holds. A round renews up to 100 server leases of one kind and durability by
 //! one script; in a cluster they also share a hash slot. Only a confirmed renewal moves a deadline.
-//! A renewal that failed is retried until the deadline. A reply that the lease is not held ends it
-//! at once.
+//! A renewal that failed is retried until the deadline. If the server replies that a lease is not
+//! held, that lease ends at once.
 
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -31,7 +31,7 @@ const BATCH: usize = 100;
 /// 10,000 keys that are due together take a fifth of a second, and do not monopolise the server.
 const PACE: Duration = Duration::from_millis(2);
 
-/// The shortest wait for the reply to a renewal.
+/// The shortest time without a reply after which another renewal is scheduled: 20 ms.
 const SHORTEST_WAIT: Duration = Duration::from_millis(20);
 
 impl Table {
@@ -133,11 +133,12 @@ impl Table {
                 lock.remember_lost(hold);
             }
             if unheld && reason == LostReason::Expired {
-                // No guard exists that would release what the server may still hold.
+                // No guard exists that would release the lease which the server may still have.
                 let release = Release { id: None, server_lease: Arc::clone(server_lease), keep_until: Instant::MIN };
                 self.spawn_background(self.release_task(release, None, None));
             } else if lives_on && reason == LostReason::Expired {
-                // Other holders extend the key, and with it this holder field, beyond the lease.
+                // Other holders extend the lifetime of the key, and with it this holder field,
+                // beyond the lease.
                 self.release_when_over(server_lease);
             }
             self.go_on(state, &key);
@@ -149,16 +150,16 @@ impl Table {
         self.state().schedule.take_due(now, self.soon(now), BATCH)
     }
 
-    /// Returns the time until which a lease may be due to be renewed now. It is half a renewal
-    /// interval ahead, so that one script renews many keys.
+    /// Returns a time half a renewal interval ahead. Leases that are due by that time are renewed
+    /// now, so that one script renews many keys.
     fn soon(&self, now: Instant) -> Instant {
         now + self.core.settings.watchdog_lease / 6
     }
 
-    /// Renews server leases of one kind and hash slot by one script; verifies those with fixed
+    /// Renews server leases of one kind and hash slot by one script, which only verifies fixed
     /// leases.
     ///
-    /// A batch that is rejected as a whole is split in halves.
+    /// If the server rejects the batch because of some of its keys, the batch is split in halves.
     fn renew(self: Arc<Self>, mut server_leases: Vec<Arc<ServerLease>>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
         Box::pin(async move {
             {
@@ -170,15 +171,17 @@ impl Table {
             let kind = first.protocol;
             let sent = self.now();
             let leases: Vec<_> = server_leases.iter().map(|server_lease| lease_to_send(server_lease, sent)).collect();
-            // The durability wanted now: by the time of the reply a new owner may want another one.
+            // The durability that is wanted now. When the reply arrives, a new owner may want
+            // another one.
             let wanted: Vec<_> = server_leases.iter().map(|server_lease| server_lease.wanted_durability()).collect();
             let fields: Vec<_> = server_leases.iter().map(|server_lease| self.core.field(server_lease.id)).collect();
             let each = server_leases.iter().zip(&fields).zip(&leases);
             let claims: Vec<_> = each.map(|((server_lease, field), lease)| server_lease.claim(field, *lease)).collect();
             let (request, limit) = (Arc::new(kind.renew(&claims)), sent + self.core.settings.response_timeout);
             // Another renewal is scheduled before the response timeout, because the lease may be
-            // shorter than that and a renewal is idempotent. A late reply still counts. Otherwise a
-            // machine that is too slow for every reply would lose holds that the server has kept.
+            // shorter than the timeout and a renewal is idempotent. A late reply still counts.
+            // Otherwise a machine that is too slow for every reply would lose holds that the server
+            // has kept.
             let shortest =
                 server_leases.iter().map(|server_lease| server_lease.deadline().since(sent)).min().unwrap_or_default();
             // A primary that was replaced meanwhile does not have the lease: its reply moves no
@@ -297,8 +300,8 @@ impl Table {
 
 /// Returns the lease that a renewal sends: the full lease if it is renewed, zero if it is fixed.
 ///
-/// Other holders of a shared lock may have shortened its lifetime on the server. So a shared lock
-/// with a fixed lease sends what is left of its confirmed lease, which restores it.
+/// Other holders of a shared lock may have shortened its lifetime on the server. So for a shared
+/// lock with a fixed lease, the rest of the confirmed lease is sent, which restores the lifetime.
 fn lease_to_send(server_lease: &ServerLease, now: Instant) -> Duration {
     let left = server_lease.deadline().since(now);
     match server_lease.protocol.is_shared() && !left.is_zero() {
@@ -338,7 +341,8 @@ fn due_of(hold: &Hold, now: Instant) -> Due {
 
 /// Returns whether only some keys of a batch may have caused its rejection.
 ///
-/// Such keys lack a permission, or are on both sides of a slot migration.
+/// For example, the user has no permission for one of the keys, or a slot migration has moved only
+/// some of them.
 fn concerns_some(code: Code) -> bool {
     !code.is_passing() || code == Code::TryAgain
 }

@@ -34,8 +34,8 @@ impl Table {
         state.locks.values().flat_map(|lock| &lock.queue).filter(|waiter| !waiter.answer.is_closed()).count()
     }
 
-    /// Returns the names that are held or have an unanswered release; an empty list if the table is
-    /// locked.
+    /// Returns the names of locks that are held or have an unanswered release; an empty list if the
+    /// table is locked.
     pub(crate) fn held_names(&self) -> Vec<String> {
         let Some(state) = self.try_state() else { return Vec::new() };
         let held = state.locks.values().filter(|lock| lock.server_lease.is_some() && !lock.is_forgotten());
@@ -121,8 +121,8 @@ impl Table {
         let until = self.now() + self.core.settings.patience();
         let asked = self.core.give_back(request, until, RetryPolicy::Together).await;
         if asked.result.is_err() && server_leases.len() > 1 {
-            // One invalid key, or a slot migration, makes the server reject all of them: release
-            // them one by one.
+            // Because of one invalid key, or a slot migration, the server rejects the whole
+            // request: release the locks one by one.
             for server_lease in server_leases {
                 self.send_release(server_lease, ReleaseMode::Release, until).await;
             }

@@ -36,7 +36,7 @@ pub(crate) struct Table {
     /// The next wake-up of the renewal loop.
     pub(super) alarm: Wakeup,
     next: AtomicU64,
-    /// Number of locks with positions in a server queue that must be kept alive.
+    /// Number of locks whose positions in a server queue must be kept alive.
     pub(super) attended: AtomicU64,
 }
 
@@ -52,7 +52,7 @@ pub(super) type Schedule = crate::lease::Schedule<ServerLease>;
 #[derive(Default)]
 pub(super) struct State {
     pub(super) locks: ByName<Box<LockState>>,
-    /// The options of the last request, shared with following requests that have equal ones.
+    /// The options of the last request, shared with following requests that have equal options.
     wished: Option<Arc<AcquireRequest>>,
     /// The keys that have more than one lock state.
     pub(super) grants: GrantSet,
@@ -61,8 +61,8 @@ pub(super) struct State {
     pub(super) recent: PendingYields,
     /// Subscribers that never acquire the lock, by key.
     pub(super) phantoms: Phantoms,
-    /// Ids of grants that another client took over before their reply arrived, each with the time
-    /// of the notice.
+    /// Ids of grants that another client took over before this process received them, each with the
+    /// time of the notice.
     pub(super) forced: HashMap<u64, Instant>,
     pub(super) closed: bool,
 }
@@ -89,7 +89,7 @@ impl State {
 
 /// Identifies a [`LockState`]: the lock kind, the key, and the number of the grant.
 ///
-/// A key may have several grants at a time; the first has number 0. Only the key of the
+/// A key can have several grants at a time; the first has number 0. Only the key of the
 /// [`LockKeys`] is compared. The whole struct is stored because an `Arc` is smaller than a copy of
 /// the key.
 #[derive(Clone)]
@@ -128,13 +128,13 @@ impl Hash for LockId {
 
 /// The local state of one key: its queue, its server lease and its in-flight requests.
 ///
-/// Every lock that is held or waited for has one. Fields that few locks need are boxed or created
-/// on first use.
+/// Every lock that is held or waited for has such a state. Fields that few locks need are boxed or
+/// created on first use.
 pub(super) struct LockState {
     pub(super) protocol: &'static dyn LockProtocol,
     pub(super) keys: Arc<LockKeys>,
     pub(super) queue: VecDeque<Waiter>,
-    /// Waiters cancelled since the last compaction of `queue`.
+    /// Number of waiters that were cancelled since the last compaction of `queue`.
     pub(super) cancelled: u32,
     /// The server lease under this key, until its release is answered.
     pub(super) server_lease: Option<Arc<ServerLease>>,
@@ -147,9 +147,9 @@ pub(super) struct LockState {
     pub(super) inline_task: Option<(u64, InlineTask)>,
     pub(super) busy: Busy,
     pub(super) asking: bool,
-    /// The wait loop is running.
+    /// Whether the wait loop is running.
     pub(super) loop_running: bool,
-    /// The wait loop waits for another process to release the lock.
+    /// Whether the wait loop waits for another process to release the lock.
     pub(super) contended: bool,
     /// Set while other processes go first.
     pub(super) yield_plan: Option<Box<YieldPlan>>,
@@ -178,7 +178,8 @@ pub(super) enum Busy {
         /// Id of the release. If the server lease is reclaimed meanwhile, its next release has
         /// another id.
         id: u64,
-        /// The release was not sent yet, so a new request may still reclaim the server lease.
+        /// Whether the release was not sent yet. Until it is, a new request can reclaim the server
+        /// lease.
         queued: bool,
     },
 }
@@ -210,7 +211,7 @@ impl LockState {
 
     pub(super) fn position(&self, hold: &Arc<Hold>) -> Option<usize> {
         let is_it = |held: &Arc<Hold>| Arc::ptr_eq(held, hold);
-        // Many tasks may share the lease: try the cached index first, and scan only if it is wrong.
+        // Many tasks can share the lease: try the cached index first, and scan only if it is wrong.
         let at = hold.index.load(Ordering::Relaxed) as usize;
         if self.holds.get(at).is_some_and(is_it) { Some(at) } else { self.holds.iter().position(is_it) }
     }
@@ -272,7 +273,8 @@ impl LockState {
         self.contended || (!is_released && self.server_lease.as_ref().is_some_and(|ours| ours.is_valid_locally()))
     }
 
-    /// Returns whether the lock state may be removed: nothing waits, is held or is in flight.
+    /// Returns whether the lock state can be removed: no request waits or is in flight, and nothing
+    /// is held.
     pub(super) fn is_idle(&mut self) -> bool {
         if let Some(lost) = &mut self.lost {
             lost.retain(|hold| hold.upgrade().is_some_and(|hold| hold.is_guarded()));
@@ -314,8 +316,8 @@ pub(super) type Answers = SmallVec<[(oneshot::Sender<Answer>, Answer); 1]>;
 
 /// Sends the answers to their waiters.
 ///
-/// Must not run under the table's lock: a grant that its waiter does not receive is dropped here,
-/// and dropping it locks the table.
+/// The caller must not hold the table's lock: a grant that its waiter does not receive is dropped
+/// here, and dropping it locks the table.
 pub(super) fn send(answers: Answers) {
     for (sender, answer) in answers {
         let _ = sender.send(answer);
@@ -342,7 +344,7 @@ impl Table {
         self.core.clock.now()
     }
 
-    /// Returns a number that is higher than all that it returned before.
+    /// Returns a number that is higher than all numbers that it returned before.
     pub(crate) fn number(&self) -> u64 {
         self.next.fetch_add(1, Ordering::Relaxed)
     }
@@ -353,7 +355,7 @@ impl Table {
         self.core.spawn_background(work);
     }
 
-    /// Returns how long tasks may hand the lock over without a request.
+    /// Returns how long tasks can hand the lock over without a request.
     pub(super) fn handover_window(&self, kind: &dyn LockProtocol, key: &LockId) -> Duration {
         if kind.hands_over_locally() { self.extra_lease(kind, key) } else { Duration::ZERO }
     }
@@ -361,7 +363,7 @@ impl Table {
     /// Returns how much longer a fixed lease is on the server than requested.
     ///
     /// So a task that gets the lock at the end of the hand-over window still has its full lease.
-    /// Kinds with a server queue pass the lock along the queue for the same time.
+    /// Kinds with a server queue get the same addition, because they pass the lock along the queue.
     pub(super) fn extra_lease(&self, kind: &dyn LockProtocol, key: &LockId) -> Duration {
         match kind.hands_over_locally() || kind.queue().is_some() {
             true => handover_window(self.core.settings.handover_window, self.round_trip(key)),

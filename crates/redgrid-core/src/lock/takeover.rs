@@ -18,7 +18,7 @@ use super::table::{LockId, LockState, Table, send};
 use crate::clock::Instant;
 use crate::lease::{LONGEST_WINDOW, deadline, with_margin};
 
-/// From which holders a lock may be taken over.
+/// From which holders a lock can be taken over.
 #[derive(Debug, Clone, PartialEq, Eq)]
 // Exhaustive: only authors of objects use it.
 pub enum TakeoverFrom {
@@ -26,7 +26,8 @@ pub enum TakeoverFrom {
     Anybody,
     /// From all holders. A free lock is left alone.
     Holders,
-    /// Only while this holder field is one of the holders; otherwise the lock is left alone.
+    /// From all holders, but only if this holder field is one of them; otherwise the lock is left
+    /// alone.
     Holder(Bytes),
 }
 
@@ -46,8 +47,8 @@ impl Table {
             let (answer, outcome) = oneshot::channel();
             let (table, client, target) = (Arc::clone(self), client.clone(), Arc::clone(target));
             let (wanted, from, name) = (request.clone(), from.clone(), target.name.clone());
-            // Runs in a background task: the caller may be dropped, and a grant must not stay
-            // without an owner.
+            // The takeover runs in a background task: the caller may be dropped, and a grant must
+            // not stay without an owner.
             self.spawn_background(Box::pin(async move {
                 let _ = answer.send(table.take_over_for(client, kind, target, wanted, from).await);
             }));
@@ -83,14 +84,15 @@ impl Table {
         }
         let (token, robbed) = match (reply, asked.retransmission_ends) {
             // A retransmission finds only the hold of the first transmission, and cannot report
-            // whether that one preempted a holder: assume that it did.
+            // whether the first one preempted a holder: assume that it did.
             (AcquireReply::Granted { token, robbed }, copies) => (token, robbed || copies.is_some()),
             (AcquireReply::Busy { .. }, None) => return Ok(None),
             (AcquireReply::TooLate, None) => return Err(AcquireFailure::too_late_twice()),
             (AcquireReply::Failed(failure), None) => return Err(failure),
             (reply, Some(limit)) => {
                 // Release only after the hand-over window of the former holder. Otherwise the next
-                // holder could get a lower token than those that the former holder issues in it.
+                // holder could get a lower token than those that the former holder issues in its
+                // window.
                 self.free(&takeover, id, limit + LONGEST_WINDOW);
                 let why = "an earlier copy was not answered, and it is too late for another";
                 return Err(match reply {
@@ -125,9 +127,9 @@ impl Table {
 
     /// Waits until the former holder's hand-over window is over, and renews the grant.
     ///
-    /// Until then the former holder may not know of the takeover, and may hand the lock over in its
-    /// process. Afterwards the server's clock is past every token that these hand-overs issue. So
-    /// the token is read again.
+    /// Until then, a former holder that does not know of the takeover can hand the lock over in its
+    /// process. Afterwards the server's clock is past every token of these hand-overs. So the token
+    /// is read again.
     async fn wait_out_previous(
         self: &Arc<Self>,
         takeover: &Takeover,
@@ -154,7 +156,7 @@ impl Table {
             }
             AcquireReply::Busy { .. } => {
                 // Another client took the lock over, and its notice may still be in flight. Record
-                // that, so that the grant counts as lost when it is installed.
+                // the takeover, so that this grant counts as lost when it is installed.
                 self.state().forced.insert(granted.id, self.now());
                 Ok(GrantReply { retransmission_ends: unanswered_until, ..granted })
             }
@@ -181,7 +183,7 @@ impl Table {
 
     /// Installs the grant in place of the holds of this process under the key.
     ///
-    /// If no caller can have the grant, the lock stays taken until `keep_until`.
+    /// If no caller can receive the grant, the lock stays taken until `keep_until`.
     pub(super) fn install(
         self: &Arc<Self>,
         client: Client,
@@ -201,8 +203,8 @@ impl Table {
             InstallOutcome::Ours { lock, schedule } => {
                 let hold = self.create_hold((schedule, lock), &server_lease, (sent, now), wanted);
                 if keep_until != Instant::MIN {
-                    // The hold is retained because its job has run already. So the lock stays taken
-                    // even if the grant is not accepted.
+                    // The hold was detached by a process that has used it already. So the lock
+                    // stays taken until `keep_until` even if the grant is not accepted.
                     hold.set_given();
                 }
                 let grant = HoldGuard::first(client, hold);
@@ -213,8 +215,8 @@ impl Table {
             }
             InstallOutcome::Superseded => {
                 // Another takeover ended this grant before it was known here. If the server has
-                // lost that takeover with its data, the acquire that renews this grant has got the
-                // lock anew: release it.
+                // lost that takeover with its data, the acquire that renews this grant has acquired
+                // the lock anew: release the lock.
                 server_lease.end();
                 let hold = Arc::new(Hold::new(Arc::clone(&server_lease), sent, now, wanted));
                 hold.end(Some(LostReason::Forced));

@@ -18,7 +18,7 @@ impl Table {
         self.verify(|server_lease| is_same(&self.core.home(&server_lease.keys.key), server));
     }
 
-    /// Verifies the holds of keys that moved to another node, which may not have the holds.
+    /// Verifies the holds of keys that moved to another node, because that node may lack the holds.
     pub(crate) fn verify_moved(&self) {
         self.verify(|server_lease| server_lease.has_moved(self.core.home(&server_lease.keys.key).id()));
     }
@@ -44,7 +44,8 @@ impl Table {
             }
             Some(_) => {}
             None => {
-                // The reply with the grant may still be in flight: remember the notice for it.
+                // The reply with the grant may still be in flight: remember the notice for that
+                // reply.
                 let (now, patience) = (self.now(), self.core.settings.patience());
                 state.forced.retain(|_, told| now.since(*told) < patience);
                 state.forced.insert(number, now);
@@ -52,7 +53,7 @@ impl Table {
         }
     }
 
-    /// Marks a hold as lost that the server no longer has.
+    /// Marks a hold as lost, because the server no longer has it.
     pub(super) fn report_missing(self: &Arc<Self>, field: &[u8]) {
         let mut state = self.state();
         // A server lease that is not scheduled any more was released, not lost.

@@ -24,15 +24,14 @@ use super::table::{Busy, LockId, State, Table, send};
 use crate::backoff::Backoff;
 use crate::clock::Instant;
 
-/// How long a lock that a probe found free must stay free, without a message, before it is
-/// acquired: 1 ms.
+/// A lock that a probe found free is acquired only after this time without a message: 1 ms.
 ///
-/// A probe may fall between a release and the next holder's acquire, while the message of the
+/// A probe can fall between a release and the next holder's acquire, while the message of the
 /// release is in flight.
 const STAYS_FREE: Duration = Duration::from_millis(1);
 
-/// How long a key without waiters may stay subscribed: 500 ms. A new request in that time finds the
-/// subscription active.
+/// A key without waiters stays subscribed for this long at most: 500 ms. A new request in that time
+/// finds the subscription active.
 const IDLE: Duration = Duration::from_millis(500);
 
 /// Stands for "no timeout". A message or a poll always ends the wait sooner.
@@ -47,7 +46,7 @@ const LONG_QUIET_PERIOD_EVERY: u32 = 16;
 const LONG_QUIET_PERIOD: Duration = Duration::from_millis(20);
 
 /// Number of tries, for lock kinds without release messages, after which the waiter sets its flag
-/// on the server. They take some milliseconds.
+/// on the server. These tries take some milliseconds.
 const FLAG_WAITER_AFTER: u32 = 3;
 
 /// How often a waiter checks for expired holders of a shared lock: 1 s. A check costs two requests.
@@ -75,13 +74,13 @@ struct WaitLoop {
     yield_plan: Option<YieldPlan>,
     /// Interval of a waiter's announcements; `None` for lock kinds without announcements.
     announces: Option<Duration>,
-    /// Consecutive yields that ended by their quiet period.
+    /// Number of consecutive yields that ended by their quiet period.
     silent: u32,
     /// When the next check for expired holders is due.
     dead_due: Instant,
     /// The pauses of the loop if releases send no messages; `None` if they do.
     backoff: Option<Backoff>,
-    /// Consecutive tries that found the lock taken.
+    /// Number of consecutive tries that found the lock taken.
     tries: u32,
 }
 
@@ -165,7 +164,7 @@ impl Table {
             self.withdraw(lock);
             let turn = wait_loop.yield_plan.take().or(lock.yield_plan.take().map(|turn| *turn));
             if let Some(turn) = turn.filter(|_| lock.server_lease.is_none()) {
-                // The next request inherits the yield of the cancelled ones.
+                // The next request inherits the yield of the cancelled requests.
                 let now = self.now();
                 self.remember_yield(&mut state, &wait_loop.key, turn.for_next_caller(), now);
             }
@@ -176,7 +175,7 @@ impl Table {
             wait_loop.tries = 0;
             if let Some((listeners, missing)) = wait_loop.end_turn(self.message_count(&wait_loop.key)) {
                 // The yield ended by its quiet period, and the lock was free. So the subscribers
-                // that acquired nothing do not wait for it.
+                // that acquired nothing do not wait for the lock.
                 phantoms.turn_ended(&wait_loop.key, listeners, missing, self.now());
             }
             let half = self.handover_window(lock.protocol, &wait_loop.key) / 2;
@@ -256,7 +255,7 @@ impl Table {
                         Some(left) => {
                             (until, silence) = (self.now() + left.min(NO_TIMEOUT), Instant::MAX);
                             // Others had their chance to go first: announce this waiter from now
-                            // on, so that they step back.
+                            // on, so that the others step back.
                             said = said.or(wait_loop.announces.map(|_| Instant::MIN));
                         }
                         None => (silence, found_free) = (self.now() + STAYS_FREE, true),
@@ -274,7 +273,8 @@ impl Table {
         }
     }
 
-    /// Periodically evicts expired holders, which would otherwise block until the key's TTL ends.
+    /// Periodically evicts expired holders, which would otherwise block others until the key's TTL
+    /// ends.
     async fn evict_expired_holders(&self, wait_loop: &mut WaitLoop) {
         if let Some(within) = wait_loop.announces.filter(|_| self.now() >= wait_loop.dead_due) {
             self.evict_expired(&wait_loop.key, within).await;

@@ -4,7 +4,7 @@
 //! covers all of these positions. A waiter with a position sends its acquire request again when
 //!
 //! - a message notifies it that it is next,
-//! - the reply to a keepalive finds its position at the head of the queue, and the lock free, or
+//! - the reply to a keepalive shows its position at the head of the queue, and the lock as free, or
 //! - its position is the head, and the lease of the holder ends.
 //!
 //! No waiter sends requests in between.
@@ -30,7 +30,7 @@ use crate::observe::count;
 /// queue therefore has the lock within 1.5 s.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Lifetime of a position without a further keepalive, in keepalive intervals.
+/// Lifetime of a position without a further keepalive, in keepalive intervals: 4.
 const MISSED_KEEPALIVES: u32 = 4;
 
 /// At this interval, a keepalive also checks the scores of all positions: 1 s.
@@ -98,7 +98,7 @@ impl Table {
         Some(FairLoop { key, queue, changed, watches, next_keepalive: Instant::MAX, next_scores: Instant::MIN })
     }
 
-    /// Removes waiters that have ended, and starts an acquire or a pass request if one is due.
+    /// Removes cancelled waiters, and starts an acquire or a pass request if one is due.
     ///
     /// Returns the loop's next step.
     fn fair_step(self: &Arc<Self>, fair_loop: &mut FairLoop) -> Step {
@@ -114,7 +114,7 @@ impl Table {
         }
         let mut answers = Answers::new();
         if !lock.asking && (lock.server_lease.is_some() || lock.queue.iter().any(|entry| !entry.request.once)) {
-            // Requests of this process that wait go before try-only ones.
+            // Waiting requests of this process go before try-only requests.
             answers = lock.reject_try_waiters();
         }
         for entry in lock.queue.iter().filter(|entry| entry.until <= now) {
@@ -128,8 +128,8 @@ impl Table {
         self.listen(fair_loop, lock, now);
         let passes_locally = self.passes_locally(lock).is_some();
         if passes_locally {
-            // Notifications from before this process acquired the lock are void. While the server
-            // lease is busy, it may be released at this moment, so notifications are kept.
+            // Notifications from before this process acquired the lock are void. While an operation
+            // on the server lease is in flight, it may be the release, so notifications are kept.
             let is_idle = lock.busy == Busy::No;
             lock.queue.iter().filter(|_| is_idle).for_each(|entry| entry.status.position.clear_notification());
         } else if let Some(at) = self.next_to_ask(lock, now)
@@ -163,7 +163,8 @@ impl Table {
         }
     }
 
-    /// Subscribes for each of the first waiters, and processes received notifications.
+    /// Subscribes to the channel of each of the first waiters, and processes received
+    /// notifications.
     fn listen(&self, fair_loop: &mut FairLoop, lock: &LockState, now: Instant) {
         let depth = usize::try_from(self.core.settings.fair_depth).unwrap_or(usize::MAX);
         let mut watches = HashMap::new();
@@ -200,8 +201,8 @@ impl Table {
 
     /// Returns the index of the waiter that sends the next acquire request.
     ///
-    /// That is a waiter whose position is next. Otherwise it is the first waiter without a
-    /// position, if it is among the first `fair_depth` waiters.
+    /// That is the waiter whose position is next, if there is one. Otherwise it is the first waiter
+    /// without a position, if that waiter is among the first `fair_depth` ones.
     ///
     /// While a pass request that may enqueue a waiter is in flight, neither that waiter nor any
     /// behind it sends its own enqueue request.
@@ -282,7 +283,7 @@ impl Table {
     }
 }
 
-/// Returns whether no operation is in flight that an attempt would conflict with.
+/// Returns whether an attempt can be made: no operation that conflicts with it is in flight.
 fn may_ask(lock: &LockState) -> bool {
     !lock.asking && !matches!(lock.busy, Busy::AdjustingLease(_))
 }

@@ -7,8 +7,8 @@
 //! another process: a *run*. New waiters enqueue at the end, so no waiter gets between two
 //! positions of a run. The lock can therefore pass along the run under the holder field that
 //! already has it. One pass request reports all waiters that were served meanwhile, enqueues all
-//! that arrived meanwhile, and returns the run anew. A run is valid as long as a hand-over window
-//! may last, because a forced takeover waits that long.
+//! that arrived meanwhile, and returns the run anew. A run is valid for the length of the longest
+//! hand-over window, because a forced takeover waits that long.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -27,25 +27,25 @@ use crate::lock::hold::ServerLease;
 use crate::lock::release::{ReleaseMode, Released, released};
 use crate::lock::table::{Answers, Busy, LockId, LockState, State, Table, Waiter, send};
 
-/// This process's positions at the head of the server's queue, as far as known, while it has the
-/// lock.
+/// This process's positions at the head of the server's queue, as far as known, while this process
+/// has the lock.
 #[derive(Default)]
 pub(in crate::lock) struct LocalPass {
     /// Numbers of the next positions, in their order. Some may have left since the reply.
     next: VecDeque<u64>,
-    /// When the pass request was sent whose reply listed them.
+    /// Send time of the pass request whose reply listed the positions in `next`.
     listed: Option<Instant>,
-    /// Numbers of the served positions, which stay in the server's queue until that is reported.
+    /// Numbers of the served positions, which stay in the server's queue until they are reported.
     served: Vec<u64>,
-    /// A pass request is in flight.
+    /// Whether a pass request is in flight.
     asking: bool,
     /// Served positions that the pass request in flight reports.
     reporting: Vec<u64>,
-    /// Id of the server lease with a hand-over that is suspended until the pass request completes,
-    /// and the waiter to which its lease was adjusted.
+    /// A hand-over that is suspended until the pass request completes: the id of its server lease,
+    /// and the last adjustment of that lease, if any.
     suspended: Option<(u64, Option<Fitted>)>,
-    /// Id of a server lease that is no longer passed along. A pass request was not answered, or a
-    /// retransmission of one may still release the lock.
+    /// Id of a server lease that is no longer passed along. Either a pass request was not answered,
+    /// or a retransmission of one can still release the lock.
     ended: Option<u64>,
 }
 
@@ -61,7 +61,8 @@ impl LocalPass {
 }
 
 impl LockState {
-    /// Moves the next waiter of the run to the front of the local queue; false if none is known.
+    /// Moves the next waiter of the run to the front of the local queue. Returns false if none is
+    /// known.
     fn promote_next_of_pass(&mut self, now: Instant) -> bool {
         let Some(pass) = &mut self.local_pass else { return false };
         if pass.listed.is_none_or(|listed| now >= listed + LONGEST_WINDOW) {
@@ -100,9 +101,10 @@ impl Table {
         (!has_ended && !matches!(lock.busy, Busy::Release { .. })).then_some(queue)
     }
 
-    /// Returns whether the next waiter of the run is at the front and may have the server lease.
+    /// Moves the next waiter of the run to the front of the local queue. Returns false if none is
+    /// known.
     ///
-    /// Otherwise a pass request asks the server which position is next, or the server lease is
+    /// In that case a pass request asks the server which position is next, or the server lease is
     /// released.
     pub(in crate::lock) fn is_next(
         self: &Arc<Self>,
@@ -139,7 +141,7 @@ impl Table {
         pass.served.push(number);
         let limit = waiter.status.may_execute_until();
         if now < limit {
-            // An earlier request for this position may execute late, and create a position that no
+            // An earlier request for this position can execute late, and create a position that no
             // waiter wants.
             self.take_out(lock, number, Some(limit), false);
         }
@@ -163,7 +165,7 @@ impl Table {
         let served = {
             let mut state = self.state();
             let pass = Self::pass_of(&mut state, server_lease)?.local_pass.as_mut()?;
-            // A pass request that counts as in flight may not be sent yet: report its served
+            // A pass request that counts as in flight has perhaps not been sent: report its served
             // positions here, too.
             pass.reporting.iter().copied().chain(std::mem::take(&mut pass.served)).collect::<Vec<_>>()
         };
@@ -179,7 +181,7 @@ impl Table {
             let lock = state.locks.get_mut(&server_lease.lock_id())?;
             lock.local_pass.get_or_insert_default().served.extend(served);
             self.take_out_served(lock);
-            // The server may refuse pass requests only: a plain release follows.
+            // Perhaps the server refuses only pass requests: a plain release follows.
             return None;
         }
         self.released_by_pass(server_lease, &asked);
@@ -192,8 +194,8 @@ impl Table {
         lock.server_lease.as_ref().is_some_and(|ours| ours.id == server_lease.id).then_some(&mut **lock)
     }
 
-    /// Stores the release of a server lease that a pass request has carried out, so that it is
-    /// repeated after a failover.
+    /// Stores a plain release of a server lease that a pass request has released. The plain release
+    /// is repeated after a failover.
     fn released_by_pass(self: &Arc<Self>, server_lease: &ServerLease, answered: &RequestOutcome) {
         self.release_late_copies(server_lease, answered.sent, Instant::MIN);
         let field = self.core.field(server_lease.id);
@@ -201,7 +203,7 @@ impl Table {
         self.core.given_back.remember(&release, answered);
     }
 
-    /// Removes served positions that were not reported from the server's queue, one by one.
+    /// Removes served but unreported positions from the server's queue, one by one.
     pub(in crate::lock) fn take_out_served(self: &Arc<Self>, lock: &mut LockState) {
         let served = lock.local_pass.as_mut().map(|pass| std::mem::take(&mut pass.served)).unwrap_or_default();
         for number in served {
@@ -225,7 +227,7 @@ impl Table {
     /// Sends a pass request, if there is something to report and none is in flight.
     ///
     /// The request reports the served positions, enqueues new waiters, and asks which positions are
-    /// next. Returns whether it was sent.
+    /// next. Returns whether the request was sent.
     pub(in crate::lock) fn send_pass(self: &Arc<Self>, state: &mut State, key: &LockId, frees: bool) -> bool {
         let now = self.now();
         let depth = usize::try_from(self.core.settings.fair_depth).unwrap_or(usize::MAX);
@@ -290,7 +292,7 @@ impl Table {
         }
         if !lock.has(&server_lease) {
             self.take_out_served(lock);
-            // The current grant's hand-over was suspended on this request; resume it.
+            // The current grant's hand-over was suspended until this request completed; resume it.
             if let Some(fitted) = suspended {
                 answers = self.hand_over_next(&mut state, key, fitted, self.now());
             }
@@ -340,8 +342,8 @@ impl Table {
         send(answers);
     }
 
-    /// Records what the reply says about a waiter that was to be enqueued: it is queued, or that is
-    /// not known.
+    /// Records the outcome of a pass request for a waiter that the request was to enqueue. With
+    /// `is_known` the waiter is queued; otherwise that is not known.
     fn enqueued(
         self: &Arc<Self>,
         state: &State,
@@ -360,9 +362,9 @@ impl Table {
             }
             status.position.left();
         }
-        // The request no longer waits, or has another number by now. So its position, or a grant to
-        // it, is released. If this process has the server lease with this number, the release of
-        // its hold does that.
+        // The request no longer waits, or has another number by now. So the position with this
+        // number, or a grant to it, is released. If this process has a server lease with this
+        // number, the release of its hold suffices.
         let ours = lock.and_then(|lock| lock.server_lease.as_ref());
         if ours.is_none_or(|ours| ours.id != *number) {
             let limit = asked.retransmission_ends.unwrap_or(Instant::MIN).max(status.may_execute_until());

@@ -2,7 +2,7 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `fair_loop` | the loop of a lock: keepalives of its positions, and whose turn it is |
+//! | `fair_loop` | the loop of a lock: keepalives of its positions, and which waiter is next |
 //! | `queue_position` | the position of one request |
 //! | `local_pass` | hand-over along the queue, while its first positions belong to this process |
 //! | `pass_request` | the request of a local pass |
@@ -32,7 +32,7 @@ pub struct PassArgs<'a> {
     pub new: &'a [Bytes],
     /// How long the new positions, and those in the reply, are kept without a further request.
     pub kept: Duration,
-    /// Under which condition the request releases the lock.
+    /// On which condition the request releases the lock.
     pub gives_back: ReleaseAfterPass,
 }
 
@@ -42,7 +42,7 @@ pub struct PassArgs<'a> {
 pub enum ReleaseAfterPass {
     /// Never: a task of the process holds the lock.
     No,
-    /// Unless a position of this process is next.
+    /// If no position of this process is next.
     UnlessNext,
     /// Always.
     Yes,
@@ -52,7 +52,7 @@ pub enum ReleaseAfterPass {
 /// will have.
 ///
 /// For such kinds, `LockProtocol::release` and its variants also remove positions: the field of a
-/// claim may be a holder or a position. `LockProtocol::acquire` tries once, and creates no
+/// claim can be a holder or a position. `LockProtocol::acquire` tries once, and creates no
 /// position.
 pub trait ServerQueue: Send + Sync {
     /// Acquires the lock if it is free and no other position is first; otherwise enqueues the

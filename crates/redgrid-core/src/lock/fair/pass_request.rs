@@ -20,8 +20,8 @@ pub(super) struct PassRequest {
     pub(super) queue: &'static dyn ServerQueue,
     pub(super) served: Vec<u64>,
     pub(super) new: Vec<NewPosition>,
-    /// Whether the lock is released unless a position of this process is next, because no local
-    /// task has the lock.
+    /// Whether the request releases the lock if no position of this process is next. That is so
+    /// when no local task has the lock.
     pub(super) frees: bool,
 }
 
@@ -34,7 +34,7 @@ pub(super) struct NewPosition {
 }
 
 impl NewPosition {
-    /// Returns the entry of a waiter, and marks its position as requested.
+    /// Returns the new position of a waiter, and marks the position as requested.
     pub(super) fn of(waiter: &Waiter) -> NewPosition {
         waiter.status.position.asked();
         let (number, status) = (waiter.status.position.number(waiter.id), Arc::clone(&waiter.status));

@@ -20,14 +20,15 @@ pub(in crate::lock) struct QueuePosition(Mutex<Place>);
 
 #[derive(Default)]
 struct Place {
-    /// Number of the holder field; `None` if that is the id of the request. A released field is
-    /// never reused.
+    /// Number of the holder field; `None` if the number is the id of the request. A released field
+    /// is never reused.
     number: Option<u64>,
-    /// Whether a request for the position was sent, so that it may be queued or hold the lock.
+    /// Whether a request for the position was sent, so that the position may be queued or hold the
+    /// lock.
     is_asked: bool,
     /// Whether a request for the position is in flight.
     is_asking: bool,
-    /// The server has the position in its queue.
+    /// Whether the server has the position in its queue.
     is_inside: bool,
     /// Whether a notification or a reply said that the position is next.
     is_called: bool,
@@ -56,10 +57,12 @@ impl QueuePosition {
         (place.is_asked, place.is_asking, place.is_called, place.next_at) = (true, true, false, None);
     }
 
-    /// Records the end of a request for the position. With `waits`, the server has enqueued it.
+    /// Records the end of a request for the position. `waits` says whether the position is
+    /// enqueued.
     ///
-    /// Otherwise the waiter has left, or the outcome is not known. The server may have created the
-    /// position after its release, so it counts as requested.
+    /// If it is not, the waiter has left, or the outcome is not known. An earlier release may have
+    /// been executed before the position was created. So the position counts as requested: it must
+    /// be released again.
     pub(in crate::lock) fn landed(&self, waits: bool) {
         let mut place = self.place();
         place.is_inside = std::mem::take(&mut place.is_asking) && waits;
@@ -103,7 +106,8 @@ impl QueuePosition {
         self.place().next_at = (left != Duration::MAX).then(|| now + left);
     }
 
-    /// Returns when to try: at once after a notification, otherwise when the holder's lease ends.
+    /// Returns when the waiter must try: at once after a notification, otherwise when the holder's
+    /// lease ends.
     pub(in crate::lock) fn due(&self) -> Instant {
         let place = self.place();
         if place.is_called { Instant::MIN } else { place.next_at.unwrap_or(Instant::MAX) }

@@ -53,7 +53,8 @@ fn a_waiter_without_messages_is_given_the_time_of_a_poll() {
     let unseen = SubscriberCount { unseen: true, ..audience(1, Some(0)) };
     let mut turn = YieldPlan::after(unseen, MS).unwrap();
     assert_eq!(turn.quiet_period(Some(2)), SILENCE_FOR_POLLERS);
-    // The message of this process, and that of the waiter that receives no messages.
+    // Two messages end the yield: the release of this process, and that of the waiter, which
+    // receives no messages itself.
     assert_eq!([1, 2].map(|message_count| turn.is_over(Some(message_count))), [false, true]);
 }
 
@@ -93,6 +94,6 @@ fn the_quiet_period_is_shorter_for_the_next_process() {
             && turn.quiet_period(Some(3)) < turn.quiet_period(Some(0))
     );
     assert_eq!(turn.quiet_period(Some(0)), 4 * MS);
-    // Two round trips, where they are longer than the shortest quiet period.
+    // The quiet period is two round trips if these are longer than the shortest quiet period.
     assert_eq!(YieldPlan::after(audience(2, Some(0)), 5 * MS).unwrap().quiet_period(Some(2)), 10 * MS);
 }

@@ -23,7 +23,8 @@ use crate::lock::protocol::{AcquireReply, AcquireRequest, HoldArgs, LockKeys, Lo
 use crate::lock::reentry::reenter;
 use crate::lock::table::{Answers, Busy, LockId, LockState, State, Table, send};
 
-/// Keys processed per acquisition of the table's mutex, so that other tasks can lock it in between.
+/// Number of keys that are processed in one go under the table's lock. Other tasks can lock the
+/// table in between.
 const CHUNK: usize = 500;
 
 /// The result of one attempt to acquire several keys.
@@ -37,7 +38,7 @@ pub enum MultiOutcome {
         at: usize,
         /// Whether the key is held, or has a waiter in this process.
         ///
-        /// `false` if this process is only acquiring or releasing it at the moment.
+        /// `false` if this process is only acquiring or releasing the key at the moment.
         theirs: bool,
     },
 }
@@ -50,12 +51,13 @@ enum LocalCheck {
     },
     /// Other processes are being notified that the hand-over window ended; try again at this time.
     NotBefore(Instant),
-    /// The keys that were not re-entered are reserved: no other request of this process may use
-    /// them meanwhile.
+    /// The keys in `wanted` are reserved: until this request has ended, no other request of this
+    /// process asks the server for them.
     Reserved {
         /// Guards of keys that the holder re-entered, each with its index in the request.
         entered: Entered,
-        /// Indexes of the other keys, each with the end of the hand-over window that it continues.
+        /// Indexes of the other keys, each with the end of the hand-over window that its grant
+        /// continues; `None` if the grant begins a new one.
         wanted: Wanted,
     },
 }
@@ -90,7 +92,7 @@ impl MultiCall {
     /// Returns the parsed reply, and the index of the key that it concerns.
     fn verdict(&self) -> (AcquireReply, usize) {
         let reply = || self.asked.result.clone();
-        // The reply of the script for a single key has no number.
+        // The script for a single key replies without the number of a key.
         let place = |nth: u64| {
             let at = usize::try_from(nth).ok().and_then(|nth| self.claims.get(nth.checked_sub(1)?));
             at.map_or(self.claims[0].0, |claim| claim.0)
@@ -111,7 +113,7 @@ impl MultiCall {
     }
 }
 
-/// Status of a reply that rejects all keys because of one.
+/// Status of a reply that rejects all keys because of one key.
 const REFUSED: i64 = 3;
 
 impl Table {
@@ -137,8 +139,8 @@ impl Table {
         let (until, seen) = (until.min(patience), Arc::clone(&progress));
         let look = MultiRequest { client: client.clone(), kind, targets, request: wanted, until, progress };
         let table = Arc::clone(self);
-        // Runs in a background task: if the caller is dropped, the drop of the result releases the
-        // grants.
+        // The attempt runs in a background task: if the caller is dropped, the drop of the result
+        // releases the grants.
         self.spawn_background(Box::pin(async move {
             let _ = answer.send(table.try_all(&look).await);
         }));
@@ -190,8 +192,8 @@ impl Table {
                 }
             };
             if let Err(error) = self.core.commit(asked, look.request.durability, &look.targets[first].key).await {
-                // Release before reporting the error or retrying, so that the own grant does not
-                // make the keys busy.
+                // Release before reporting the error or retrying, so that this grant does not make
+                // the keys busy.
                 self.clean_up(call.deferred_release(look, lease)).await;
                 if error.is_passing() && self.now() < look.until {
                     tokio::time::sleep(jittered(self.core.settings.retry_delay)).await;
@@ -212,7 +214,7 @@ impl Table {
 
     /// Schedules the release of all keys that transmissions of the request may acquire.
     ///
-    /// With `at_once` they are also released now, because the answered transmission may have
+    /// With `at_once` the keys are also released now, because the answered transmission may have
     /// acquired them.
     fn clean_up_copies(self: &Arc<Self>, look: &MultiRequest, call: &MultiCall, lease: Duration, at_once: bool) {
         if at_once || call.asked.was_retransmitted() {

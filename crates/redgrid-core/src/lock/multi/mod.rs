@@ -1,4 +1,4 @@
-//! Several keys at once: one script acquires all of them or none, and one releases them.
+//! Several keys at once: one script acquires all of them or none, and another one releases them.
 
 mod acquire;
 mod release;

@@ -39,7 +39,7 @@ impl MultiGrant {
         self.0.iter()
     }
 
-    /// Hands all guards over to the caller: see [`HoldGuard::accept_member`].
+    /// Accepts all guards for the caller: see [`HoldGuard::accept_member`].
     pub fn commit(&self) {
         self.iter().for_each(HoldGuard::accept_member);
     }
@@ -53,7 +53,8 @@ impl MultiGrant {
     ///
     /// If the future is dropped, the release continues in the background.
     pub fn release(mut self) -> impl Future<Output = Vec<ReleaseError>> + Send + use<> {
-        // Start the release before the future is awaited, so that several can run concurrently.
+        // Start the release before the future is awaited, so that several releases can run
+        // concurrently.
         let keys: Vec<_> = self.iter().map(|grant| Arc::clone(grant.keys())).collect();
         let started = self.drop_guards();
         async move {
@@ -76,7 +77,7 @@ impl MultiGrant {
     }
 
     /// Drops all guards. Returns the receiver of the errors, and a handle of the client, because
-    /// the guards may own the last one.
+    /// the guards may own the last handle.
     fn drop_guards(&mut self) -> Option<(oneshot::Receiver<Vec<ReleaseError>>, Client)> {
         let client = self.0.first()?.client().clone();
         let table = Arc::clone(client.table());
@@ -85,7 +86,7 @@ impl MultiGrant {
         for mut guard in self.0.drain(..) {
             guard.armed = false;
             match table.drop_guard(&guard.hold, guard.is_first, false) {
-                // Only releases by a caller are polled inline.
+                // `Inline` does not occur here: only a release with a `caller` is polled inline.
                 Dropped::Done | Dropped::Inline(..) => {}
                 Dropped::Lost(reason) => errors.push(ReleaseError::Lost { name: guard.name().clone(), reason }),
                 Dropped::Last(release) => releases.push(release),
@@ -115,7 +116,7 @@ impl Table {
         answer: oneshot::Sender<Vec<ReleaseError>>,
     ) {
         let now = self.now();
-        // Release separately the keys that stay retained for a while, or that a retransmission may
+        // Release separately the keys that stay taken for a while, or that a retransmission can
         // acquire again.
         let (plain, alone): (Vec<_>, Vec<_>) = releases
             .into_iter()
@@ -126,10 +127,10 @@ impl Table {
             let mut begun = Vec::with_capacity(BULK.min(plain.len()));
             for release in plain.by_ref().take(BULK) {
                 match self.begin_release(&release) {
-                    // A new request has reclaimed it.
+                    // A new request has reclaimed the server lease.
                     None => {}
-                    // Requests of this process wait for the lock by now. It is released alone, in
-                    // the mode that lets other processes go first.
+                    // Requests of this process wait for the lock by now. The lock is released
+                    // alone, in the mode that lets other processes go first.
                     Some(true) => waited.push(self.release_alone(release, Some(true))),
                     Some(false) => {
                         self.take_out_served_of(&release.server_lease);
@@ -177,8 +178,8 @@ impl Table {
         for (nth, release) in releases.into_iter().enumerate() {
             let status = answers.as_ref().map_or(-1, |answers| answers[nth]);
             if status == -1 {
-                // The key is read-only, all keys were rejected, or the slot is migrating: release
-                // it alone for its own error.
+                // The key cannot be written, or the whole request failed, for example while the
+                // slot migrates. A release of this key alone succeeds or reports its own error.
                 let yields = self.is_waited_for(&release);
                 waited.push(self.release_alone(release, Some(yields)));
                 continue;
@@ -193,7 +194,7 @@ impl Table {
         }
     }
 
-    /// Releases one server lease by a task of its own; `begun` as in
+    /// Releases one server lease by a task of its own; `begun` is that of
     /// [`release_task`](Table::release_task).
     fn release_alone(self: &Arc<Self>, release: Release, begun: Option<bool>) -> Outcome {
         let (answer, receiver) = oneshot::channel();

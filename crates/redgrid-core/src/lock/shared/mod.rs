@@ -1,9 +1,9 @@
 //! Readers and writers: several grants of one key, and holds that are converted into others.
 //!
-//! Tasks that may hold together share a grant if they request it within its hand-over window, with
-//! options that it satisfies. Later requests, or those with other options, open a further grant
-//! beside it. A request that converts from another hold also has a grant of its own. Examples are a
-//! writer that reads, and a reader that becomes a writer.
+//! Readers share a grant if they request it within its hand-over window, with options that the
+//! grant satisfies. A later request, or one with other options, opens a further grant beside the
+//! first. A request that converts another hold also has a grant of its own. Examples are a writer
+//! that reads, and a reader that becomes a writer.
 
 mod waiting;
 
@@ -26,9 +26,10 @@ use crate::clock::Instant;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 // Exhaustive: only authors of objects use it.
 pub struct AcquireContext {
-    /// Holder field of another hold on the same key from which this request converts.
+    /// Holder field of another hold on the same key that this request converts; `None` if it
+    /// converts none.
     ///
-    /// For example a write lock from which a read lock is acquired, or a read lock that is to
+    /// Such a hold is a write lock from which a read lock is acquired, or a read lock that is to
     /// become a write lock.
     pub under: Option<Bytes>,
     /// Server time since which the request waits, in microseconds; zero for a new request.
@@ -51,8 +52,8 @@ pub trait ReadWriteMode: Send + Sync {
     /// Acquires like [`LockProtocol::acquire`], with the context of the request.
     fn enter(&self, claim: HoldArgs<'_>, context: &AcquireContext) -> Request;
 
-    /// Returns how often a client announces its waiting requests; `None` if it does not. Later
-    /// requests of the other mode wait behind an announced one.
+    /// Returns the interval at which a client announces its waiting requests; `None` if it does
+    /// not. Later requests of the other mode wait behind an announced request.
     fn announces_every(&self) -> Option<Duration> {
         None
     }
@@ -82,10 +83,10 @@ pub trait ReadWriteMode: Send + Sync {
         Vec::new()
     }
 
-    /// Ends a retention by [`LockProtocol::retain`], for kinds where the lifetime of the key may
-    /// not end it.
+    /// Ends a retention by [`LockProtocol::retain`]. `None` if the key's lifetime always ends it.
     ///
-    /// Other holders may extend the lifetime of the key. The request may be sent more than once.
+    /// A writer needs the request, because a holder that still reads extends the lifetime of the
+    /// key. The request can be sent more than once.
     fn end_retained(&self, _claim: HoldArgs<'_>) -> Option<Request> {
         None
     }
@@ -94,26 +95,26 @@ pub trait ReadWriteMode: Send + Sync {
 /// The fields of a lock state that only readers and writers need.
 #[derive(Default)]
 pub(in crate::lock) struct SharedGrant {
-    /// Id of the server lease that the requests convert from.
+    /// Id of the server lease with the hold that the requests convert.
     pub(in crate::lock) under: Option<u64>,
-    /// No further request may share this grant.
+    /// Whether no further request is allowed to share this grant.
     is_private: bool,
     /// Server time since which the requests wait, in microseconds; 0 while none waits.
     waits_since: u64,
-    /// The server knows by an announcement that this client has a waiter.
+    /// Whether the server knows, by an announcement, that this client has a waiter.
     is_announced: bool,
 }
 
 impl SharedGrant {
-    /// Records that a waiter was granted the lock. The grant has withdrawn the waiter's
-    /// announcement.
+    /// Records that a waiter was granted the lock. On the server, the grant has withdrawn the
+    /// waiter's announcement.
     pub(in crate::lock) fn stops_waiting(&mut self) {
         (self.waits_since, self.is_announced) = (0, false);
     }
 }
 
-/// Number of grants of a key with which a new request is compared, from the newest on: 4. More
-/// grants that can be shared exist only if requests differ in their options.
+/// A new request is compared with at most this many grants of its key, newest first: 4. A key has
+/// more grants that can be shared only if the requests differ in their options.
 const COMPARED_GRANTS: usize = 4;
 
 /// The further grants of each key, by lock kind.
@@ -150,8 +151,8 @@ impl State {
         kinds.flat_map(|kind| self.grants_of(kind, keys)).collect()
     }
 
-    /// Returns the ids of a key's lock states of one kind. The first, with grant number 0, may not
-    /// exist.
+    /// Returns the ids of a key's lock states of one kind. The first one, with grant number 0, does
+    /// not always exist.
     pub(in crate::lock) fn grants_of(
         &self,
         kind: &'static str,
@@ -168,8 +169,8 @@ impl State {
         kind.read_write().is_some_and(|mode| self.grants_of(mode.paired_mode(), keys).any(waits))
     }
 
-    /// Returns the server lease from which the request may convert, if its holder has the key in
-    /// the paired mode.
+    /// Returns the id of the server lease whose hold the request converts: a hold of the same
+    /// holder in the paired mode. `None` if there is no such hold.
     ///
     /// A request that would wait for its own hold fails with [`AcquireError::WouldDeadlock`].
     pub(in crate::lock) fn held_in_paired_mode(
@@ -189,8 +190,8 @@ impl State {
         let mut held = locks.iter().flat_map(|lock| lock.held()).filter(|hold| hold.holder().is_some());
         match held.find(|hold| hold.holder() == request.holder || hold.holder() == scope) {
             Some(hold) if mode.is_shared() && hold.holder() == request.holder => {
-                // While a second hold depends on this server lease, it is released without local
-                // hand-over.
+                // From now on a second hold depends on this server lease, so it must not be handed
+                // over locally.
                 hold.server_lease.seal();
                 Ok(Some(hold.server_lease.id))
             }
@@ -280,7 +281,7 @@ impl HoldGuard {
     ///
     /// # Errors
     ///
-    /// [`AcquireError`] says what is true then; `Lost` when this hold has ended.
+    /// [`AcquireError`] says what is true after the failure; it is `Lost` if this hold has ended.
     ///
     /// # Cancel safety
     ///
@@ -350,7 +351,7 @@ fn satisfies(server_lease: &ServerLease, request: &AcquireRequest, handover_wind
 }
 
 impl LockState {
-    /// Returns whether the request may wait with the others, because it can share their grant.
+    /// Returns whether the request can wait with the others, because it can share their grant.
     fn can_join_pending(&self, request: &AcquireRequest, handover_window: Duration, now: Instant) -> bool {
         if self.is_reclaimable(now) {
             return self.queue.is_empty()

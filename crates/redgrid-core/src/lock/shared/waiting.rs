@@ -48,7 +48,8 @@ impl Table {
         }
     }
 
-    /// Evicts holders with expired leases; otherwise they would block until the key's TTL ends.
+    /// Evicts holders with expired leases; otherwise they would block others until the key's TTL
+    /// ends.
     pub(in crate::lock) async fn evict_expired(&self, key: &LockId, within: Duration) {
         let about = self.state().locks.get(key).map(|lock| (lock.protocol, Arc::clone(&lock.keys)));
         let Some((mode, keys)) = about.and_then(|(kind, keys)| Some((kind.read_write()?, keys))) else { return };
@@ -61,7 +62,8 @@ impl Table {
         }
     }
 
-    /// Ends a retention at `keep_until`, for kinds where the lifetime of the key may not end it.
+    /// Ends a retention at `keep_until`, for kinds where the lifetime of the key does not always
+    /// end it.
     pub(in crate::lock) fn end_retained(&self, server_lease: &ServerLease, keep_until: Instant) {
         let field = self.core.field(server_lease.id);
         let mode = server_lease.protocol.read_write();
@@ -72,15 +74,16 @@ impl Table {
 
     /// Releases a server lease when its lease is over.
     ///
-    /// Other holders of a read-write lock extend the key, and with it this holder field.
+    /// Other holders of a read-write lock extend the lifetime of the key. Without this release, the
+    /// holder field would last as long as the key.
     pub(in crate::lock) fn release_when_over(&self, server_lease: &ServerLease) {
         let field = self.core.field(server_lease.id);
         let request = server_lease.protocol.release(server_lease.claim(&field, Duration::ZERO));
         self.give_back_at(server_lease.lease_ends(), request, server_lease.lease());
     }
 
-    /// Sends `request` at the instant `at`, for `within` at most. A shutdown does not wait for
-    /// that: the lifetime of the key ends what is left.
+    /// Sends `request` at the instant `at`, for `within` at most. A shutdown does not wait for the
+    /// request: the lifetime of the key ends what is left.
     fn give_back_at(&self, at: Instant, request: Request, within: Duration) {
         let core = Arc::clone(&self.core);
         self.spawn_background(Box::pin(async move {
