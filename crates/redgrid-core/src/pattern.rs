@@ -5,9 +5,9 @@
 
 /// Returns whether a text matches a pattern.
 ///
-/// `?` is one character, `*` any number, `[a-z]` and `[^a-z]` one of several, and `\` escapes the
-/// next one. Matching is by bytes, as on the server. The work is bounded by the product of the two
-/// lengths.
+/// `?` matches one byte, and `*` any number of bytes. `[a-z]` matches one byte of this range, and
+/// `[^a-z]` one byte outside it. `\` escapes the next byte. The server, too, matches bytes instead
+/// of characters. The work is bounded by the product of the two lengths.
 pub(crate) fn matches(pattern: &[u8], text: &[u8]) -> bool {
     let (mut at, mut consumed) = (0, 0);
     // The last star, and where in the text its match ends.

@@ -2,7 +2,8 @@
 --
 -- KEYS[1]  memory     string; number and reply of the client's last request about this name; has a
 --                     lifetime
--- ARGV[1]  not after  microseconds since 1970 by this server's clock; a later copy does nothing
+-- ARGV[1]  not after  microseconds since 1970 by this server's clock; a copy that arrives later
+--                     does nothing
 -- ARGV[2]  number     rises with each request of the client about this name; only one such request
 --                     is in flight at a time
 -- ARGV[3]  lifetime   of the memory, in milliseconds; longer than copies of the request are sent
@@ -11,8 +12,8 @@
 --          {0, time}    too late: this copy did nothing; `time` is the server's, in microseconds
 --          {-1}         a later request of the client was executed: this copy did nothing
 --
--- The following script calls `answer` once, with a list, when all else is done. As long as a later
--- step may fail, it only reads.
+-- The following script must call `answer` once, with a list, when all else is done. Once it has
+-- written something, no later step may fail.
 local clock = redis.call('TIME')
 if clock[1] * 1000000 + clock[2] > tonumber(ARGV[1]) then
   return {0, string.format('%.0f', clock[1] * 1000000 + clock[2])}

@@ -19,15 +19,15 @@ pub enum ObjectError {
     ///
     /// The request changed nothing, except after [`Failure::OutcomeUnknown`]: the object may have
     /// been changed, or may be changed later. If a call sends several requests, earlier ones may
-    /// have been executed; its documentation says so.
+    /// have been executed; the documentation of the call says so.
     #[error(transparent)]
     Failed(#[from] Failure),
-    /// The server does not support the request, but a newer one does. Nothing is changed.
+    /// The server does not support the request, but a newer version does. Nothing is changed.
     #[error("cannot {operation}: {needed} ({source})")]
     Unsupported {
         /// The operation.
         operation: Operation,
-        /// A sentence that says which servers support it.
+        /// A sentence that says which servers support the request.
         needed: &'static str,
         /// The server's message.
         #[source]
@@ -47,8 +47,8 @@ pub enum ObjectError {
     OutOfBounds {
         /// Name of the object.
         name: Name,
-        /// The given index, from 0. If a call sends several requests, it is the index of the failed
-        /// one.
+        /// The given index, from 0. If a call sends several requests, it is the index in the failed
+        /// request.
         index: u64,
         /// The number of elements.
         len: u64,
@@ -210,8 +210,8 @@ impl ObjectError {
         ObjectError::Encode { name: name.clone(), codec, source: Arc::new(source) }
     }
 
-    /// Creates the error of a stored value that `codec` cannot decode. `field` is its position in
-    /// the object, if it is one of several.
+    /// Creates the error of a stored value that `codec` cannot decode. `field` is the position of
+    /// the value, if the object has several values.
     pub fn decode(
         name: &Name,
         field: Option<String>,

@@ -229,7 +229,8 @@ impl Object {
         Ok(sum)
     }
 
-    /// Returns how long the object has not been used, in whole seconds; `None` if it is absent.
+    /// Returns the time since the last use of the object, in whole seconds; `None` if the object is
+    /// absent.
     ///
     /// # Errors
     ///

@@ -15,7 +15,8 @@ pub enum Kind {
     /// A command changed the value; [`Event::command`](super::Event::command) says which.
     ///
     /// A stream for a pattern of names ([`Listen::to`](super::Listen::to)) has only the commands of
-    /// Redis and Valkey themselves. Select those of modules there by [name](Kinds::named).
+    /// Redis and Valkey themselves. To receive those of modules, too, select these by
+    /// [name](Kinds::named).
     #[doc(alias = "SetObjectListener")]
     #[doc(alias = "IncrByListener")]
     #[doc(alias = "MapPutListener")]
@@ -186,8 +187,8 @@ impl Kinds {
         self.kinds.contains(&Kind::of(command)) || self.named.iter().any(|name| name == command)
     }
 
-    /// Returns the names of all selected events, as far as they are known: all of the given names,
-    /// and the known ones of the selected kinds.
+    /// Returns the names of all selected events that are known: all of the given names, and the
+    /// names in [`EVENTS_BY_LETTER`] whose kinds are selected.
     pub(super) fn names(&self) -> Vec<Cow<'static, str>> {
         let known = EVENTS_BY_LETTER.iter().flat_map(|(_, names)| *names).filter(|name| self.has(name));
         let known = known.map(|name| Cow::Borrowed(*name));
