@@ -7,10 +7,12 @@
 //! - a waiter has come since the last poll was sent, unless the queue is
 //!   [blocked](WaitQueue::block),
 //! - the resource asks for a poll, after a message or a reply, or
-//! - the last reply is older than five poll intervals with a subscription, or than one without.
+//! - the last reply is older than five poll intervals, or, without an active subscription, older
+//!   than one poll interval or 1 s.
 //!
 //! One poll is in flight at a time. The first poll whose reply leaves waiters in the queue starts
-//! the subscription. Its confirmation causes another poll, so that no change in between is missed.
+//! the subscription. When the server has confirmed the subscription, the task polls again, so that
+//! no change in between is missed.
 
 mod blocked;
 mod task;
@@ -50,10 +52,10 @@ pub trait Resource: Send + Sync + Sized + 'static {
     /// How long the subscription outlives the last waiter, for callers that soon wait again.
     const LINGER: Duration = Duration::ZERO;
 
-    /// A reply starts the subscription only if it announces the next poll for no earlier than this.
+    /// A reply starts the subscription only if the next poll is at least this far away.
     const UNSUBSCRIBED_WAIT: Duration = Duration::ZERO;
 
-    /// Returns the key of the resource. Contact means contact with the server of this key.
+    /// Returns the key of the resource. Waiters have contact if the server of this key answers.
     fn key(&self) -> &[u8];
 
     /// Subscribes to the channels with messages that may be a reason to poll.
@@ -83,8 +85,8 @@ pub trait Resource: Send + Sync + Sized + 'static {
         queue.fail_below(sent_before, |_| true, &error);
     }
 
-    /// Reads a message or a gap in the messages, may end waits because of it, and returns when to
-    /// poll next.
+    /// Handles a message or a gap in the messages, and returns when to poll next. It is allowed to
+    /// end waits.
     fn received(&self, queue: &Arc<WaitQueue<Self>>, event: &ChannelEvent) -> NextPoll;
 }
 
@@ -97,9 +99,10 @@ pub enum NextPoll {
     /// As soon as no poll is in flight, if there is a waiter with this number or a higher one. The
     /// reply did not cover these waiters, so it does not make them [current](Waiter::is_current).
     NowFor(WaiterId),
-    /// After this time, because something is due then, if there are still waiters.
+    /// After this time, because something is due then. Without waiters there is no poll.
     Within(Duration),
-    /// When the last reply is older than five poll intervals, or than one without a subscription.
+    /// When the last reply is older than five poll intervals, or, without an active subscription,
+    /// older than one poll interval or 1 s.
     Regular,
 }
 
@@ -124,8 +127,7 @@ pub enum WaitEnd<T> {
     Failed(ServerError),
     /// The time limit was reached, and the waiter is [current](Waiter::is_current).
     TimedOut,
-    /// The time limit was reached, and the waiter is not current. It may have had no reason to
-    /// wait.
+    /// The time limit was reached, and the waiter is not current: perhaps it had no reason to wait.
     NoReply,
 }
 
@@ -331,7 +333,7 @@ impl<R: Resource> Waiter<R> {
 impl<R: Resource> Drop for Waiter<R> {
     fn drop(&mut self) {
         let mut state = self.queue.state();
-        // Dropped after the unlock, because the request may have a destructor of its own.
+        // The request is dropped after the unlock, because it may have a destructor of its own.
         let cancelled = state.waiters.remove(&self.id);
         let was_last = cancelled.is_some() && state.waiters.is_empty();
         let was_blocking = state.blocked_by == Some(self.id);

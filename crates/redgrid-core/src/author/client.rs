@@ -42,7 +42,7 @@ use crate::unpolled::Offer;
 ///
 /// # Cancel safety
 ///
-/// Every future may be dropped. A request that was sent is executed nevertheless.
+/// Every future can be dropped. A request that was sent is executed nevertheless.
 pub trait ClientExt: Sealed {
     /// Returns the client's clock.
     fn clock(&self) -> &Clock {
@@ -79,7 +79,7 @@ pub trait ClientExt: Sealed {
         self.client().core().settings.durability
     }
 
-    /// Returns the prefix of channels that announce forced takeovers: a client's id and `}` follow.
+    /// Returns the prefix of channels for forced takeovers. The client's id and `}` follow it.
     fn notice_prefix(&self) -> String {
         self.client().core().notice_prefix()
     }
@@ -115,10 +115,10 @@ pub trait ClientExt: Sealed {
 
     /// Executes a script exactly once, and returns its reply as `T`.
     ///
-    /// The request is retried until `response_timeout × (retries + 1)` has passed, also after lost
-    /// replies. After an error with an unknown outcome, the client still sends it, for 30 s in all.
-    /// Later requests of this client for the name wait for it. If the future is dropped, a request
-    /// that was sent continues, and an unsent one is never sent.
+    /// The call waits for `response_timeout × (retries + 1)`, and the request is sent again after a
+    /// lost reply. After an error with an unknown outcome, the client continues to send it, for
+    /// 30 s in all. Later requests of this client for the name wait for that. If the future is
+    /// dropped, a request that was sent continues, and an unsent request is never sent.
     fn run_exactly_once<T: FromReply>(
         &self,
         request: IdempotentRequest,
@@ -156,9 +156,9 @@ pub trait ClientExt: Sealed {
     /// Requests to one node are sent together. They are executed in their order if all of them are
     /// [`in_order`](Request::in_order). Other nodes and other callers are served concurrently.
     ///
-    /// A request that a node refuses for a passing reason, mostly because a slot is moving, is sent
-    /// again. So is an idempotent request without a reply. Retries of one slot are sent one after
-    /// another.
+    /// A request that a node refuses for a temporary reason, mostly because a slot is moving, is
+    /// sent again. An idempotent request without a reply is sent again, too. Retries of one slot
+    /// are sent one after another.
     fn batch(
         &self,
         requests: Vec<Request>,
@@ -189,9 +189,9 @@ pub trait ClientExt: Sealed {
     /// Sends a request without keys to this node, and converts its reply to `T`. Redirects are not
     /// followed.
     ///
-    /// The request is retried as by [`Client::run`](crate::Client::run) while the node is a
-    /// primary. After an error, [`ClientExt::is_primary`] returns whether it still is one. A
-    /// refused login or the begin of a shutdown ends the retries at once.
+    /// While the node is a primary, the request is retried as by
+    /// [`Client::run`](crate::Client::run). After an error, [`ClientExt::is_primary`] says whether
+    /// the node still is a primary. A refused login or a shutdown ends the retries at once.
     fn run_on<T: FromReply>(
         &self,
         primary: &Primary,
@@ -287,8 +287,8 @@ pub trait ClientExt: Sealed {
     ///
     /// From then on messages are received. The stream keeps up to `capacity` messages for a slow
     /// reader. The error is [`ServerError::Refused`] if the user has no permission, or if the
-    /// server does not support such channels. It is [`ServerError::NotSent`] without a confirmation
-    /// within `response_timeout × (retries + 1)`. After an error nothing is subscribed.
+    /// server does not support such channels. It is [`ServerError::NotSent`] if no confirmation
+    /// arrives within `response_timeout × (retries + 1)`. After an error nothing is subscribed.
     fn subscribe(
         &self,
         channels: ChannelSelector,
@@ -346,8 +346,8 @@ pub trait ClientExt: Sealed {
         waiting_subscribers(self.client().core(), channels, key)
     }
 
-    /// Returns the channels that match a pattern and have a subscriber at any known node, each
-    /// once, sorted.
+    /// Returns the channels that match a pattern and have a subscriber at any known node. The list
+    /// is sorted and has no duplicates.
     fn channels_matching(&self, pattern: &Bytes) -> impl Future<Output = Result<Vec<Bytes>, ServerError>> + Send {
         channels_matching(self.client().core(), pattern)
     }

@@ -181,8 +181,8 @@ impl Listen {
                 let event_channels = self.kinds.names().into_iter().map(|name| Bytes::from(format!("{prefix}{name}")));
                 let mut channels: Vec<Bytes> = event_channels.collect();
                 let others = channels.split_off(1);
-                // Each denied channel costs a connection, and usually all channels are denied or
-                // none. So one is tried first.
+                // Usually either all channels are denied or none. If several are denied at once,
+                // each is then tried alone. So one channel is tried first.
                 let first = subscriptions.subscribe_buffered_on_primaries(&buffer, channels);
                 client.core().wait_active(&buffer, until).await.map_err(subscribe_error)?;
                 let all = [first].into_iter().chain(
