@@ -101,13 +101,13 @@ impl Options {
     }
 }
 
-/// A request for permits, which waits for them when awaited.
+/// A request for permits. When awaited, it waits until the permits are granted.
 #[must_use = "does nothing until awaited"]
 #[derive(Clone)]
 pub struct Acquire(Options);
 
-/// A request for permits that does not wait for them. Awaited, it returns `None` if too few are
-/// available.
+/// A request for permits that does not wait until enough are available. When awaited, it returns
+/// `None` if there are too few.
 #[must_use = "does nothing until awaited"]
 #[derive(Clone)]
 pub struct TryAcquire(Options);

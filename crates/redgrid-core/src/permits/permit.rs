@@ -32,7 +32,7 @@ pub struct Permit {
 }
 
 impl Permit {
-    /// Creates a guard. The caller has counted its permits as held.
+    /// Creates a guard. The caller must count the permits as held.
     pub(super) fn new(client: Client, semaphore: Arc<LocalSemaphore>, permits: PermitSet) -> Self {
         Permit { client, semaphore, permits }
     }
@@ -104,8 +104,8 @@ impl Permit {
     ///
     /// # Errors
     ///
-    /// [`ReleaseError::Lost`] if one of the permits had been lost before. Without a reply in time
-    /// it is [`ReleaseError::OutcomeUnknown`].
+    /// [`ReleaseError::Lost`] if one of the permits had been lost before.
+    /// [`ReleaseError::OutcomeUnknown`] if no reply arrived in time.
     ///
     /// # Cancel safety
     ///
@@ -141,9 +141,8 @@ impl Permit {
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped before the request is sent, it is never sent. Otherwise the new
-    /// lease may or may not be in force. The old or the new end, whichever is earlier, is valid
-    /// locally.
+    /// If the future is dropped before the request is sent, the request is never sent. Otherwise it
+    /// may or may not be executed, and the earlier one of the old and the new end is valid locally.
     pub async fn extend(&self, lease: Duration) -> Result<(), ExtendError> {
         let name = || self.name().clone();
         if !(SHORTEST_LEASE..=LONGEST_LEASE).contains(&lease) {
