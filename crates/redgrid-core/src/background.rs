@@ -33,7 +33,7 @@ impl BackgroundClient {
         &self.core.clock
     }
 
-    /// Returns how long a call may be without contact to the server:
+    /// Returns the longest time that a call can be without contact to the server:
     /// `response_timeout × (retries + 1)`.
     pub fn contact_timeout(&self) -> Duration {
         self.core.settings.patience()

@@ -13,7 +13,7 @@ use std::fmt;
 pub struct Token(u64);
 
 impl Token {
-    /// Creates a token from its number, as a store returned it.
+    /// Creates a token from its number, such as one that a store has returned.
     pub const fn new(number: u64) -> Self {
         Token(number)
     }

@@ -2,8 +2,8 @@
 //!
 //! Examples are `select!` branches that lost, futures in a struct, and tasks that hang.
 //!
-//! A caller may poll its own request in place, and a grant may arrive before the caller polls
-//! again. If the caller stops polling, neither the request nor the grant may delay other waiters. A
+//! A caller can poll its own request in place, and a grant can arrive before the caller polls
+//! again. If the caller stops polling, the request and the grant must not delay other waiters. A
 //! request that is still in place after [`INLINE_TICKS`] moves to a task of the client. A grant
 //! that is not taken within [`UNCLAIMED_TICKS`] is given up. Requests and grants are registered
 //! here. One task of the client checks them, and sleeps while nothing is registered.
@@ -20,12 +20,12 @@ use tokio::sync::Notify;
 /// Interval of the checks while something is registered.
 const TICK: Duration = Duration::from_millis(250);
 
-/// Number of checks after which a request moves to a task. They take a quarter to half a second.
+/// Number of checks after which a request moves to a task: 2, after a quarter to half a second.
 ///
 /// Most requests end earlier, so few are moved.
 const INLINE_TICKS: u64 = 2;
 
-/// Number of checks after which a grant is given up. They take three quarters of a second to a
+/// Number of checks after which a grant is given up: 4, after three quarters of a second to a
 /// second.
 ///
 /// Together with [`INLINE_TICKS`], this delays another waiter by a second and a half at most.

@@ -80,13 +80,13 @@ pub trait Resource: Send + Sync + Sized + 'static {
 
     /// Ends waits because a poll has failed. The queue soon polls again for the other waiters.
     ///
-    /// By default, it ends the waits of all waiters that were queued when the poll was sent.
+    /// The default ends the waits of all waiters that were queued when the poll was sent.
     fn failed(&self, queue: &Arc<WaitQueue<Self>>, error: ServerError, sent_before: WaiterId) {
         queue.fail_below(sent_before, |_| true, &error);
     }
 
-    /// Handles a message or a gap in the messages, and returns when to poll next. It is allowed to
-    /// end waits.
+    /// Handles a message or a gap in the messages, and returns when to poll next. This method can
+    /// also end waits.
     fn received(&self, queue: &Arc<WaitQueue<Self>>, event: &ChannelEvent) -> NextPoll;
 }
 
@@ -94,15 +94,15 @@ pub trait Resource: Send + Sync + Sized + 'static {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 // Exhaustive: only authors of objects use it.
 pub enum NextPoll {
-    /// As soon as no poll is in flight.
+    /// Poll as soon as no poll is in flight.
     Now,
-    /// As soon as no poll is in flight, if there is a waiter with this number or a higher one. The
-    /// reply did not cover these waiters, so it does not make them [current](Waiter::is_current).
+    /// Poll as soon as no poll is in flight, if there are waiters with this number or a higher one.
+    /// The reply did not cover them, so it does not make them [current](Waiter::is_current).
     NowFor(WaiterId),
-    /// After this time, because something is due then. Without waiters there is no poll.
+    /// Poll after this time, because something is due then. Without waiters there is no poll.
     Within(Duration),
-    /// When the last reply is older than five poll intervals, or, without an active subscription,
-    /// older than one poll interval or 1 s.
+    /// Poll when the last reply is older than five poll intervals, or, without an active
+    /// subscription, older than one poll interval or 1 s.
     Regular,
 }
 
@@ -280,7 +280,7 @@ impl<R: Resource> WaitQueue<R> {
 crate::debug_fields!([R: Resource] WaitQueue<R>, |it| key: it.resource.key().escape_ascii().to_string());
 
 impl<R: Resource> Waiter<R> {
-    /// Returns the number of the waiter, which [`Resource::poll`] gets with its request.
+    /// Returns the number of the waiter. [`Resource::poll`] gets it with the waiter's request.
     pub fn id(&self) -> WaiterId {
         self.id
     }
@@ -302,9 +302,8 @@ impl<R: Resource> Waiter<R> {
             end = &mut self.end => Some(end),
             () = self.queue.client.clock().wait_until(until) => None,
         };
-        // The result may have arrived meanwhile, so check once more. The check is unconstrained,
-        // because the first poll returns `Pending` if the task has used up tokio's cooperative
-        // budget.
+        // The result may have arrived meanwhile, so check once more. The check is unconstrained:
+        // if the task has used up tokio's cooperative budget, a usual poll returns `Pending`.
         let is_current = end.is_some() || self.is_current();
         match end.or_else(|| unconstrained(&mut self.end).now_or_never()) {
             Some(Ok(end)) => end,

@@ -54,7 +54,7 @@ pub trait ClientExt: Sealed {
         self.client().core().settings.response_timeout
     }
 
-    /// Returns how long a call may be without contact: `response_timeout × (retries + 1)`.
+    /// Returns how long a call can be without contact: `response_timeout × (retries + 1)`.
     fn patience(&self) -> Duration {
         self.client().core().settings.patience()
     }
@@ -140,7 +140,7 @@ pub trait ClientExt: Sealed {
     /// `until`, and sends the script once.
     ///
     /// After a lost reply the script is not sent again, so nothing is stored on the server for
-    /// deduplication. The script must not use the Lua variable `clock`, which it does not have.
+    /// deduplication. The script must not use the Lua variable `clock`, which is not set then.
     fn run_at_most_once<T: FromReply>(
         &self,
         request: IdempotentRequest,
@@ -150,8 +150,8 @@ pub trait ClientExt: Sealed {
         async move { crate::exactly_once::run_at_most_once(client, request, until).await?.into_typed() }
     }
 
-    /// Sends many requests until `until`, and returns one outcome for each, in their order. An
-    /// outcome also says whether its reply is as durable as requested.
+    /// Sends many requests, with retries until `until`. Returns one outcome for each, in the same
+    /// order. An outcome also says whether its reply is as durable as requested.
     ///
     /// Requests to one node are sent together. They are executed in their order if all of them are
     /// [`in_order`](Request::in_order). Other nodes and other callers are served concurrently.
@@ -203,7 +203,7 @@ pub trait ClientExt: Sealed {
 
     /// Sends a request without keys to every primary concurrently, and returns one result per node.
     ///
-    /// It fails only with an error of [`ClientExt::primaries`]. In that case no request was sent.
+    /// The call fails only with an error of [`ClientExt::primaries`]. Then no request was sent.
     fn run_on_primaries<T: FromReply + Send>(
         &self,
         request: Request,
@@ -211,7 +211,7 @@ pub trait ClientExt: Sealed {
         async move { self.client().core().run_at_primaries(request, self.clock().now() + self.patience()).await }
     }
 
-    /// Sends a request to every primary as [`ClientExt::run_on_primaries`] does, until `until`.
+    /// Does the same as [`ClientExt::run_on_primaries`], with `until` as the limit of the wait.
     fn run_on_primaries_until<T: FromReply + Send>(
         &self,
         request: Request,
@@ -221,7 +221,7 @@ pub trait ClientExt: Sealed {
     }
 
     /// Returns the sentinels that this client uses, including those that other sentinels have
-    /// named. The list is empty in other topologies.
+    /// named. Without Sentinel, the list is empty.
     ///
     /// Connections to them use the credentials and the encryption of the sentinel settings.
     fn sentinels(&self) -> Vec<Arc<dyn Server>> {
@@ -315,8 +315,8 @@ pub trait ClientExt: Sealed {
         self.client().core().subscriptions.stream_count(channels)
     }
 
-    /// Returns whether the server has confirmed this client's subscription to a channel on the
-    /// current connection.
+    /// Returns whether the server has confirmed, on the current connection, this client's
+    /// subscription to a channel.
     fn is_subscribed(&self, channel: &Bytes) -> bool {
         self.client().core().subscriptions.message_count(channel).is_some()
     }
@@ -392,7 +392,7 @@ pub trait ClientExt: Sealed {
         participant(self.client(), key)
     }
 
-    /// Offers a grant to a caller, which has up to one second to take it. Otherwise the grant is
+    /// Offers a grant to a caller, which has up to one second to take it. After that the grant is
     /// dropped.
     fn offer<T: Send + 'static>(&self, value: T) -> Offer<T> {
         Offer::new(&self.client().holdings().unpolled, value)

@@ -34,8 +34,8 @@ const CONCURRENT_BATCHES_FROM: usize = 8;
 
 /// With at least this many requests, two batches in flight are better than three.
 ///
-/// Measured on one thread, three batches are 1.2 to 1.3 times as fast for 10 to 20 requests. They
-/// are equally fast for 64, and 0.8 times as fast for 256.
+/// Measured on one thread: three batches are 1.2 to 1.3 times as fast as two for 10 to 20 requests,
+/// equally fast for 64, and 0.8 times as fast for 256.
 const TWO_BATCHES_FROM: usize = 40;
 
 /// Defines which requests can be batched, and executes the batches.
@@ -59,7 +59,7 @@ pub trait BatchExecutor: Send + Sync + 'static {
     where
         Self::Request: 'a;
 
-    /// Executes a batch by `until`, and returns a reply for each request, in their order.
+    /// Executes a batch by `until`, and returns one reply for each request, in the same order.
     ///
     /// The future is dropped when no caller waits for any of the replies, even while other batches
     /// are in flight.
@@ -278,7 +278,7 @@ async fn batch_loop<C: BatchExecutor>(mut guard: LoopGuard<C>, max_in_flight: us
             break;
         }
         if sends && in_flight.len() > 1 {
-            // Send the new batches before replies are delivered, so that the server has work
+            // Sends the new batches before replies are delivered, so that the server has work
             // meanwhile.
             let _ = poll_immediate(poll_until_first_done(&mut in_flight)).await;
             yield_now().await;

@@ -131,7 +131,7 @@ impl<Q, A> WaiterSlab<Q, A> {
         index
     }
 
-    /// Polls for the result of the caller in a slot. While there is no result, `waker` is stored.
+    /// Polls for the result of the caller in a slot. While there is none, stores `waker` there.
     pub(super) fn poll_result(&mut self, index: usize, waker: Option<&Waker>) -> (Poll<BatchResult<A>>, ReplacedWaker) {
         let waiter = &mut self.slots[index];
         if let Waiter::Queued { waker: current, .. } | Waiter::InFlight { waker: current, .. } = waiter {
@@ -346,7 +346,7 @@ impl<'a, Q, A> Iterator for QueuedRequests<'a, Q, A> {
     }
 }
 
-/// Replaces the waker by `waker`. Returns the former waker, unless both wake the same task.
+/// Replaces `current` by `waker`, unless both wake the same task. Returns the replaced waker.
 fn replace_waker(current: &mut Option<Waker>, waker: Option<&Waker>) -> ReplacedWaker {
     match (&*current, waker) {
         (Some(current), Some(waker)) if current.will_wake(waker) => None,

@@ -6,7 +6,8 @@
 --                     does nothing
 -- ARGV[2]  number     rises with each request of the client about this name; only one such request
 --                     is in flight at a time
--- ARGV[3]  lifetime   of the memory, in milliseconds; longer than copies of the request are sent
+-- ARGV[3]  lifetime   of the memory, in milliseconds; longer than the time in which copies of the
+--                     request are sent
 -- Returns  {1, answer}  done, now or by an earlier copy; `answer` is the argument of the function
 --                       `answer`
 --          {0, time}    too late: this copy did nothing; `time` is the server's, in microseconds

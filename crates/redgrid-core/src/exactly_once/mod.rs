@@ -1,7 +1,7 @@
 //! Requests that are executed exactly once, although they are sent again when a reply is lost.
 //!
-//! A request that sets a value can safely be executed twice, but one that adds to a value must not
-//! be. The script of a request that must run once stores the request's number and reply under a
+//! A request that sets a value can safely be executed twice. A request that adds to a value must be
+//! executed only once. Its script stores the number and the reply of the request under a
 //! deduplication key. Each client has one such key for each name. A later copy with the same number
 //! gets the stored reply, and a copy with a smaller number does nothing.
 //!
@@ -58,7 +58,7 @@ const PLAIN_PRELUDE: &str = include_str!("plain.lua");
 #[derive(Debug)]
 pub struct IdempotentScript<const KEYS: usize>(ScriptTexts);
 
-/// The script behind [`PRELUDE`], and behind [`PLAIN_PRELUDE`].
+/// The script with [`PRELUDE`] before it, and the same script with [`PLAIN_PRELUDE`] before it.
 #[derive(Debug)]
 struct ScriptTexts {
     exactly_once: BulkScript,

@@ -226,8 +226,8 @@ impl Fence {
         Ok(self.write(key, Write::Delete, token).await? > 0)
     }
 
-    /// Executes a write on `key` if `token` is not stale. Object types use it for their fenced
-    /// writes.
+    /// Executes a write on `key` if `token` is not stale. Object types use this method for their
+    /// fenced writes.
     ///
     /// Returns 1 for [`Write::Set`], the sum for [`Write::Increment`], and the number of new fields
     /// for [`Write::HashSet`]. For [`Write::HashDelete`] and [`Write::Delete`] it returns how many

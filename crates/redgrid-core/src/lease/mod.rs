@@ -1,7 +1,7 @@
 //! Leases of locks and permits on the server.
 //!
-//! Locally, a lease begins just before its request is sent, and ends a [`margin`] earlier than its
-//! length says. It is renewed after a third of its length. Each client has two renewal loops: one
+//! Locally, a lease begins just before its request is sent, and ends a [`margin`] before its length
+//! has passed. It is renewed after a third of its length. Each client has two renewal loops: one
 //! for locks, one for permits. A loop sleeps until the first of its leases is due for renewal, or
 //! ends.
 
@@ -39,7 +39,7 @@ impl LeaseMode {
     }
 }
 
-/// Returns how much earlier than the server this process stops trusting a lease.
+/// Returns the time by which a lease ends earlier in this process than on the server.
 ///
 /// It is a twentieth of the lease, and at least 20 ms. It covers the drift of clocks, the
 /// granularity of timers, and the delivery of a `lost` notice to the working task.
@@ -54,24 +54,24 @@ pub(crate) fn with_margin(believed: Duration) -> Duration {
     (believed + believed / 19 + Duration::from_nanos(1)).max(believed + Duration::from_millis(20))
 }
 
-/// Returns the time until which a lease is valid locally, if its request was sent at `sent` and
-/// confirmed.
+/// Returns the instant until which a lease is valid locally. Its request was sent at `sent`, and
+/// was confirmed.
 pub(crate) fn deadline(sent: Instant, lease: Duration) -> Instant {
     sent + lease.saturating_sub(margin(lease))
 }
 
-/// Returns when a lease is renewed or verified next, after a request that was sent at `from`.
+/// Returns the instant of a lease's next renewal or check, after a request that was sent at `from`.
 ///
-/// This is after a third of its length, so that one failed renewal does not lose the lease.
+/// It is a third of the lease later, so that one failed renewal does not lose the lease.
 pub(crate) fn next_renewal(lease: Duration, deadline: Instant, from: Instant) -> Instant {
-    // If less than two thirds of the lease are left, it is due after half of the rest.
+    // If less than two thirds of the lease are left, the lease is due after half of the rest.
     from + (lease / 3).min(deadline.since(from) / 2).max(SHORTEST_INTERVAL)
 }
 
 /// The shortest time between two renewals or verifications, even near the end of the lease.
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Returns how long after a failed renewal the next one is sent.
+/// Returns the pause between a failed renewal and the next one.
 ///
 /// It is a thirtieth of the lease, and at most 1 s.
 pub(crate) fn retry_pause(lease: Duration) -> Duration {
@@ -80,14 +80,15 @@ pub(crate) fn retry_pause(lease: Duration) -> Duration {
 
 /// The shortest hand-over window, unless a shorter one is configured: 10 ms.
 ///
-/// With longer windows throughput does not rise, and other processes wait longer. Three processes
+/// With longer windows, throughput does not rise, and other processes wait longer. Three processes
 /// of 16 tasks each executed 17.9 thousand critical sections a second with a window of 5 ms, 18.8
 /// thousand with 10 ms, and 18.3 thousand with 20 ms.
 const SHORTEST_WINDOW: Duration = Duration::from_millis(10);
 
 /// Returns the length of a hand-over window: the value `set`, or ten round trips if it is `None`.
 ///
-/// The release and the next acquire take two more round trips, at most a sixth of the whole time.
+/// After the window, the release and the next acquire take two more round trips. That is at most a
+/// sixth of the whole time.
 pub(crate) fn handover_window(set: Option<Duration>, round_trip: Duration) -> Duration {
     set.unwrap_or((round_trip * 10).max(SHORTEST_WINDOW)).min(LONGEST_WINDOW)
 }
@@ -170,7 +171,7 @@ fn decoded(word: u64) -> Instant {
 
 /// A lease that is renewed or verified, and that ends.
 pub(crate) trait Lease {
-    /// The key of a lease in its schedule.
+    /// Identifies a lease in its schedule.
     type Id: Copy + Ord + Hash;
 
     fn id(&self) -> Self::Id;
@@ -189,7 +190,7 @@ struct Registered<L> {
     lease: Arc<L>,
     /// When the lease is renewed next; `Instant::MAX` while a renewal is in flight.
     due: Instant,
-    /// When the end of the lease is checked next. Its actual end may be later by now.
+    /// When the end of the lease is checked next. A renewal may have moved the actual end to later.
     end: Instant,
 }
 
@@ -254,7 +255,7 @@ impl<L: Lease> Schedule<L> {
         }
     }
 
-    /// Returns when the next lease is due, or the next end is checked.
+    /// Returns the next time at which a lease is due, or an end is checked.
     pub(crate) fn next(&self) -> Instant {
         let due = self.due.first().map_or(Instant::MAX, |(due, _)| *due);
         let end = self.ends.first().map_or(Instant::MAX, |(end, _)| *end);
@@ -264,7 +265,7 @@ impl<L: Lease> Schedule<L> {
     /// Returns the leases that have ended at `now`.
     ///
     /// A renewal moves the end of a lease, but not the recorded end, which this method updates. It
-    /// updates those up to `soon`, so that one pass serves many leases.
+    /// updates recorded ends up to `soon`, so that one pass serves many leases.
     pub(crate) fn ended(&mut self, now: Instant, soon: Instant) -> Vec<Arc<L>> {
         let mut out = Vec::new();
         while let Some((noted, id)) = self.ends.first().copied()
@@ -280,7 +281,7 @@ impl<L: Lease> Schedule<L> {
                 break;
             }
             self.ends.pop_first();
-            // The caller removes or reschedules the lease. Until then it is not returned again.
+            // The caller must remove or reschedule the lease, which is not returned before that.
             registered.end = if is_over { Instant::MAX } else { end };
             note(&mut self.ends, registered.end, id);
             if is_over {
@@ -363,7 +364,7 @@ impl Wakeup {
         }
     }
 
-    /// Completes when the alarm fires. Only one task may wait at a time.
+    /// Completes when the alarm fires. Only one task is allowed to wait at a time.
     pub(crate) async fn elapsed(&self, clock: &Clock) {
         loop {
             let at = Instant::from_nanos(self.at.load(Ordering::Acquire));

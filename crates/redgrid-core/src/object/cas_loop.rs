@@ -46,7 +46,7 @@ impl CasLoop {
     }
 
     /// Creates the attempts of a call, after the call has waited for its turn among the tasks of
-    /// this client that change `key`. The wait is part of the time of the call.
+    /// this client that change `key`. The wait counts towards the time limit of the call.
     ///
     /// A task that makes no progress loses its turn to the next task, and goes on without a turn.
     ///
@@ -90,7 +90,7 @@ impl CasLoop {
     /// Waits for a turn like [`CasLoop::serialized`], but only behind tasks that change the same
     /// part of an object. `part` identifies the part, such as a key of a map.
     ///
-    /// Tasks that change other parts do not delay it.
+    /// Tasks that change other parts do not delay the call.
     ///
     /// # Errors
     ///
@@ -173,8 +173,8 @@ impl CasLoop {
         }
     }
 
-    /// Records that an attempt failed because another client was faster. Waits until the next
-    /// attempt may start.
+    /// Records that an attempt failed because another client was faster. If the next attempt has to
+    /// wait, waits for that pause.
     ///
     /// Returns true if there was no pause. A value that the failed attempt reported is then still
     /// recent.
@@ -251,12 +251,12 @@ pub fn in_place<V>(mut change: impl FnMut(&mut V)) -> impl FnMut(Option<V>) -> O
 pub enum CasReply {
     /// The stored value was the expected one, and is changed.
     Done,
-    /// Another value is stored, and is not changed. The reply contains that value if it was
-    /// requested. `None` means that nothing is stored, or that the value was not requested.
+    /// Another value is stored, or none, and nothing is changed. The variant contains the stored
+    /// value if it was requested. `None` means that there is no value, or none was requested.
     Other(Option<Bytes>),
 }
 
-/// Decodes 1 as [`CasReply::Done`]. The reply 0, and a list with the stored value, are
+/// Decodes 1 as [`CasReply::Done`]. Decodes 0, and a list with the stored value, as
 /// [`CasReply::Other`].
 impl FromReply for CasReply {
     fn from_reply(reply: Reply) -> Result<Self, ServerError> {

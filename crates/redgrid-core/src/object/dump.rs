@@ -129,7 +129,8 @@ impl Inner {
     }
 }
 
-/// A request to create an object from a dump, sent when awaited. Returns whether it was created.
+/// A request to create an object from a dump, sent when awaited. The result says whether the object
+/// was created.
 ///
 /// Created by [`Object::restore`].
 #[must_use = "does nothing until awaited"]

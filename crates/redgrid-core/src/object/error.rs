@@ -55,7 +55,7 @@ pub enum ObjectError {
     },
     /// A call sent several requests. Some of them were executed, and then one failed.
     ///
-    /// The documentation of the call says in which order its elements are sent.
+    /// The documentation of the call says in which order the elements are sent.
     #[error("`{name}`: failed after {done} elements, the rest was not applied: {source}")]
     Partial {
         /// Name of the object.
@@ -83,7 +83,7 @@ pub enum ObjectError {
         /// Name of the object.
         name: Name,
     },
-    /// Other clients changed the object before each attempt of the call, until its time was over.
+    /// Other clients changed the object before each attempt of the call, until the call timed out.
     ///
     /// The object is as the other clients left it.
     #[error("cannot change `{name}`: other clients changed it before each of {times} attempts")]
@@ -161,7 +161,7 @@ impl ObjectError {
         ObjectError::unless_unexpected(name, source, |source| Failure::of_read(Operation::new("read", name), source))
     }
 
-    /// Creates the error of an invalid argument of a call about the object `name`. No request was
+    /// Creates the error for an invalid argument in a call about the object `name`. No request was
     /// sent.
     pub fn invalid_argument(
         name: impl AsRef<str>,
@@ -221,8 +221,8 @@ impl ObjectError {
         ObjectError::Decode { name: name.clone(), field, codec, source: Arc::new(source) }
     }
 
-    /// Converts the error of a request into [`ObjectError::Partial`], if earlier requests of the
-    /// call have added or removed `done` elements.
+    /// Converts the error of a request into [`ObjectError::Partial`]: earlier requests of the call
+    /// have added or removed `done` elements. If `done` is 0, the error stays as it is.
     pub fn after(self, name: &Name, done: u64) -> Self {
         match done {
             0 => self,

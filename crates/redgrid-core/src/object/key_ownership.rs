@@ -29,7 +29,7 @@ pub enum OnDelete {
     /// Otherwise it is a companion. An example is the capacity of a ring.
     PrimaryIfAlone,
     /// The key is kept, because it protects against late requests: tokens, fences, stored replies.
-    /// It expires, or stays.
+    /// The key expires later, or stays.
     Keep,
 }
 
@@ -41,8 +41,8 @@ struct Prefix {
     with_id: bool,
 }
 
-/// Prefixes of keys that are in no [layout](super::layouts). Each has its [`OnDelete`], and says
-/// whether an id can follow the name.
+/// Prefixes of keys that are in no [layout](super::layouts), with the role of the key, and whether
+/// an id can follow the name.
 ///
 /// Such keys belong to single clients or to rounds of an adder, are short-lived, or outlive their
 /// object. The first prefix is that of the key with the saved total of an adder.
@@ -178,7 +178,8 @@ pub struct MaybeOwned {
 #[derive(Debug, Clone, PartialEq, Eq)]
 // Exhaustive: only authors of objects use it.
 pub enum Evidence {
-    /// Both keys have the types for the companion at this index of [`COMPANION_SUFFIXES`].
+    /// The key of the object and this key have the types that belong to the companion at this index
+    /// of [`COMPANION_SUFFIXES`].
     Types(usize),
     /// This key exists.
     Exists(Bytes),
@@ -268,7 +269,7 @@ fn last_segments<const N: usize>(key: &[u8]) -> Option<(&[u8], [&[u8]; N])> {
     Some((before, segments))
 }
 
-/// Removes an id at the end, and a number or a word after the id.
+/// Removes an id at the end, or an id with a number or a word after it.
 fn strip_id(rest: &[u8]) -> &[u8] {
     let id_last = last_segments::<1>(rest).filter(|(_, [id])| is_id(id)).map(|(before, _)| before);
     let id_before_last = || last_segments::<2>(rest).filter(|(_, [id, _])| is_id(id)).map(|(before, _)| before);

@@ -60,7 +60,8 @@ pub fn fair_lock(key: &[u8]) -> Vec<Bytes> {
 
 /// Returns the key of a fenced lock's token counter.
 ///
-/// If the counter were deleted with the lock, the next tokens would be lower than earlier ones.
+/// The key stays when the lock is deleted. Otherwise the next tokens would be lower than earlier
+/// ones.
 pub fn fenced_lock_token(key: &[u8]) -> Vec<Bytes> {
     vec![companion("redisson_lock_token", key)]
 }

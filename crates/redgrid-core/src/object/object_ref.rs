@@ -103,7 +103,7 @@ impl ObjectRef {
         self.read_primary(request.reads()).await
     }
 
-    /// Sends a request that only reads, to the primary.
+    /// Sends a read-only request to the primary.
     ///
     /// # Errors
     ///

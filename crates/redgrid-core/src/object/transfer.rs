@@ -27,9 +27,10 @@ impl Object {
     /// changed meanwhile. Otherwise the object is copied again, until the call times out.
     ///
     /// If the original disappears before it is deleted, the copy is deleted and the call returns
-    /// [`ObjectError::Absent`]. After any other error both may exist. Of two renames to one name,
-    /// the later copy stays. A primary acknowledges the copy before its replicas have it, and the
-    /// original is then deleted. A failover in that time may lose the object.
+    /// [`ObjectError::Absent`]. After any other error both objects may exist. If two objects are
+    /// renamed to one name, the one that is copied later stays. A primary acknowledges the copy
+    /// before its replicas have it, and the original is then deleted at once. So a failover at that
+    /// moment may lose the object.
     #[doc(alias = "renamenx")]
     pub fn rename(&self, to: impl AsRef<str>) -> Rename {
         Rename { object: self.clone(), to: to.as_ref().to_owned(), replaces: true }
@@ -149,7 +150,7 @@ impl Inner {
             };
             let reply: Vec<Bytes> = cas_loop.change(to.restore_request(&snapshot, &overwrite, true)).await?;
             if reply.len() <= 1 {
-                // The new name is taken, or another client has stored something else there since.
+                // The new name is taken, or another client has since overwritten the copy.
                 return if replaces { Err(cas_loop.contended()) } else { Ok(false) };
             }
             let shas = reply[1..].to_vec();
@@ -176,7 +177,7 @@ fn local_shas(snapshot: &Snapshot) -> Vec<Bytes> {
     snapshot.dump.parts().iter().map(|content| content.as_ref().map(sha).unwrap_or_default()).collect()
 }
 
-/// A request to rename an object, sent when awaited. Returns whether it was renamed.
+/// A request to rename an object, sent when awaited. The result says whether it was renamed.
 ///
 /// Created by [`Object::rename`].
 #[must_use = "does nothing until awaited"]
@@ -204,7 +205,7 @@ impl Rename {
     }
 }
 
-/// A request to copy an object, sent when awaited. Returns whether it was copied.
+/// A request to copy an object, sent when awaited. The result says whether it was copied.
 ///
 /// Created by [`Object::copy_to`].
 #[must_use = "does nothing until awaited"]

@@ -20,8 +20,8 @@ pub enum AcquireError {
         /// How long the caller waited.
         waited: Duration,
     },
-    /// The number of permits is not set, and this handle does not give a number. It was never set,
-    /// or the semaphore was deleted.
+    /// The number of permits is not set on the server, and this handle gives no number. The
+    /// semaphore is new, or was deleted.
     ///
     /// Nothing is held.
     #[error("the number of permits of `{name}` is not set")]
@@ -51,7 +51,7 @@ pub enum AcquireError {
         /// Name of the semaphore.
         name: Name,
     },
-    /// The permits were granted, but were not confirmed in time to be as durable as requested.
+    /// The permits were granted, but the requested durability was not confirmed in time.
     ///
     /// The permits were returned; nothing is held.
     #[error("permits of `{name}` were granted, were not confirmed to be durable, and were returned: {source}")]

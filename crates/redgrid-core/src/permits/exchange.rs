@@ -45,7 +45,7 @@ pub struct SemaphoreKeys {
     pub leased: bool,
     /// Whether waiters of all processes are served in the order of their requests.
     pub fair: bool,
-    /// The number of all permits, if the handle gives one. A new semaphore is set to it, and a
+    /// The number of all permits, if the handle gives one. A new semaphore gets this number. A
     /// semaphore with another number grants nothing.
     pub capacity: Option<u64>,
     server_queue: Bytes,
@@ -217,7 +217,7 @@ pub(super) enum Refusal {
 
 /// The server's reply.
 pub(super) struct ExchangeReply {
-    /// Whether each request was granted.
+    /// For each request, whether it was granted.
     pub(super) granted: Result<Vec<bool>, Refusal>,
     /// The number of available permits. It is negative if the number of permits was lowered below
     /// the number of held ones.

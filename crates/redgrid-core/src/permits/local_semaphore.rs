@@ -39,8 +39,8 @@ pub struct PermitRequest {
     pub durability: Durability,
 }
 
-/// The granted permits, which the caller has a second to take. `None` if a try-only request found
-/// too few.
+/// The granted permits, which the caller must take within a second. `None` if a try-only request
+/// found too few permits.
 pub(super) type AcquireResult = Result<Option<Offer<Permit>>, AcquireError>;
 
 /// Says which task runs the loop of a semaphore from now on.

@@ -165,7 +165,7 @@ impl Drop for PendingPermit {
     fn drop(&mut self) {
         if !self.done {
             // A later grant finds the receiver closed. An earlier grant is dropped with the
-            // receiver, and its permits are so returned.
+            // receiver, which returns its permits.
             self.result.receiver.close();
             self.semaphore.cancel(self.id);
         }

@@ -129,10 +129,10 @@ impl Permit {
         }
     }
 
-    /// Sets the leases to `lease` from now on: 100 ms to 30 days.
+    /// Sets the leases of the permits to `lease`, counted from now: 100 ms to 30 days.
     ///
     /// The lease of renewed permits is only lengthened, and a shorter `lease` changes nothing. To
-    /// end it earlier, release the permits.
+    /// end such a lease earlier, release the permits.
     ///
     /// # Errors
     ///
@@ -217,7 +217,8 @@ impl Permit {
 
     /// Drops the guard without returning the permits.
     ///
-    /// Permits with a lease are available again when it ends; permits without a lease never are.
+    /// Permits with a lease are available again when the lease ends. Permits without a lease are
+    /// never available again.
     pub fn forget(mut self) {
         self.semaphore.forget(&std::mem::take(&mut self.permits));
     }

@@ -134,7 +134,7 @@ impl LocalSemaphore {
         Step::Wait { until, subscribe: state.contended || state.yield_plan.is_some() || window_ends_soon() }
     }
 
-    /// Returns how long permits pass from task to task without a request.
+    /// Returns the hand-over window: how long permits pass from task to task without a request.
     fn handover_window(&self) -> Duration {
         if self.keys.fair {
             return Duration::ZERO;

@@ -61,7 +61,7 @@ pub(super) struct PermitLease {
     pub(super) id: PermitId,
     /// The lease with which the permit was granted. Renewals set it again.
     pub(super) mode: LeaseMode,
-    /// The durability of the grant. A renewal must be as durable before it is valid.
+    /// The durability of the grant. A renewal is valid only once it is as durable.
     pub(super) durability: Durability,
     clock: Clock,
     /// Until when the lease is valid locally.

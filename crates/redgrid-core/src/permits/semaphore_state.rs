@@ -87,7 +87,7 @@ pub(super) struct SemaphoreState {
     pub(super) silent_yield: Option<(u64, u64)>,
     /// Whether the last reply left too few permits for a waiter.
     pub(super) contended: bool,
-    /// When the loop polls next without a message.
+    /// When the loop polls next if no message arrives.
     pub(super) poll_at: Instant,
     /// When the first lease of any process ends.
     pub(super) next_lease_end: Instant,
@@ -96,8 +96,8 @@ pub(super) struct SemaphoreState {
     /// When the server last answered.
     pub(super) last_contact: Instant,
     pub(super) is_subscribed: bool,
-    /// Until when refused returns are not sent again. `refusals` is the number of refusals in a
-    /// row.
+    /// Refused returns are not sent again before this time. `refusals` is the number of refusals in
+    /// a row.
     pub(super) paused_until: Instant,
     pub(super) refusals: u32,
     /// Whether the server refused an exchange that had requests as well as returns or checks. If
@@ -346,7 +346,7 @@ impl SemaphoreState {
         checks
     }
 
-    /// Returns when the loop polls next without a message.
+    /// Returns the time of the loop's next poll if no message arrives.
     ///
     /// A fair semaphore is polled often enough for this client to count as live in the server
     /// queue.

@@ -72,8 +72,8 @@ pub(super) async fn run<R: Resource>(mut task: RunningTask<R>) {
     let mut subscription: Option<OrderedSubscription> = None;
     let mut in_flight: Option<(WaiterId, PollFuture<R::Reply>)> = None;
     let mut next_poll = Instant::MIN;
-    // The earliest poll that messages have asked for since the last poll was sent. The reply to
-    // that poll possibly does not reflect these messages.
+    // The earliest time for which messages have requested a poll since the last poll was sent. The
+    // reply to the last poll possibly does not reflect these messages.
     let mut announced = Instant::MAX;
     // Set while there are no waiters: the instant at which the task ends.
     let mut ends_at: Option<Instant> = None;

@@ -8,14 +8,14 @@
 --          {0, highest}  stale: `highest` has passed before
 --          {3, ''}       no token is remembered, and the given one is older than the lifetime
 --
--- Work: O(1), writes one key. Sent twice, it has the same effect as once: the highest token is set,
--- never counted.
+-- Work: O(1), writes one key. Sent twice, it has the same effect as once, because it only sets the
+-- token.
 local token, lifetime = ARGV[1], tonumber(ARGV[2])
 local now = redis.call('TIME')
 now = now[1] * 1000000 + now[2]
 local highest = redis.call('GET', KEYS[1])
 if highest then
-  -- Compared as text, because numbers above 2^53 are not exact in Lua.
+  -- Tokens are compared as text, because numbers above 2^53 are not exact in Lua.
   if #token < #highest or (#token == #highest and token < highest) then
     return {0, highest}
   end

@@ -7,8 +7,8 @@
 -- ARGV[1]  token      decimal, without leading zeros: a time in microseconds since 1970
 -- ARGV[2]  lifetime   milliseconds that the highest token is remembered after a token has passed;
 --                     0: forever. If the token is ahead of this server's clock, that lead is added
--- ARGV[3]  remember   milliseconds that the reply is kept: longer than a copy of the request can be
---                     in flight
+-- ARGV[3]  remember   milliseconds that the reply is kept: longer than any copy of the request can
+--                     be in flight
 -- ARGV[4]  not after  microseconds since 1970 by this server's clock; after that, nothing is done
 -- ARGV[5]  command    SET, HSET, HDEL, DEL or INCRBY; its arguments after the key follow
 -- Returns  {1, reply}    written: 1 for SET, the reply of the command for the others
@@ -30,7 +30,7 @@ end
 local token, lifetime = ARGV[1], tonumber(ARGV[2])
 local highest = redis.call('GET', KEYS[2])
 if highest then
-  -- Compared as text, because numbers above 2^53 are not exact in Lua.
+  -- Tokens are compared as text, because numbers above 2^53 are not exact in Lua.
   if #token < #highest or (#token == #highest and token < highest) then
     return {0, highest}
   end

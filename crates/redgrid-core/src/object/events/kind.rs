@@ -14,8 +14,8 @@ pub enum Kind {
     Created,
     /// A command changed the value; [`Event::command`](super::Event::command) says which.
     ///
-    /// A stream for a pattern of names ([`Listen::to`](super::Listen::to)) has only the commands of
-    /// Redis and Valkey themselves. To receive those of modules, too, select these by
+    /// A stream for a pattern of names ([`Listen::to`](super::Listen::to)) reports only commands of
+    /// Redis and Valkey themselves. To receive the events of a module, select these events by
     /// [name](Kinds::named).
     #[doc(alias = "SetObjectListener")]
     #[doc(alias = "IncrByListener")]
@@ -52,8 +52,8 @@ pub enum Kind {
     LifetimeSet,
     /// An event that changes nothing, or accompanies another one.
     ///
-    /// These events are `keymiss`, for a read that found nothing, `overwritten` and `type_changed`.
-    /// A stream has them only if they are selected by [name](Kinds::named).
+    /// These events are `keymiss` (a read found nothing), `overwritten` and `type_changed`. A
+    /// stream has them only if they are selected by [name](Kinds::named).
     Aside,
 }
 

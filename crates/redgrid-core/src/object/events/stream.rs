@@ -30,8 +30,8 @@ pub struct Events {
     /// if they are not checked.
     notify_config: Option<NotifyConfig>,
     checking: Option<BoxFuture<'static, Result<(), ListenError>>>,
-    /// Set while a gap is held back until the check has ended. Completes after [`GAP_DELAY`]: the
-    /// gap is then reported before the end of the check.
+    /// A timer of [`GAP_DELAY`], set while a gap waits for the end of the check. If the timer ends
+    /// first, the gap is reported then.
     delayed_gap: Option<BoxFuture<'static, ()>>,
     /// Whether a gap was reported before the check ended. If so, the gap is reported again after
     /// the check, because servers may have published nothing until then.

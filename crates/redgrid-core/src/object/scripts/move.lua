@@ -1,6 +1,7 @@
 -- move.lua: renames or copies an object. The first half of KEYS gets the names in the second half.
 --
--- KEYS     those of the object and those that are renamed with it; then their new names, in order
+-- KEYS     those of the object, and further keys that are renamed with it; then their new names, in
+--          the same order
 -- ARGV[1]  RENAME or COPY
 -- ARGV[2]  1 to replace an object of the new name; 0 to keep such an object and do nothing
 -- ARGV[3]  the number of the object's own keys. If one of them is absent, the key with its new
