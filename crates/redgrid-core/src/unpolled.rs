@@ -200,7 +200,7 @@ impl<T> std::fmt::Debug for Offer<T> {
 /// A caller without competitors polls its own request, so that no task is spawned for it. The
 /// request moves to a task when a second request for the same lock arrives, and when the caller is
 /// dropped. If it is [observed](InlineTask::observed), it also moves after a while, because the
-/// caller may have stopped polling. The request delivers its result itself, so any task may poll
+/// caller may have stopped polling. The request delivers its result itself, so any task can poll
 /// it.
 #[derive(Clone)]
 pub(crate) struct InlineTask(Arc<Mutex<Inner>>);
@@ -220,7 +220,7 @@ impl InlineTask {
         InlineTask(Arc::new(Mutex::new(Inner { work: Some(work), caller: None })))
     }
 
-    /// Creates work that may acquire or release something.
+    /// Creates work that can acquire or release something.
     ///
     /// If the work is still here after a quarter to half a second, a task takes it over.
     pub(crate) fn observed(unpolled: &UnpolledRegistry, work: BackgroundTask) -> Self {

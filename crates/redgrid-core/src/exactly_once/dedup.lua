@@ -14,7 +14,7 @@
 --          {-1}         a later request of the client was executed: this copy did nothing
 --
 -- The following script must call `answer` once, with a list, when all else is done. Once it has
--- written something, no later step may fail.
+-- written something, every later step must succeed.
 local clock = redis.call('TIME')
 if clock[1] * 1000000 + clock[2] > tonumber(ARGV[1]) then
   return {0, string.format('%.0f', clock[1] * 1000000 + clock[2])}

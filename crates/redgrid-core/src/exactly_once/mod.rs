@@ -39,8 +39,8 @@ const PLAIN_PRELUDE: &str = include_str!("plain.lua");
 ///
 /// The script takes `KEYS` keys, all of one slot. In Lua its keys begin at `KEYS[2]`, and its
 /// arguments at `ARGV[4]`: deduplication uses the ones before. The script must end with
-/// `return answer({…})`, after everything else is done. Once the script has written something, no
-/// later operation may fail.
+/// `return answer({…})`, after everything else is done. Once the script has written something,
+/// every later operation must succeed.
 ///
 /// ```
 /// use redgrid_core::author::ClientExt;
@@ -169,7 +169,7 @@ pub(crate) fn dedup_key(core: &Core, key: &[u8], of: &str) -> Bytes {
 /// Sends a request with its number until it has a final answer. Also returns the outcome of the
 /// last transmissions.
 ///
-/// The caller ensures that no other request with the same deduplication key is in flight.
+/// The caller must ensure that no other request with the same deduplication key is in flight.
 pub(crate) async fn send_until_answered(
     core: &Core,
     request: &Request,

@@ -123,7 +123,8 @@ pub fn owned_keys(key: &[u8]) -> Vec<Bytes> {
     own
 }
 
-/// Returns the key of an object's name, and the primary keys of types that can exist without it.
+/// Returns the key of an object's name, and the primary keys of types that can exist without that
+/// key.
 ///
 /// The object exists if one of these keys exists, or if the configuration of a Bloom filter exists
 /// ([`FILTER_CONFIG`]).

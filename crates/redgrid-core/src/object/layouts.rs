@@ -53,7 +53,8 @@ fn semaphore_queue(key: &[u8]) -> [Bytes; 2] {
     ["redgrid_semaphore_line", "redgrid_semaphore_living"].map(|prefix| companion(prefix, key))
 }
 
-/// Returns the keys of a fair lock, including those of its queue.
+/// Returns the keys of a fair lock, including those of its queue. A fair lock serves its waiters in
+/// the order of arrival.
 pub fn fair_lock(key: &[u8]) -> Vec<Bytes> {
     alone(key).into_iter().chain(fair_lock_queue(key)).collect()
 }

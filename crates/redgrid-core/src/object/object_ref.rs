@@ -90,7 +90,7 @@ impl ObjectRef {
         Ok(Request::command(name).key(self.name_and_key()?.1.clone()))
     }
 
-    /// Sends a request that only reads. A replica may answer it if the client's read mode says so.
+    /// Sends a read-only request. A replica can answer it if the client's read mode allows this.
     ///
     /// # Errors
     ///

@@ -23,9 +23,9 @@ type Page = (Option<ConnectionId>, (Bytes, Vec<Bytes>));
 /// previous one has been consumed.
 ///
 /// Entries that exist from beginning to end are returned at least once. Entries that are added or
-/// removed meanwhile may be returned or not. An entry may be returned twice while the object grows
-/// or shrinks. After a new connection or a change of the server, the scan starts over and returns
-/// entries again.
+/// removed meanwhile may or may not be returned. An entry may be returned twice while the object
+/// grows or shrinks. After a new connection or a change of the server, the scan starts over and
+/// returns entries again.
 ///
 /// An entry that cannot be decoded is an error, and the stream continues after it. Any other error
 /// ends the stream.

@@ -26,7 +26,7 @@ const SILENCE_ROUND_TRIPS: u32 = 8;
 /// Time limit for a woken update to start its turn: 10 ms. After that, it loses the turn.
 const START_TIMEOUT: Duration = Duration::from_millis(10);
 
-/// The updates of one object, or of one part of it, by all handles of a client.
+/// The updates of one object, or of one part of an object, by all handles of a client.
 #[derive(Default)]
 pub(super) struct UpdateTurns(Mutex<State>);
 

@@ -57,7 +57,7 @@ impl Waiter {
         format!("{client}:{}:{}", self.request.permits, self.id).into()
     }
 
-    /// Schedules the removal of the waiter's position in the server queue, if it may have one.
+    /// Schedules the removal of a position that the waiter may have in the server queue.
     ///
     /// Later waiters may be served after the removal, so their permits are requested again.
     pub(super) fn cancel_position(

@@ -64,7 +64,7 @@ impl<R: Resource> Drop for RunningTask<R> {
 /// Polls and listens while there are waiters.
 ///
 /// A poll in flight is awaited even without waiters, because its reply may contain grants. The
-/// resource passes these to another caller, or returns them to the server.
+/// resource passes the grants to another caller, or returns them to the server.
 pub(super) async fn run<R: Resource>(mut task: RunningTask<R>) {
     let queue = Arc::clone(&task.queue);
     let (client, clock, resource) = (&queue.client, queue.client.clock(), &queue.resource);

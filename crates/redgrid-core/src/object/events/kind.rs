@@ -50,7 +50,7 @@ pub enum Kind {
     Moved,
     /// The lifetime of the key was set or removed: `expire`, `persist`.
     LifetimeSet,
-    /// An event that changes nothing, or accompanies another one.
+    /// An event that changes nothing, or accompanies another event.
     ///
     /// These events are `keymiss` (a read found nothing), `overwritten` and `type_changed`. A
     /// stream has them only if they are selected by [name](Kinds::named).

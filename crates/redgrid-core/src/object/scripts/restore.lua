@@ -1,8 +1,8 @@
 -- restore.lua: creates the keys of an object from their dumped contents, all or none.
 --
 -- KEYS     those of the object, and further keys that a rename of the object renames, too
--- ARGV[1]  "free": the object must be absent; "any": it may exist; "same": its keys must have the
---          contents with the given SHA-1s
+-- ARGV[1]  "free": the object must be absent; "any": an existing object is replaced; "same": the
+--          present contents of its keys must have the given SHA-1s
 -- ARGV[2]  1 to return the SHA-1 of each key's content
 -- ARGV[3]  the number of the object's own keys. If no content is given for one of them, it is
 --          deleted; any other key without a given content stays as it is
