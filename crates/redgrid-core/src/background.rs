@@ -33,7 +33,7 @@ impl BackgroundClient {
         &self.core.clock
     }
 
-    /// Returns how long a call may be without contact to the server:
+    /// Returns the longest time that a call can be without contact to the server:
     /// `response_timeout × (retries + 1)`.
     pub fn contact_timeout(&self) -> Duration {
         self.core.settings.patience()
@@ -53,16 +53,17 @@ impl BackgroundClient {
         self.core.life.closing().await;
     }
 
-    /// Returns when the shutdown stops waiting for tasks and drops them. `None` while there is no
-    /// shutdown.
+    /// Returns the instant at which the shutdown stops waiting for tasks and drops them. `None`
+    /// while there is no shutdown.
     pub fn closes_by(&self) -> Option<Instant> {
         self.core.life.closes_by()
     }
 
-    /// Completes when a shutdown has lasted for `within`, or shortly before the shutdown stops
-    /// waiting for tasks, whichever is earlier.
+    /// Completes when `within` has passed since the shutdown began, or since this call if the
+    /// shutdown began earlier.
     ///
-    /// "Shortly" is a quarter of the remaining time, and at most 1 s. It is left for cleanup.
+    /// It completes earlier if the shutdown would soon stop waiting for tasks: a quarter of the
+    /// remaining time, and at most 1 s, is left for cleanup.
     ///
     /// # Cancel safety
     ///
@@ -77,7 +78,7 @@ impl BackgroundClient {
 
     /// Subscribes to a channel at the primary of `key`, whatever `subscription_mode` says.
     ///
-    /// So this client is among the receivers that the server counts for a message published there.
+    /// So the primary counts this client among the receivers of a message that is published there.
     pub fn subscribe_at_primary(&self, channel: Bytes, key: &Bytes) -> OrderedSubscription {
         self.core.subscriptions.subscribe_ordered_at_primary([channel], key)
     }

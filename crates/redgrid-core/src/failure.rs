@@ -11,8 +11,8 @@ use crate::name::InvalidName;
 /// The causes of failure that are common to all objects.
 ///
 /// Each object has an error type of its own, with a `Failure` in the variant `Failed`. The docs of
-/// that variant say what is true of the object afterwards. The message of a failure contains that
-/// of its [source](std::error::Error::source).
+/// that variant describe the state of the object after the failure. The message of a failure
+/// contains the message of its [source](std::error::Error::source).
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Failure {
@@ -24,11 +24,11 @@ pub enum Failure {
     Unavailable {
         /// The operation.
         operation: Operation,
-        /// The obstacle of the last attempt.
+        /// The reason why the last attempt failed.
         source: ServerError,
     },
-    /// The server does not accept this client's password, user or certificate, or its own
-    /// certificate is rejected. Nothing is changed.
+    /// The server rejects this client's password, user or certificate, or the client rejects the
+    /// server's certificate. Nothing is changed.
     #[error("cannot {operation}: {source}")]
     Unauthorized {
         /// The operation.
@@ -51,7 +51,8 @@ pub enum Failure {
         /// The server's message.
         source: ServerError,
     },
-    /// The request was sent, but no usable reply came. It may be executed, now or later.
+    /// The request was sent, but no usable reply came. The request may have been executed, or may
+    /// be executed later.
     #[error("tried to {operation}, the outcome is unknown: {source}")]
     OutcomeUnknown {
         /// The operation.
@@ -79,7 +80,7 @@ pub enum Failure {
 impl Failure {
     /// Returns the failure of a request that changes something.
     ///
-    /// After an unexpected reply the outcome is unknown, as it is without a reply.
+    /// After an unexpected reply, or without a reply, the outcome is unknown.
     pub fn of_change(operation: Operation, source: ServerError) -> Self {
         match source {
             ServerError::NotSent { .. } => Failure::Unavailable { operation, source },

@@ -3,15 +3,15 @@
 use std::ops::RangeInclusive;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// The range of lifetimes that may be set.
+/// The range of lifetimes that can be set.
 ///
-/// Redis counts whole milliseconds. A lifetime above ten years would have the effect of none.
+/// Redis counts whole milliseconds. A lifetime above ten years would have the same effect as none.
 pub const LIFETIMES: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(3650 * 24 * 3600);
 
 /// [`LIFETIMES`] as text, for errors that say what was expected.
 pub const LIFETIMES_EXPECTED: &str = "1 ms to 3650 days";
 
-/// The latest time that may be set: the last second of the year 9999, counted from 1970.
+/// The latest time that can be set, as the duration since 1970: the last second of the year 9999.
 const LATEST: Duration = Duration::from_secs(253_402_300_799);
 
 /// The times that [`unix_millis`] accepts, as text.

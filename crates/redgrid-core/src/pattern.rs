@@ -1,13 +1,13 @@
 //! Patterns of names, as the server matches them in SCAN, KEYS and PSUBSCRIBE.
 //!
-//! A stream of events for a pattern of names receives the events of all names, and this module
-//! filters them.
+//! A stream of events for a pattern of names receives the events of all names. By this module it
+//! selects those whose names match.
 
 /// Returns whether a text matches a pattern.
 ///
-/// `?` is one character, `*` any number, `[a-z]` and `[^a-z]` one of several, and `\` escapes the
-/// next one. Matching is by bytes, as on the server. The work is bounded by the product of the two
-/// lengths.
+/// `?` matches one byte, and `*` any number of bytes. `[a-z]` matches one byte of this range, and
+/// `[^a-z]` one byte outside it. `\` escapes the next byte. The server, too, matches bytes instead
+/// of characters. The work is bounded by the product of the two lengths.
 pub(crate) fn matches(pattern: &[u8], text: &[u8]) -> bool {
     let (mut at, mut consumed) = (0, 0);
     // The last star, and where in the text its match ends.
@@ -50,8 +50,8 @@ fn match_one(pattern: &[u8], at: usize, byte: u8) -> (bool, usize) {
     }
 }
 
-/// Like `match_one`, for a class in brackets. Without its closing bracket, a class ends with the
-/// pattern, as on the server.
+/// Does the same as `match_one` for a class in brackets. If the closing bracket is missing, the
+/// class ends with the pattern, as on the server.
 fn match_class(pattern: &[u8], mut at: usize, byte: u8) -> (bool, usize) {
     let negated = pattern.get(at) == Some(&b'^');
     at += usize::from(negated);

@@ -3,17 +3,17 @@
 
 use std::fmt;
 
-/// The number of an exclusive grant, strictly rising for each name over all processes.
+/// The number of an exclusive grant. For each name, it rises with every grant in any process.
 ///
-/// It is the server's time of the grant in microseconds, plus the local hand-overs since the grant.
-/// It is stored in no key, so it cannot expire or be lost in a restart. It can go back only if the
-/// server's clock does (`docs/objects/locks.md` has the table of promises). A fenced lock counts
-/// its tokens in a key instead, as Redisson does.
+/// It is the server's time of the grant in microseconds, plus the number of local hand-overs since
+/// the grant. It is stored in no key, so it cannot expire or be lost in a restart. It can go back
+/// only if the server's clock goes back (`docs/objects/locks.md` has the table of promises). A
+/// fenced lock counts its tokens in a key instead, as Redisson does.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Token(u64);
 
 impl Token {
-    /// Creates a token from its number, as a store returned it.
+    /// Creates a token from its number, such as one that a store has returned.
     pub const fn new(number: u64) -> Self {
         Token(number)
     }

@@ -2,8 +2,8 @@
 //!
 //! Examples are `select!` branches that lost, futures in a struct, and tasks that hang.
 //!
-//! A caller may poll its own request in place, and a grant may arrive before the caller polls
-//! again. If the caller stops polling, neither the request nor the grant may delay other waiters. A
+//! A caller can poll its own request in place, and a grant can arrive before the caller polls
+//! again. If the caller stops polling, the request and the grant must not delay other waiters. A
 //! request that is still in place after [`INLINE_TICKS`] moves to a task of the client. A grant
 //! that is not taken within [`UNCLAIMED_TICKS`] is given up. Requests and grants are registered
 //! here. One task of the client checks them, and sleeps while nothing is registered.
@@ -20,12 +20,13 @@ use tokio::sync::Notify;
 /// Interval of the checks while something is registered.
 const TICK: Duration = Duration::from_millis(250);
 
-/// Number of checks after which a request moves to a task: a quarter to half a second.
+/// Number of checks after which a request moves to a task: 2, after a quarter to half a second.
 ///
 /// Most requests end earlier, so few are moved.
 const INLINE_TICKS: u64 = 2;
 
-/// Number of checks after which a grant is given up: three quarters of a second to a second.
+/// Number of checks after which a grant is given up: 4, after three quarters of a second to a
+/// second.
 ///
 /// Together with [`INLINE_TICKS`], this delays another waiter by a second and a half at most.
 const UNCLAIMED_TICKS: u64 = 4;
@@ -35,8 +36,8 @@ const MIN_COMPACT_LEN: usize = 64;
 
 /// A request that its caller has to poll, or a grant that its caller has to take.
 pub(crate) trait Unpolled: Send + Sync {
-    /// Called when the caller has not polled in time. A grant that was not taken is dropped; an
-    /// unfinished request is returned, for a task to continue it.
+    /// Takes the request or grant away from a caller that has not polled in time. A grant is
+    /// dropped. An unfinished request is returned, and a task must continue it.
     fn give_up(self: Arc<Self>) -> Option<BackgroundTask>;
 }
 
@@ -57,8 +58,8 @@ struct RegistryState {
     checking: bool,
 }
 
-/// Entries in the order of their registration, each with the tick of that time. Most are dropped
-/// soon.
+/// Entries in the order of their registration, each with the tick of its registration. The owners
+/// of most entries drop them soon.
 #[derive(Default)]
 struct AgeQueue {
     entries: VecDeque<(u64, Weak<dyn Unpolled>)>,
@@ -78,7 +79,7 @@ impl AgeQueue {
         self.entries.push_back((tick, entry));
     }
 
-    /// Moves the entries that were registered at `tick` or earlier to `due`.
+    /// Removes the entries that were registered at `tick` or earlier, and appends them to `due`.
     fn take_due(&mut self, tick: u64, due: &mut Vec<Arc<dyn Unpolled>>) {
         while self.entries.front().is_some_and(|(registered_at, _)| *registered_at <= tick) {
             due.extend(self.entries.pop_front().and_then(|(_, entry)| entry.upgrade()));
@@ -182,7 +183,7 @@ impl<T: Send + 'static> Offer<T> {
 
 impl<T: Send> Unpolled for Cell<T> {
     fn give_up(self: Arc<Self>) -> Option<BackgroundTask> {
-        // Dropped after the lock is released: dropping the grant may run any code.
+        // `take` releases the lock first, because dropping the grant can run any code.
         drop(self.take());
         None
     }
@@ -199,15 +200,15 @@ impl<T> std::fmt::Debug for Offer<T> {
 /// A caller without competitors polls its own request, so that no task is spawned for it. The
 /// request moves to a task when a second request for the same lock arrives, and when the caller is
 /// dropped. If it is [observed](InlineTask::observed), it also moves after a while, because the
-/// caller may have stopped polling. The request delivers its result itself, so any task may poll
+/// caller may have stopped polling. The request delivers its result itself, so any task can poll
 /// it.
 #[derive(Clone)]
 pub(crate) struct InlineTask(Arc<Mutex<Inner>>);
 
 struct Inner {
     work: Option<BackgroundTask>,
-    /// The caller that polls the work. Until the work is taken away, its result wakes no task: the
-    /// caller checks for the result after each poll.
+    /// The waker of the caller that polls the work. Until the work is taken away, its result wakes
+    /// no task: the caller checks for the result after each poll.
     caller: Option<Waker>,
 }
 
@@ -219,7 +220,7 @@ impl InlineTask {
         InlineTask(Arc::new(Mutex::new(Inner { work: Some(work), caller: None })))
     }
 
-    /// Creates work that may acquire or release something.
+    /// Creates work that can acquire or release something.
     ///
     /// If the work is still here after a quarter to half a second, a task takes it over.
     pub(crate) fn observed(unpolled: &UnpolledRegistry, work: BackgroundTask) -> Self {
@@ -230,8 +231,8 @@ impl InlineTask {
 
     /// Polls the work if it is still here.
     ///
-    /// Returns true if the work is unfinished and stays here. Then it wakes the caller, which need
-    /// not wait for anything else.
+    /// Returns true if the work is unfinished and stays here. The caller is then woken when the
+    /// work can continue or is taken away, and needs no other wake-up.
     pub(crate) fn poll(&self, cx: &mut Context<'_>) -> bool {
         let mut inner = self.inner();
         // The work is taken out while it is polled, so that work that panics is not polled again.
@@ -248,7 +249,8 @@ impl InlineTask {
         true
     }
 
-    /// Returns whether the work has completed or was taken away. Returns false while it is polled.
+    /// Returns whether the work has completed or was taken away. Returns false while the work is
+    /// being polled.
     pub(crate) fn is_over(&self) -> bool {
         match self.0.try_lock() {
             Ok(inner) => inner.work.is_none(),

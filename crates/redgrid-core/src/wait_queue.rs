@@ -7,10 +7,12 @@
 //! - a waiter has come since the last poll was sent, unless the queue is
 //!   [blocked](WaitQueue::block),
 //! - the resource asks for a poll, after a message or a reply, or
-//! - the last reply is older than five poll intervals with a subscription, or than one without.
+//! - the last reply is older than five poll intervals, or, without an active subscription, older
+//!   than one poll interval or 1 s.
 //!
 //! One poll is in flight at a time. The first poll whose reply leaves waiters in the queue starts
-//! the subscription. Its confirmation causes another poll, so that no change in between is missed.
+//! the subscription. When the server has confirmed the subscription, the task polls again, so that
+//! no change in between is missed.
 
 mod blocked;
 mod task;
@@ -50,10 +52,10 @@ pub trait Resource: Send + Sync + Sized + 'static {
     /// How long the subscription outlives the last waiter, for callers that soon wait again.
     const LINGER: Duration = Duration::ZERO;
 
-    /// A reply starts the subscription only if it announces the next poll for no earlier than this.
+    /// A reply starts the subscription only if the next poll is at least this far away.
     const UNSUBSCRIBED_WAIT: Duration = Duration::ZERO;
 
-    /// Returns the key of the resource. Contact means contact with the server of this key.
+    /// Returns the key of the resource. Waiters have contact if the server of this key answers.
     fn key(&self) -> &[u8];
 
     /// Subscribes to the channels with messages that may be a reason to poll.
@@ -78,13 +80,13 @@ pub trait Resource: Send + Sync + Sized + 'static {
 
     /// Ends waits because a poll has failed. The queue soon polls again for the other waiters.
     ///
-    /// By default, it ends the waits of all waiters that were queued when the poll was sent.
+    /// The default ends the waits of all waiters that were queued when the poll was sent.
     fn failed(&self, queue: &Arc<WaitQueue<Self>>, error: ServerError, sent_before: WaiterId) {
         queue.fail_below(sent_before, |_| true, &error);
     }
 
-    /// Reads a message or a gap in the messages, may end waits because of it, and returns when to
-    /// poll next.
+    /// Handles a message or a gap in the messages, and returns when to poll next. This method can
+    /// also end waits.
     fn received(&self, queue: &Arc<WaitQueue<Self>>, event: &ChannelEvent) -> NextPoll;
 }
 
@@ -92,14 +94,15 @@ pub trait Resource: Send + Sync + Sized + 'static {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 // Exhaustive: only authors of objects use it.
 pub enum NextPoll {
-    /// As soon as no poll is in flight.
+    /// Poll as soon as no poll is in flight.
     Now,
-    /// As soon as no poll is in flight, if there is a waiter with this number or a higher one. The
-    /// reply did not cover these waiters, so it does not make them [current](Waiter::is_current).
+    /// Poll as soon as no poll is in flight, if there are waiters with this number or a higher one.
+    /// The reply did not cover them, so it does not make them [current](Waiter::is_current).
     NowFor(WaiterId),
-    /// After this time, because something is due then, if there are still waiters.
+    /// Poll after this time, because something is due then. Without waiters there is no poll.
     Within(Duration),
-    /// When the last reply is older than five poll intervals, or than one without a subscription.
+    /// Poll when the last reply is older than five poll intervals, or, without an active
+    /// subscription, older than one poll interval or 1 s.
     Regular,
 }
 
@@ -124,8 +127,7 @@ pub enum WaitEnd<T> {
     Failed(ServerError),
     /// The time limit was reached, and the waiter is [current](Waiter::is_current).
     TimedOut,
-    /// The time limit was reached, and the waiter is not current. It may have had no reason to
-    /// wait.
+    /// The time limit was reached, and the waiter is not current: perhaps it had no reason to wait.
     NoReply,
 }
 
@@ -278,7 +280,7 @@ impl<R: Resource> WaitQueue<R> {
 crate::debug_fields!([R: Resource] WaitQueue<R>, |it| key: it.resource.key().escape_ascii().to_string());
 
 impl<R: Resource> Waiter<R> {
-    /// Returns the number of the waiter, which [`Resource::poll`] gets with its request.
+    /// Returns the number of the waiter. [`Resource::poll`] gets it with the waiter's request.
     pub fn id(&self) -> WaiterId {
         self.id
     }
@@ -300,9 +302,8 @@ impl<R: Resource> Waiter<R> {
             end = &mut self.end => Some(end),
             () = self.queue.client.clock().wait_until(until) => None,
         };
-        // The result may have arrived meanwhile, so check once more. The check is unconstrained,
-        // because the first poll returns `Pending` if the task has used up tokio's cooperative
-        // budget.
+        // The result may have arrived meanwhile, so check once more. The check is unconstrained:
+        // if the task has used up tokio's cooperative budget, a usual poll returns `Pending`.
         let is_current = end.is_some() || self.is_current();
         match end.or_else(|| unconstrained(&mut self.end).now_or_never()) {
             Some(Ok(end)) => end,
@@ -331,7 +332,7 @@ impl<R: Resource> Waiter<R> {
 impl<R: Resource> Drop for Waiter<R> {
     fn drop(&mut self) {
         let mut state = self.queue.state();
-        // Dropped after the unlock, because the request may have a destructor of its own.
+        // The request is dropped after the unlock, because it may have a destructor of its own.
         let cancelled = state.waiters.remove(&self.id);
         let was_last = cancelled.is_some() && state.waiters.is_empty();
         let was_blocking = state.blocked_by == Some(self.id);

@@ -42,7 +42,7 @@ use crate::unpolled::Offer;
 ///
 /// # Cancel safety
 ///
-/// Every future may be dropped. A request that was sent is executed nevertheless.
+/// Every future can be dropped. A request that was sent is executed nevertheless.
 pub trait ClientExt: Sealed {
     /// Returns the client's clock.
     fn clock(&self) -> &Clock {
@@ -54,7 +54,7 @@ pub trait ClientExt: Sealed {
         self.client().core().settings.response_timeout
     }
 
-    /// Returns how long a call may be without contact: `response_timeout × (retries + 1)`.
+    /// Returns how long a call can be without contact: `response_timeout × (retries + 1)`.
     fn patience(&self) -> Duration {
         self.client().core().settings.patience()
     }
@@ -79,7 +79,7 @@ pub trait ClientExt: Sealed {
         self.client().core().settings.durability
     }
 
-    /// Returns the prefix of channels that announce forced takeovers: a client's id and `}` follow.
+    /// Returns the prefix of channels for forced takeovers. The client's id and `}` follow it.
     fn notice_prefix(&self) -> String {
         self.client().core().notice_prefix()
     }
@@ -115,10 +115,10 @@ pub trait ClientExt: Sealed {
 
     /// Executes a script exactly once, and returns its reply as `T`.
     ///
-    /// The request is retried until `response_timeout × (retries + 1)` has passed, also after lost
-    /// replies. After an error with an unknown outcome, the client still sends it, for 30 s in all.
-    /// Later requests of this client for the name wait for it. If the future is dropped, a request
-    /// that was sent continues, and an unsent one is never sent.
+    /// The call waits for `response_timeout × (retries + 1)`, and the request is sent again after a
+    /// lost reply. After an error with an unknown outcome, the client continues to send it, for
+    /// 30 s in all. Later requests of this client for the name wait for that. If the future is
+    /// dropped, a request that was sent continues, and an unsent request is never sent.
     fn run_exactly_once<T: FromReply>(
         &self,
         request: IdempotentRequest,
@@ -140,7 +140,7 @@ pub trait ClientExt: Sealed {
     /// `until`, and sends the script once.
     ///
     /// After a lost reply the script is not sent again, so nothing is stored on the server for
-    /// deduplication. The script must not use the Lua variable `clock`, which it does not have.
+    /// deduplication. The script must not use the Lua variable `clock`, which is not set then.
     fn run_at_most_once<T: FromReply>(
         &self,
         request: IdempotentRequest,
@@ -150,15 +150,15 @@ pub trait ClientExt: Sealed {
         async move { crate::exactly_once::run_at_most_once(client, request, until).await?.into_typed() }
     }
 
-    /// Sends many requests until `until`, and returns one outcome for each, in their order. An
-    /// outcome also says whether its reply is as durable as requested.
+    /// Sends many requests, with retries until `until`. Returns one outcome for each, in the same
+    /// order. An outcome also says whether its reply is as durable as requested.
     ///
     /// Requests to one node are sent together. They are executed in their order if all of them are
     /// [`in_order`](Request::in_order). Other nodes and other callers are served concurrently.
     ///
-    /// A request that a node refuses for a passing reason, mostly because a slot is moving, is sent
-    /// again. So is an idempotent request without a reply. Retries of one slot are sent one after
-    /// another.
+    /// A request that a node refuses for a temporary reason, mostly because a slot is moving, is
+    /// sent again. An idempotent request without a reply is sent again, too. Retries of one slot
+    /// are sent one after another.
     fn batch(
         &self,
         requests: Vec<Request>,
@@ -189,9 +189,9 @@ pub trait ClientExt: Sealed {
     /// Sends a request without keys to this node, and converts its reply to `T`. Redirects are not
     /// followed.
     ///
-    /// The request is retried as by [`Client::run`](crate::Client::run) while the node is a
-    /// primary. After an error, [`ClientExt::is_primary`] returns whether it still is one. A
-    /// refused login or the begin of a shutdown ends the retries at once.
+    /// While the node is a primary, the request is retried as by
+    /// [`Client::run`](crate::Client::run). After an error, [`ClientExt::is_primary`] says whether
+    /// the node still is a primary. A refused login or a shutdown ends the retries at once.
     fn run_on<T: FromReply>(
         &self,
         primary: &Primary,
@@ -203,7 +203,7 @@ pub trait ClientExt: Sealed {
 
     /// Sends a request without keys to every primary concurrently, and returns one result per node.
     ///
-    /// It fails only with an error of [`ClientExt::primaries`]. In that case no request was sent.
+    /// The call fails only with an error of [`ClientExt::primaries`]. Then no request was sent.
     fn run_on_primaries<T: FromReply + Send>(
         &self,
         request: Request,
@@ -211,7 +211,7 @@ pub trait ClientExt: Sealed {
         async move { self.client().core().run_at_primaries(request, self.clock().now() + self.patience()).await }
     }
 
-    /// Sends a request to every primary as [`ClientExt::run_on_primaries`] does, until `until`.
+    /// Does the same as [`ClientExt::run_on_primaries`], with `until` as the limit of the wait.
     fn run_on_primaries_until<T: FromReply + Send>(
         &self,
         request: Request,
@@ -221,7 +221,7 @@ pub trait ClientExt: Sealed {
     }
 
     /// Returns the sentinels that this client uses, including those that other sentinels have
-    /// named. The list is empty in other topologies.
+    /// named. Without Sentinel, the list is empty.
     ///
     /// Connections to them use the credentials and the encryption of the sentinel settings.
     fn sentinels(&self) -> Vec<Arc<dyn Server>> {
@@ -287,8 +287,8 @@ pub trait ClientExt: Sealed {
     ///
     /// From then on messages are received. The stream keeps up to `capacity` messages for a slow
     /// reader. The error is [`ServerError::Refused`] if the user has no permission, or if the
-    /// server does not support such channels. It is [`ServerError::NotSent`] without a confirmation
-    /// within `response_timeout × (retries + 1)`. After an error nothing is subscribed.
+    /// server does not support such channels. It is [`ServerError::NotSent`] if no confirmation
+    /// arrives within `response_timeout × (retries + 1)`. After an error nothing is subscribed.
     fn subscribe(
         &self,
         channels: ChannelSelector,
@@ -315,8 +315,8 @@ pub trait ClientExt: Sealed {
         self.client().core().subscriptions.stream_count(channels)
     }
 
-    /// Returns whether the server has confirmed this client's subscription to a channel on the
-    /// current connection.
+    /// Returns whether the server has confirmed, on the current connection, this client's
+    /// subscription to a channel.
     fn is_subscribed(&self, channel: &Bytes) -> bool {
         self.client().core().subscriptions.message_count(channel).is_some()
     }
@@ -346,8 +346,8 @@ pub trait ClientExt: Sealed {
         waiting_subscribers(self.client().core(), channels, key)
     }
 
-    /// Returns the channels that match a pattern and have a subscriber at any known node, each
-    /// once, sorted.
+    /// Returns the channels that match a pattern and have a subscriber at any known node. The list
+    /// is sorted and has no duplicates.
     fn channels_matching(&self, pattern: &Bytes) -> impl Future<Output = Result<Vec<Bytes>, ServerError>> + Send {
         channels_matching(self.client().core(), pattern)
     }
@@ -392,7 +392,7 @@ pub trait ClientExt: Sealed {
         participant(self.client(), key)
     }
 
-    /// Offers a grant to a caller, which has up to one second to take it. Otherwise the grant is
+    /// Offers a grant to a caller, which has up to one second to take it. After that the grant is
     /// dropped.
     fn offer<T: Send + 'static>(&self, value: T) -> Offer<T> {
         Offer::new(&self.client().holdings().unpolled, value)

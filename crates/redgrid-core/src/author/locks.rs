@@ -78,9 +78,10 @@ pub trait LockExt: Sealed {
         }
     }
 
-    /// Returns whether the holder already holds the key in this mode or in its paired mode.
+    /// Returns whether the holder already holds the key in this mode or in its paired mode. (The
+    /// modes of a read-write lock are paired.)
     ///
-    /// If it does, an acquire does not queue behind other requests.
+    /// If it does, an acquire by this holder does not queue behind other requests.
     fn is_in(&self, kind: &'static dyn LockProtocol, target: &Arc<LockKeys>, holder: Option<HolderId>) -> bool {
         holder.is_some_and(|holder| self.client().table().is_in(kind, target, holder))
     }
@@ -92,9 +93,9 @@ pub trait LockExt: Sealed {
 
     /// Acquires all of `targets` or none, with a single attempt and without waiting.
     ///
-    /// The targets share a kind and a slot ([`Client::slot`](crate::Client::slot)). More than one
-    /// target needs a kind that supports multi-key acquires. The attempt is given up at `until`. If
-    /// the future is dropped early, a grant that arrives later is released in the background.
+    /// The targets must share a kind and a slot ([`Client::slot`](crate::Client::slot)). If there
+    /// are several, the kind must support multi-key acquires. The attempt is given up at `until`.
+    /// If the future is dropped early, a grant that arrives later is released in the background.
     fn take_all(
         &self,
         kind: &'static dyn LockProtocol,

@@ -2,7 +2,7 @@
 //!
 //! While one batch is in flight, further requests are collected for the next one. There is no
 //! timer. On a single-threaded runtime, one batch at a time would make client and server take
-//! turns, each idle while the other works. So two or three batches may be in flight on such a
+//! turns, each idle while the other works. So two or three batches can be in flight on such a
 //! runtime, each with an equal share of all requests (measured: 1.1 to 1.5 times as fast).
 //!
 //! A lone caller polls the loop that sends its request. When a second caller comes, a task of the
@@ -29,13 +29,13 @@ use crate::clock::{Clock, Instant};
 use crate::lock::InlineTask;
 use crate::service::ClientParts;
 
-/// With at least this many requests, a second batch in flight pays off.
+/// With at least this many requests, a second batch in flight saves time.
 const CONCURRENT_BATCHES_FROM: usize = 8;
 
 /// With at least this many requests, two batches in flight are better than three.
 ///
-/// Measured on one thread, three batches are 1.2 to 1.3 times as fast for 10 to 20 requests. They
-/// are equally fast for 64, and 0.8 times as fast for 256.
+/// Measured on one thread: three batches are 1.2 to 1.3 times as fast as two for 10 to 20 requests.
+/// They are equally fast for 64 requests, and 0.8 times as fast for 256.
 const TWO_BATCHES_FROM: usize = 40;
 
 /// Defines which requests can be batched, and executes the batches.
@@ -45,10 +45,11 @@ pub trait BatchExecutor: Send + Sync + 'static {
     /// The reply to one caller.
     type Reply: Send + 'static;
 
-    /// Maximum number of batches in flight from a single-threaded runtime.
+    /// Maximum number of batches in flight from a single-threaded runtime. On other runtimes it is
+    /// always 1.
     ///
-    /// With more than one, the order of their execution must not matter when one of them is sent
-    /// again. Replies are delivered in the order of the batches.
+    /// If several batches are in flight and one is sent again, the server may execute them in
+    /// another order. This must not matter. Replies are delivered in the order of the batches.
     const MAX_IN_FLIGHT: usize = 1;
 
     /// Returns how many of the first requests form a batch.
@@ -58,7 +59,7 @@ pub trait BatchExecutor: Send + Sync + 'static {
     where
         Self::Request: 'a;
 
-    /// Executes a batch by `until`, and returns a reply for each request, in their order.
+    /// Executes a batch by `until`, and returns one reply for each request, in the same order.
     ///
     /// The future is dropped when no caller waits for any of the replies, even while other batches
     /// are in flight.
@@ -99,7 +100,7 @@ impl<C: BatchExecutor> Batcher<C> {
     /// # Errors
     ///
     /// [`ServerError::NotSent`] if earlier requests took longer than
-    /// `response_timeout × (retries + 1)`, so that this one was given up.
+    /// `response_timeout × (retries + 1)`, so that this request was given up.
     /// [`ServerError::ShuttingDown`] if the client ended before the request was sent.
     /// [`ServerError::Unknown`] if the client ended before a reply arrived, or if none arrived
     /// within a further `response_timeout`.
@@ -111,8 +112,8 @@ impl<C: BatchExecutor> Batcher<C> {
     /// still wait for the batch.
     pub async fn submit(&self, client: &Client, request: C::Request) -> Result<C::Reply, ServerError> {
         let mut inline_loop = InlineLoop { inline_task: None, client };
-        // Dropped before `inline_loop`. So a task that takes over the loop knows that this caller
-        // is gone.
+        // `waiter` is dropped before `inline_loop`. So a task that takes over the loop knows that
+        // this caller is gone.
         let mut waiter = WaiterGuard { inner: &self.0, index: None };
         let mut request = Some(request);
         poll_fn(|cx| {
@@ -137,8 +138,8 @@ struct WaiterGuard<'a, C: BatchExecutor> {
 }
 
 impl<C: BatchExecutor> WaiterGuard<'_, C> {
-    /// Enqueues the request. If no loop runs, starts one and returns it, to be polled by this
-    /// caller.
+    /// Enqueues the request. If no loop runs, starts a loop and returns it: this caller must poll
+    /// it.
     fn enqueue(&mut self, client: &Client, request: C::Request, cx: &Context<'_>) -> Option<InlineTask> {
         let mut state = self.inner.state.lock();
         // The clock is read under the lock, so the deadlines in the queue are in order.
@@ -193,8 +194,8 @@ impl<C: BatchExecutor> Drop for WaiterGuard<'_, C> {
 impl<C: BatchExecutor> Inner<C> {
     /// Takes the next batch. Also returns the latest and the earliest of its deadlines.
     ///
-    /// Returns `None` if no request is queued, or no further batch may be in flight. If no batch is
-    /// in flight in this case, the loop is marked as ended.
+    /// Returns `None` if no request is queued, or if no further batch is allowed in flight. If then
+    /// no batch is in flight, the loop is marked as ended.
     fn next_batch(
         &self,
         now: Instant,
@@ -225,7 +226,7 @@ impl<C: BatchExecutor> Inner<C> {
         batch
     }
 
-    /// Waits until no caller waits for an in-flight batch, and returns the index of that batch.
+    /// Waits until a batch in flight has lost its last caller, and returns the index of that batch.
     async fn next_abandoned(&self) -> usize {
         let poll = |cx: &mut Context<'_>| {
             let (abandoned, _replaced) = self.state.lock().waiters.poll_abandoned(cx);
@@ -234,7 +235,7 @@ impl<C: BatchExecutor> Inner<C> {
         poll_fn(poll).await
     }
 
-    /// Completes the callers that have timed out; returns when to call this again.
+    /// Completes the callers that have timed out. Returns the instant for the next call.
     fn expire(&self, now: Instant, timeout: Duration) -> Instant {
         let (to_wake, next) = self.state.lock().waiters.expire(now, timeout);
         to_wake.wake();
@@ -277,7 +278,7 @@ async fn batch_loop<C: BatchExecutor>(mut guard: LoopGuard<C>, max_in_flight: us
             break;
         }
         if sends && in_flight.len() > 1 {
-            // Send the new batches before replies are delivered, so that the server has work
+            // Sends the new batches before replies are delivered, so that the server has work
             // meanwhile.
             let _ = poll_immediate(poll_until_first_done(&mut in_flight)).await;
             yield_now().await;

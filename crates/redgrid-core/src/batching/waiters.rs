@@ -74,8 +74,8 @@ pub(super) struct WakeList {
 
 /// A waker that is not needed any more.
 ///
-/// To drop it may drop the task of another caller. That caller then cancels its slot here, for
-/// which it locks the state. So the waker must be dropped while no lock is held.
+/// Dropping it can drop the task of another caller. That caller then cancels its slot here, and
+/// locks the state for this. So the waker must be dropped while no lock is held.
 pub(super) type ReplacedWaker = Option<Waker>;
 
 impl WakeList {
@@ -131,7 +131,7 @@ impl<Q, A> WaiterSlab<Q, A> {
         index
     }
 
-    /// Polls for the result of the caller in a slot. While there is none, `waker` is stored for it.
+    /// Polls for the result of the caller in a slot. While there is none, stores `waker` there.
     pub(super) fn poll_result(&mut self, index: usize, waker: Option<&Waker>) -> (Poll<BatchResult<A>>, ReplacedWaker) {
         let waiter = &mut self.slots[index];
         if let Waiter::Queued { waker: current, .. } | Waiter::InFlight { waker: current, .. } = waiter {
@@ -166,7 +166,7 @@ impl<Q, A> WaiterSlab<Q, A> {
         (removed, driver)
     }
 
-    /// Records that a caller no longer waits for its batch; returns whether no caller waits for it.
+    /// Records that a caller no longer waits for its batch. Returns whether it was the last caller.
     fn waiter_left(&mut self, batch: u64) -> bool {
         let batch = &mut self.batches[(batch - self.finished_batches) as usize];
         batch.waiters_left -= 1;
@@ -231,9 +231,10 @@ impl<Q, A> WaiterSlab<Q, A> {
         Some((requests, latest, first))
     }
 
-    /// Completes the callers that have timed out, and returns when to call this again.
+    /// Completes the callers that have timed out, and returns the instant for the next call.
     ///
-    /// A request that is queued times out at its deadline, and one in flight `timeout` later.
+    /// A request that is queued times out at its deadline. A request in flight times out `timeout`
+    /// after its deadline.
     pub(super) fn expire(&mut self, now: Instant, timeout: Duration) -> (WakeList, Instant) {
         let mut to_wake = self.reject_expired(now);
         let mut next = match self.queue.front().map(|first| &self.slots[*first]) {
@@ -252,9 +253,9 @@ impl<Q, A> WaiterSlab<Q, A> {
             self.expired += 1;
             self.complete(first, Err(ServerError::unknown("no answer came in time")), &mut to_wake);
         }
-        // A request that arrives until the next call has no earlier deadline than
-        // `latest_deadline`. If `latest_deadline` has passed, a new deadline is at least a response
-        // timeout away.
+        // A request that arrives before the next call has no earlier deadline than
+        // `latest_deadline`. If `latest_deadline` has passed, the deadline of such a request is at
+        // least a response timeout away.
         (to_wake, if self.latest_deadline > now { next.min(self.latest_deadline) } else { next })
     }
 
@@ -268,7 +269,7 @@ impl<Q, A> WaiterSlab<Q, A> {
         self.finished_batches += 1;
         let expired = self.expired.min(count);
         self.expired -= expired;
-        // The driver soon polls by itself, and then notices batches that are abandoned until then.
+        // The driver soon polls by itself, and then notices all batches that have been abandoned.
         // So its waker is not needed.
         let mut to_wake = WakeList { wakers: VecDeque::with_capacity(count), replaced: self.driver_waker.take() };
         let mut answers = answers.into_iter().skip(expired);
@@ -345,7 +346,7 @@ impl<'a, Q, A> Iterator for QueuedRequests<'a, Q, A> {
     }
 }
 
-/// Replaces the waker by `waker`. Returns the former waker, unless both wake the same task.
+/// Replaces `current` by `waker`, unless both wake the same task. Returns the replaced waker.
 fn replace_waker(current: &mut Option<Waker>, waker: Option<&Waker>) -> ReplacedWaker {
     match (&*current, waker) {
         (Some(current), Some(waker)) if current.will_wake(waker) => None,

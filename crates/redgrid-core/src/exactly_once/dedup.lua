@@ -2,17 +2,19 @@
 --
 -- KEYS[1]  memory     string; number and reply of the client's last request about this name; has a
 --                     lifetime
--- ARGV[1]  not after  microseconds since 1970 by this server's clock; a later copy does nothing
+-- ARGV[1]  not after  microseconds since 1970 by this server's clock; a copy that arrives later
+--                     does nothing
 -- ARGV[2]  number     rises with each request of the client about this name; only one such request
 --                     is in flight at a time
--- ARGV[3]  lifetime   of the memory, in milliseconds; longer than copies of the request are sent
+-- ARGV[3]  lifetime   of the memory, in milliseconds; longer than the time in which copies of the
+--                     request are sent
 -- Returns  {1, answer}  done, now or by an earlier copy; `answer` is the argument of the function
 --                       `answer`
 --          {0, time}    too late: this copy did nothing; `time` is the server's, in microseconds
 --          {-1}         a later request of the client was executed: this copy did nothing
 --
--- The following script calls `answer` once, with a list, when all else is done. As long as a later
--- step may fail, it only reads.
+-- The following script must call `answer` once, with a list, when all else is done. Once it has
+-- written something, every later step must succeed.
 local clock = redis.call('TIME')
 if clock[1] * 1000000 + clock[2] > tonumber(ARGV[1]) then
   return {0, string.format('%.0f', clock[1] * 1000000 + clock[2])}

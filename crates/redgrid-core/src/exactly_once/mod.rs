@@ -1,16 +1,16 @@
 //! Requests that are executed exactly once, although they are sent again when a reply is lost.
 //!
-//! A request that sets a value may be executed twice, but one that adds to a value may not. The
-//! script of a request that must run once stores the request's number and reply. They are stored
-//! under a deduplication key, one for each client and name. A later copy with the same number gets
-//! the stored reply, and one with a smaller number does nothing.
+//! A request that sets a value can safely be executed twice. A request that adds to a value must be
+//! executed only once. Its script stores the number and the reply of the request under a
+//! deduplication key. Each client has one such key for each name. A later copy with the same number
+//! gets the stored reply, and a copy with a smaller number does nothing.
 //!
-//! A client has one such request for a name in flight, and sends it until it is answered. If the
-//! caller is dropped, the request continues, so that the next number is sent only after its end.
+//! A client has at most one such request for a name in flight, and sends it until it is answered.
+//! If the caller is dropped, the request continues: the next number is sent only after its end.
 //!
-//! The deduplication key lives longer than retransmissions are sent, and a transmission that
-//! arrives late rejects itself. So a transmission that arrives after the key has expired does
-//! nothing. The key is written together with the data, and therefore survives a failover exactly
+//! The deduplication key lives longer than retransmissions are sent, and the script does nothing in
+//! a transmission that arrives late. So a transmission that arrives after the key has expired has
+//! no effect. The key is written together with the data, and therefore survives a failover exactly
 //! when the data does.
 
 use std::sync::Arc;
@@ -37,10 +37,10 @@ const PLAIN_PRELUDE: &str = include_str!("plain.lua");
 
 /// A script that is executed exactly once, however often it is sent.
 ///
-/// It takes `KEYS` keys, all of one slot. In Lua they begin at `KEYS[2]`, and its arguments at
-/// `ARGV[4]`, because deduplication uses those before them. The script ends with
-/// `return answer({…})`, after everything else is done. As long as a later operation can fail, the
-/// script only reads.
+/// The script takes `KEYS` keys, all of one slot. In Lua its keys begin at `KEYS[2]`, and its
+/// arguments at `ARGV[4]`: deduplication uses the ones before. The script must end with
+/// `return answer({…})`, after everything else is done. Once the script has written something,
+/// every later operation must succeed.
 ///
 /// ```
 /// use redgrid_core::author::ClientExt;
@@ -58,7 +58,7 @@ const PLAIN_PRELUDE: &str = include_str!("plain.lua");
 #[derive(Debug)]
 pub struct IdempotentScript<const KEYS: usize>(ScriptTexts);
 
-/// The script after each of the two beginnings.
+/// The script with [`PRELUDE`] before it, and the same script with [`PLAIN_PRELUDE`] before it.
 #[derive(Debug)]
 struct ScriptTexts {
     exactly_once: BulkScript,
@@ -139,7 +139,7 @@ impl IdempotentRequest {
         self.request.all_keys().first().map_or(&[], |key| key)
     }
 
-    /// Returns the complete request, with its deduplication key, its number, and the lifetime of
+    /// Returns the complete request, with its number, its deduplication key, and the lifetime of
     /// that key.
     pub(crate) fn with_sequence(self, dedup_key: Bytes, sequence: u64, timeout: Duration) -> Request {
         let lifetime = (RETRY_WINDOW + timeout * 2).as_millis();
@@ -169,7 +169,7 @@ pub(crate) fn dedup_key(core: &Core, key: &[u8], of: &str) -> Bytes {
 /// Sends a request with its number until it has a final answer. Also returns the outcome of the
 /// last transmissions.
 ///
-/// No other request with the same deduplication key may be in flight.
+/// The caller must ensure that no other request with the same deduplication key is in flight.
 pub(crate) async fn send_until_answered(
     core: &Core,
     request: &Request,
@@ -187,8 +187,8 @@ pub(crate) async fn send_until_answered(
         let status = reply.as_ref().ok().and_then(|reply| reply.first().cloned());
         let answer = match (reply, status) {
             (Ok(mut reply), Some(Reply::Int(1))) if reply.len() == 2 => Ok(reply.swap_remove(1)),
-            // This transmission came too late and did nothing. Only the reply of a further one
-            // shows whether an earlier one was executed.
+            // This transmission came too late and did nothing. Only the reply of a further
+            // transmission shows whether an earlier one was executed.
             (Ok(reply), Some(Reply::Int(0))) if core.clock.now() < until => {
                 if let Some(time) = reply.into_iter().nth(1).and_then(|time| time.into_typed().ok()) {
                     outcome.report_time(time);
@@ -229,7 +229,7 @@ pub(crate) async fn run(client: &Client, request: IdempotentRequest, until: Inst
             Err(_) => Err(ServerError::unknown("the client was shut down before an answer came")),
         },
         () = client.clock().sleep_until(until) => {
-            // Ensures that no transmission is sent from now on, if none was before.
+            // If nothing was sent yet, this ensures that nothing is sent from now on.
             pending.0.abandon();
             Err(pending.0.at_the_end())
         }
@@ -246,7 +246,8 @@ pub(crate) async fn run_at_most_once(
     Ok(parts.pop().unwrap_or(Reply::Nil))
 }
 
-/// Guards the wait for a request. Dropping it abandons a request that was not sent yet.
+/// Guards the wait for a request. If the guard is dropped before the request was sent, the request
+/// is abandoned.
 pub(crate) struct PendingGuard(pub(crate) Arc<Progress>);
 
 impl Drop for PendingGuard {

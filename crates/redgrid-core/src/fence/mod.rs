@@ -38,10 +38,10 @@ pub(crate) fn key(guarded: &[u8]) -> Bytes {
 /// unique.
 static NEXT_CALL: AtomicU64 = AtomicU64::new(1);
 
-/// A fence remembers the highest [`Token`] that has passed, and rejects writes with lower ones.
+/// A fence remembers the highest [`Token`] that has passed it. It rejects writes with lower tokens.
 ///
 /// A process that was paused may write after its lease has ended. A lease cannot prevent that; a
-/// fence can. The server checks the token and writes in one step, so no stale write comes in
+/// fence can. The server checks the token and writes in one step, so no other write comes in
 /// between.
 ///
 /// ```no_run
@@ -67,17 +67,17 @@ static NEXT_CALL: AtomicU64 = AtomicU64::new(1);
 ///
 /// A fence guards the key of its own name, and every key with the same hash tag: `{ledger}` guards
 /// `{ledger}:total`. The fences `ledger` and `{ledger}` guard the same keys, and are one fence. All
-/// tokens of a fence must come from one lock, or from one name of a quorum (`QuorumLock`).
+/// tokens of a fence must come from one lock. A `QuorumLock` counts as one lock.
 ///
 /// # Lifetime
 ///
-/// The highest token is remembered for 30 days after a token has last passed (see
+/// The highest token is remembered until 30 days after the last token that passed (see
 /// [`Fence::lifetime`]). After that, the fence rejects tokens that are older than its lifetime.
-/// Tokens are times, so this rejects every token that is lower than the forgotten one.
+/// Tokens are times, so these include every token that is lower than the forgotten one.
 ///
-/// A token may be ahead of the clock of the fence's server. It is then remembered longer by that
-/// lead. A holder that has held its lock for longer than the lifetime without a write gets
-/// [`FenceError::Expired`], and must acquire the lock again. All clients should use the same
+/// A token may be ahead of the clock of the fence's server. The fence then remembers it longer by
+/// this difference. A holder that has held its lock for longer than the lifetime without a write
+/// gets [`FenceError::Expired`], and must acquire the lock again. All clients should use the same
 /// lifetime. If the server loses its memory, the fence is lost together with the data.
 #[derive(Debug, Clone)]
 pub struct Fence {
@@ -104,10 +104,10 @@ impl Fence {
         Fence { client: client.clone(), guarded, lifetime: Some(LIFETIME) }
     }
 
-    /// Sets how long the highest token is remembered after a token has last passed.
+    /// Sets how long the highest token is remembered after the last token that passed.
     ///
-    /// Once it is forgotten, the age of a token decides: tokens older than this lifetime are
-    /// rejected. The lifetime is 1 minute at least, and 30 days by default.
+    /// Once the highest token is forgotten, the age of a token decides: tokens older than this
+    /// lifetime are rejected. The lifetime is 1 minute at least, and 30 days by default.
     pub fn lifetime(mut self, lifetime: Duration) -> Self {
         self.lifetime = Some(lifetime.max(MIN_LIFETIME));
         self
@@ -122,7 +122,8 @@ impl Fence {
         self
     }
 
-    /// Lets `token` pass unless a higher one has passed. Lower tokens are rejected from now on.
+    /// Lets `token` pass unless a higher one has passed. If it passes, lower tokens are rejected
+    /// from now on.
     ///
     /// Call this before changes that cannot be fenced one by one. The result is valid only for the
     /// moment of the check; each write of this fence makes its own check.
@@ -161,9 +162,9 @@ impl Fence {
 
     /// Sets `key` to `value` if `token` is not stale.
     ///
-    /// A write is sent again after a lost reply, and executed once. The server stores the reply of
-    /// the write while a retransmission may be in flight. So a late retransmission does not undo
-    /// what the same holder has written since.
+    /// After a lost reply the write is sent again, but it is executed only once. The server stores
+    /// the reply of the write as long as a retransmission can be in flight. So a late
+    /// retransmission does not undo what the same holder has written since.
     ///
     /// # Errors
     ///
@@ -225,8 +226,8 @@ impl Fence {
         Ok(self.write(key, Write::Delete, token).await? > 0)
     }
 
-    /// Executes a write on `key` if `token` is not stale. Object types use it for their fenced
-    /// writes.
+    /// Executes a write on `key` if `token` is not stale. Object types use this method for their
+    /// fenced writes.
     ///
     /// Returns 1 for [`Write::Set`], the sum for [`Write::Increment`], and the number of new fields
     /// for [`Write::HashSet`]. For [`Write::HashDelete`] and [`Write::Delete`] it returns how many
@@ -250,9 +251,8 @@ impl Fence {
         let call_number = NEXT_CALL.fetch_add(1, Ordering::Relaxed);
         let suffix = format!(":{}:{call_number}", self.client.id());
         let reply_key = Bytes::from([&guarded.key[..], suffix.as_bytes()].concat());
-        // The request may be retransmitted until the client's patience is over. The last
-        // transmission is executed within one response timeout, which is no longer than the
-        // patience.
+        // `patience` is how long the request can be retransmitted. The last transmission is
+        // executed within one response timeout, which is no longer than `patience`.
         let reply_ttl = millis(2 * self.client.patience()) + 1_000;
         let request = WRITE.with([key, guarded.key.clone(), reply_key]).arg(token.to_string());
         let request = request.int(self.lifetime_millis()).int(reply_ttl).deadline_arg().arg(command);

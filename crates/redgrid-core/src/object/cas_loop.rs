@@ -13,8 +13,8 @@ use crate::backoff::Backoff;
 use crate::clock::Instant;
 use crate::name::Name;
 
-/// The lost attempt with this number, and each later one, is followed by a pause. The first nine
-/// are repeated at once.
+/// Number of the first lost attempt that is followed by a pause. An attempt is lost if another
+/// client was faster. The first nine lost attempts are repeated at once.
 const RETRIES_WITHOUT_PAUSE: u32 = 10;
 
 /// The pauses after lost attempts.
@@ -22,7 +22,7 @@ const PAUSES: Backoff = Backoff { first: Duration::from_millis(1), longest: Dura
 
 /// The attempts of one call that changes an object while other clients may change it, too.
 ///
-/// All attempts together have the client's patience: `response_timeout × (retries + 1)`.
+/// All attempts together have a time limit: `response_timeout × (retries + 1)`.
 pub struct CasLoop {
     client: Client,
     name: Name,
@@ -37,7 +37,8 @@ pub struct CasLoop {
 }
 
 impl CasLoop {
-    /// Creates the attempts of a call that changes the object `name`. They start without a turn.
+    /// Creates the attempts of a call that changes the object `name`. They do not wait for a turn
+    /// as those of [`CasLoop::serialized`] do.
     pub fn new(client: &Client, name: &Name) -> CasLoop {
         let (now, patience) = (client.clock().now(), client.patience());
         let (until, last) = (now + patience, now + patience.saturating_sub(client.response_timeout() / 2));
@@ -45,7 +46,7 @@ impl CasLoop {
     }
 
     /// Creates the attempts of a call, after the call has waited for its turn among the tasks of
-    /// this client that change `key`. The wait is part of the time of the call.
+    /// this client that change `key`. The wait counts towards the time limit of the call.
     ///
     /// A task that makes no progress loses its turn to the next task, and goes on without a turn.
     ///
@@ -64,8 +65,8 @@ impl CasLoop {
         Ok(cas_loop)
     }
 
-    /// Waits for a turn like [`CasLoop::serialized`], but for as long as the tasks before it
-    /// receive replies. The time of the call begins with its turn.
+    /// Waits for a turn like [`CasLoop::serialized`], but as long as the tasks before it receive
+    /// replies. The time limit of the call begins with its turn.
     ///
     /// # Errors and cancel safety
     ///
@@ -89,7 +90,7 @@ impl CasLoop {
     /// Waits for a turn like [`CasLoop::serialized`], but only behind tasks that change the same
     /// part of an object. `part` identifies the part, such as a key of a map.
     ///
-    /// Tasks that change other parts do not delay it.
+    /// Tasks that change other parts do not delay the call.
     ///
     /// # Errors
     ///
@@ -108,8 +109,8 @@ impl CasLoop {
 
     /// Returns the stored value; sends a request only if no recent value is known.
     ///
-    /// A recent value is known if the last lost attempt reported it. For the first attempt, it is
-    /// the value that the previous task's update left while this call waited for its turn.
+    /// A recent value is known if the last lost attempt reported it. Before the first attempt, it
+    /// is known if the previous task updated the object while this call waited for its turn.
     /// Otherwise `request` is sent to the primary, whatever the read mode: with an old value the
     /// attempt would only fail.
     ///
@@ -172,10 +173,11 @@ impl CasLoop {
         }
     }
 
-    /// Records that an attempt failed because another client was faster. Waits until the next
-    /// attempt may start.
+    /// Records that an attempt failed because another client was faster. If the next attempt has to
+    /// wait, waits for that pause.
     ///
-    /// Returns true if there was no pause, so that a reported value is still recent.
+    /// Returns true if there was no pause. A value that the failed attempt reported is then still
+    /// recent.
     ///
     /// # Errors
     ///
@@ -222,7 +224,7 @@ impl CasLoop {
         }
     }
 
-    /// Returns when the time of the call is over.
+    /// Returns the instant at which the time of the call is over.
     pub fn until(&self) -> Instant {
         self.until
     }
@@ -249,12 +251,12 @@ pub fn in_place<V>(mut change: impl FnMut(&mut V)) -> impl FnMut(Option<V>) -> O
 pub enum CasReply {
     /// The stored value was the expected one, and is changed.
     Done,
-    /// Another value is stored, and is not changed. The reply contains that value if it was
-    /// requested. `None` means that nothing is stored, or that the value was not requested.
+    /// Another value is stored, or none, and nothing is changed. The variant contains the stored
+    /// value if it was requested. `None` means that there is no value, or none was requested.
     Other(Option<Bytes>),
 }
 
-/// Decodes 1 as [`CasReply::Done`]. The reply 0, and a list with the stored value, are
+/// Decodes 1 as [`CasReply::Done`]. Decodes 0, and a list with the stored value, as
 /// [`CasReply::Other`].
 impl FromReply for CasReply {
     fn from_reply(reply: Reply) -> Result<Self, ServerError> {

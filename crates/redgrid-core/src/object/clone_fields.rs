@@ -1,4 +1,4 @@
-//! A macro for the `Clone` of handles, whatever the types of their values.
+//! A macro for the `Clone` of handles whose values need not be `Clone`.
 
 /// Implements `Clone` for a struct by cloning its fields. The arguments are its generic parameters
 /// in brackets, its name, and all fields. Unlike a derived `Clone`, it does not require that all

@@ -1,6 +1,7 @@
 //! A macro for types with a default codec.
 
-/// Defines a type whose first codec parameter defaults to `Json`, and a second one to the first.
+/// Defines a type with one or two codec parameters. The first defaults to `Json`, and the second
+/// defaults to the first.
 ///
 /// The default of the first codec exists only with the feature `json` of the calling crate. So the
 /// stored format never depends on features that other crates enable.

@@ -48,7 +48,7 @@ pub(super) struct Snapshot {
     pub(super) ends: Vec<i64>,
 }
 
-/// The existing objects that may be replaced under the new name.
+/// Which object is allowed to exist under the new name. It is replaced.
 pub(super) enum Overwrite<'a> {
     /// No object: the name must be free.
     Free,
@@ -106,7 +106,7 @@ impl Inner {
 
     /// Returns the request that creates this object from a snapshot of an object of the same type.
     ///
-    /// The snapshot may lack the last keys, which then stay as they are.
+    /// If the snapshot lacks the last keys of the object, these keys stay as they are.
     pub(super) fn restore_request(&self, snapshot: &Snapshot, overwrite: &Overwrite<'_>, return_shas: bool) -> Request {
         let keys = self.all_keys().into_iter().take(snapshot.dump.0.len());
         let condition = match overwrite {
@@ -129,7 +129,8 @@ impl Inner {
     }
 }
 
-/// A request to create an object from a dump, sent when awaited. Returns whether it was created.
+/// A request to create an object from a dump, sent when awaited. The result says whether the object
+/// was created.
 ///
 /// Created by [`Object::restore`].
 #[must_use = "does nothing until awaited"]

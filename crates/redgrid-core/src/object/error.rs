@@ -19,15 +19,15 @@ pub enum ObjectError {
     ///
     /// The request changed nothing, except after [`Failure::OutcomeUnknown`]: the object may have
     /// been changed, or may be changed later. If a call sends several requests, earlier ones may
-    /// have been executed; its documentation says so.
+    /// have been executed; the documentation of the call says so.
     #[error(transparent)]
     Failed(#[from] Failure),
-    /// The server does not support the request, but a newer one does. Nothing is changed.
+    /// The server does not support the request, but a newer version does. Nothing is changed.
     #[error("cannot {operation}: {needed} ({source})")]
     Unsupported {
         /// The operation.
         operation: Operation,
-        /// A sentence that says which servers support it.
+        /// A sentence that says which servers support the request.
         needed: &'static str,
         /// The server's message.
         #[source]
@@ -47,15 +47,15 @@ pub enum ObjectError {
     OutOfBounds {
         /// Name of the object.
         name: Name,
-        /// The given index, from 0. If a call sends several requests, it is the index of the failed
-        /// one.
+        /// The given index, from 0. If a call sends several requests, it is the index in the failed
+        /// request.
         index: u64,
         /// The number of elements.
         len: u64,
     },
     /// A call sent several requests. Some of them were executed, and then one failed.
     ///
-    /// The documentation of the call says in which order its elements are sent.
+    /// The documentation of the call says in which order the elements are sent.
     #[error("`{name}`: failed after {done} elements, the rest was not applied: {source}")]
     Partial {
         /// Name of the object.
@@ -83,7 +83,7 @@ pub enum ObjectError {
         /// Name of the object.
         name: Name,
     },
-    /// Other clients changed the object before each attempt of the call, until its time was over.
+    /// Other clients changed the object before each attempt of the call, until the call timed out.
     ///
     /// The object is as the other clients left it.
     #[error("cannot change `{name}`: other clients changed it before each of {times} attempts")]
@@ -161,7 +161,7 @@ impl ObjectError {
         ObjectError::unless_unexpected(name, source, |source| Failure::of_read(Operation::new("read", name), source))
     }
 
-    /// Creates the error of an invalid argument of a call about the object `name`. No request was
+    /// Creates the error for an invalid argument in a call about the object `name`. No request was
     /// sent.
     pub fn invalid_argument(
         name: impl AsRef<str>,
@@ -210,8 +210,8 @@ impl ObjectError {
         ObjectError::Encode { name: name.clone(), codec, source: Arc::new(source) }
     }
 
-    /// Creates the error of a stored value that `codec` cannot decode. `field` is its position in
-    /// the object, if it is one of several.
+    /// Creates the error of a stored value that `codec` cannot decode. `field` is the position of
+    /// the value, if the object has several values.
     pub fn decode(
         name: &Name,
         field: Option<String>,
@@ -221,8 +221,8 @@ impl ObjectError {
         ObjectError::Decode { name: name.clone(), field, codec, source: Arc::new(source) }
     }
 
-    /// Converts the error of a request into [`ObjectError::Partial`], if earlier requests of the
-    /// call have added or removed `done` elements.
+    /// Converts the error of a request into [`ObjectError::Partial`]: earlier requests of the call
+    /// have added or removed `done` elements. If `done` is 0, the error stays as it is.
     pub fn after(self, name: &Name, done: u64) -> Self {
         match done {
             0 => self,

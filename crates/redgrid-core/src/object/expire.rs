@@ -1,4 +1,4 @@
-//! Setting the lifetime of an object.
+//! Sets the lifetime of an object.
 
 use std::time::{Duration, SystemTime};
 
@@ -35,7 +35,7 @@ impl Lifetime {
     }
 }
 
-/// A condition on the current lifetime, for setting a new one.
+/// A condition on the current lifetime, under which a new one is set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ExpireCondition {
@@ -103,9 +103,9 @@ impl Expiry {
 
 /// A request to set the lifetime of an object, sent when awaited.
 ///
-/// Created by [`Object::expire_in`] and [`Object::expire_at`]. Returns whether the lifetime was
-/// set. It is not set if the object is absent, or if the condition of [`Expire::only_if`] is not
-/// met.
+/// Created by [`Object::expire_in`] and [`Object::expire_at`]. The result says whether the lifetime
+/// was set. It is not set if the object is absent, or if the condition of [`Expire::only_if`] is
+/// not met.
 #[must_use = "does nothing until awaited"]
 #[derive(Clone, Debug)]
 pub struct Expire {

@@ -1,5 +1,5 @@
-//! Finds the object to which a key belongs, and the keys that may belong to a name, if the type of
-//! the object is unknown.
+//! Finds the object to which a key belongs, and the keys that can belong to a name. The type of the
+//! object is not known.
 //!
 //! This module is used to delete objects by name, and to list objects. The keys of each type are in
 //! [`layouts`](super::layouts); the rules for all types are here.
@@ -29,23 +29,23 @@ pub enum OnDelete {
     /// Otherwise it is a companion. An example is the capacity of a ring.
     PrimaryIfAlone,
     /// The key is kept, because it protects against late requests: tokens, fences, stored replies.
-    /// It expires, or stays.
+    /// The key expires later, or stays.
     Keep,
 }
 
-/// A prefix of keys, before the name in braces.
+/// A prefix of keys. The name in braces follows it.
 struct Prefix {
     text: String,
     on_delete: OnDelete,
-    /// Whether an id may follow the name. A number or a word may follow the id.
+    /// Whether an id can follow the name. A number or a word can follow the id.
     with_id: bool,
 }
 
-/// Prefixes of keys that are in no [layout](super::layouts), each with its [`OnDelete`], and
-/// whether an id may follow the name.
+/// Prefixes of keys that are in no [layout](super::layouts), with the role of the key, and whether
+/// an id can follow the name.
 ///
 /// Such keys belong to single clients or to rounds of an adder, are short-lived, or outlive their
-/// object. The first one has the saved total of an adder.
+/// object. The first prefix is that of the key with the saved total of an adder.
 const OTHER_PREFIXES: [(&str, OnDelete, bool); 13] = [
     ("redgrid_adder", OnDelete::Primary, false),
     ("redgrid_wait", OnDelete::Delete, false),
@@ -62,11 +62,11 @@ const OTHER_PREFIXES: [(&str, OnDelete, bool); 13] = [
     ("redgrid_commit", OnDelete::Keep, false),
 ];
 
-/// Name of the key, after the namespace, that says since when the server process votes in a quorum.
+/// Name, without the namespace, of the key that stores since when a server votes in a quorum.
 const SERVER_INCARNATION: &[u8] = b"redgrid_birth";
 
-/// Maximum length of keys that are examined. It is longer than any key of redgrid: a companion of a
-/// companion, with a namespace, a name and ids.
+/// Maximum length of keys that are examined. Every key of redgrid is shorter. The longest is a
+/// companion of a companion, with a namespace, a name and ids.
 const MAX_KEY_LEN: usize = 2_048;
 
 /// The prefixes of all keys in docs/internals/keys.md.
@@ -97,15 +97,16 @@ static PREFIXES: LazyLock<Vec<Prefix>> = LazyLock::new(|| {
 ///
 /// `timeout` has the leases of a semaphore, or the subscribers of a reliable topic. `value` and
 /// `permits` have the available and the taken permits of a rate limiter. `allocation` has the block
-/// size of an id generator, and `config` the configuration of a Bloom filter. Another object may
-/// have such a name. So the types of both keys are read before the key counts as a companion.
+/// size of an id generator, and `config` the configuration of a Bloom filter. Such a key can also
+/// be the name of another object. So the types of this key and of the key `name` are read before
+/// this key counts as a companion.
 pub const COMPANION_SUFFIXES: [&str; 5] = ["timeout", "value", "permits", "allocation", "config"];
 
 /// Index in [`COMPANION_SUFFIXES`] of a Bloom filter's configuration, which is the only key of an
 /// empty filter.
 pub const FILTER_CONFIG: usize = 4;
 
-/// Returns the keys that may belong to the object of this name. The [`primary_keys`] come first.
+/// Returns the keys that can belong to the object of this name. The [`primary_keys`] come first.
 ///
 /// Most of the keys are absent. Keys with an id, [`suffixed_companions`], and keys that outlive the
 /// object are not among them.
@@ -122,10 +123,10 @@ pub fn owned_keys(key: &[u8]) -> Vec<Bytes> {
     own
 }
 
-/// Returns the key of an object's name, and the keys of types that may store nothing under the
-/// name.
+/// Returns the key of an object's name, and the primary keys of types that can exist without that
+/// key.
 ///
-/// The object exists if one of these keys does, or if the configuration of a Bloom filter does
+/// The object exists if one of these keys exists, or if the configuration of a Bloom filter exists
 /// ([`FILTER_CONFIG`]).
 pub fn primary_keys(key: &[u8]) -> Vec<Bytes> {
     let key_of = |prefix: &Prefix| [prefix.text.as_bytes(), &tagged(key)].concat().into();
@@ -134,16 +135,16 @@ pub fn primary_keys(key: &[u8]) -> Vec<Bytes> {
     [Bytes::copy_from_slice(key)].into_iter().chain(primary_keys).collect()
 }
 
-/// Returns the keys that an object has if it has companions with [`COMPANION_SUFFIXES`], in that
-/// order.
+/// Returns the keys of an object's companions with [`COMPANION_SUFFIXES`], in the order of these
+/// suffixes.
 pub fn suffixed_companions(key: &[u8]) -> [Bytes; 5] {
     COMPANION_SUFFIXES.map(|suffix| suffixed(key, suffix))
 }
 
-/// Returns the object to which a key belongs, as far as the form of the key says so. Also returns
+/// Returns the object to which a key belongs, if the form of the key alone shows this. Also returns
 /// what happens to the key when the object is deleted.
 ///
-/// Returns `None` if the key is the name of an object, or may be one.
+/// Returns `None` if the key is the name of an object, or possibly is one.
 pub fn owner_of(key: &[u8]) -> Option<(Bytes, OnDelete)> {
     if key.len() > MAX_KEY_LEN {
         return None;
@@ -163,8 +164,8 @@ pub fn owner_of(key: &[u8]) -> Option<(Bytes, OnDelete)> {
     }
 }
 
-/// An object to which a key may belong. The key may also be another object, so the evidence has to
-/// be checked on the server.
+/// An object to which a key may belong. The key may instead be the name of another object, so the
+/// evidence must be checked on the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 // Exhaustive: only authors of objects use it.
 pub struct MaybeOwned {
@@ -178,15 +179,16 @@ pub struct MaybeOwned {
 #[derive(Debug, Clone, PartialEq, Eq)]
 // Exhaustive: only authors of objects use it.
 pub enum Evidence {
-    /// Both keys have the types for the companion at this index of [`COMPANION_SUFFIXES`].
+    /// The key of the object and this key have the types that belong to the companion at this index
+    /// of [`COMPANION_SUFFIXES`].
     Types(usize),
     /// This key exists.
     Exists(Bytes),
-    /// The object is a multimap. The key then holds the values of one of its keys.
+    /// The object is a multimap. The key then holds the values of one key of the multimap.
     Multimap,
 }
 
-/// Returns the object to which this key may belong as a companion, and what decides it.
+/// Returns the object to which this key may belong as a companion, and the condition for that.
 pub fn possible_owner(key: &[u8]) -> Option<MaybeOwned> {
     if key.len() > MAX_KEY_LEN {
         return None;
@@ -268,7 +270,7 @@ fn last_segments<const N: usize>(key: &[u8]) -> Option<(&[u8], [&[u8]; N])> {
     Some((before, segments))
 }
 
-/// Removes an id at the end, and a number or a word after the id.
+/// Removes an id at the end, or an id with a number or a word after it.
 fn strip_id(rest: &[u8]) -> &[u8] {
     let id_last = last_segments::<1>(rest).filter(|(_, [id])| is_id(id)).map(|(before, _)| before);
     let id_before_last = || last_segments::<2>(rest).filter(|(_, [id, _])| is_id(id)).map(|(before, _)| before);
@@ -288,7 +290,8 @@ fn is_id(part: &[u8]) -> bool {
     }
 }
 
-/// Returns the key within the braces, or the whole text if it has a hash tag of its own.
+/// Returns the key within the braces, or the whole text if it has a hash tag of its own. Returns
+/// `None` if it has no braces.
 fn untagged(tagged: &[u8]) -> Option<Bytes> {
     let inner = tagged.strip_prefix(b"{").and_then(|rest| rest.strip_suffix(b"}"));
     match inner {

@@ -53,23 +53,25 @@ fn semaphore_queue(key: &[u8]) -> [Bytes; 2] {
     ["redgrid_semaphore_line", "redgrid_semaphore_living"].map(|prefix| companion(prefix, key))
 }
 
-/// Returns the keys of a fair lock, including those of its queue. It serves its waiters in the
-/// order of arrival.
+/// Returns the keys of a fair lock, including those of its queue. A fair lock serves its waiters in
+/// the order of arrival.
 pub fn fair_lock(key: &[u8]) -> Vec<Bytes> {
     alone(key).into_iter().chain(fair_lock_queue(key)).collect()
 }
 
 /// Returns the key of a fenced lock's token counter.
 ///
-/// If the counter were deleted with the lock, the next tokens would be lower than earlier ones.
+/// The key stays when the lock is deleted. Otherwise the next tokens would be lower than earlier
+/// ones.
 pub fn fenced_lock_token(key: &[u8]) -> Vec<Bytes> {
     vec![companion("redisson_lock_token", key)]
 }
 
 /// Returns the keys of a read-write lock.
 ///
-/// They have the lock, the announcements of waiting writers, and the reader that may upgrade. The
-/// others are the entry gate of a fair read-write lock: a fair lock whose holder enters next.
+/// Three keys store the lock, the announcements of waiting writers, and the reader that is allowed
+/// to upgrade. The other keys are those of the entry gate of a fair read-write lock. The gate is a
+/// fair lock, whose holder enters next.
 pub fn rw_lock(key: &[u8]) -> Vec<Bytes> {
     let entry_gate = companion("redgrid_rw_line", key);
     let own = [Bytes::copy_from_slice(key), companion("redgrid_rw_wait", key), companion("redgrid_rw_upgrade", key)];
@@ -167,8 +169,8 @@ pub fn sharded(key: &[u8]) -> Vec<Bytes> {
 
 /// Returns the keys of a map with a lifetime for each entry.
 ///
-/// They have the entries, the ends of their lifetimes and of their idle times, their last uses, and
-/// the options.
+/// They store the entries, the ends of the entries' lifetimes and idle times, the times of their
+/// last uses, and the options.
 pub fn map_cache(key: &[u8]) -> Vec<Bytes> {
     let sets = ["redisson__timeout__set", "redisson__idle__set", "redisson__map_cache__last_access__set"];
     let sets = sets.into_iter().map(|prefix| companion(prefix, key));
@@ -178,14 +180,14 @@ pub fn map_cache(key: &[u8]) -> Vec<Bytes> {
 /// Suffix of the key with the options of a [`map_cache`].
 pub(super) const CACHE_OPTIONS: &str = "redisson_options";
 
-/// Suffix of the key that stores when the keys of a multimap of sets expire.
+/// Suffix of the key that stores at what times the keys of a multimap of sets expire.
 pub const SET_MULTIMAP_ENDS: &str = "redisson_set_multimap_ttl";
 
-/// Suffix of the key that stores when the keys of a multimap of lists expire.
+/// Suffix of the key that stores at what times the keys of a multimap of lists expire.
 pub const LIST_MULTIMAP_ENDS: &str = "redisson_list_multimap_ttl";
 
 /// Returns the Redis keys of a multimap: one for the multimap keys, and two for the times at which
-/// these expire. One of the two is for a multimap of sets, the other for one of lists.
+/// the multimap keys expire. A multimap of sets uses one of the two, a multimap of lists the other.
 ///
 /// The values of each multimap key are stored in a further Redis key, whose name contains a hash of
 /// the multimap key. Those Redis keys are not listed here.
@@ -195,9 +197,9 @@ pub fn multimap(key: &[u8]) -> Vec<Bytes> {
 
 /// Returns the keys of a delayed queue.
 ///
-/// The first key has the delayed elements. The second has the elements that a Redisson client has
-/// found due or that were put back. The third has the elements that a Redisson client has delayed.
-/// The first two are the primary keys.
+/// The first key stores the delayed elements. The second stores the elements that a Redisson client
+/// has found due, and those that were put back. The third stores the elements that a Redisson
+/// client has delayed. The first two are the primary keys.
 pub fn delayed_queue(key: &[u8]) -> Vec<Bytes> {
     let [delayed, redissons] =
         ["redisson_delay_queue_timeout", "redisson_delay_queue"].map(|prefix| companion(prefix, key));

@@ -42,7 +42,7 @@ static LIFETIME: BulkScript = BulkScript::new("object/lifetime", include_str!("s
 
 /// Derives the keys of an object from the key of its name. All keys are in one slot.
 ///
-/// The primary keys come first: the object exists while one of them exists. Its companions follow.
+/// The primary keys come first: the object exists while one of them exists. The companions follow.
 /// All keys are deleted and renamed together, and expire together.
 pub type Layout = fn(&[u8]) -> Vec<Bytes>;
 
@@ -209,7 +209,7 @@ impl Object {
     /// Returns the memory of all keys of the object in bytes, by the server's estimate; `None` if
     /// the object is absent.
     ///
-    /// It sends one command for each key.
+    /// The call sends one command for each key.
     ///
     /// # Errors
     ///
@@ -229,7 +229,8 @@ impl Object {
         Ok(sum)
     }
 
-    /// Returns how long the object has not been used, in whole seconds; `None` if it is absent.
+    /// Returns the time since the last use of the object, in whole seconds; `None` if the object is
+    /// absent.
     ///
     /// # Errors
     ///

@@ -11,8 +11,8 @@ use crate::fence::{Fence, Write};
 use crate::name::{InvalidName, Name};
 use crate::token::Token;
 
-/// The client and the name of an object, with methods that send its requests. For authors of object
-/// types.
+/// The client and the name of an object, with methods that send requests about it. For authors of
+/// object types.
 ///
 /// An invalid name is reported by the first request. Errors of requests are [`ObjectError`]s that
 /// contain the name.
@@ -56,8 +56,8 @@ impl ObjectRef {
         Object::with_layout(&self.client, self.key.clone().map(|(name, _)| name), layout)
     }
 
-    /// Returns the key of the object `other`, for a request that has the keys of both objects.
-    /// `option` names the argument in an error.
+    /// Returns the key of the object `other`, for a request with the keys of this object and of
+    /// `other`. `option` is the name of the argument, for an error.
     ///
     /// # Errors
     ///
@@ -90,7 +90,7 @@ impl ObjectRef {
         Ok(Request::command(name).key(self.name_and_key()?.1.clone()))
     }
 
-    /// Sends a request that only reads. A replica may answer it if the client's read mode says so.
+    /// Sends a read-only request. A replica can answer it if the client's read mode allows this.
     ///
     /// # Errors
     ///
@@ -103,7 +103,7 @@ impl ObjectRef {
         self.read_primary(request.reads()).await
     }
 
-    /// Sends a request that only reads, to the primary.
+    /// Sends a read-only request to the primary.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! Streams over hashes and sets, which request a page at a time, with back-pressure.
+//! Streams over hashes and sets. They request one page at a time, with back-pressure.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -23,9 +23,9 @@ type Page = (Option<ConnectionId>, (Bytes, Vec<Bytes>));
 /// previous one has been consumed.
 ///
 /// Entries that exist from beginning to end are returned at least once. Entries that are added or
-/// removed meanwhile may be returned or not. An entry may be returned twice while the object grows
-/// or shrinks. After a new connection or a change of the server, the scan starts over and returns
-/// entries again.
+/// removed meanwhile may or may not be returned. An entry may be returned twice while the object
+/// grows or shrinks. After a new connection or a change of the server, the scan starts over and
+/// returns entries again.
 ///
 /// An entry that cannot be decoded is an error, and the stream continues after it. Any other error
 /// ends the stream.
@@ -71,8 +71,8 @@ impl<T> Scan<T> {
         Scan::asking(width, object_ref, request, read)
     }
 
-    /// Creates a stream from other requests. The replies must have the form of those of HSCAN,
-    /// SSCAN and ZSCAN.
+    /// Creates a stream from other requests. Their replies must have the form of the replies to
+    /// HSCAN, SSCAN and ZSCAN.
     ///
     /// `request` gets the cursor of the page, the approximate number of its entries, and the
     /// pattern, if there is one. For authors of object types.
@@ -96,8 +96,8 @@ impl<T> Scan<T> {
         Scan { pages: Pages::of(position) }
     }
 
-    /// Limits the stream to entries of a map whose keys match this pattern, or to values of a set
-    /// that match.
+    /// Limits the stream to entries that match this pattern. For a map the keys of the entries are
+    /// compared, for a set the values.
     ///
     /// The server compares the pattern with the encoded bytes: `*` matches any bytes, `?` one byte,
     /// and `[ab]` an `a` or a `b`.
@@ -149,8 +149,8 @@ impl<T> Paged for ScanPosition<T> {
         let (at, object_ref) = (self.at.clone()?, self.object_ref.clone());
         let request = (self.build_request)(&object_ref, at, self.page_size, self.pattern.clone());
         Some(Box::pin(async move {
-            // A page is read from the primary, whatever the read mode: each replica has its own
-            // order.
+            // A page is read from the primary, whatever the read mode: each replica has an order of
+            // its own.
             let request = request?;
             let epoch = object_ref.client().epoch_of(object_ref.name_and_key()?.1);
             Ok((epoch, object_ref.read_primary(request).await?))
@@ -159,7 +159,7 @@ impl<T> Paged for ScanPosition<T> {
 
     fn take(&mut self, (from, (next, page)): Page, found: &mut VecDeque<Result<T, ObjectError>>) {
         // Another server process has another order, and does not know the cursor of the previous
-        // one. So the scan starts over.
+        // process. So the scan starts over.
         let has_started = self.from.is_some();
         if has_started && self.from.as_ref() != Some(&from) {
             self.from = None;

@@ -24,12 +24,13 @@ impl Object {
     ///
     /// Within a slot this is one step. If the new name is in another slot of a cluster, the object
     /// is copied first. The original is then deleted only if neither it nor its lifetime has
-    /// changed meanwhile. Otherwise the object is copied again, for as long as a call may take.
+    /// changed meanwhile. Otherwise the object is copied again, until the call times out.
     ///
     /// If the original disappears before it is deleted, the copy is deleted and the call returns
-    /// [`ObjectError::Absent`]. After any other error both may exist. Of two renames to one name,
-    /// the later copy stays. A primary acknowledges the copy before its replicas have it, and the
-    /// original is then deleted. A failover in that time may lose the object.
+    /// [`ObjectError::Absent`]. After any other error both objects may exist. If two objects are
+    /// renamed to one name, the one that is copied later stays. A primary acknowledges the copy
+    /// before its replicas have it, and the original is then deleted at once. So a failover at that
+    /// moment may lose the object.
     #[doc(alias = "renamenx")]
     pub fn rename(&self, to: impl AsRef<str>) -> Rename {
         Rename { object: self.clone(), to: to.as_ref().to_owned(), replaces: true }
@@ -64,9 +65,9 @@ impl Inner {
         Ok(other)
     }
 
-    /// Returns whether one script may access the keys of both objects.
+    /// Returns whether one script can access the keys of both objects.
     ///
-    /// Outside a cluster, it always may. Keys with the same hash tag share a slot in every cluster.
+    /// Outside a cluster, it always can. Keys with the same hash tag share a slot in every cluster.
     fn is_same_slot(&self, other: &Inner) -> bool {
         let (own, other) = (&self.keys[0], &other.keys[0]);
         same_slot(own, other) || self.client.slot(own) == self.client.slot(other)
@@ -87,10 +88,11 @@ impl Inner {
         }
     }
 
-    /// Returns the request that deletes this object, an original or a copy, if it is unchanged.
+    /// Returns the request that deletes this object, the original or the copy of a rename, if it is
+    /// unchanged.
     ///
     /// The object is unchanged if its contents have the SHA-1s `shas` and, if `ends` are given, its
-    /// lifetimes have these ends. If a `receipt` is given, it is stored with the deletion.
+    /// lifetimes have these ends. If a `receipt` is given, the script that deletes stores it, too.
     fn delete_request(
         &self,
         snapshot: &Snapshot,
@@ -131,8 +133,8 @@ impl Inner {
             let Some(snapshot) = self.take_snapshot(&cas_loop).await? else {
                 if let Some((snapshot, shas)) = written {
                     let current: Option<Bytes> = cas_loop.read(Request::command("GET").key(self.receipt_key())).await?;
-                    // Another call may have moved the object to the same name. Then the copy there
-                    // is the only one, and has to stay.
+                    // Another call may have moved the object to the same name. Then the copy under
+                    // that name is the only one, and has to stay.
                     let is_there =
                         current != former && current.is_some_and(|current| names_target(&current, &to.keys[0]));
                     if !is_there {
@@ -148,7 +150,7 @@ impl Inner {
             };
             let reply: Vec<Bytes> = cas_loop.change(to.restore_request(&snapshot, &overwrite, true)).await?;
             if reply.len() <= 1 {
-                // The new name is taken, or another client has stored something else there since.
+                // The new name is taken, or another client has since overwritten the copy.
                 return if replaces { Err(cas_loop.contended()) } else { Ok(false) };
             }
             let shas = reply[1..].to_vec();
@@ -175,7 +177,7 @@ fn local_shas(snapshot: &Snapshot) -> Vec<Bytes> {
     snapshot.dump.parts().iter().map(|content| content.as_ref().map(sha).unwrap_or_default()).collect()
 }
 
-/// A request to rename an object, sent when awaited. Returns whether it was renamed.
+/// A request to rename an object, sent when awaited. The result says whether it was renamed.
 ///
 /// Created by [`Object::rename`].
 #[must_use = "does nothing until awaited"]
@@ -203,7 +205,7 @@ impl Rename {
     }
 }
 
-/// A request to copy an object, sent when awaited. Returns whether it was copied.
+/// A request to copy an object, sent when awaited. The result says whether it was copied.
 ///
 /// Created by [`Object::copy_to`].
 #[must_use = "does nothing until awaited"]

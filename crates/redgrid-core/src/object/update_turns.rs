@@ -1,8 +1,8 @@
 //! Turns for the updates of a client, so that one update of an object is in flight at a time.
 //!
-//! Turns only save attempts: the server decides whether an update succeeds. An update loses its
-//! turn to the next waiting one if its task is not polled, or if no reply arrives. When the task is
-//! polled again, the update continues without a turn.
+//! Turns only save failed attempts: the server decides whether an update succeeds. An update loses
+//! its turn to the next waiting update if its task is not polled, or if no reply arrives. When the
+//! task is polled again, the update continues without a turn.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -23,10 +23,10 @@ const MIN_SILENCE: Duration = Duration::from_millis(100);
 /// [`MIN_SILENCE`], and at most the response timeout.
 const SILENCE_ROUND_TRIPS: u32 = 8;
 
-/// How long a woken update may take to start its turn. After that, it loses the turn.
+/// Time limit for a woken update to start its turn: 10 ms. After that, it loses the turn.
 const START_TIMEOUT: Duration = Duration::from_millis(10);
 
-/// The updates of one object, or of one part of it, by all handles of a client.
+/// The updates of one object, or of one part of an object, by all handles of a client.
 #[derive(Default)]
 pub(super) struct UpdateTurns(Mutex<State>);
 
@@ -38,13 +38,13 @@ struct State {
     /// When a request of an update was last answered, and the round trip of that request.
     last_reply: Instant,
     round_trip: Duration,
-    /// The stored value after the last update, and a time before it was stored.
+    /// The stored value after the last update, and an instant before the value was stored.
     last_value: Option<(Bytes, Instant)>,
 }
 
 struct Turn {
     owner: u64,
-    /// The waker of the owner, if it was woken and has not started its turn yet.
+    /// The waker of the owner, if the owner was woken and has not started its turn yet.
     woken: Option<Arc<Notify>>,
     last_active: Instant,
 }
@@ -67,8 +67,8 @@ impl UpdateTurns {
         self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Waits for the turn of a new update, until `limit`. Also fails if the updates before it
-    /// receive no reply for the client's patience.
+    /// Waits for the turn of a new update, until `limit`. Fails earlier if the updates before it
+    /// receive no reply for `response_timeout × (retries + 1)`.
     pub(super) async fn wait_for_turn(
         self: Arc<Self>,
         client: &Client,
@@ -84,7 +84,7 @@ impl UpdateTurns {
                 let mut state = self.state();
                 let now = clock.now();
                 let Err(retry_at) = state.try_start(turn.id, now, client.response_timeout()) else {
-                    // A value from before this update was queued may be outdated.
+                    // A value that was stored before this update was queued may be outdated.
                     turn.last_value =
                         state.last_value.take().filter(|(_, since)| *since >= queued_at).map(|(value, _)| value);
                     break;

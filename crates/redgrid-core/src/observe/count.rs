@@ -142,9 +142,10 @@ mod enabled {
         });
     }
 
-    /// Registers the counters of this kind, and those without labels, before a recorder gets the
-    /// first value of a new series. Otherwise a counter would appear with 1, which Prometheus does
-    /// not count as an increase. Histograms with outcomes are registered with an unknown outcome.
+    /// Registers all counters of a kind, and those without labels, before a recorder gets the first
+    /// value of a new series. Otherwise the first value of a counter would be 1, which Prometheus
+    /// does not count as an increase. Histograms with outcomes are registered with the outcome
+    /// `unknown`.
     fn begin_at_zero(recorder: &dyn Recorder, first: &Metric, kind: &'static str) {
         let counter = |metric, values| drop(recorder.register_counter(&key(metric, values), &METADATA));
         let wanted = |metric: &&Metric| metric.labels.is_empty() || metric.labels.first() == first.labels.first();

@@ -1,10 +1,10 @@
 //! Metrics and spans, with fixed names.
 //!
-//! Metrics use the facade of the crate `metrics` (feature `metrics`), spans the crate `tracing`
-//! (feature `tracing`). Both features are off by default. Without them nothing is recorded, and the
-//! future of an operation is not wrapped. No label contains the name of a lock: names are
-//! unbounded, and each one would be a time series of its own. docs/operating/observability.md is
-//! the guide.
+//! Metrics use the facade of the crate `metrics` (feature `metrics`), and spans use the crate
+//! `tracing` (feature `tracing`). Both features are off by default. Without them nothing is
+//! recorded, and the future of an operation is not wrapped. No label contains the name of a lock:
+//! the number of names is unbounded, and each name would be a time series of its own.
+//! docs/operating/observability.md is the guide.
 
 pub(crate) mod count;
 mod operation;

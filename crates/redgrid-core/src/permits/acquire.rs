@@ -101,13 +101,13 @@ impl Options {
     }
 }
 
-/// A request for permits, which waits for them when awaited.
+/// A request for permits. When awaited, it waits until the permits are granted.
 #[must_use = "does nothing until awaited"]
 #[derive(Clone)]
 pub struct Acquire(Options);
 
-/// A request for permits that does not wait for them. Awaited, it returns `None` if too few are
-/// available.
+/// A request for permits that does not wait until enough are available. When awaited, it returns
+/// `None` if there are too few.
 #[must_use = "does nothing until awaited"]
 #[derive(Clone)]
 pub struct TryAcquire(Options);
@@ -115,7 +115,7 @@ pub struct TryAcquire(Options);
 macro_rules! options {
     ($builder:ident) => {
         impl $builder {
-            /// Creates a request for `permits` permits, which ends when the handle is closed.
+            /// Creates a request for `permits` permits. It ends when the handle is closed.
             pub fn new(handle: &SemaphoreHandle, permits: u64) -> Self {
                 $builder(Options {
                     handle: handle.clone(),
@@ -166,8 +166,8 @@ macro_rules! options {
 
             /// Makes the grant valid only once it is as durable as this. The default is a setting.
             ///
-            /// A grant that is not so durable in time is returned, and the request fails with
-            /// [`NotDurable`](AcquireError::NotDurable).
+            /// If this durability is not confirmed in time, the permits are returned, and the
+            /// request fails with [`NotDurable`](AcquireError::NotDurable).
             pub fn durability(mut self, durability: Durability) -> Self {
                 self.0.durability = Some(durability);
                 self

@@ -90,7 +90,8 @@ impl LeaseConfirmation {
 }
 
 impl LocalSemaphore {
-    /// Applies grants and extended leases: at once, or when they are as durable as requested.
+    /// Applies grants and extended leases: at once if the reply proves the requested durability,
+    /// otherwise when that durability is confirmed.
     pub(super) fn apply_grants(
         self: &Arc<Self>,
         state: &mut SemaphoreState,

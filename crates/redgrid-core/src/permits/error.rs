@@ -20,8 +20,8 @@ pub enum AcquireError {
         /// How long the caller waited.
         waited: Duration,
     },
-    /// The number of permits is not set, and this handle gives none. It was never set, or the
-    /// semaphore was deleted.
+    /// The number of permits is not set on the server, and this handle gives no number. The
+    /// semaphore is new, or was deleted.
     ///
     /// Nothing is held.
     #[error("the number of permits of `{name}` is not set")]
@@ -31,8 +31,8 @@ pub enum AcquireError {
     },
     /// The semaphore has another number of permits than this handle gives. Nothing is held.
     ///
-    /// Another process gives another number, the number was changed, or plain permits of the
-    /// semaphore are held, which `found` does not include.
+    /// Possible causes: another process gives another number; the number was changed; plain permits
+    /// of the semaphore are held, which `found` does not include.
     #[error(
         "`{name}` has {found} permits and was given {expected}: use one number in all processes, and no plain permits \
          beside leased ones"
@@ -51,7 +51,7 @@ pub enum AcquireError {
         /// Name of the semaphore.
         name: Name,
     },
-    /// The permits were granted, but were not confirmed in time to be as durable as requested.
+    /// The permits were granted, but the requested durability was not confirmed in time.
     ///
     /// The permits were returned; nothing is held.
     #[error("permits of `{name}` were granted, were not confirmed to be durable, and were returned: {source}")]
@@ -64,10 +64,10 @@ pub enum AcquireError {
     },
     /// The request failed for a reason that all objects share.
     ///
-    /// Nothing is held, unless it is [`Failure::OutcomeUnknown`]. In that case the request is still
-    /// sent until it is answered, for 30 s at most, and permits that it took are returned. If it is
-    /// never answered, leased permits are available again at the end of their lease, and others may
-    /// be lost.
+    /// Nothing is held, unless the failure is [`Failure::OutcomeUnknown`]. In that case the request
+    /// is still sent until it is answered, for 30 s at most, and permits that it took are returned.
+    /// If it is never answered, leased permits are available again at the end of their lease, and
+    /// permits without a lease may be lost.
     #[error(transparent)]
     Failed(#[from] Failure),
 }
@@ -110,9 +110,9 @@ pub enum ReleaseError {
     },
     /// The server refused the release.
     ///
-    /// The client keeps the permits and sends the release again, with pauses of up to 30 s. Do not
-    /// return the permits in another way. Leased permits are available again at the end of their
-    /// lease at the latest.
+    /// The client keeps the permits and sends the release again, with growing pauses of at most
+    /// 30 s. Do not return the permits in another way. Leased permits are available again at the
+    /// end of their lease at the latest.
     #[error("cannot release permits of `{name}`, the release is sent again: {source}")]
     Refused {
         /// Name of the semaphore.

@@ -20,17 +20,17 @@ static EXCHANGE: IdempotentScript<2> = IdempotentScript::new("permits/exchange",
 static FAIR_EXCHANGE: IdempotentScript<4> =
     IdempotentScript::new("permits/exchange", include_str!("scripts/exchange.lua"));
 
-/// How long a client in a server queue counts as live without contact: 3 s. It sends an exchange
-/// every second.
+/// How long a client in a server queue counts as live without contact: 3 s. Such a client sends an
+/// exchange every second.
 pub(super) const CLIENT_TTL: Duration = Duration::from_secs(3);
 
-/// The identity of a semaphore in a client. It has the key, whether permits have leases, whether
-/// the server queue is used, and the number of permits that the handle gives.
+/// The identity of a semaphore in a client: its key, whether its permits have leases, whether the
+/// server queue is used, and the number of permits that the handle gives.
 pub(super) type SemaphoreId = (Bytes, bool, bool, Option<u64>);
 
 /// The name, the keys, the channel and the kind of a semaphore.
 ///
-/// The number, the leases and the channel are Redisson's; the server queue is not.
+/// Redisson uses the same number, leases and channel. It does not know the server queue.
 #[derive(Debug, Clone)]
 pub struct SemaphoreKeys {
     /// The name.
@@ -45,7 +45,7 @@ pub struct SemaphoreKeys {
     pub leased: bool,
     /// Whether waiters of all processes are served in the order of their requests.
     pub fair: bool,
-    /// The number of all permits, if the handle gives one. A new semaphore is set to it, and a
+    /// The number of all permits, if the handle gives one. A new semaphore gets this number. A
     /// semaphore with another number grants nothing.
     pub capacity: Option<u64>,
     server_queue: Bytes,
@@ -81,7 +81,7 @@ impl SemaphoreKeys {
 
     /// Returns the suffix of the deduplication key.
     ///
-    /// Each suffix has a deduplication key and an exchange in flight of its own.
+    /// With different suffixes, exchanges about one key can be in flight at the same time.
     fn dedup_suffix(&self) -> String {
         let kind = match (self.leased, self.fair) {
             (true, true) => "leased-fair",
@@ -217,9 +217,10 @@ pub(super) enum Refusal {
 
 /// The server's reply.
 pub(super) struct ExchangeReply {
-    /// Whether each request was granted.
+    /// For each request, whether it was granted.
     pub(super) granted: Result<Vec<bool>, Refusal>,
-    /// The number of available permits. It is negative if held permits were taken away.
+    /// The number of available permits. It is negative if the number of permits was lowered below
+    /// the number of held ones.
     pub(super) left: i64,
     /// Number of subscribers to the message; `None` if there was nothing to publish.
     pub(super) receivers: Option<u64>,

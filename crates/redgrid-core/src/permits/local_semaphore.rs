@@ -39,8 +39,8 @@ pub struct PermitRequest {
     pub durability: Durability,
 }
 
-/// The granted permits, which the caller has a second to take. `None` if a try-only request found
-/// too few.
+/// The granted permits, which the caller must take within a second. `None` if a try-only request
+/// found too few permits.
 pub(super) type AcquireResult = Result<Option<Offer<Permit>>, AcquireError>;
 
 /// Says which task runs the loop of a semaphore from now on.
@@ -49,9 +49,9 @@ pub(super) type AcquireResult = Result<Option<Offer<Permit>>, AcquireError>;
 #[derive(Default)]
 #[must_use]
 pub(super) struct DriverHandoff {
-    /// A new loop, which the caller may poll.
+    /// A new loop, which the caller can poll.
     inline: Option<InlineTask>,
-    /// A loop that another caller polls. That caller may stop, so a task continues it.
+    /// A loop that another caller polls. That caller may stop, so a task must continue the loop.
     to_background: Option<InlineTask>,
 }
 
@@ -69,11 +69,11 @@ impl DriverHandoff {
     }
 }
 
-/// A future for a result that the loop sends. If its caller is to poll the loop, it polls the loop,
-/// too.
+/// A future for a result that the loop sends. If the caller has to poll the loop, this future polls
+/// it, too.
 ///
-/// If it is dropped, a task continues the loop. Its output is `None` if the loop ends without a
-/// result.
+/// If the future is dropped, a task continues the loop. The output is `None` if the loop ends
+/// without a result.
 pub(super) struct LoopResult<T> {
     pub(super) receiver: oneshot::Receiver<T>,
     inline_loop: Option<InlineTask>,
@@ -196,7 +196,7 @@ impl LocalSemaphore {
             return DriverHandoff::default();
         }
         // Only the first waiter triggers an exchange. The requests of later waiters are sent with
-        // its request or after it.
+        // the first request or after it.
         state.should_request |= !has_waiters && state.yield_plan.is_none();
         state.push(waiter);
         self.wake_or_start_loop(&mut state)
@@ -230,7 +230,7 @@ impl LocalSemaphore {
         let mut state = self.state();
         state.held = state.held.saturating_sub(permits.count);
         if state.closed {
-            // `close` has returned them together with all others.
+            // `close` has returned these permits together with all others.
             drop(state);
             let result = lost.map_or(Ok(()), |reason| Err(self.lost_error(reason)));
             result_sender.map(|result_sender| result_sender.send(result));
@@ -260,8 +260,8 @@ impl LocalSemaphore {
         ReleaseError::Lost { name: self.keys.name.clone(), reason }
     }
 
-    /// Gives permits up without returning them. Leased ones are available again when their lease
-    /// ends, others never.
+    /// Gives permits up without returning them. Leased permits are available again when their lease
+    /// ends. Permits without a lease are never available again.
     pub(super) fn forget(self: &Arc<Self>, permits: &PermitSet) {
         let mut state = self.state();
         state.held = state.held.saturating_sub(permits.count);

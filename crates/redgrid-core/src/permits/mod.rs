@@ -3,12 +3,12 @@
 //!
 //! A process has a `LocalSemaphore` for each semaphore in use. It keeps the local waiters, the
 //! permits on the server that belong to this process, and the permits to be returned. One
-//! *exchange* with the server is in flight at a time. It carries all pending returns, renewals and
-//! requests, the requests in the order in which they were made. It is executed exactly once,
-//! however often it is sent. While the first waiter cannot be served, those behind it wait too, so
-//! that small requests do not starve a large one.
+//! *exchange* with the server is in flight at a time. An exchange carries all pending returns,
+//! renewals and requests. The requests are in the order in which they were made. An exchange is
+//! executed exactly once, however often it is sent. While the first waiter cannot be served, those
+//! behind it wait too, so that small requests do not starve a large one.
 //!
-//! A permit that is released while local tasks wait passes on to them, within the *hand-over
+//! If a permit is released while local tasks wait, one of them gets it, within the *hand-over
 //! window* of the process. After the window, released permits return to the server. If other
 //! processes have subscribed to the semaphore, they go first, as with locks.
 //!
@@ -17,10 +17,10 @@
 //! available again by itself if its process dies. Semaphores of both kinds use the same counter,
 //! and both return the permits of expired leases to it.
 //!
-//! A handle may give the number of all permits, which are the available ones and those with a
-//! lease. The requests of such a handle set the number if there is none, and fail if there is
-//! another one. So they also fail while plain permits are held, which are neither available nor
-//! leased. Handles with different numbers have a `LocalSemaphore` each, as if they were in
+//! A handle can give the number of all permits, which are the available ones and those with a
+//! lease. The requests of such a handle set the number if there is none, and fail if the semaphore
+//! has another number. So they also fail while plain permits are held, which are neither available
+//! nor leased. Handles with different numbers have a `LocalSemaphore` each, as if they were in
 //! different processes.
 //!
 //! | file | contents |

@@ -39,7 +39,8 @@ impl PendingPermit {
         let until = request.wait.map_or(Instant::MAX, |wait| entered + wait);
         let (registry, status) = (client.semaphores(), Arc::<RequestStatus>::default());
         let (result_sender, receiver) = oneshot::channel();
-        // Unique in the client: handles with different numbers of permits share a server queue.
+        // The id must be unique in the client, because handles with different numbers of permits
+        // share a server queue.
         let id = registry.next_number();
         let waiter = Waiter {
             id,
@@ -75,11 +76,11 @@ impl PendingPermit {
 
     async fn wait(mut self) -> Result<Option<Permit>, AcquireError> {
         let contact_timeout = match self.request.wait {
-            // A request with a timeout waits until then, even without contact.
+            // A request with a timeout waits for all of that time, even without contact.
             Some(_) => Duration::MAX,
             None => self.client.patience() + self.request.durability.timeout() + GRACE,
         };
-        // A try-only request does not wait as long for an unreachable server.
+        // A try-only request gives up earlier than others if the server is unreachable.
         let mut gives_up_early = self.request.try_only && !self.client.core().is_connected(&self.semaphore.keys.key);
         let early_timeout = self.client.response_timeout() + GRACE;
         let mut contact = self.entered;
@@ -164,7 +165,7 @@ impl Drop for PendingPermit {
     fn drop(&mut self) {
         if !self.done {
             // A later grant finds the receiver closed. An earlier grant is dropped with the
-            // receiver, and so returned.
+            // receiver, which returns its permits.
             self.result.receiver.close();
             self.semaphore.cancel(self.id);
         }

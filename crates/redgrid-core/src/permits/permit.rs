@@ -32,7 +32,7 @@ pub struct Permit {
 }
 
 impl Permit {
-    /// Creates a guard. The caller has counted its permits as held.
+    /// Creates a guard. The caller must count the permits as held.
     pub(super) fn new(client: Client, semaphore: Arc<LocalSemaphore>, permits: PermitSet) -> Self {
         Permit { client, semaphore, permits }
     }
@@ -104,8 +104,8 @@ impl Permit {
     ///
     /// # Errors
     ///
-    /// [`ReleaseError::Lost`] if one of the permits had been lost before. Without a reply in time
-    /// it is [`ReleaseError::OutcomeUnknown`].
+    /// [`ReleaseError::Lost`] if one of the permits had been lost before.
+    /// [`ReleaseError::OutcomeUnknown`] if no reply arrived in time.
     ///
     /// # Cancel safety
     ///
@@ -129,10 +129,10 @@ impl Permit {
         }
     }
 
-    /// Sets the leases to `lease` from now on: 100 ms to 30 days.
+    /// Sets the leases of the permits to `lease`, counted from now: 100 ms to 30 days.
     ///
     /// The lease of renewed permits is only lengthened, and a shorter `lease` changes nothing. To
-    /// end it earlier, release the permits.
+    /// end such a lease earlier, release the permits.
     ///
     /// # Errors
     ///
@@ -141,9 +141,8 @@ impl Permit {
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped before the request is sent, it is never sent. Otherwise the new
-    /// lease may or may not be in force. The old or the new end, whichever is earlier, is valid
-    /// locally.
+    /// If the future is dropped before the request is sent, the request is never sent. Otherwise it
+    /// may or may not be executed, and the earlier one of the old and the new end is valid locally.
     pub async fn extend(&self, lease: Duration) -> Result<(), ExtendError> {
         let name = || self.name().clone();
         if !(SHORTEST_LEASE..=LONGEST_LEASE).contains(&lease) {
@@ -218,7 +217,8 @@ impl Permit {
 
     /// Drops the guard without returning the permits.
     ///
-    /// Permits with a lease are available again when it ends; permits without a lease never are.
+    /// Permits with a lease are available again when the lease ends. Permits without a lease are
+    /// never available again.
     pub fn forget(mut self) {
         self.semaphore.forget(&std::mem::take(&mut self.permits));
     }

@@ -1,10 +1,10 @@
 //! The loop of a semaphore: when it sends an exchange, and what the reply changes.
 //!
-//! The loop requests permits when a request becomes the first one of the queue, or permits are
-//! returned. It also does so when a lease of any process has ended, when its subscription is
-//! confirmed, and from then on at each message, gap and poll. After a hand-over window, this
-//! process yields: other processes go first. Then the loop requests permits only at the end of the
-//! yield or of the quiet period.
+//! The loop requests permits when a request becomes the first one of the queue, when permits are
+//! returned, and when a lease has ended in any process. It also requests permits when its
+//! subscription is confirmed, and after that at each message, gap and poll. After a hand-over
+//! window, this process yields: other processes go first. During a yield, the loop requests no
+//! permits until the yield or the quiet period ends.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,7 +30,7 @@ use crate::lock::{ExtendError, LostReason, SubscriberCount, YieldPlan};
 const REFUSED_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
-/// How long a semaphore without waiters may stay subscribed: 500 ms.
+/// How long a semaphore without waiters stays subscribed: 500 ms.
 const IDLE: Duration = Duration::from_millis(500);
 
 enum Step {
@@ -134,7 +134,7 @@ impl LocalSemaphore {
         Step::Wait { until, subscribe: state.contended || state.yield_plan.is_some() || window_ends_soon() }
     }
 
-    /// Returns how long permits pass from task to task without a request.
+    /// Returns the hand-over window: how long permits pass from task to task without a request.
     fn handover_window(&self) -> Duration {
         if self.keys.fair {
             return Duration::ZERO;
@@ -231,13 +231,13 @@ impl LocalSemaphore {
                 }
             }
         }
-        // No permits were requested for waiters behind the rejected ones, which would otherwise
-        // wait for a message.
+        // No permits were requested for the waiters behind the rejected ones. Without another
+        // exchange, these waiters would wait for a message.
         state.should_request |= matches!(refusal, Some(Refusal::PermitsDiffer(_)));
         if let Some((listeners, missing)) = state.silent_yield.take_if(|_| requested > 0) {
             let granted: u64 = grants.iter().map(|grant| grant.permits.count).sum();
-            // Taking permits publishes no message. If fewer are available than before, a silent
-            // subscriber may have taken them.
+            // Taking permits publishes no message. If fewer permits are available than before, a
+            // silent subscriber may have taken the difference.
             let is_untouched =
                 reply.left.saturating_add_unsigned(granted) == state.left_at_yield.saturating_add_unsigned(returned);
             if missing == 0 || granted > 0 && is_untouched {
@@ -257,8 +257,8 @@ impl LocalSemaphore {
         if let Some((plan, _)) = &mut state.yield_plan
             && reply.receivers.is_some()
         {
-            // This process has published another message during the yield. It is no turn of another
-            // process, so one more message is awaited.
+            // This process has published another message during the yield. That message is no turn
+            // of another process, so one more message is awaited.
             plan.let_pass();
             state.left_at_yield = state.left_at_yield.saturating_add_unsigned(returned);
         }
@@ -271,7 +271,8 @@ impl LocalSemaphore {
             let round_trip = outcome.received.since(outcome.sent);
             match YieldPlan::after(subscribers, round_trip) {
                 Some(plan) => {
-                    // Another process sends no message during its hand-over window.
+                    // Another process sends no message during its hand-over window, so the window
+                    // is added to the quiet period.
                     let quiet_until = now + plan.quiet_period(own.message_count) + self.handover_window();
                     state.yield_plan = Some((plan, quiet_until));
                     state.left_at_yield = reply.left;
@@ -292,15 +293,15 @@ impl LocalSemaphore {
 
     /// Remembers returns of leased permits, to repeat them if another primary takes over.
     ///
-    /// Permits without leases are only a number on the server: a second return would be one too
-    /// many.
+    /// Permits without leases are only a number on the server: a second return would add permits
+    /// that do not exist.
     fn remember_returns(&self, exchange: &Exchange, outcome: &RequestOutcome) {
         for id in exchange.returned_ids() {
             self.core.given_back.remember(&return_request(&self.keys, id), outcome);
         }
     }
 
-    /// Returns the permits that a request has acquired, if it was executed.
+    /// Returns the permits that a request has acquired if the server has executed it.
     fn permits_of(&self, request: RequestArgs, durability: Durability, sent: Instant) -> PermitSet {
         let RequestArgs { count, lease, ids, .. } = request;
         let lease_of = |id| Some(PermitLease::new(id, (lease?, durability), sent, self.clock().clone()));

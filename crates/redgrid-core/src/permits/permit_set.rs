@@ -61,7 +61,7 @@ pub(super) struct PermitLease {
     pub(super) id: PermitId,
     /// The lease with which the permit was granted. Renewals set it again.
     pub(super) mode: LeaseMode,
-    /// The durability of the grant. A renewal must be as durable before it is valid.
+    /// The durability of the grant. A renewal is valid only once it is as durable.
     pub(super) durability: Durability,
     clock: Clock,
     /// Until when the lease is valid locally.
@@ -132,8 +132,9 @@ impl PermitLease {
         }
     }
 
-    /// Lowers the deadline because of a request that sets the end of the lease exactly. The request
-    /// is sent at `sent` or later.
+    /// Lowers the deadline to `deadline`, for a request that sets the end of the lease exactly.
+    ///
+    /// That request is sent at `sent` or later. Requests sent earlier no longer extend the lease.
     pub(super) fn shorten(&self, deadline: Instant, sent: Instant) {
         self.set_at.store(sent.as_nanos(), Ordering::Release);
         self.deadline.lower(deadline);
@@ -189,7 +190,7 @@ impl PermitSet {
 
     /// Returns whether the permits satisfy a request for `mode` and `durability` as they are.
     ///
-    /// Permits with a fixed lease never do, because a new grant starts a new lease.
+    /// Permits with a fixed lease satisfy none, because a new grant starts a new lease.
     pub(super) fn satisfies(&self, mode: Option<LeaseMode>, durability: Durability, now: Instant) -> bool {
         if !self.durability.covers(durability) {
             return false;

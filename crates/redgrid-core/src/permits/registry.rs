@@ -71,7 +71,8 @@ impl SemaphoreRegistry {
         keys: &Arc<SemaphoreKeys>,
         waiter: Waiter,
     ) -> (Arc<LocalSemaphore>, DriverHandoff) {
-        // Held until the request is queued: idle semaphores are removed under the same lock.
+        // The lock is held until the request is queued, because idle semaphores are removed under
+        // this lock.
         let mut state = self.state();
         let new = || LocalSemaphore::new(&self.core, self, Arc::clone(keys));
         let semaphore = match state.closed {

@@ -36,8 +36,8 @@ const MIN_UPDATED_LEASE: Duration = Duration::from_millis(1);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Counts {
-    /// The number of available permits. It is negative if permits were taken away while they were
-    /// held. `None` if no permits were ever set.
+    /// The number of available permits. It is negative if the number of permits was lowered below
+    /// the number of held ones. `None` if no permits were ever set.
     pub available: Option<i64>,
     /// The number of permits that are held with a lease.
     pub leased: u64,
@@ -83,7 +83,7 @@ impl SemaphoreHandle {
         self.with(|keys| keys.capacity = Some(permits))
     }
 
-    /// Returns the same semaphore, where waiters are served in the order of their requests.
+    /// Returns the same semaphore, but with waiters served in the order of their requests.
     #[must_use]
     pub fn fair(self) -> Self {
         self.with(|keys| keys.fair = true)

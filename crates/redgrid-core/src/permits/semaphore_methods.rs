@@ -7,7 +7,7 @@
 macro_rules! semaphore_methods {
     ($type:ident) => {
         impl $type {
-            /// Returns the same semaphore, where waiters are served in the order of their requests.
+            /// Returns the same semaphore, but with waiters served in the order of their requests.
             ///
             /// The order holds over all processes that use `fair`, so small requests elsewhere do
             /// not starve a large one. In this mode, each permit that passes on to another waiter

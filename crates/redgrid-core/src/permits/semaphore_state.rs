@@ -24,8 +24,7 @@ use crate::unpolled::Offer;
 /// Maximum number of requests in one exchange. The limits of an exchange let its script run for
 /// some milliseconds at most.
 const MAX_REQUESTS: usize = 64;
-/// Maximum number of ids among the returns of one exchange, among its checks, and among its
-/// requests.
+/// Maximum number of ids in one exchange, separately for its returns, its checks, and its requests.
 pub(super) const MAX_IDS: usize = 500;
 
 pub(super) type ReleaseSender = oneshot::Sender<Result<(), ReleaseError>>;
@@ -84,11 +83,11 @@ pub(super) struct SemaphoreState {
     /// Subscribers that never acquire permits.
     pub(super) phantom: Phantom,
     /// The number of subscribers of a yield that has ended, and how many of them took no permits.
-    /// The next reply decides whether these count as phantoms.
+    /// The next reply decides whether the silent ones count as phantoms.
     pub(super) silent_yield: Option<(u64, u64)>,
     /// Whether the last reply left too few permits for a waiter.
     pub(super) contended: bool,
-    /// When the loop polls next without a message.
+    /// When the loop polls next if no message arrives.
     pub(super) poll_at: Instant,
     /// When the first lease of any process ends.
     pub(super) next_lease_end: Instant,
@@ -97,12 +96,12 @@ pub(super) struct SemaphoreState {
     /// When the server last answered.
     pub(super) last_contact: Instant,
     pub(super) is_subscribed: bool,
-    /// Until when refused returns are not sent again. `refusals` is the number of refusals in a
-    /// row.
+    /// Refused returns are not sent again before this time. `refusals` is the number of refusals in
+    /// a row.
     pub(super) paused_until: Instant,
     pub(super) refusals: u32,
-    /// Whether an exchange was refused that had requests beside returns or checks. The next one
-    /// then carries no requests.
+    /// Whether the server refused an exchange that had requests as well as returns or checks. If
+    /// so, the next exchange carries no requests.
     pub(super) send_separately: bool,
     pub(super) closed: bool,
 }
@@ -186,8 +185,8 @@ impl SemaphoreState {
 
     /// Returns whether permits might be granted to the first waiters.
     ///
-    /// They might if the last reply left enough permits for the first waiter, or if one of the
-    /// first waiters was not requested yet.
+    /// They might if the last reply left enough permits for the first waiter. They also might if no
+    /// permits were requested yet for one of the first waiters.
     fn has_unrequested(&self, fair: bool) -> bool {
         let may_be_granted =
             |waiter: &Waiter| i64::try_from(waiter.request.permits).is_ok_and(|permits| permits <= self.left);
@@ -198,7 +197,7 @@ impl SemaphoreState {
         (fair || self.has_tries) && self.queue.iter().take(self.batch_len()).any(is_unrequested)
     }
 
-    /// Returns how many waiters the next exchange requests permits for.
+    /// Returns the number of waiters for which the next exchange requests permits.
     ///
     /// All of these waiters need the same durability, and together at most [`MAX_IDS`] ids. The
     /// first waiter alone may need more.
@@ -328,7 +327,7 @@ impl SemaphoreState {
         }
     }
 
-    /// Takes the checks of due leases for one exchange: those that need the same durability.
+    /// Takes checks of due leases for one exchange. All of these leases need the same durability.
     fn take_checks(&mut self, extension: Option<&Extension>) -> Vec<LeaseCheck> {
         let mut checks = Vec::new();
         let mut durability = None;
@@ -347,7 +346,7 @@ impl SemaphoreState {
         checks
     }
 
-    /// Returns when the loop polls next without a message.
+    /// Returns the time of the loop's next poll if no message arrives.
     ///
     /// A fair semaphore is polled often enough for this client to count as live in the server
     /// queue.

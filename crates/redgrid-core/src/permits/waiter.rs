@@ -10,8 +10,8 @@ use tokio::sync::oneshot;
 use super::local_semaphore::{AcquireResult, LocalSemaphore, PermitRequest};
 use crate::clock::Instant;
 
-/// The last exchange that contained a request, and when the exchange was sent. Shared with the
-/// caller.
+/// The last exchange that contained a request, and the time at which that exchange was sent. Shared
+/// with the caller.
 #[derive(Default)]
 pub(super) struct RequestStatus(Mutex<Option<(Arc<Progress>, Instant)>>);
 
@@ -21,8 +21,8 @@ impl RequestStatus {
         *self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = exchange;
     }
 
-    /// Returns when the unanswered exchange was sent that may grant permits to the request. Returns
-    /// `None` if there is no such exchange.
+    /// Returns the send time of the unanswered exchange that may grant permits to the request.
+    /// Returns `None` if there is no such exchange.
     pub(super) fn sent_since(&self) -> Option<Instant> {
         let exchange = self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         exchange.as_ref().filter(|(progress, _)| progress.is_sent()).map(|(_, since)| *since)
@@ -57,7 +57,7 @@ impl Waiter {
         format!("{client}:{}:{}", self.request.permits, self.id).into()
     }
 
-    /// Schedules the removal of the waiter's position in the server queue, if it may have one.
+    /// Schedules the removal of a position that the waiter may have in the server queue.
     ///
     /// Later waiters may be served after the removal, so their permits are requested again.
     pub(super) fn cancel_position(

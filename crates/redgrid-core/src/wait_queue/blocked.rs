@@ -1,8 +1,9 @@
 //! Resources that serve their waiters strictly in order, such as the permits of a rate limiter.
 //!
 //! If a poll finds that the first waiter has to wait, the waiters behind it wait too, whatever they
-//! ask for. The next poll is due at the time of the first waiter. The queue is blocked until that
-//! poll starts or the first waiter leaves. While it is blocked, a new waiter is no reason to poll.
+//! ask for. The next poll is due when the first waiter can be served. The queue is blocked until
+//! that poll starts or the first waiter leaves. While the queue is blocked, a new waiter is no
+//! reason to poll.
 
 use std::sync::Arc;
 
@@ -13,8 +14,8 @@ impl<R: Resource> WaitQueue<R> {
     /// [`Resource::replied`] calls it.
     ///
     /// The reply then counts for all waiters of the queue, also for those that came after the poll
-    /// was sent. If `first` is no longer the first one, the method does nothing and returns false.
-    /// That is a reason to poll again.
+    /// was sent. If `first` is no longer the first waiter, the method does nothing and returns
+    /// false. The resource should then ask for another poll.
     pub fn block(&self, first: WaiterId) -> bool {
         let mut state = self.state();
         let is_first = state.waiters.keys().next() == Some(&first);

@@ -48,7 +48,7 @@ impl<R: Resource> RunningTask<R> {
 
 impl<R: Resource> Drop for RunningTask<R> {
     fn drop(&mut self) {
-        // If the task has ended in an orderly way, another one may already run.
+        // If the task has ended because the queue was empty, another task may already run.
         if !self.is_over {
             let mut state = self.queue.state();
             state.running = false;
@@ -64,7 +64,7 @@ impl<R: Resource> Drop for RunningTask<R> {
 /// Polls and listens while there are waiters.
 ///
 /// A poll in flight is awaited even without waiters, because its reply may contain grants. The
-/// resource passes these to another caller, or returns them to the server.
+/// resource passes the grants to another caller, or returns them to the server.
 pub(super) async fn run<R: Resource>(mut task: RunningTask<R>) {
     let queue = Arc::clone(&task.queue);
     let (client, clock, resource) = (&queue.client, queue.client.clock(), &queue.resource);
@@ -72,10 +72,10 @@ pub(super) async fn run<R: Resource>(mut task: RunningTask<R>) {
     let mut subscription: Option<OrderedSubscription> = None;
     let mut in_flight: Option<(WaiterId, PollFuture<R::Reply>)> = None;
     let mut next_poll = Instant::MIN;
-    // The earliest time for a poll that a message has announced since the poll in flight was sent.
-    // The reply to that poll may not reflect these messages.
+    // The earliest time for which messages have requested a poll since the last poll was sent. The
+    // reply to the last poll possibly does not reflect these messages.
     let mut announced = Instant::MAX;
-    // When the task ends, if there are no waiters.
+    // Set while there are no waiters: the instant at which the task ends.
     let mut ends_at: Option<Instant> = None;
     resource.started();
     loop {
@@ -99,8 +99,8 @@ pub(super) async fn run<R: Resource>(mut task: RunningTask<R>) {
             }
         }
         tokio::select! {
-            // Polled in this order, because polls fail at a shutdown too, and messages may arrive
-            // without end.
+            // The order matters: polls fail at a shutdown, too, and messages may arrive without
+            // end.
             biased;
             // The end of the task ends all waits.
             () = &mut closing => return,
@@ -161,8 +161,8 @@ pub(super) async fn run<R: Resource>(mut task: RunningTask<R>) {
     }
 }
 
-/// Starts a poll if there are waiters and a reason to poll. Returns it with the number that the
-/// next waiter will get.
+/// Starts a poll if there are waiters and a reason to poll. Returns the number that the next waiter
+/// will get, and the poll.
 fn start_poll<R: Resource>(queue: &WaitQueue<R>, next_poll: Instant) -> Option<(WaiterId, PollFuture<R::Reply>)> {
     let now = queue.client.clock().now();
     let mut state = queue.state();

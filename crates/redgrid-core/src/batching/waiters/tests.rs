@@ -133,7 +133,7 @@ impl World {
         }
     }
 
-    /// Returns whether no caller waits for a batch that was not yet reported as abandoned.
+    /// Returns whether no caller waits for the batch at `index`, and this was not yet reported.
     fn is_abandoned(&self, index: usize) -> bool {
         let waits = |who: &Caller| who.was_sent && who.batch == self.finished + index as u64 && self.is_in_flight(who);
         self.batches[index].is_some() && !self.callers.iter().flatten().any(waits)

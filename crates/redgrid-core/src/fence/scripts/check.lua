@@ -1,21 +1,21 @@
 -- fence_check.lua: lets a token pass unless it is stale, and remembers it.
 --
 -- KEYS[1]  fence     string; the highest token that has passed, in decimal
--- ARGV[1]  token     decimal, without leading zeros
--- ARGV[2]  lifetime  milliseconds that the highest token is remembered, from the moment at which a
---                    token passes, or from the token's own time if that is later; 0: forever
+-- ARGV[1]  token     decimal, without leading zeros: a time in microseconds since 1970
+-- ARGV[2]  lifetime  milliseconds that the highest token is remembered after a token has passed;
+--                    0: forever. If the token is ahead of this server's clock, that lead is added
 -- Returns  {1, token}    passed; it is the highest now
 --          {0, highest}  stale: `highest` has passed before
 --          {3, ''}       no token is remembered, and the given one is older than the lifetime
 --
--- Work: O(1), writes one key. Sent twice, it has the same effect as once: the highest token is set,
--- never counted.
+-- Work: O(1), writes one key. Sent twice, it has the same effect as once, because it only sets the
+-- token.
 local token, lifetime = ARGV[1], tonumber(ARGV[2])
 local now = redis.call('TIME')
 now = now[1] * 1000000 + now[2]
 local highest = redis.call('GET', KEYS[1])
 if highest then
-  -- Compared as text, because numbers above 2^53 are not exact in Lua.
+  -- Tokens are compared as text, because numbers above 2^53 are not exact in Lua.
   if #token < #highest or (#token == #highest and token < highest) then
     return {0, highest}
   end
@@ -26,8 +26,8 @@ elseif lifetime > 0 then
 end
 if lifetime > 0 then
   -- A token that is ahead of this server's clock is remembered until it is as old as the lifetime.
-  -- The lifetime of the key is never shortened, and a key without a lifetime gets none: another
-  -- client may have set it so.
+  -- The lifetime of the key is never shortened. A key without a lifetime gets none, because a
+  -- client whose fence has no lifetime may have set the key.
   local lead = math.max(0, math.ceil((tonumber(token) - now) / 1000))
   local left = redis.call('PTTL', KEYS[1])
   if left == -1 then

@@ -4,11 +4,11 @@
 -- KEYS[1]  data       the key of the write
 -- KEYS[2]  fence      string; the highest token that has passed, in decimal
 -- KEYS[3]  reply      string; the reply of this call; a new key for each call
--- ARGV[1]  token      decimal, without leading zeros
--- ARGV[2]  lifetime   milliseconds that the highest token is remembered, from the moment at which a
---                     token passes, or from the token's own time if that is later; 0: forever
--- ARGV[3]  remember   milliseconds that the reply is kept: longer than a copy of the request can be
---                     in flight
+-- ARGV[1]  token      decimal, without leading zeros: a time in microseconds since 1970
+-- ARGV[2]  lifetime   milliseconds that the highest token is remembered after a token has passed;
+--                     0: forever. If the token is ahead of this server's clock, that lead is added
+-- ARGV[3]  remember   milliseconds that the reply is kept: longer than any copy of the request can
+--                     be in flight
 -- ARGV[4]  not after  microseconds since 1970 by this server's clock; after that, nothing is done
 -- ARGV[5]  command    SET, HSET, HDEL, DEL or INCRBY; its arguments after the key follow
 -- Returns  {1, reply}    written: 1 for SET, the reply of the command for the others
@@ -30,7 +30,7 @@ end
 local token, lifetime = ARGV[1], tonumber(ARGV[2])
 local highest = redis.call('GET', KEYS[2])
 if highest then
-  -- Compared as text, because numbers above 2^53 are not exact in Lua.
+  -- Tokens are compared as text, because numbers above 2^53 are not exact in Lua.
   if #token < #highest or (#token == #highest and token < highest) then
     return {0, highest}
   end
@@ -41,7 +41,7 @@ local command = ARGV[5]
 if command ~= 'SET' and command ~= 'HSET' and command ~= 'HDEL' and command ~= 'DEL' and command ~= 'INCRBY' then
   return redis.error_reply('ERR a fence does not carry out ' .. command)
 end
--- The token is stored before the data: if the server denies this write, no data has been written.
+-- The token is stored before the data: if the server refuses the token, no data has been written.
 if lifetime > 0 then
   -- A token that is ahead of this server's clock is remembered until it is as old as the lifetime.
   local lead = math.max(0, math.ceil((tonumber(token) - tonumber(time)) / 1000))

@@ -12,7 +12,7 @@ pub enum ListenError {
     /// The server is not configured to publish these events.
     ///
     /// Its setting `notify-keyspace-events` lacks letters.
-    /// [`Listen::enable`](super::Listen::enable) adds them.
+    /// [`Listen::enable`](super::Listen::enable) adds these letters.
     #[error("`notify-keyspace-events` of {node} is \"{set}\" and lacks \"{missing}\"")]
     Off {
         /// The server.
@@ -35,7 +35,7 @@ pub enum ListenError {
         source: ServerError,
     },
     /// The server's setting `notify-keyspace-events` cannot be changed, or the server does not know
-    /// one of its letters.
+    /// one of the letters.
     ///
     /// Servers before Redis 7.0 do not know the `n` of [`Kind::Created`](super::Kind::Created).
     #[error("{node}: cannot set `notify-keyspace-events` to \"{wanted}\": {source}")]

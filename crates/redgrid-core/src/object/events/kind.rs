@@ -14,8 +14,9 @@ pub enum Kind {
     Created,
     /// A command changed the value; [`Event::command`](super::Event::command) says which.
     ///
-    /// A stream for a pattern of names ([`Listen::to`](super::Listen::to)) has only the commands of
-    /// Redis and Valkey themselves. Select those of modules there by [name](Kinds::named).
+    /// A stream for a pattern of names ([`Listen::to`](super::Listen::to)) reports only commands of
+    /// Redis and Valkey themselves. To receive the events of a module, select these events by
+    /// [name](Kinds::named).
     #[doc(alias = "SetObjectListener")]
     #[doc(alias = "IncrByListener")]
     #[doc(alias = "MapPutListener")]
@@ -49,10 +50,10 @@ pub enum Kind {
     Moved,
     /// The lifetime of the key was set or removed: `expire`, `persist`.
     LifetimeSet,
-    /// An event that changes nothing, or accompanies another one.
+    /// An event that changes nothing, or accompanies another event.
     ///
-    /// These events are `keymiss`, for a read that found nothing, `overwritten` and `type_changed`.
-    /// A stream has them only if they are selected by [name](Kinds::named).
+    /// These events are `keymiss` (a read found nothing), `overwritten` and `type_changed`. A
+    /// stream has them only if they are selected by [name](Kinds::named).
     Aside,
 }
 
@@ -186,8 +187,8 @@ impl Kinds {
         self.kinds.contains(&Kind::of(command)) || self.named.iter().any(|name| name == command)
     }
 
-    /// Returns the names of all selected events, as far as they are known: all of the given names,
-    /// and the known ones of the selected kinds.
+    /// Returns the names of all selected events that are known: all of the given names, and the
+    /// names in [`EVENTS_BY_LETTER`] whose kinds are selected.
     pub(super) fn names(&self) -> Vec<Cow<'static, str>> {
         let known = EVENTS_BY_LETTER.iter().flat_map(|(_, names)| *names).filter(|name| self.has(name));
         let known = known.map(|name| Cow::Borrowed(*name));

@@ -16,7 +16,7 @@ use crate::failure::{Failure, Operation};
 use crate::into_future;
 use crate::service::ClientParts;
 
-/// Default number of notifications that are kept for a slow reader: 1,024. They take some hundred
+/// Default number of notifications that are kept for a slow reader: 1,024. They take a few hundred
 /// kilobytes.
 const DEFAULT_KEPT: usize = 1024;
 
@@ -111,7 +111,7 @@ impl Listen {
         self
     }
 
-    /// Skips the check of the servers' settings, for users that may not use CONFIG.
+    /// Skips the check of the servers' settings, for users without permission for CONFIG.
     ///
     /// If a server does not publish the events, the stream receives none and reports no error.
     pub fn unchecked(mut self) -> Self {
@@ -181,8 +181,8 @@ impl Listen {
                 let event_channels = self.kinds.names().into_iter().map(|name| Bytes::from(format!("{prefix}{name}")));
                 let mut channels: Vec<Bytes> = event_channels.collect();
                 let others = channels.split_off(1);
-                // Each denied channel costs a connection, and usually all channels are denied or
-                // none. So one is tried first.
+                // Usually either all channels are denied or none. If several are denied at once,
+                // each is then tried alone. So one channel is tried first.
                 let first = subscriptions.subscribe_buffered_on_primaries(&buffer, channels);
                 client.core().wait_active(&buffer, until).await.map_err(subscribe_error)?;
                 let all = [first].into_iter().chain(
@@ -197,7 +197,7 @@ impl Listen {
             }
         };
         client.core().wait_active(&buffer, until).await.map_err(subscribe_error)?;
-        // The server may meanwhile have been replaced by one that was not checked.
+        // The server may meanwhile have been replaced by another one, which was not checked.
         if let Some(notify_config) = &notify_config {
             notify_config.clone().ensure(Arc::clone(subscriptions), until).await?;
         }

@@ -23,7 +23,8 @@
 //! A server publishes each event once, to the subscribers of that moment, and stores nothing. So
 //! each interruption is reported, as a [`Gap`]: a lost connection, a replaced primary, a migrated
 //! slot, a slow reader. Events continue after the gap. An application that must not miss a change
-//! then reads the object. Events of one node arrive in the order in which the node published them.
+//! must read the object after each gap. Events of one node arrive in the order in which the node
+//! published them.
 //!
 //! A server publishes [`Expired`](Kind::Expired) when it deletes an expired key, not when the key
 //! expires. It deletes the key on the next access, or when its periodic scan finds the key,

@@ -30,10 +30,11 @@ pub struct Events {
     /// if they are not checked.
     notify_config: Option<NotifyConfig>,
     checking: Option<BoxFuture<'static, Result<(), ListenError>>>,
-    /// Completes after [`GAP_DELAY`]. Until then, a gap is not reported before the check has ended.
+    /// A timer of [`GAP_DELAY`], set while a gap waits for the end of the check. If the timer ends
+    /// first, the gap is reported then.
     delayed_gap: Option<BoxFuture<'static, ()>>,
-    /// Whether a gap was reported before the check ended. The gap is then reported again after the
-    /// check, because servers may have published nothing until then.
+    /// Whether a gap was reported before the check ended. If so, the gap is reported again after
+    /// the check, because servers may have published nothing until then.
     repeat_gap: bool,
     uncertain: Option<ListenError>,
 }
@@ -56,8 +57,8 @@ pub(super) struct Filter {
 enum Target {
     /// The events of the key with this name, on the key's channel.
     Key(String),
-    /// The events of all keys whose names match. The channel is `prefix` and the name of the event.
-    /// The payload is `name_prefix`, which is the namespace, and the name of the key.
+    /// The events of all keys whose names match `pattern`. Their channels are `prefix` and the name
+    /// of the event. Their payloads are `name_prefix` (the namespace) and the name of the key.
     Pattern { pattern: String, prefix: String, name_prefix: String },
 }
 

@@ -1,7 +1,7 @@
--- delete_if_same.lua: deletes an object if it is unchanged. If the key of a receipt is given, it
--- stores a receipt there for a while, which says where the object was moved to.
+-- delete_if_same.lua: deletes an object if it is unchanged. If the key of a receipt is given, the
+-- script stores a receipt there for a while. The receipt says where the object was moved to.
 --
--- KEYS     those of the object; then that of the receipt, if there is to be one
+-- KEYS     those of the object; then that of the receipt, if one is to be stored
 -- ARGV[1]  the number of the object's keys
 -- ARGV[2]  the content of the receipt
 -- ARGV[3]  lifetime of the receipt, in milliseconds
@@ -18,8 +18,8 @@ local function is_unchanged(i)
         return sha == ''
     end
     local current_end = left >= 0 and time[1] * 1000 + math.floor(time[2] / 1000) + left or 0
-    -- The end is computed from the replies of two commands, between which some time may pass. So a
-    -- difference of up to 100 ms is allowed.
+    -- The end is computed from the replies of two commands, and some time may pass between them. So
+    -- a difference of up to 100 ms is allowed.
     local same = expected_end == -1
         or current_end == expected_end
         or (current_end > 0 and expected_end > 0 and math.abs(current_end - expected_end) <= 100)

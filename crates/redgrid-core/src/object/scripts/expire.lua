@@ -1,12 +1,12 @@
 -- expire.lua: sets the lifetime of all keys of an object, if the current one meets a condition.
 --
--- KEYS     those of the object, its primary keys first; the first of these that exists has the
---          current lifetime
+-- KEYS     those of the object, its primary keys first; the current lifetime of the object is that
+--          of the first primary key that exists
 -- ARGV[1]  PEXPIRE or PEXPIREAT
 -- ARGV[2]  the time argument of that command, in milliseconds
 -- ARGV[3]  the condition: "none" (there is no lifetime), "some" (there is one), "later" or "sooner"
 --          (the new lifetime ends later or sooner than the current one), or empty
--- ARGV[4]  the number of primary keys: the object exists while one of them does
+-- ARGV[4]  the number of primary keys: the object exists while one of them exists
 -- Returns  1: set; 0: the condition is not met; -1: the object is absent
 local left = -2
 for i = 1, tonumber(ARGV[4]) do

@@ -1,11 +1,12 @@
--- move.lua: renames or copies an object. The keys of the first half get the names of the second.
+-- move.lua: renames or copies an object. The first half of KEYS gets the names in the second half.
 --
--- KEYS     those of the object and those that are renamed with it; then their new names, in order
+-- KEYS     those of the object, and further keys that are renamed with it; then their new names, in
+--          the same order
 -- ARGV[1]  RENAME or COPY
--- ARGV[2]  1 to replace an object of the new name; 0 to keep it
+-- ARGV[2]  1 to replace an object of the new name; 0 to keep such an object and do nothing
 -- ARGV[3]  the number of the object's own keys. If one of them is absent, the key with its new
 --          name is deleted. If one of the other keys is absent, the key with its new name stays
--- ARGV[4]  the number of primary keys: the object exists while one of them does
+-- ARGV[4]  the number of primary keys: the object exists while one of them exists
 -- Returns  1: done; 0: another object has the new name; -1: the object is absent
 local half, own, primary = #KEYS / 2, tonumber(ARGV[3]), tonumber(ARGV[4])
 if redis.call('EXISTS', unpack(KEYS, 1, primary)) == 0 then

@@ -1,15 +1,15 @@
 -- restore.lua: creates the keys of an object from their dumped contents, all or none.
 --
--- KEYS     those of the object, and those that are renamed with it
--- ARGV[1]  "free": the object must be absent; "any": it may exist; "same": its keys must have the
---          contents with the given SHA-1s
+-- KEYS     those of the object, and further keys that a rename of the object renames, too
+-- ARGV[1]  "free": the object must be absent; "any": an existing object is replaced; "same": the
+--          present contents of its keys must have the given SHA-1s
 -- ARGV[2]  1 to return the SHA-1 of each key's content
 -- ARGV[3]  the number of the object's own keys. If no content is given for one of them, it is
 --          deleted; any other key without a given content stays as it is
--- ARGV[4]  the number of primary keys: the object exists while one of them does
+-- ARGV[4]  the number of primary keys: the object exists while one of them exists
 -- ARGV[5…] for each key four arguments: 1 if a content is given, else 0; the content; its lifetime
 --          in milliseconds (0: none); and with "same" the SHA-1 of the present content
--- Returns  {1, SHA-1s}: done, with an empty SHA-1 for an absent key, or none if not requested;
+-- Returns  {1}: done; if requested, the SHA-1 of each key follows, empty for an absent key;
 --          {0}: nothing is changed
 local own = tonumber(ARGV[3])
 local function arg_of(i, n)

@@ -1,10 +1,10 @@
--- exchange.lua: returns, renews and takes permits of a semaphore, all of one client in one request.
+-- exchange.lua: returns, renews and takes permits of a semaphore, for one client in one request.
 -- Appended to dedup.lua.
 --
 -- KEYS[2]  left          string; the number of available permits; absent if none were set.
---                        Redisson's
+--                        Redisson uses the same key
 -- KEYS[3]  leases        sorted set; each leased permit by the end of its lease, in milliseconds.
---                        Redisson's
+--                        Redisson uses the same key
 -- KEYS[4]  queue         sorted set; positions of waiters in the order of their requests, each
 --                        `<client>:<permits>:<number>`. Only for a fair semaphore
 -- KEYS[5]  live clients  sorted set; each client with a position, by the millisecond until which it
@@ -17,8 +17,8 @@
 -- ARGV[11] client        the client of the requests and positions
 -- ARGV[12] ttl           milliseconds for which the client counts as live from now on
 -- then     r ids; w times id, lease, exact; g positions; and the requests, each: permits, position,
---          lease, and with a lease an id for each permit. A checked lease ends after `lease`
---          milliseconds if `exact` is `1`; with `0`, the lease is at most lengthened to that
+--          lease, and with a lease an id for each permit. A checked lease ends `lease` milliseconds
+--          from now; if `exact` is `0`, an end that is later stays
 -- Returns  {granted, left, receivers, next, returned, held}
 --            granted    `1` or `0` for each request; `-` if no permits were set and none were
 --                       taken; `=<number>` if another number of permits was set, and none were
@@ -28,7 +28,7 @@
 --                       server refused it, so that n subscribers missed it
 --            next       milliseconds until the first lease ends; -1 without leases
 --            returned   `1` or `0` for each returned id: whether it was still held
---            held       the same for each checked id
+--            held       `1` or `0` for each checked id: whether it was still held
 --
 -- While the slot migrates, a key that has become empty cannot be accessed any more. Removals are
 -- therefore collected, and executed at the end.
@@ -63,8 +63,9 @@ for i = 1, tonumber(ARGV[8]) do
 end
 local freed = #removed_leases
 if #ARGV == 12 + ARGV[8] + 3 * ARGV[9] + ARGV[10] then
-  -- An exchange without requests must not be refused. A server out of memory refuses only the first
-  -- write of a script, and never a ZREM.
+  -- An exchange without requests must not be refused. A server out of memory may refuse the first
+  -- write of a script, but no later one, and never ZREM. So this ZREM, which removes nothing, lets
+  -- the following writes pass.
   redis.call('ZREM', KEYS[3], '')
 end
 for i = 1, tonumber(ARGV[9]) do
@@ -98,8 +99,8 @@ local left = stored and tonumber(stored) or ARGV[6] - redis.call('ZCARD', KEYS[3
 if stored then
   left = left + freed + tonumber(ARGV[7])
 end
--- Redisson's number of permits: available ones, and those with a lease. Leases that are removed
--- below are still in the sorted set, so `freed` is not added.
+-- The number of permits, as Redisson counts it: available ones, and those with a lease. Leases that
+-- are removed below are still in the sorted set, so `freed` is not added.
 local number = stored and stored + redis.call('ZCARD', KEYS[3])
 local differs = number and ARGV[6] ~= '' and number ~= tonumber(ARGV[6])
 local requests, by_position = {}, {}
@@ -184,8 +185,8 @@ elseif left ~= tonumber(stored) then
   redis.call('INCRBY', KEYS[2], string.format('%.0f', left - stored))
 end
 if ARGV[9] ~= '0' or next(requests) and requests[1].lease > 0 then
-  -- The leases have the lifetime of the number. Redisson's addPermits removes only the lifetime of
-  -- the number.
+  -- KEYS[3] gets the lifetime of KEYS[2], because Redisson's addPermits removes only that of
+  -- KEYS[2].
   local lifetime = redis.call('PTTL', KEYS[2])
   if lifetime > 0 then
     redis.call('PEXPIRE', KEYS[3], lifetime)
@@ -205,7 +206,7 @@ if left > 0 and (queue_moved or freed > 0 or tonumber(ARGV[7]) > 0) then
 end
 remove(KEYS[3], removed_leases)
 remove(KEYS[4], removed_positions)
--- `pcall`, because the key may have become empty, and inaccessible if the slot migrates.
+-- `pcall`: if the key has become empty, it cannot be accessed while the slot migrates.
 local first_end = redis.pcall('ZRANGE', KEYS[3], 0, 0, 'WITHSCORES')[2]
 first_end = first_end and math.max(0, tonumber(first_end) - now) or -1
 granted = differs and string.format('=%.0f', number) or table.concat(granted)

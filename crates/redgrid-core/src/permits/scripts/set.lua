@@ -8,7 +8,7 @@
 --                     `left` may become negative
 -- ARGV[8]  lifetime   of both keys, in milliseconds; empty for none
 -- Returns  {1}  set
---          {0}  unchanged: permits were set before, and with `overwrite` the same number
+--          {0}  unchanged: permits were set before; if `overwrite` is `1`, they had this number
 --
 -- Work: O(expired leases), at most 1,000.
 local stored = redis.call('GET', KEYS[2])
@@ -24,8 +24,8 @@ if ARGV[8] ~= '' then
   redis.call('PEXPIRE', KEYS[2], ARGV[8])
   redis.call('PEXPIRE', KEYS[3], ARGV[8])
 else
-  -- Removes the lifetime of an earlier number. Otherwise held permits would vanish with their
-  -- leases and never be available again.
+  -- An earlier call may have set a lifetime for KEYS[3]. The key must not expire: the permits whose
+  -- leases it stores would never be available again.
   redis.call('PERSIST', KEYS[3])
 end
 redis.pcall(ARGV[4], ARGV[5], ARGV[6])
