@@ -68,7 +68,7 @@ pub enum Arg {
     /// request is sent, in microseconds of the server's own clock.
     NotAfter,
     /// Placeholder for the command by which a script publishes on the channels of its keys:
-    /// `PUBLISH`, or `SPUBLISH` if they are sharded.
+    /// `PUBLISH`, or `SPUBLISH` if these channels are sharded.
     Publish,
     /// Placeholder for `SPUBLISH`. If channels are not sharded, the argument is omitted. It must be
     /// the last argument.
@@ -117,13 +117,14 @@ impl Request {
         Request::new(What::Function { name: name.into(), library })
     }
 
-    /// Creates a transaction of requests with keys in one slot, executed between MULTI and EXEC.
+    /// Creates a transaction: the requests are executed between MULTI and EXEC. All their keys must
+    /// share a slot.
     ///
     /// No other request is executed between these requests. If one of them cannot even be queued,
     /// none is executed. The reply is a list of their replies in order. A request that fails during
     /// execution leaves an error at its position, and the others are executed all the same.
     ///
-    /// The transaction may be sent again if each of its requests may.
+    /// The transaction may be sent again if each of its requests is idempotent.
     pub fn together(requests: impl IntoIterator<Item = Request>) -> Self {
         let requests: Vec<_> = requests.into_iter().collect();
         let idempotent = requests.iter().all(Request::is_idempotent);
@@ -217,7 +218,7 @@ impl Request {
 
     /// Sets the time, by the local clock, until which the server may execute the request.
     ///
-    /// Only requests with [`Request::deadline_arg`] obey it.
+    /// The limit has an effect only if the request has a [`Request::deadline_arg`].
     pub fn not_after(mut self, at: Instant) -> Self {
         self.not_after = Some(at);
         self

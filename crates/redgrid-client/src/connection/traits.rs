@@ -57,9 +57,9 @@ pub struct ConnectionId {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
 // Exhaustive: only authors of objects use it.
 pub enum ChannelKind {
-    /// PUBLISH; in a cluster the message reaches all nodes.
+    /// Published by PUBLISH; in a cluster, the message reaches all nodes.
     Plain,
-    /// SPUBLISH; the message reaches the nodes of the channel's slot.
+    /// Published by SPUBLISH; the message reaches the nodes of the channel's slot.
     Sharded,
     /// Keyspace events, published by the server itself: one kind of event on each channel
     /// (`__keyevent@0__:del`).
@@ -67,8 +67,8 @@ pub enum ChannelKind {
     /// They are subscribed like plain channels, but on a separate connection. A large number of
     /// events then does not delay the messages that wake waiters.
     Events,
-    /// PUBLISH; one subscription (PSUBSCRIBE) covers all channels whose names match a pattern.
-    /// These subscriptions use separate connections.
+    /// Published by PUBLISH. One subscription (PSUBSCRIBE) covers all channels whose names match a
+    /// pattern. These subscriptions use separate connections.
     Patterns,
 }
 
@@ -99,8 +99,8 @@ pub enum Push {
         /// The published payload.
         payload: Bytes,
     },
-    /// The server has confirmed that these subscriptions have ended. None of their messages
-    /// follows.
+    /// The server has confirmed that these subscriptions have ended. No further message of these
+    /// channels follows.
     Ended {
         /// The channels.
         channels: Vec<Bytes>,
@@ -111,8 +111,8 @@ pub enum Push {
         /// The channel.
         channel: Bytes,
     },
-    /// The connection for plain and sharded channels was lost, or is new. Nothing is subscribed on
-    /// it, and messages may have been missed.
+    /// The connection for plain and sharded channels was lost, or is new. No channel is subscribed
+    /// on it now, and messages may have been missed.
     Gap,
     /// A gap on the connection that carries [`ChannelKind::Events`]; see [`Push::Gap`].
     EventsGap,
@@ -153,7 +153,8 @@ pub trait Server: Send + Sync + 'static {
         self.call(vec![request]).await.pop().unwrap_or_else(|| Err(ServerError::unknown("no result")))
     }
 
-    /// Sends ASKING and right after it one request, to the target of a slot that is being moved.
+    /// Sends ASKING and, right after it, one request. The node is the target of a slot that is
+    /// being moved.
     async fn call_asking(&self, request: Request) -> Result<Reply, ServerError> {
         of_asking(self.call(vec![Request::command("ASKING"), request]).await)
     }
@@ -210,16 +211,17 @@ pub trait Server: Send + Sync + 'static {
         None
     }
 
-    /// Watches the error that makes waiting for this node useless; `None` while waiting may help.
+    /// Watches the error that makes waiting for this node useless; `None` while waiting can help.
     ///
-    /// The error ends calls early. [`ServerError::Unauthorized`] means that the node refuses this
-    /// client, or that this client refuses the node's certificate. [`ServerError::NotSent`] means
-    /// that the node's name is unknown, or that the node does not speak the protocol.
+    /// Most waiting calls end early with this error. [`ServerError::Unauthorized`] means that the
+    /// node refuses this client, or that this client refuses the node's certificate.
+    /// [`ServerError::NotSent`] means that the node's name is unknown, or that the node does not
+    /// speak the protocol.
     fn refusal(&self) -> watch::Receiver<Option<ServerError>> {
         watch::channel(None).1
     }
 
-    /// Returns a message that the node speaks RESP2 only, with the node's own error.
+    /// Returns a message if the node was found to speak only RESP2. It includes the node's error.
     ///
     /// `None` if the node speaks RESP3, or if RESP2 is configured.
     fn without_resp3(&self) -> Option<String> {
@@ -258,7 +260,7 @@ pub trait Server: Send + Sync + 'static {
     /// Ends subscriptions. Errors are not reported, because a superfluous message does no harm.
     async fn unsubscribe(&self, kind: ChannelKind, channels: Vec<Bytes>);
 
-    /// Returns the stream of pushed events; to be called once.
+    /// Returns the stream of pushed events. It must be called only once.
     ///
     /// The result of a further call depends on the implementation. Either the earlier stream ends
     /// and the new one continues, or the new one is empty.
@@ -291,7 +293,7 @@ pub fn is_same(one: &Arc<dyn Server>, other: &Arc<dyn Server>) -> bool {
 pub enum TopologyHint {
     /// A node says that the slot is served at this address (`host:port`).
     Moved(u16, String),
-    /// A supposed primary says that it is not one, or does not answer.
+    /// A supposed primary does not answer, or says that it is no primary.
     Node(NodeId),
     /// A reply of this node is overdue, but may still arrive.
     Silent(NodeId),
@@ -311,8 +313,8 @@ pub struct ShardServers {
 /// Maps keys to servers. The mapping changes when a primary is replaced or a slot moves.
 #[async_trait]
 pub trait Topology: Send + Sync + 'static {
-    /// Returns the primary of the slot of `key`. While it is unknown, returns a placeholder that
-    /// answers nothing.
+    /// Returns the primary of the slot of `key`. While that primary is unknown, returns a
+    /// placeholder, which has no connection.
     fn primary(&self, key: &[u8]) -> Arc<dyn Server>;
 
     /// Returns all primaries.

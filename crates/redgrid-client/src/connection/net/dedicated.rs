@@ -2,7 +2,8 @@
 //!
 //! A node has one such connection for MULTI/EXEC, whose commands must not be interleaved with
 //! others. It has another one for SCRIPT KILL, which must not queue behind other requests. A server
-//! whose script runs for too long accepts SCRIPT KILL, but answers no handshake.
+//! whose script runs for too long accepts SCRIPT KILL, but answers no handshake, so this connection
+//! has none.
 //!
 //! # Why all or none
 //!
@@ -236,7 +237,7 @@ fn nothing(error: &ServerError) -> ServerError {
 }
 
 /// Replaces the error of EXEC by the server's reason for discarding the queued commands, if the
-/// error contains one.
+/// error contains that reason.
 ///
 /// In this case the transaction had no effect, like a single command that is refused.
 fn discarded(error: ServerError) -> ServerError {

@@ -31,7 +31,7 @@ mod with {
         tls: Tls,
         current: Mutex<Current>,
         /// Held while files are read, so that an older state of the files never replaces a newer
-        /// one. A file system that hangs then blocks one thread at most.
+        /// one. So a file system that hangs blocks one thread at most.
         reading: Arc<tokio::sync::Mutex<()>>,
     }
 

@@ -1,5 +1,5 @@
-//! One supervised connection to one node: it reports when it is up, is probed when in doubt, and is
-//! set up again when it ends.
+//! One supervised connection to one node. It reports when it is up, is probed if the server may be
+//! gone or silent, and is set up again after it has ended.
 //!
 //! [`Connection::epoch`] is `Some` from the answer to the handshake until the connection is lost or
 //! given up.
@@ -86,7 +86,7 @@ pub(crate) struct Connection {
     has_been_up: AtomicBool,
     doubt: Notify,
     silence: Arc<Silence>,
-    /// The connection is to be replaced instead of being probed; see [`Connection::reconnect`].
+    /// Set if the connection must be replaced instead of probed; see [`Connection::reconnect`].
     leaving: AtomicBool,
     closing: watch::Sender<bool>,
     task: Mutex<Option<JoinHandle<()>>>,
@@ -221,8 +221,8 @@ impl Connection {
         self.doubt.notify_one();
     }
 
-    /// Starts a new connection id on the same connection, because the server is no longer what the
-    /// handshake found.
+    /// Ends the connection id and repeats the handshake on the same connection, because the server
+    /// is no longer what the last handshake found.
     pub(crate) fn repeat_handshake(&self, why: &str) {
         self.fail(why);
         self.doubt.notify_one();
@@ -230,9 +230,9 @@ impl Connection {
 
     /// Handles a reply that says that the server accepts no writes.
     ///
-    /// If a certain [role](NodeRole) is expected of the server, it is checked. Otherwise the name
-    /// or address may already lead to a new primary. The former primary keeps its connections, so
-    /// this one is replaced then, at most once every 2 s.
+    /// If a certain [role](NodeRole) is expected of the server, the role is checked. Otherwise the
+    /// connection is replaced, at most once every 2 s: its address may already lead to a new
+    /// primary, while the former one keeps its connections.
     pub(crate) fn report_read_only(&self) {
         if !matches!(self.greeting, Handshake::Identity | Handshake::Data { part: NodeRole::Any, .. }) {
             return self.doubt.notify_one();

@@ -3,7 +3,8 @@
 //! All requests of a name use the same connection, which keeps their order. The pool has one
 //! connection id. The id exists while all connections are up and lead to the same process, and
 //! changes as soon as any connection is new. All grants are verified after a change, as if all
-//! connections were new. That costs a few superfluous requests, but no necessary one is missed.
+//! connections were new. That costs a few superfluous verifications, but no necessary one is
+//! missed.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -40,8 +41,8 @@ impl ConnectionPool {
         Arc::new(ConnectionPool { links, together })
     }
 
-    /// Returns the connection for all requests of a key's name. Requests without a key use the
-    /// first connection.
+    /// Returns the connection for requests with this key. All keys of one name have the same
+    /// connection. Requests without a key use the first one.
     pub(crate) fn of(&self, key: Option<&[u8]>) -> &Arc<Connection> {
         &self.links[key.map_or(0, |key| usize::from(self.shard_of(key)))]
     }
@@ -153,8 +154,8 @@ impl PoolMember {
         publish(&self.together.refusal, refusal);
     }
 
-    /// Reports the new id of this connection and the replication history from its handshake, or
-    /// that it is down.
+    /// Reports the new id of this connection and the replication history from its handshake. `None`
+    /// reports that the connection is down.
     pub(crate) fn tell(&self, epoch: Option<(&ConnectionId, &Arc<str>)>) {
         let mut seats = self.together.seats.lock();
         let mut astray = Vec::new();
@@ -162,8 +163,8 @@ impl PoolMember {
             Some((epoch, history)) => {
                 seats.lives[self.at] = Some(epoch.clone());
                 seats.history = Arc::clone(history);
-                // If the other connections were opened anew, they would lead to the process of the
-                // newest one.
+                // Other connections that lead to another process are reopened: the newest
+                // connection shows which process the address leads to now.
                 let elsewhere = |life: &Option<ConnectionId>| life.as_ref().is_some_and(|id| id.run_id != epoch.run_id);
                 let links = seats.links.iter().zip(&seats.lives);
                 astray.extend(links.filter(|(_, life)| elsewhere(life)).filter_map(|(link, _)| link.upgrade()));

@@ -1,7 +1,7 @@
 //! Requests to one given primary, instead of to the primary of a key.
 //!
-//! Operations that concern every primary use them: counting keys, listing their names, or loading
-//! scripts.
+//! Operations that concern every primary use them: counting keys, listing the names of keys, or
+//! loading scripts.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -33,8 +33,8 @@ impl Primary {
         self.server.id()
     }
 
-    /// Returns the slots that it served, in order. Empty outside a cluster, where it serves every
-    /// key.
+    /// Returns the slots that the node served, in order. Outside a cluster, the node serves every
+    /// key, and the list is empty.
     pub fn slots(&self) -> &[RangeInclusive<u16>] {
         &self.slots
     }

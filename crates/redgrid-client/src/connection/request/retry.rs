@@ -32,8 +32,8 @@ pub enum RetryPolicy {
     /// some of them. That error is returned at once, because the caller can send a request for each
     /// key.
     Together,
-    /// Like `Retries`, but no transmission executes later than this duration after the first
-    /// unanswered one was sent.
+    /// Like `Retries`, with a limit: no transmission executes later than this duration after the
+    /// first unanswered transmission was sent.
     ///
     /// Later, the effect of the first transmission may have ended, and another transmission would
     /// act a second time.
@@ -44,15 +44,15 @@ pub enum RetryPolicy {
 pub(super) struct Tries {
     policy: RetryPolicy,
     until: Instant,
-    /// When the first transmission that was not answered was sent.
+    /// When the first unanswered transmission was sent.
     ///
-    /// The time stays when a later transmission is answered as too late, because the first one may
+    /// The value is kept if a later transmission is answered as too late, because the first one may
     /// have executed.
     first: Option<Instant>,
     /// Number of unanswered transmissions that may still execute.
     ///
     /// The number is set to 0 when a later transmission is answered as too late. The limits of the
-    /// earlier ones have passed by then, too.
+    /// earlier transmissions have passed by then, too.
     unknowns: u32,
     /// Until when an unanswered transmission may execute. It stays `Some` once a transmission may
     /// have executed.
@@ -237,8 +237,8 @@ pub(super) async fn admitted<'a>(
     Ok(permit)
 }
 
-/// Waits until a primary that has not replied is replaced, and then for `last_words`, in which its
-/// reply may still arrive.
+/// Waits until a primary that has not replied is replaced, and then for the time `last_words`, in
+/// which its reply may still arrive.
 ///
 /// Never completes if the request was redirected to another node (`sent_on`).
 pub(super) async fn replaced(

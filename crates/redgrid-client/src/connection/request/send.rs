@@ -217,9 +217,9 @@ pub async fn unless_replaced(topology: &dyn Topology, request: &Arc<Request>, li
 /// The wait for a hanging primary is limited to the time in which a live one answers. Then the
 /// topology is checked for a replacement.
 ///
-/// In a cluster, the old primary may have given only this slot away. Its reply to a request that is
-/// not idempotent counts then, because after giving the slot away it answers with a redirect. An
-/// idempotent request is repeated at the new primary.
+/// In a cluster, the former primary may have given away only this slot, and still be a primary.
+/// From then on it answers requests for the slot with a redirect. So a reply of it counts, unless
+/// the request is idempotent: then it is repeated at the new primary.
 async fn by_primary(topology: &dyn Topology, home: Arc<dyn Server>, request: &Arc<Request>, limit: Instant) -> Answer {
     let last_words = patience(home.time().round_trip());
     let is_replaced = || {

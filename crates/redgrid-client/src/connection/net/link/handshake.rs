@@ -45,7 +45,8 @@ impl Connection {
     pub(super) async fn handshake(&self) -> Result<ConnectionId, ServerError> {
         let named = self.send(vec!["CLIENT".into(), "SETNAME".into(), self.client_name.clone().into()]).await;
         match (&self.greeting, named) {
-            // The server refuses SETNAME, too, so the connection stays unnamed.
+            // A server whose script runs for too long refuses SETNAME, too. The connection stays
+            // unnamed.
             (Handshake::Nothing, Err(ServerError::Refused { .. })) => {}
             (_, named) => drop(tolerate_refusal(named)?),
         }

@@ -52,8 +52,8 @@ impl Connection {
                     // The old connection and its requests end before a new one is set up.
                     pipeline.abort();
                     pipeline.lost().await;
-                    // With RESP2 the handshake may be the first exchange with the listener, which
-                    // may not be a server. Silence is not diagnosed here: the listener may be a
+                    // With RESP2 the handshake may be the first exchange. So what listens there
+                    // need not be a Redis or Valkey server. Silence is not diagnosed: it may be a
                     // server that hangs.
                     if !was_up
                         && self.trouble() != SILENT
@@ -91,7 +91,7 @@ impl Connection {
                     *was_up = true;
                 }
                 Err(error) => {
-                    // If the connection was lost, the reason for that is more specific than the
+                    // If the connection was lost, the reason for the loss is more specific than the
                     // error of the handshake.
                     let lost = pipeline.end();
                     self.fail(lost.as_deref().unwrap_or(&self.reason(&error)));
@@ -190,7 +190,7 @@ impl Connection {
                 answer = &mut asking => return answer,
                 () = silent => {}
             }
-            // A process that was suspended finds the reply and the expired limit at the same time.
+            // After a suspend, a process finds the reply and the expired limit at the same time.
             if let Ok(answer) = tokio::time::timeout(MOMENT, asking.as_mut()).await {
                 return answer;
             }
@@ -203,7 +203,7 @@ impl Connection {
 
 /// Returns a random wait between half of `longest` and all of it.
 ///
-/// Clients that lost a server at the same time do not reconnect at the same time.
+/// So clients that lost a server at the same time do not reconnect at the same time.
 fn spread(longest: Duration) -> Duration {
     longest.mul_f64(0.5 + fastrand::f64() / 2.0)
 }

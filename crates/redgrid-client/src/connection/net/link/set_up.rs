@@ -1,4 +1,4 @@
-//! Set-up of a connection, and diagnosis of the listener if the set-up fails.
+//! Set-up of a connection, and diagnosis of what listens at the address if the set-up fails.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -65,9 +65,10 @@ impl Failure {
 impl Connection {
     /// Sets up the next connection.
     ///
-    /// If the first login takes long, the listener is diagnosed concurrently. It may be a server
-    /// without TLS that waits for the rest of a command, or a silent server of another protocol.
-    /// The diagnosis is reported at once, while the attempt uses the rest of its time.
+    /// If the first login takes long, the process that listens at the address is diagnosed
+    /// concurrently. It may be a server without TLS that waits for the rest of a command, or a
+    /// silent server of another protocol. The diagnosis is reported at once, while the attempt uses
+    /// the rest of its time.
     ///
     /// # Cancel safety
     ///
@@ -213,11 +214,10 @@ impl Connection {
         }
     }
 
-    /// Diagnoses the listener if no connection can be established; `None` if the listener explains
-    /// nothing.
+    /// Detects what listens at the address if no connection can be established.
     ///
-    /// This is done only for connections for requests, before their first success: a listener that
-    /// has answered once is a server.
+    /// Returns `None` if that does not explain the failure. Only connections for requests do this,
+    /// before their first success: a process that has answered once is a server.
     pub(super) async fn look_into(&self) -> Option<Trouble> {
         if self.seat.is_none() || self.has_been_up.load(Ordering::Acquire) {
             return None;
@@ -229,7 +229,7 @@ impl Connection {
 /// Returns the username and the password as arguments of HELLO and AUTH.
 ///
 /// Without a username, the user is `default` with RESP3, and the password is sent alone with RESP2.
-/// Proxies and servers before Redis 6 accept the password alone.
+/// Proxies and servers before Redis 6 accept a password without a user.
 pub(super) fn login_words(credentials: Credentials, is_resp2: bool) -> WireCommand {
     let Credentials { username, password } = credentials;
     let user = username.or_else(|| (!is_resp2).then(|| "default".into()));
