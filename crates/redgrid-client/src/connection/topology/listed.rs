@@ -47,7 +47,7 @@ struct Watch {
     listed: Vec<(Address, Arc<Node>)>,
     settings: Settings,
     network: Arc<Network>,
-    /// Since when it has been open which of several nodes is the primary.
+    /// Since when the choice of the primary among several nodes has been open.
     open_since: Option<Instant>,
 }
 

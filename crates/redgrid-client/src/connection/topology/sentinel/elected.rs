@@ -13,7 +13,7 @@ use crate::connection::node::Node;
 /// How long the leading sentinel may take to count the election of a failover: 10 s.
 ///
 /// After that the chosen server is followed only while it reports to be a primary and the sentinels
-/// back it. The sentinel queries that server every second.
+/// back it (see [`Elected::is_backed`]). The sentinel queries that server every second.
 const COUNTED_WITHIN: Duration = Duration::from_secs(10);
 
 /// How long the leading sentinel may leave queries unanswered before its choice is given up: 2 s.
@@ -44,9 +44,9 @@ impl Elected {
 
     /// Returns whether this replica is to be given up before it was ever followed.
     ///
-    /// It is given up if another replica is now chosen. If none is, it is given up once the leading
-    /// sentinel has answered, or has been silent for [`LEADER_SILENT_FOR`]. The other sentinels do
-    /// not know of the failover.
+    /// It is given up if another replica is now chosen. If no replica is chosen, it is given up
+    /// once the leading sentinel has answered, or has been silent for [`LEADER_SILENT_FOR`]. Only
+    /// the leading sentinel knows of the failover.
     pub(super) fn is_given_up(&self, chosen: Option<&Address>, is_leader_heard: bool) -> bool {
         let is_other = match chosen {
             Some(chosen) => *chosen != self.address,
@@ -69,8 +69,8 @@ impl Elected {
 ///
 /// A failover that is given up changes no election count. Its chosen server reports to be a primary
 /// until it is demoted, while the sentinels and other clients return to the former primary. So the
-/// server's own report is sufficient for [`COUNTED_WITHIN`] only. Within that time, an unstable
-/// connection does not cause a return to the former primary.
+/// server's own report is sufficient only for the time [`COUNTED_WITHIN`]. Within that time, an
+/// unstable connection does not cause a return to the former primary.
 fn goes_on(followed_for: Duration, is_primary: bool, is_backed: bool) -> bool {
     followed_for < COUNTED_WITHIN || is_primary && is_backed
 }
