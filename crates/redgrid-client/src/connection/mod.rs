@@ -1,7 +1,7 @@
 //! Connections: the [`Server`] trait for one node, the [`Topology`] trait for the mapping of keys
 //! to nodes, and the [`Client`] that users hold.
 //!
-//! - `client`: the client, with its tasks, lifecycle and health; the state that all its objects
+//! - `client`: the client with its tasks, lifecycle and health, and the state that all its objects
 //!   share.
 //! - `request`: requests and replies; retries, redirects and batches.
 //! - `net`: one node and its connections.

@@ -70,8 +70,8 @@ pub enum Arg {
     /// Placeholder for the command by which a script publishes on the channels of its keys:
     /// `PUBLISH`, or `SPUBLISH` if these channels are sharded.
     Publish,
-    /// Placeholder for `SPUBLISH`. If channels are not sharded, the argument is omitted. It must be
-    /// the last argument.
+    /// Placeholder for `SPUBLISH`, which must be the last argument. If channels are not sharded,
+    /// the argument is omitted.
     Sharded,
     /// A key that follows other arguments. The list of the request's keys contains it, too.
     Key(Bytes),
@@ -187,7 +187,8 @@ impl Request {
         self.arg(decimal(n))
     }
 
-    /// Adds a placeholder for the time limit of the request, filled in when it is sent.
+    /// Adds a placeholder for the time limit of the request. It is filled in when the request is
+    /// sent.
     #[inline]
     pub fn deadline_arg(mut self) -> Self {
         self.args.push(Arg::NotAfter);
@@ -201,8 +202,8 @@ impl Request {
         self
     }
 
-    /// Adds a placeholder for `SPUBLISH` that is omitted where the command is `PUBLISH`. It must be
-    /// the last argument.
+    /// Adds a placeholder for `SPUBLISH`, which must be the last argument. If channels are not
+    /// sharded, it is omitted.
     #[inline]
     pub fn spublish_arg(mut self) -> Self {
         self.args.push(Arg::Sharded);

@@ -2,8 +2,8 @@
 //! key.
 //!
 //! Modules outside of `connection` reach the servers only through these traits. Tests implement
-//! them to lose, delay and repeat requests and replies. The code of real connections can be
-//! replaced, too.
+//! them to lose, delay and repeat requests and replies. So the code of real connections can be
+//! replaced.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -42,14 +42,14 @@ impl fmt::Display for NodeId {
 /// Identifies one generation of a connection: the server process and the number of the connection.
 ///
 /// A changed `run_id` means another server process, possibly with other data. The `run_id` is empty
-/// if the client's user may not read it.
+/// if the client's user is not allowed to read it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 // Exhaustive: only authors of objects use it.
 pub struct ConnectionId {
     /// The `run_id` of the server process.
     pub run_id: Arc<str>,
-    /// Number of the connection. It grows with every new connection of this process, to any node,
-    /// so no two connections share it.
+    /// Number of the connection. Each new connection of the client's process, to whatever node, has
+    /// a higher number. So no two connections share a number.
     pub connection: u64,
 }
 
@@ -64,8 +64,8 @@ pub enum ChannelKind {
     /// Keyspace events, published by the server itself: one kind of event on each channel
     /// (`__keyevent@0__:del`).
     ///
-    /// They are subscribed like plain channels, but on a separate connection. A large number of
-    /// events then does not delay the messages that wake waiters.
+    /// They are subscribed like plain channels, but on a separate connection. So a large number of
+    /// events does not delay the messages that wake waiters.
     Events,
     /// Published by PUBLISH. One subscription (PSUBSCRIBE) covers all channels whose names match a
     /// pattern. These subscriptions use separate connections.
@@ -142,7 +142,7 @@ pub trait Server: Send + Sync + 'static {
     /// Sends one request, which the server must not execute after `limit`. The request's own
     /// [limit](Request::limit) is ignored.
     ///
-    /// Two requests that may be [batched](Request::batchable) are executed in order only if the
+    /// Two requests that can be [batched](Request::batchable) are executed in order only if the
     /// second is issued after the first was answered.
     fn ask<'a>(&'a self, request: &'a Arc<Request>, limit: Instant) -> ResponseFuture<'a> {
         ResponseFuture::inline(|| self.call_one(Request::clone(request).not_after(limit)))
@@ -159,12 +159,12 @@ pub trait Server: Send + Sync + 'static {
         of_asking(self.call(vec![Request::command("ASKING"), request]).await)
     }
 
-    /// Waits until everything that was answered on connection `since` before this call is as
+    /// Waits until all writes that were answered on the connection `since` before this call are as
     /// durable as requested.
     ///
     /// With [`Durability::Primary`] it sends nothing and returns at once.
     ///
-    /// `tag` is the part of a written key that a cluster hashes: its hash tag, or the whole key.
+    /// `tag` is the part of a written key that a cluster hashes: the hash tag, or the whole key.
     ///
     /// # Errors
     ///
@@ -346,7 +346,7 @@ pub trait Topology: Send + Sync + 'static {
         self.primary(key)
     }
 
-    /// Returns the slot of a key. One request may use several keys only if their slots are equal.
+    /// Returns the slot of a key. All keys of one request must have the same slot.
     fn slot(&self, _key: &[u8]) -> u16 {
         0
     }

@@ -88,8 +88,8 @@ mod with {
         ///
         /// # Cancel safety
         ///
-        /// The future may be dropped at any time. A read that has begun continues, and the next one
-        /// starts after it.
+        /// The future can be dropped at any time. A read that has begun continues, and the next
+        /// read starts after its end.
         pub(crate) async fn refresh(&self) {
             if self.0.current.lock().pems.is_none() {
                 return;

@@ -41,8 +41,8 @@ impl Connections {
         Arc::new(Connections { target: Arc::new(target), open: Mutex::new(Some(Vec::new())) })
     }
 
-    /// Opens a connection named `<client name>:<suffix>`. After [`Connections::stop`] it is closed
-    /// at once.
+    /// Opens a connection named `<client name>:<suffix>`. After [`Connections::stop`], the new
+    /// connection is closed at once.
     pub(crate) fn open(&self, suffix: &str, greeting: Handshake) -> Arc<Connection> {
         let name = format!("{}:{suffix}", self.target.settings.client_name);
         self.open_to(&self.target, name, greeting, None)

@@ -1,5 +1,5 @@
-//! One supervised connection to one node. It reports when it is up, is probed if the server may be
-//! gone or silent, and is set up again after it has ended.
+//! One supervised connection to one node. It reports when it is up, and probes the server at
+//! intervals and after a suspicion. After it has ended, it is set up again.
 //!
 //! [`Connection::epoch`] is `Some` from the answer to the handshake until the connection is lost or
 //! given up.
@@ -42,7 +42,7 @@ use crate::sync::Mutex;
 /// Longest back-off between two attempts to connect: a random time of 1 to 2 s.
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
 
-/// How long a server may send nothing while a reply is outstanding, before it is suspected: 100 ms.
+/// A server is suspected if it has sent nothing for this time while a reply is outstanding: 100 ms.
 ///
 /// A live server nearby answers within a millisecond. Suspicion causes a topology refresh.
 const SILENT: Duration = Duration::from_millis(100);
@@ -55,7 +55,8 @@ const LONGEST_SILENT: Duration = Duration::from_secs(1);
 /// within three round trips.
 const ROUND_TRIPS: u32 = 4;
 
-/// Returns how long a server may send nothing while a reply is outstanding, before it is suspected.
+/// Returns the time after which a server is suspected if it sends nothing while a reply is
+/// outstanding.
 ///
 /// `round_trip` is the server's unloaded round-trip time.
 pub(crate) fn patience(round_trip: Duration) -> Duration {
@@ -156,7 +157,7 @@ impl Connection {
     /// it.
     ///
     /// The id is random, and changes with every promotion and every full copy from another server.
-    /// It is empty if the handshake did not request it, or if the user may not read it.
+    /// It is empty if the handshake did not request it, or if the user is not allowed to read it.
     pub(crate) fn history(&self) -> Arc<str> {
         Arc::clone(&self.state.lock().history)
     }
@@ -182,8 +183,8 @@ impl Connection {
         self.pipeline.lock().clone()
     }
 
-    /// Returns the messages of all generations of this connection. Later calls return an empty
-    /// stream.
+    /// Returns the stream of messages, which continues when the connection is set up again. Only
+    /// the first call returns it; later calls return an empty stream.
     pub(crate) fn messages(&self) -> mpsc::UnboundedReceiver<Push> {
         let unread = self.unread.lock().take();
         unread.unwrap_or_else(|| mpsc::unbounded_channel().1)

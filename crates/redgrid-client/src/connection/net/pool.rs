@@ -1,6 +1,6 @@
 //! The connections for requests to one node: one, or several that count as one.
 //!
-//! All requests of a name use the same connection, which keeps their order. The pool has one
+//! All requests for one name use the same connection, which keeps their order. The pool has one
 //! connection id. The id exists while all connections are up and lead to the same process, and
 //! changes as soon as any connection is new. All grants are verified after a change, as if all
 //! connections were new. That costs a few superfluous verifications, but no necessary one is
@@ -105,7 +105,7 @@ impl ConnectionPool {
         self.links.iter().for_each(|link| link.suspect());
     }
 
-    /// Handles a report, from another connection, that the server accepts no writes.
+    /// Handles an error on a connection outside of the pool: the server accepts no writes.
     pub(crate) fn report_read_only(&self) {
         self.links.iter().for_each(|link| link.report_read_only());
     }
@@ -171,7 +171,8 @@ impl PoolMember {
             }
             None => seats.lives[self.at] = None,
         }
-        // Published under the lock, to keep the order of events.
+        // The id is published under the lock, so that ids are published in the order of the
+        // reports.
         publish(&self.together.epoch, of_all(&seats.lives));
         drop(seats);
         astray.iter().for_each(|link| link.reconnect("another connection leads to another server process"));
@@ -202,7 +203,7 @@ mod tests {
         assert_eq!(of_all(&[life("a", 1), life("a", 2)]), epoch("a", 2));
         assert_eq!(of_all(&[life("a", 1), life("", 1)]), None);
         assert_eq!(of_all(&[life("a", 1), life("b", 2)]), None);
-        // Whichever of them is new, the number changes.
+        // The number changes, whichever connection is new.
         assert_eq!(of_all(&[life("a", 3), life("a", 2)]), epoch("a", 3));
         assert_eq!(of_all(&[life("a", 3), life("a", 4)]), epoch("a", 4));
     }

@@ -26,8 +26,8 @@ const WINDOW: Duration = Duration::from_secs(10);
 /// more than this: 1000 µs. Rounding and a slew cause smaller differences.
 const SLACK: i128 = 1000;
 
-/// A lower bound of `server time − local time`, and the round-trip time. Shared by all users of one
-/// node.
+/// A lower bound of `server time − local time`, and the round-trip time. All users of one node
+/// share it.
 #[derive(Debug, Default)]
 pub struct ServerClock {
     samples: Mutex<Samples>,
@@ -44,8 +44,8 @@ struct Samples {
     /// over with each window.
     former: Option<Sample>,
     since: Option<Instant>,
-    /// When the server's clock was last found to be set back, and the sum of its steps: the last
-    /// one and those before it, each within two windows of the next.
+    /// When the server's clock was last found to be set back, and by how much in all. An earlier
+    /// step counts if the next step was found within two windows after it.
     set_back: Option<(Instant, Duration)>,
 }
 
@@ -130,7 +130,8 @@ impl ServerClock {
     /// Returns by how much the server's clock was set back, if that was found within the last 20 s;
     /// zero otherwise.
     ///
-    /// A request that was sent before that may be executed later than intended, by up to this time.
+    /// A request that was sent before the clock was set back may be executed later than intended,
+    /// by up to this time.
     pub fn set_back(&self, now: Instant) -> Duration {
         self.samples.lock().set_back(now)
     }

@@ -1,5 +1,5 @@
-//! The connections of a node that carry only subscriptions: commands that subscribe and
-//! unsubscribe, and probes.
+//! The connections of a node that are only for subscriptions. They carry commands that subscribe
+//! and unsubscribe, messages, and probes.
 //!
 //! A subscription is active once the server has confirmed it. Plain and sharded channels share a
 //! connection that is always open. The connections for keyspace events and for patterns are opened
@@ -139,7 +139,8 @@ impl Subscriber {
         let (command, parts): (_, Vec<_>) = match kind {
             ChannelKind::Plain | ChannelKind::Events => ("subscribe", vec![channels]),
             ChannelKind::Patterns => ("psubscribe", vec![channels]),
-            // Each channel has its own command, so that one with a moved slot is refused alone.
+            // Each channel has its own command, so that only a channel whose slot has moved is
+            // refused.
             ChannelKind::Sharded => ("ssubscribe", channels.chunks(1).collect()),
         };
         let answers = join_all(parts.iter().map(|part| self.link.send_channels(command, part))).await;
@@ -196,7 +197,7 @@ impl Subscriber {
         let mut closing = std::pin::pin!(self.link.closing());
         loop {
             tokio::select! {
-                // Messages first: those of the old connection precede the gap.
+                // Messages come first, because those of the old connection precede the gap.
                 biased;
                 Some(message) = messages.recv() => { let _ = push(message); }
                 () = &mut closing => return,

@@ -120,7 +120,7 @@ fn decides(core: &Core, server: &Arc<dyn Server>) -> bool {
 /// Sends a request to one node until it is finally answered, the node is not a primary any more, or
 /// `until` has passed.
 ///
-/// A refused login ends the attempts at once, and so does the begin of a shutdown. An error of
+/// A refused login ends the attempts at once, and so does the beginning of a shutdown. An error of
 /// [`Server::refusal`] does so, too, unless a transmission is unanswered or the request is
 /// dedicated.
 async fn ask(core: &Core, server: &Arc<dyn Server>, request: Request, until: Instant) -> Result<Reply, ServerError> {

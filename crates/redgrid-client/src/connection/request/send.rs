@@ -214,12 +214,12 @@ pub async fn unless_replaced(topology: &dyn Topology, request: &Arc<Request>, li
 /// Sends one transmission, and rejects the reply of a primary that was replaced meanwhile.
 ///
 /// A primary that hung and continues does not know of its replacement yet, and its grants are void.
-/// The wait for a hanging primary is limited to the time in which a live one answers. Then the
+/// The wait for a hanging primary is limited to the time in which a live primary answers. Then the
 /// topology is checked for a replacement.
 ///
 /// In a cluster, the former primary may have given away only this slot, and still be a primary.
-/// From then on it answers requests for the slot with a redirect. So a reply of it counts, unless
-/// the request is idempotent: then it is repeated at the new primary.
+/// From then on it answers requests for the slot with a redirect. So its reply counts, unless the
+/// request is idempotent. An idempotent request is repeated at the new primary.
 async fn by_primary(topology: &dyn Topology, home: Arc<dyn Server>, request: &Arc<Request>, limit: Instant) -> Answer {
     let last_words = patience(home.time().round_trip());
     let is_replaced = || {

@@ -184,8 +184,8 @@ impl Trail {
     }
 }
 
-/// The number of history entries per permitted lag. A lagging replica is detected late, by an
-/// eighth of that lag at most.
+/// The number of history entries per permitted lag. So a lagging replica is detected up to an
+/// eighth of that lag too late.
 const PARTS: u32 = 8;
 
 #[cfg(test)]
@@ -241,7 +241,7 @@ mod tests {
         for primary in [Place::Primary(7), Place::Silent, Place::Gone] {
             assert_eq!(is_behind(&replica, &primary, None), None, "{primary:?}");
         }
-        // If the user may not query offsets, no replica is ever compared.
+        // If the user is not allowed to query offsets, no replica is ever compared.
         assert_eq!(is_behind(&replica, &Place::Untold, None), Some(false));
     }
 

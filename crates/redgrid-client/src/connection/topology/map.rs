@@ -34,7 +34,7 @@ pub(super) struct Map {
     pub(super) moved: HashMap<u16, (Arc<Node>, Instant)>,
     pub(super) replicas: HashMap<Address, Vec<Arc<Node>>>,
     pub(super) known: HashMap<Address, Known>,
-    /// Nodes that have lost slots to others recently, and until when the loss is remembered.
+    /// Nodes that have lost slots to other nodes recently, and until when the loss is remembered.
     left: HashMap<Address, Instant>,
     pub(super) looked_after: Instant,
     /// Whether it is known if sharded channels are used.

@@ -151,7 +151,8 @@ impl Watch {
         }
     }
 
-    /// Follows the chosen replica once it reports to be a primary. Returns whether it is followed.
+    /// Follows the chosen replica (uses it as the primary) once it reports to be a primary. Returns
+    /// whether the replica is followed.
     fn follow_elected(&mut self) -> bool {
         let Some(elected) = &mut self.elected else { return false };
         if elected.followed_at.is_none() && elected.is_primary() {
@@ -343,7 +344,7 @@ fn is_called_down<'a>(answers: impl Iterator<Item = &'a PrimaryReport>, primary:
     down * 2 > all
 }
 
-/// Returns whether the client uses the primary of the election `told` after that of the election
+/// Returns whether the client accepts the result of the election `told` after it has used that of
 /// `latest`. Of `all` sentinels, `said` have answered, and `told` is the latest election that they
 /// report.
 ///

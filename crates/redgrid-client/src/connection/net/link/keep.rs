@@ -46,15 +46,16 @@ impl Connection {
                         biased;
                         () = self.supervise(&pipeline, &mut was_up) => {}
                         lost = pipeline.lost() => self.fail(&lost),
-                        // Concurrent, so that a slow credentials provider delays nothing else.
+                        // The login runs concurrently, so that a slow credentials provider delays
+                        // nothing else.
                         never = self.keep_logged_in() => match never {},
                     }
                     // The old connection and its requests end before a new one is set up.
                     pipeline.abort();
                     pipeline.lost().await;
-                    // With RESP2 the handshake may be the first exchange. So what listens there
-                    // need not be a Redis or Valkey server. Silence is not diagnosed: it may be a
-                    // server that hangs.
+                    // With RESP2 the handshake can be the first exchange, so what listens at the
+                    // address may be no server. Silence is not diagnosed, because a server that
+                    // hangs is silent, too.
                     if !was_up
                         && self.trouble() != SILENT
                         && let Some(trouble) = self.look_into().await
@@ -167,8 +168,8 @@ impl Connection {
         }
     }
 
-    /// Returns how long a server may be silent with a request outstanding before the connection is
-    /// given up.
+    /// Returns how long a server can be silent while a request is outstanding, before the
+    /// connection is given up.
     ///
     /// The limit is below the response timeout, so that a hanging server costs the connection
     /// before it costs a second request.

@@ -23,8 +23,8 @@ use crate::connection::trouble::{CLOSED, Kind, LATE_ANSWER, Trouble, readable};
 use crate::connection::{Push, Reply};
 use crate::error::ServerError;
 
-/// How long the login on a first connection may take before the client probes what listens there:
-/// 300 ms.
+/// How long the login on a first connection can take before the client probes what listens at the
+/// address: 300 ms.
 const LATE: Duration = Duration::from_millis(300);
 
 /// A connection that is being set up. Dropping it closes the connection.
@@ -52,7 +52,7 @@ struct Failure {
     trouble: Trouble,
     /// The error of the server or of the layers below; `None` if the server was not reached.
     said: Option<String>,
-    /// The diagnosis of the listener, if it has already been made.
+    /// The diagnosis of what listens at the address, if it has already been made.
     found: Option<Trouble>,
 }
 
@@ -75,7 +75,7 @@ impl Connection {
     /// A dropped set-up leaves no connection behind.
     pub(super) async fn set_up(&self) -> Result<Connected, Trouble> {
         if let Some(encryption) = &self.target.entry.encryption {
-            // Files that cannot be read in time are used by a later connection.
+            // Files that are not read in time are used by later connections.
             let _ = timeout(self.connect_timeout(), encryption.refresh()).await;
         }
         let is_resp2 = self.speaks_resp2();
@@ -228,8 +228,8 @@ impl Connection {
 
 /// Returns the username and the password as arguments of HELLO and AUTH.
 ///
-/// Without a username, the user is `default` with RESP3, and the password is sent alone with RESP2.
-/// Proxies and servers before Redis 6 accept a password without a user.
+/// If there is no username, the user is `default` with RESP3. With RESP2 the password is sent
+/// alone. Proxies and servers before Redis 6 accept a password without a user.
 pub(super) fn login_words(credentials: Credentials, is_resp2: bool) -> WireCommand {
     let Credentials { username, password } = credentials;
     let user = username.or_else(|| (!is_resp2).then(|| "default".into()));

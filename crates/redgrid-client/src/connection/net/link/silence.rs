@@ -78,7 +78,7 @@ impl Silence {
 
     /// Completes when nothing has been received for `limit` after the last request.
     ///
-    /// No more than one task must wait at a time. It reads the clock once per `limit` while
+    /// At most one task is allowed to wait at a time. It reads the clock once per `limit` while
     /// requests are sent, and not at all while the connection is idle.
     ///
     /// # Cancel safety

@@ -1,4 +1,4 @@
-//! The queues of calls that may be batched. They decide which calls are sent at once by their
+//! The queues of calls that can be batched. They decide which calls are sent at once by their
 //! callers and which wait, and limit the requests in flight.
 
 use std::collections::{HashMap, VecDeque};
@@ -149,8 +149,8 @@ impl Node {
     }
 }
 
-/// Decides how many requests may be in flight. It depends on the server's round trip, and on
-/// whether the runtime has one thread.
+/// Decides how many requests are allowed in flight. The mode depends on the server's round trip,
+/// and on whether the runtime has one thread.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum BatchMode {
     /// One request in flight once calls are batched, unless [`CROWD`] or more calls wait.

@@ -10,7 +10,7 @@
 //! soon as it has as many calls as the last one. A request has a fixed cost on both sides:
 //! wake-ups, a write and a read; a larger batch spreads it over more calls. With one request
 //! instead of two of half the size, 16 tasks cost three quarters of the client's CPU time, and four
-//! fifths of the server's. For 8 tasks both are two thirds.
+//! fifths of the server's. With 8 tasks, the cost is two thirds of both.
 //!
 //! With about a hundred callers or more, four requests in flight are faster than one (256 tasks:
 //! 1.13 times). Four are also faster with a distant server, where waiting for the next batch costs
@@ -28,10 +28,10 @@
 //! On a runtime with several threads, woken callers start on other threads, some time later. So
 //! ordered delivery would only delay the other replies (0.8 times the rate).
 //!
-//! Measured with `W1` of `redgrid bench`: with four requests in flight to a near server, 16 tasks
-//! had 0.95 times the rate, for 1.4 times the CPU time. Without the yields to the runtime between
-//! two batches ([`MAX_YIELDS`]), 16 to 256 tasks had 0.93 to 0.99 times the rate. ARCHITECTURE.md
-//! has the rates without batches.
+//! In `W1` of `redgrid bench`, four requests in flight to a near server gave 16 tasks 0.95 times
+//! the rate of one request, for 1.4 times the CPU time. Without the yields to the runtime between
+//! two batches ([`MAX_YIELDS`]), 16 to 256 tasks had 0.93 to 0.99 times the rate with yields.
+//! ARCHITECTURE.md has the rates without batches.
 
 use std::sync::Weak;
 use std::time::Duration;
@@ -116,8 +116,8 @@ impl Node {
     /// Runs one of our own scripts with these keys and arguments. `room` is the maximum number of
     /// arguments.
     ///
-    /// Batches use it, because it takes the arguments from many requests without building a
-    /// combined request.
+    /// Batches use this method, because it takes the arguments from many requests without building
+    /// a combined request.
     pub(super) async fn script<'a>(
         &self,
         (link, body): (&Connection, &ScriptText),

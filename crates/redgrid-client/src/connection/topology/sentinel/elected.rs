@@ -10,19 +10,19 @@ use crate::config::Address;
 use crate::connection::Server;
 use crate::connection::node::Node;
 
-/// How long the leading sentinel may take to count the election of a failover: 10 s.
+/// How long the leading sentinel can take to count the election of a failover: 10 s.
 ///
 /// After that the chosen server is followed only while it reports to be a primary and the sentinels
 /// back it (see [`Elected::is_backed`]). The sentinel queries that server every second.
 const COUNTED_WITHIN: Duration = Duration::from_secs(10);
 
-/// How long the leading sentinel may leave queries unanswered before its choice is given up: 2 s.
+/// How long the leading sentinel can leave queries unanswered before its choice is given up: 2 s.
 const LEADER_SILENT_FOR: Duration = Duration::from_secs(2);
 
 /// A replica that was chosen to replace a primary.
 pub(super) struct Elected {
     pub(super) address: Address,
-    /// Connected as soon as the server reports to be a primary.
+    /// The node is connected as soon as the server reports to be a primary.
     pub(super) node: Arc<Node>,
     /// The latest election before this failover.
     pub(super) after: u64,

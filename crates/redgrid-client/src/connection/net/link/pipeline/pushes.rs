@@ -24,8 +24,8 @@ pub(in super::super) enum Expects {
     /// The reply to a PING with this token. The PING follows SUNSUBSCRIBE commands for these
     /// channels.
     ///
-    /// Confirmations of SUNSUBSCRIBE are ambiguous: a server sends the same if it ends a
-    /// subscription by itself. In that case it rejects the command afterwards.
+    /// Confirmations of SUNSUBSCRIBE are ambiguous: a server sends the same message if it ends a
+    /// subscription by itself. After that it rejects a SUNSUBSCRIBE for the channel.
     Pong {
         token: Bytes,
         channels: Vec<Bytes>,
