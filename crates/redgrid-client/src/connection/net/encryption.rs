@@ -30,8 +30,8 @@ mod with {
     struct Shared {
         tls: Tls,
         current: Mutex<Current>,
-        /// Held while files are read, so that an older state of the files never replaces a newer
-        /// one. So a file system that hangs blocks one thread at most.
+        /// The lock is held while files are read. So an older state of the files never replaces a
+        /// newer one, and a file system that hangs blocks one thread at most.
         reading: Arc<tokio::sync::Mutex<()>>,
     }
 

@@ -201,7 +201,8 @@ impl Connection {
     pub(crate) async fn leave_sharded(&self, channels: &[Bytes]) {
         let (pipeline, owed) = (self.pipeline(), self.silence.asked(self.target.clock.now()));
         let asked = pipeline.leave(channels);
-        // An error is ignored: the channels are not subscribed then, or the connection is lost.
+        // An error is ignored: in that case the channels are not subscribed, or the connection is
+        // lost.
         let _ = self.answer(&pipeline, asked, owed).await;
     }
 
@@ -232,8 +233,8 @@ impl Connection {
     /// Handles a reply that says that the server accepts no writes.
     ///
     /// If a certain [role](NodeRole) is expected of the server, the role is checked. Otherwise the
-    /// connection is replaced, at most once every 2 s: its address may already lead to a new
-    /// primary, while the former one keeps its connections.
+    /// connection is replaced, at most once every 2 s. Its address may already lead to a new
+    /// primary, and the former primary keeps its connections.
     pub(crate) fn report_read_only(&self) {
         if !matches!(self.greeting, Handshake::Identity | Handshake::Data { part: NodeRole::Any, .. }) {
             return self.doubt.notify_one();

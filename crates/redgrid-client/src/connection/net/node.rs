@@ -1,8 +1,8 @@
 //! One node with its connections, and how a request is sent to it.
 //!
-//! There are one or several connections for requests, and one that carries only subscriptions. More
-//! are opened on demand: one per durability level, one each for keyspace events and patterns, and
-//! dedicated ones.
+//! There are one or several connections for requests, and one that carries only subscriptions.
+//! Others are opened on demand: one per durability level, one for keyspace events, one for
+//! patterns, and dedicated connections.
 
 mod batch_queue;
 mod batcher;

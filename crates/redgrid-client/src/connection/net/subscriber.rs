@@ -176,7 +176,8 @@ impl Subscriber {
             ChannelKind::Patterns => "punsubscribe",
             ChannelKind::Sharded => return self.link.leave_sharded(channels).await,
         };
-        // An error is ignored: the channels are not subscribed then, or the connection is lost.
+        // An error is ignored: in that case the channels are not subscribed, or the connection is
+        // lost.
         let _ = self.link.send_channels(command, channels).await;
     }
 

@@ -122,7 +122,7 @@ impl Replicated {
         members.missed_since.map(|since| since.elapsed())
     }
 
-    /// Waits until the primary is to be determined again: after an interval, or after a hint.
+    /// Waits until the primary must be determined again: after an interval, or after a hint.
     ///
     /// The interval is short while the primary is unknown or does not answer.
     pub(super) async fn next_look(&self, is_unknown: bool) {

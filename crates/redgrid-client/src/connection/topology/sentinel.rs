@@ -6,9 +6,9 @@
 //!
 //! In a failover, planned or not, the leading sentinel promotes a replica at once. It names the new
 //! primary up to a second later, after its next query of that server. So this client queries the
-//! chosen replica itself, and uses that replica as soon as it reports to be a primary. The client
-//! returns to the former primary if the promotion was given up and most sentinels report that
-//! primary as up. During the promotion, requests to the former primary are briefly suspended:
+//! chosen replica itself, and uses that replica as soon as it reports that it is a primary. The
+//! client returns to the former primary if the promotion was given up and most sentinels report
+//! that primary as up. During the promotion, requests to the former primary are briefly suspended:
 //! writes that it acknowledges after the promotion would be lost.
 
 mod elected;
@@ -151,8 +151,8 @@ impl Watch {
         }
     }
 
-    /// Follows the chosen replica (uses it as the primary) once it reports to be a primary. Returns
-    /// whether the replica is followed.
+    /// Follows the chosen replica (uses it as the primary) once it reports that it is a primary.
+    /// Returns whether the replica is followed.
     fn follow_elected(&mut self) -> bool {
         let Some(elected) = &mut self.elected else { return false };
         if elected.followed_at.is_none() && elected.is_primary() {

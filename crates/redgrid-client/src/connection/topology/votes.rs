@@ -30,7 +30,7 @@ pub(super) enum Choice<'a> {
     Follow(&'a Address),
     /// Several nodes may be the primary, and nothing decides between them yet.
     Open,
-    /// No node reports to be the primary.
+    /// No node reports that it is the primary.
     Nothing,
 }
 

@@ -113,8 +113,8 @@ impl Connection {
         }
     }
 
-    /// Returns whether to try RESP2, because this error rejects RESP3. All later connections to the
-    /// server then use RESP2, too.
+    /// Returns whether to try RESP2, because this error rejects RESP3. If so, all later connections
+    /// to the server use RESP2, too.
     fn falls_back(&self, said: &str) -> bool {
         if self.target.settings.protocol != Protocol::Auto || !refuses_resp3(said) {
             return false;

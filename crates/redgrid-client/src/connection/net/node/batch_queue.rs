@@ -100,8 +100,8 @@ impl Batchers {
         Err(reply)
     }
 
-    /// Changes a queue, and removes it if it is idle then. Starts a sender if `change` returns
-    /// true.
+    /// Changes a queue, and removes the queue if it is idle after that. Starts a sender if `change`
+    /// returns true.
     pub(super) fn change(&self, key: BatchKey, change: impl FnOnce(&mut BatchQueue) -> bool) {
         let mut queues = self.queues.lock();
         let Some(queue) = queues.get_mut(&key) else { return };

@@ -8,9 +8,9 @@
 //! All numbers here were measured on two cores over loopback. Up to four concurrent calls never
 //! wait. With more callers on several threads, all calls share one batch. The next batch is sent as
 //! soon as it has as many calls as the last one. A request has a fixed cost on both sides:
-//! wake-ups, a write and a read; a larger batch spreads it over more calls. With one request
-//! instead of two of half the size, 16 tasks cost three quarters of the client's CPU time, and four
-//! fifths of the server's. With 8 tasks, the cost is two thirds of both.
+//! wake-ups, a write and a read; a larger batch spreads it over more calls. One request needs less
+//! CPU time than two requests of half the size. With 16 tasks it needs three quarters in the
+//! client, and four fifths in the server. With 8 tasks it needs two thirds in both.
 //!
 //! With about a hundred callers or more, four requests in flight are faster than one (256 tasks:
 //! 1.13 times). Four are also faster with a distant server, where waiting for the next batch costs
@@ -20,18 +20,19 @@
 //! On a runtime with one thread, client and server would idle in turns if only one request were in
 //! flight. So four requests are in flight there, each with a quarter of the calls, and their
 //! replies are delivered in order. The callers of one reply send again before the next reply is
-//! delivered, so the server has work meanwhile. Compared with [`BatchMode::Near`], the mode for
-//! several threads, the rate with 64 tasks is 1.7 times as high if the machine has a core for the
-//! server. With 8 tasks the rate is the same, for twice the CPU time. On a machine without a free
-//! core, the rate is lower: 0.5 times with 8 tasks, 0.9 times with 256.
+//! delivered, so the server has work meanwhile. The following rates are relative to
+//! [`BatchMode::Near`], the mode for several threads. If the machine has a core for the server, the
+//! rate with 64 tasks is 1.7 times as high. With 8 tasks the rate is the same, for twice the CPU
+//! time. On a machine without a free core, the rate is lower: 0.5 times with 8 tasks, 0.9 times
+//! with 256.
 //!
 //! On a runtime with several threads, woken callers start on other threads, some time later. So
 //! ordered delivery would only delay the other replies (0.8 times the rate).
 //!
-//! In `W1` of `redgrid bench`, four requests in flight to a near server gave 16 tasks 0.95 times
-//! the rate of one request, for 1.4 times the CPU time. Without the yields to the runtime between
-//! two batches ([`MAX_YIELDS`]), 16 to 256 tasks had 0.93 to 0.99 times the rate with yields.
-//! ARCHITECTURE.md has the rates without batches.
+//! The last rates are of `W1` of `redgrid bench`. With 16 tasks and a near server, four requests in
+//! flight gave 0.95 times the rate of one request, for 1.4 times the CPU time. Without the yields
+//! to the runtime between two batches ([`MAX_YIELDS`]), 16 to 256 tasks had 0.93 to 0.99 times the
+//! rate with yields. ARCHITECTURE.md has the rates without batches.
 
 use std::sync::Weak;
 use std::time::Duration;
@@ -161,8 +162,8 @@ pub(super) async fn watch(node: Weak<Node>, key: BatchKey) {
 
 /// Sends waiting calls until no call is left, or the other senders suffice.
 async fn send_waiting(node: Weak<Node>, key: BatchKey) {
-    // If the node is dropped, so are the reply channels of the waiting calls. That notifies the
-    // callers.
+    // If the node is dropped, the reply channels of the waiting calls are dropped, too. That
+    // notifies the callers.
     let (mut has_sent, mut turn) = (false, None);
     while let Some(node) = node.upgrade() {
         let (calls, order) = node.batchers.take_batch(key, &node, has_sent);

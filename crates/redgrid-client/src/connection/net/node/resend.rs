@@ -29,7 +29,7 @@ fn is_without(message: &str) -> bool {
 }
 
 /// Returns whether it may help to send the refused request in another form, such as the text of a
-/// script instead of its hash. This check is cheap; [`Node::send_again`] has the exact one.
+/// script instead of its hash. This check is cheap; [`Node::send_again`] makes the exact check.
 pub(super) fn may_help(request: &Request, refused: &Result<Reply, ServerError>) -> bool {
     let Err(ServerError::Refused { message, .. }) = refused else { return false };
     match &request.what {

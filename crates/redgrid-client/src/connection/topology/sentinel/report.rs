@@ -29,7 +29,7 @@ pub(super) async fn is_among_most(sentinel: &dyn Server, name: &str) -> bool {
     })
 }
 
-/// Returns whether a server is not known to be down.
+/// Returns true unless the sentinel reports this server as down.
 fn is_up(facts: &Facts) -> bool {
     facts.get("flags").is_none_or(|flags| !flags.contains("down"))
 }
@@ -104,7 +104,7 @@ fn address_in(facts: &Facts) -> Option<Address> {
     Some(Address::new(facts.get("ip")?.as_str(), facts.get("port")?.parse().ok()?))
 }
 
-/// Returns the replicas that are not known to be down, and those that are.
+/// Returns two lists: the replicas that the sentinel does not report as down, and the others.
 pub(super) async fn replicas_by(
     sentinel: &dyn Server,
     name: &str,
