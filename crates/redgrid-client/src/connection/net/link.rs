@@ -253,7 +253,7 @@ impl Connection {
         self.repeat_handshake(why);
     }
 
-    /// Closes the connection and ends the tasks that supervise it.
+    /// Closes the connection and ends the task that supervises it.
     pub(crate) fn close(&self) {
         self.closing.send_replace(true);
     }

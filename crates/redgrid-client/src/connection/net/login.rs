@@ -58,8 +58,8 @@ impl Logins {
     /// Returns the provider's last result if it is younger than half an interval; otherwise calls
     /// the provider.
     ///
-    /// All connections share that result. A failure is a result, too, because a failed call may
-    /// have taken long.
+    /// The last call may have been made for another connection. A failure is returned as well,
+    /// because a failed call may have taken long.
     async fn lately(&self) -> Result<Credentials, String> {
         let _turn = self.turn.lock().await;
         let recent = self.last.lock().clone().filter(|(at, _)| at.elapsed() < self.every / 2);

@@ -106,7 +106,8 @@ impl Node {
             return Box::pin(self.send_elsewhere(request, limit, false)).await;
         }
         match link.send(self.encode(request, limit, request.in_order)?).await {
-            // Boxed because it is rare. Otherwise the future of every call would reserve its size.
+            // The retry is boxed because it is rare. Otherwise the future of every call would
+            // reserve its size.
             refused @ Err(ServerError::Refused { .. }) if resend::may_help(request, &refused) => {
                 Box::pin(self.send_again(link, request, limit, false, refused)).await
             }

@@ -1,6 +1,6 @@
 //! Decides by the class of an error whether a request is retried, within one deadline.
 //!
-//! A request that was not sent, or was refused for a passing reason, is retried with jittered
+//! A request that was not sent, or was refused for a temporary reason, is retried with jittered
 //! waits. A request that may have been executed is sent again only if it is idempotent.
 
 use std::ops::ControlFlow;

@@ -104,7 +104,7 @@ enum Place {
     Replica(i64),
     /// The user is not allowed to query the offset, or the reply has none.
     Untold,
-    /// The server did not answer in time, or refused the query for a passing reason.
+    /// The server did not answer in time, or refused the query for a temporary reason.
     Silent,
     /// There is no connection, so the server gets no requests.
     Gone,

@@ -127,10 +127,10 @@ impl Map {
     /// node. Returns `None` if none can be trusted.
     ///
     /// A node that was cut off or has hung reports an old map without any sign of its age. So a map
-    /// is doubtful under two conditions: it takes slots from a responding node, and the new node is
-    /// suspect. That is a silent or unknown node, a replica, or a node that lost slots recently.
-    /// Slots do not make a map doubtful if redirects (MOVED) have named the same new node for all
-    /// of them. A doubtful map is trusted only if another node reports the same moves.
+    /// is doubtful if it takes slots from a responding node and gives them to a suspect node. A
+    /// node is suspect if it is silent, unknown or a replica, or has lost slots recently. Slots do
+    /// not make a map doubtful if redirects (MOVED) have named the same new node for all of them. A
+    /// doubtful map is trusted only if another node reports the same moves.
     pub(super) fn believed(&self, told: &[Vec<Range>], now: Instant, answers: impl Fn(&Node) -> bool) -> Option<usize> {
         let doubtful: Vec<_> = told.iter().map(|ranges| self.doubtful(ranges, now, &answers)).collect();
         let is_confirmed = |at: usize| {

@@ -54,7 +54,7 @@ impl Connection {
                     pipeline.abort();
                     pipeline.lost().await;
                     // With RESP2 the handshake can be the first exchange, so what listens at the
-                    // address may be no server. Silence is not diagnosed, because a server that
+                    // address need not be a server. Silence is not diagnosed, because a server that
                     // hangs is silent, too.
                     if !was_up
                         && self.trouble() != SILENT

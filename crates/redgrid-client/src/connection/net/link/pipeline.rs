@@ -132,8 +132,8 @@ impl Connection {
                     login.again(count, self).await?;
                     self.send_once(&command, expects).await
                 };
-                // Boxed because it is rare. Otherwise the future of every call would reserve its
-                // size.
+                // The retry is boxed because it is rare. Otherwise the future of every call would
+                // reserve its size.
                 Box::pin(again).await
             }
             answer => answer,

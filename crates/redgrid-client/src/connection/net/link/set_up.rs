@@ -91,8 +91,8 @@ impl Connection {
         };
         let found = match (failure.found, &failure.said) {
             (Some(found), _) => Some(found),
-            // After an error code, or the refusal of a login or certificate, the listener is known
-            // to be a server.
+            // If the error has a code, or refuses a login or certificate, what listens there is a
+            // server.
             (None, Some(said)) if failure.trouble.kind != Kind::Unauthorized && !begins_with_code(said) => {
                 self.look_into().await
             }

@@ -133,7 +133,8 @@ impl Node {
         };
         match link.send(command("EVALSHA", body.sha().clone())?).await {
             Err(ServerError::Refused { message, .. }) if Code::of(&message) == Code::NoScript => {
-                // Boxed because it is rare. Otherwise the sender's future would reserve its size.
+                // The retry is boxed because it is rare. Otherwise the sender's future would
+                // reserve its size.
                 Box::pin(link.send(command("EVAL", body.bytes())?)).await
             }
             answer => answer,

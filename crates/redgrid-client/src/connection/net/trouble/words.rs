@@ -43,7 +43,7 @@ pub(crate) const LATE_ANSWER: &str = "no answer came in time";
 pub(crate) const NO_PROTOCOL: &str = "the server's answer is not that of a Redis or Valkey server";
 
 /// Returns the message that the debug form of a system error contains, or the error's kind in
-/// words. `None` if the text is no such form.
+/// words. `None` for other texts.
 fn system(why: &str) -> Option<String> {
     if let Some((_, details)) = why.split_once(LOOKUP) {
         let details = details.trim_matches([':', ' ', '"', '}', '\\']);
