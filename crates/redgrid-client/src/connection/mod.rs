@@ -1,7 +1,7 @@
 //! Connections: the [`Server`] trait for one node, the [`Topology`] trait for the mapping of keys
 //! to nodes, and the [`Client`] that users hold.
 //!
-//! - `client`: the client, with its tasks, lifecycle and health; the state that all its objects
+//! - `client`: the client with its tasks, lifecycle and health, and the state that all its objects
 //!   share.
 //! - `request`: requests and replies; retries, redirects and batches.
 //! - `net`: one node and its connections.
@@ -49,7 +49,7 @@ pub use traits::is_same;
 pub use traits::{ChannelKind, ConnectionId, NodeId, Push, Refused, Server, ShardServers, Topology, TopologyHint};
 
 /// Opens real connections to the servers of a configuration, and returns the primary of the empty
-/// key. Tests of [`Server`] itself use it.
+/// key. Only tests of [`Server`] itself use this function.
 #[cfg(feature = "testing")]
 pub fn server(config: &crate::Config) -> Result<std::sync::Arc<dyn Server>, ConnectError> {
     Ok(topology::open(config, &crate::clock::Clock::boot())?.primary(b""))

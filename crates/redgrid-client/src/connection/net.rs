@@ -1,11 +1,11 @@
 //! One node and its connections: dialing, logging in, supervision, and what is sent on them.
 //!
 //! - `dedicated`: a connection for one purpose, such as MULTI/EXEC or SCRIPT KILL.
-//! - `dial`: opening a byte stream to an address; `socks`: through a SOCKS5 proxy.
+//! - `dial`: opening a byte stream to an address; `socks`: the same through a SOCKS5 proxy.
 //! - `encryption`: TLS.
 //! - `endpoint`: address, credentials and encryption of a server, and all connections to it.
-//! - `link`: one supervised connection; its `pipeline` carries the requests, in order, and the
-//!   messages.
+//! - `link`: one connection, which is probed and reopened; its `pipeline` carries requests, replies
+//!   and messages.
 //! - `login`: logging in with passwords that change.
 //! - `node`: one node with all its connections, and the encoding of requests.
 //! - `pool`: the connections for requests of one node.

@@ -68,10 +68,10 @@ pub enum Arg {
     /// request is sent, in microseconds of the server's own clock.
     NotAfter,
     /// Placeholder for the command by which a script publishes on the channels of its keys:
-    /// `PUBLISH`, or `SPUBLISH` if they are sharded.
+    /// `PUBLISH`, or `SPUBLISH` if these channels are sharded.
     Publish,
-    /// Placeholder for `SPUBLISH`. If channels are not sharded, the argument is omitted. It must be
-    /// the last argument.
+    /// Placeholder for `SPUBLISH`, which must be the last argument. If channels are not sharded,
+    /// the argument is omitted.
     Sharded,
     /// A key that follows other arguments. The list of the request's keys contains it, too.
     Key(Bytes),
@@ -117,13 +117,14 @@ impl Request {
         Request::new(What::Function { name: name.into(), library })
     }
 
-    /// Creates a transaction of requests with keys in one slot, executed between MULTI and EXEC.
+    /// Creates a transaction: the requests are executed between MULTI and EXEC. All their keys must
+    /// share a slot.
     ///
     /// No other request is executed between these requests. If one of them cannot even be queued,
     /// none is executed. The reply is a list of their replies in order. A request that fails during
     /// execution leaves an error at its position, and the others are executed all the same.
     ///
-    /// The transaction may be sent again if each of its requests may.
+    /// The transaction may be sent again if each of its requests is idempotent.
     pub fn together(requests: impl IntoIterator<Item = Request>) -> Self {
         let requests: Vec<_> = requests.into_iter().collect();
         let idempotent = requests.iter().all(Request::is_idempotent);
@@ -186,7 +187,8 @@ impl Request {
         self.arg(decimal(n))
     }
 
-    /// Adds a placeholder for the time limit of the request, filled in when it is sent.
+    /// Adds a placeholder for the time limit of the request. It is filled in when the request is
+    /// sent.
     #[inline]
     pub fn deadline_arg(mut self) -> Self {
         self.args.push(Arg::NotAfter);
@@ -200,8 +202,8 @@ impl Request {
         self
     }
 
-    /// Adds a placeholder for `SPUBLISH` that is omitted where the command is `PUBLISH`. It must be
-    /// the last argument.
+    /// Adds a placeholder for `SPUBLISH`, which must be the last argument. If channels are not
+    /// sharded, it is omitted.
     #[inline]
     pub fn spublish_arg(mut self) -> Self {
         self.args.push(Arg::Sharded);
@@ -217,7 +219,7 @@ impl Request {
 
     /// Sets the time, by the local clock, until which the server may execute the request.
     ///
-    /// Only requests with [`Request::deadline_arg`] obey it.
+    /// The limit has an effect only if the request has a [`Request::deadline_arg`].
     pub fn not_after(mut self, at: Instant) -> Self {
         self.not_after = Some(at);
         self

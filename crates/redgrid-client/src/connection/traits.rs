@@ -2,8 +2,8 @@
 //! key.
 //!
 //! Modules outside of `connection` reach the servers only through these traits. Tests implement
-//! them to lose, delay and repeat requests and replies. The code of real connections can be
-//! replaced, too.
+//! them to lose, delay and repeat requests and replies. So the code of real connections can be
+//! replaced.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -42,14 +42,14 @@ impl fmt::Display for NodeId {
 /// Identifies one generation of a connection: the server process and the number of the connection.
 ///
 /// A changed `run_id` means another server process, possibly with other data. The `run_id` is empty
-/// if the client's user may not read it.
+/// if the client's user is not allowed to read it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 // Exhaustive: only authors of objects use it.
 pub struct ConnectionId {
     /// The `run_id` of the server process.
     pub run_id: Arc<str>,
-    /// Number of the connection. It grows with every new connection of this process, to any node,
-    /// so no two connections share it.
+    /// Number of the connection. Each new connection of the client's process, to whatever node, has
+    /// a higher number. So no two connections share a number.
     pub connection: u64,
 }
 
@@ -57,18 +57,18 @@ pub struct ConnectionId {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
 // Exhaustive: only authors of objects use it.
 pub enum ChannelKind {
-    /// PUBLISH; in a cluster the message reaches all nodes.
+    /// Published by PUBLISH; in a cluster, the message reaches all nodes.
     Plain,
-    /// SPUBLISH; the message reaches the nodes of the channel's slot.
+    /// Published by SPUBLISH; the message reaches the nodes of the channel's slot.
     Sharded,
     /// Keyspace events, published by the server itself: one kind of event on each channel
     /// (`__keyevent@0__:del`).
     ///
-    /// They are subscribed like plain channels, but on a separate connection. A large number of
-    /// events then does not delay the messages that wake waiters.
+    /// They are subscribed like plain channels, but on a separate connection. So a large number of
+    /// events does not delay the messages that wake waiters.
     Events,
-    /// PUBLISH; one subscription (PSUBSCRIBE) covers all channels whose names match a pattern.
-    /// These subscriptions use separate connections.
+    /// Published by PUBLISH. One subscription (PSUBSCRIBE) covers all channels whose names match a
+    /// pattern. These subscriptions use separate connections.
     Patterns,
 }
 
@@ -99,8 +99,8 @@ pub enum Push {
         /// The published payload.
         payload: Bytes,
     },
-    /// The server has confirmed that these subscriptions have ended. None of their messages
-    /// follows.
+    /// The server has confirmed that these subscriptions have ended. No further message of these
+    /// channels follows.
     Ended {
         /// The channels.
         channels: Vec<Bytes>,
@@ -111,8 +111,8 @@ pub enum Push {
         /// The channel.
         channel: Bytes,
     },
-    /// The connection for plain and sharded channels was lost, or is new. Nothing is subscribed on
-    /// it, and messages may have been missed.
+    /// The connection for plain and sharded channels was lost, or is new. No channel is subscribed
+    /// on it now, and messages may have been missed.
     Gap,
     /// A gap on the connection that carries [`ChannelKind::Events`]; see [`Push::Gap`].
     EventsGap,
@@ -142,7 +142,7 @@ pub trait Server: Send + Sync + 'static {
     /// Sends one request, which the server must not execute after `limit`. The request's own
     /// [limit](Request::limit) is ignored.
     ///
-    /// Two requests that may be [batched](Request::batchable) are executed in order only if the
+    /// Two requests that can be [batched](Request::batchable) are executed in order only if the
     /// second is issued after the first was answered.
     fn ask<'a>(&'a self, request: &'a Arc<Request>, limit: Instant) -> ResponseFuture<'a> {
         ResponseFuture::inline(|| self.call_one(Request::clone(request).not_after(limit)))
@@ -153,17 +153,18 @@ pub trait Server: Send + Sync + 'static {
         self.call(vec![request]).await.pop().unwrap_or_else(|| Err(ServerError::unknown("no result")))
     }
 
-    /// Sends ASKING and right after it one request, to the target of a slot that is being moved.
+    /// Sends ASKING and, right after it, one request. The node is the target of a slot that is
+    /// being moved.
     async fn call_asking(&self, request: Request) -> Result<Reply, ServerError> {
         of_asking(self.call(vec![Request::command("ASKING"), request]).await)
     }
 
-    /// Waits until everything that was answered on connection `since` before this call is as
+    /// Waits until all writes that were answered on the connection `since` before this call are as
     /// durable as requested.
     ///
     /// With [`Durability::Primary`] it sends nothing and returns at once.
     ///
-    /// `tag` is the part of a written key that a cluster hashes: its hash tag, or the whole key.
+    /// `tag` is the part of a written key that a cluster hashes: the hash tag, or the whole key.
     ///
     /// # Errors
     ///
@@ -210,16 +211,17 @@ pub trait Server: Send + Sync + 'static {
         None
     }
 
-    /// Watches the error that makes waiting for this node useless; `None` while waiting may help.
+    /// Watches the error that makes waiting for this node useless; `None` while waiting can help.
     ///
-    /// The error ends calls early. [`ServerError::Unauthorized`] means that the node refuses this
-    /// client, or that this client refuses the node's certificate. [`ServerError::NotSent`] means
-    /// that the node's name is unknown, or that the node does not speak the protocol.
+    /// Most waiting calls end early with this error. [`ServerError::Unauthorized`] means that the
+    /// node refuses this client, or that this client refuses the node's certificate.
+    /// [`ServerError::NotSent`] means that the node's name is unknown, or that the node does not
+    /// speak the protocol.
     fn refusal(&self) -> watch::Receiver<Option<ServerError>> {
         watch::channel(None).1
     }
 
-    /// Returns a message that the node speaks RESP2 only, with the node's own error.
+    /// Returns a message if the node was found to speak only RESP2. It includes the node's error.
     ///
     /// `None` if the node speaks RESP3, or if RESP2 is configured.
     fn without_resp3(&self) -> Option<String> {
@@ -258,7 +260,7 @@ pub trait Server: Send + Sync + 'static {
     /// Ends subscriptions. Errors are not reported, because a superfluous message does no harm.
     async fn unsubscribe(&self, kind: ChannelKind, channels: Vec<Bytes>);
 
-    /// Returns the stream of pushed events; to be called once.
+    /// Returns the stream of pushed events. It must be called only once.
     ///
     /// The result of a further call depends on the implementation. Either the earlier stream ends
     /// and the new one continues, or the new one is empty.
@@ -291,7 +293,7 @@ pub fn is_same(one: &Arc<dyn Server>, other: &Arc<dyn Server>) -> bool {
 pub enum TopologyHint {
     /// A node says that the slot is served at this address (`host:port`).
     Moved(u16, String),
-    /// A supposed primary says that it is not one, or does not answer.
+    /// A supposed primary does not answer, or says that it is no primary.
     Node(NodeId),
     /// A reply of this node is overdue, but may still arrive.
     Silent(NodeId),
@@ -311,8 +313,8 @@ pub struct ShardServers {
 /// Maps keys to servers. The mapping changes when a primary is replaced or a slot moves.
 #[async_trait]
 pub trait Topology: Send + Sync + 'static {
-    /// Returns the primary of the slot of `key`. While it is unknown, returns a placeholder that
-    /// answers nothing.
+    /// Returns the primary of the slot of `key`. While that primary is unknown, returns a
+    /// placeholder, which has no connection.
     fn primary(&self, key: &[u8]) -> Arc<dyn Server>;
 
     /// Returns all primaries.
@@ -344,7 +346,7 @@ pub trait Topology: Send + Sync + 'static {
         self.primary(key)
     }
 
-    /// Returns the slot of a key. One request may use several keys only if their slots are equal.
+    /// Returns the slot of a key. All keys of one request must have the same slot.
     fn slot(&self, _key: &[u8]) -> u16 {
         0
     }

@@ -2,7 +2,8 @@
 //!
 //! A node has one such connection for MULTI/EXEC, whose commands must not be interleaved with
 //! others. It has another one for SCRIPT KILL, which must not queue behind other requests. A server
-//! whose script runs for too long accepts SCRIPT KILL, but answers no handshake.
+//! whose script runs for too long accepts SCRIPT KILL, but answers no handshake, so this connection
+//! has none.
 //!
 //! # Why all or none
 //!
@@ -44,9 +45,9 @@ pub(crate) struct DedicatedConnection {
 }
 
 impl DedicatedConnection {
-    /// Creates the connection without opening it. With `beside` it has to lead to the same process
-    /// as these connections. Without `beside`, it is for commands that a server accepts while a
-    /// script runs for too long.
+    /// Creates the connection without opening it. If `beside` is given, the connection must lead to
+    /// the same process as those connections. Otherwise it is for commands that a server accepts
+    /// while a script runs for too long.
     pub(crate) fn new(connections: &Arc<Connections>, beside: Option<Arc<ConnectionPool>>) -> Arc<Self> {
         Arc::new(DedicatedConnection {
             connections: Arc::clone(connections),
@@ -200,7 +201,7 @@ impl DedicatedConnection {
 
     /// Checks that this connection leads to the same process as the connections for requests.
     ///
-    /// If the user may not read the `run_id`, the processes count as the same.
+    /// If the user is not allowed to read the `run_id`, the processes count as the same.
     fn check_process(&self, link: &Connection, epoch: &ConnectionId) -> Result<(), ServerError> {
         let Some(beside) = &self.beside else { return Ok(()) };
         let Some(there) = beside.epoch().borrow().clone() else { return Err(beside.down()) };
@@ -236,7 +237,7 @@ fn nothing(error: &ServerError) -> ServerError {
 }
 
 /// Replaces the error of EXEC by the server's reason for discarding the queued commands, if the
-/// error contains one.
+/// error contains that reason.
 ///
 /// In this case the transaction had no effect, like a single command that is refused.
 fn discarded(error: ServerError) -> ServerError {

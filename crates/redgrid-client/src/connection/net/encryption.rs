@@ -30,8 +30,8 @@ mod with {
     struct Shared {
         tls: Tls,
         current: Mutex<Current>,
-        /// Held while files are read, so that an older state of the files never replaces a newer
-        /// one. A file system that hangs then blocks one thread at most.
+        /// The lock is held while files are read. So an older state of the files never replaces a
+        /// newer one, and a file system that hangs blocks one thread at most.
         reading: Arc<tokio::sync::Mutex<()>>,
     }
 
@@ -88,8 +88,8 @@ mod with {
         ///
         /// # Cancel safety
         ///
-        /// The future may be dropped at any time. A read that has begun continues, and the next one
-        /// starts after it.
+        /// The future can be dropped at any time. A read that has begun continues, and the next
+        /// read starts after its end.
         pub(crate) async fn refresh(&self) {
             if self.0.current.lock().pems.is_none() {
                 return;

@@ -22,8 +22,8 @@ pub(crate) struct Target {
     pub(crate) entry: ConnectOptions,
     pub(crate) settings: Settings,
     pub(crate) clock: Clock,
-    /// The message that the server speaks RESP2 only, with the server's error, once a connection
-    /// has found this out.
+    /// Set once a connection has found that the server speaks only RESP2: a message that says so,
+    /// with the server's error.
     ///
     /// All connections to the server share it.
     pub(crate) without_resp3: Arc<OnceLock<String>>,
@@ -41,8 +41,8 @@ impl Connections {
         Arc::new(Connections { target: Arc::new(target), open: Mutex::new(Some(Vec::new())) })
     }
 
-    /// Opens a connection named `<client name>:<suffix>`. After [`Connections::stop`] it is closed
-    /// at once.
+    /// Opens a connection named `<client name>:<suffix>`. After [`Connections::stop`], the new
+    /// connection is closed at once.
     pub(crate) fn open(&self, suffix: &str, greeting: Handshake) -> Arc<Connection> {
         let name = format!("{}:{suffix}", self.target.settings.client_name);
         self.open_to(&self.target, name, greeting, None)
@@ -68,7 +68,8 @@ impl Connections {
         connection
     }
 
-    /// Signals all connections to close; no further one stays open. Returns those that were open.
+    /// Signals all connections to close, and returns them. Connections that are opened later are
+    /// closed at once.
     pub(crate) fn stop(&self) -> Vec<Arc<Connection>> {
         let open = self.open.lock().take().unwrap_or_default();
         open.iter().for_each(|connection| connection.close());

@@ -1,5 +1,5 @@
-//! One supervised connection to one node: it reports when it is up, is probed when in doubt, and is
-//! set up again when it ends.
+//! One supervised connection to one node. It reports when it is up, and probes the server at
+//! intervals and after a suspicion. After it has ended, it is set up again.
 //!
 //! [`Connection::epoch`] is `Some` from the answer to the handshake until the connection is lost or
 //! given up.
@@ -42,7 +42,7 @@ use crate::sync::Mutex;
 /// Longest back-off between two attempts to connect: a random time of 1 to 2 s.
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
 
-/// How long a server may send nothing while a reply is outstanding, before it is suspected: 100 ms.
+/// A server is suspected if it has sent nothing for this time while a reply is outstanding: 100 ms.
 ///
 /// A live server nearby answers within a millisecond. Suspicion causes a topology refresh.
 const SILENT: Duration = Duration::from_millis(100);
@@ -55,7 +55,8 @@ const LONGEST_SILENT: Duration = Duration::from_secs(1);
 /// within three round trips.
 const ROUND_TRIPS: u32 = 4;
 
-/// Returns how long a server may send nothing while a reply is outstanding, before it is suspected.
+/// Returns the time after which a server is suspected if it sends nothing while a reply is
+/// outstanding.
 ///
 /// `round_trip` is the server's unloaded round-trip time.
 pub(crate) fn patience(round_trip: Duration) -> Duration {
@@ -86,7 +87,7 @@ pub(crate) struct Connection {
     has_been_up: AtomicBool,
     doubt: Notify,
     silence: Arc<Silence>,
-    /// The connection is to be replaced instead of being probed; see [`Connection::reconnect`].
+    /// Set if the connection must be replaced instead of probed; see [`Connection::reconnect`].
     leaving: AtomicBool,
     closing: watch::Sender<bool>,
     task: Mutex<Option<JoinHandle<()>>>,
@@ -156,7 +157,7 @@ impl Connection {
     /// it.
     ///
     /// The id is random, and changes with every promotion and every full copy from another server.
-    /// It is empty if the handshake did not request it, or if the user may not read it.
+    /// It is empty if the handshake did not request it, or if the user is not allowed to read it.
     pub(crate) fn history(&self) -> Arc<str> {
         Arc::clone(&self.state.lock().history)
     }
@@ -182,8 +183,8 @@ impl Connection {
         self.pipeline.lock().clone()
     }
 
-    /// Returns the messages of all generations of this connection. Later calls return an empty
-    /// stream.
+    /// Returns the stream of messages, which continues when the connection is set up again. Only
+    /// the first call returns it; later calls return an empty stream.
     pub(crate) fn messages(&self) -> mpsc::UnboundedReceiver<Push> {
         let unread = self.unread.lock().take();
         unread.unwrap_or_else(|| mpsc::unbounded_channel().1)
@@ -200,7 +201,8 @@ impl Connection {
     pub(crate) async fn leave_sharded(&self, channels: &[Bytes]) {
         let (pipeline, owed) = (self.pipeline(), self.silence.asked(self.target.clock.now()));
         let asked = pipeline.leave(channels);
-        // An error is ignored: the channels are not subscribed then, or the connection is lost.
+        // An error is ignored: in that case the channels are not subscribed, or the connection is
+        // lost.
         let _ = self.answer(&pipeline, asked, owed).await;
     }
 
@@ -221,8 +223,8 @@ impl Connection {
         self.doubt.notify_one();
     }
 
-    /// Starts a new connection id on the same connection, because the server is no longer what the
-    /// handshake found.
+    /// Ends the connection id and repeats the handshake on the same connection, because the server
+    /// is no longer what the last handshake found.
     pub(crate) fn repeat_handshake(&self, why: &str) {
         self.fail(why);
         self.doubt.notify_one();
@@ -230,9 +232,9 @@ impl Connection {
 
     /// Handles a reply that says that the server accepts no writes.
     ///
-    /// If a certain [role](NodeRole) is expected of the server, it is checked. Otherwise the name
-    /// or address may already lead to a new primary. The former primary keeps its connections, so
-    /// this one is replaced then, at most once every 2 s.
+    /// If a certain [role](NodeRole) is expected of the server, the role is checked. Otherwise the
+    /// connection is replaced, at most once every 2 s. Its address may already lead to a new
+    /// primary, and the former primary keeps its connections.
     pub(crate) fn report_read_only(&self) {
         if !matches!(self.greeting, Handshake::Identity | Handshake::Data { part: NodeRole::Any, .. }) {
             return self.doubt.notify_one();
@@ -251,7 +253,7 @@ impl Connection {
         self.repeat_handshake(why);
     }
 
-    /// Closes the connection and ends the tasks that supervise it.
+    /// Closes the connection and ends the task that supervises it.
     pub(crate) fn close(&self) {
         self.closing.send_replace(true);
     }

@@ -1,11 +1,11 @@
 //! Logging in with a password that changes.
 //!
 //! The credential provider is called before each connection is set up. While connections are up, it
-//! is called every `credentials_interval`, once for all connections of a client. They log in again
-//! if the credentials differ. A login that the server refuses leaves a connection unchanged. So
-//! nothing is lost while the server does not know the new password yet. With RESP2 a connection
-//! with subscriptions accepts no login. It is replaced after a short-lived connection has logged
-//! in.
+//! is called every `credentials_interval`, once for all connections of a client. The connections
+//! log in again if the credentials differ. A login that the server refuses leaves a connection
+//! unchanged. So nothing is lost while the server does not know the new password yet. With RESP2 a
+//! connection with subscriptions accepts no login. It is replaced after a short-lived connection
+//! has logged in.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -58,8 +58,8 @@ impl Logins {
     /// Returns the provider's last result if it is younger than half an interval; otherwise calls
     /// the provider.
     ///
-    /// All connections share that result. A failure is a result, too, because a failed call may
-    /// have taken long.
+    /// The last call may have been made for another connection. A failure is returned as well,
+    /// because a failed call may have taken long.
     async fn lately(&self) -> Result<Credentials, String> {
         let _turn = self.turn.lock().await;
         let recent = self.last.lock().clone().filter(|(at, _)| at.elapsed() < self.every / 2);

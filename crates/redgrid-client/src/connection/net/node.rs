@@ -1,8 +1,8 @@
-//! One node with its connections, and the way of a request to it.
+//! One node with its connections, and how a request is sent to it.
 //!
-//! There are one or several connections for requests, and one that carries only subscriptions. More
-//! are opened on demand: one per durability level, one each for keyspace events and patterns, and
-//! dedicated ones.
+//! There are one or several connections for requests, and one that carries only subscriptions.
+//! Others are opened on demand: one per durability level, one for keyspace events, one for
+//! patterns, and dedicated connections.
 
 mod batch_queue;
 mod batcher;
@@ -38,7 +38,8 @@ use crate::inline_bytes::decimal;
 
 /// The largest argument that a server accepts: 512 MiB, the default of `proto-max-bulk-len`.
 ///
-/// A larger one makes the server close the connection, and all requests in flight there are lost.
+/// If an argument is larger, the server closes the connection, and all requests in flight on it are
+/// lost.
 const LARGEST: usize = 512 << 20;
 
 pub(crate) struct Node {
@@ -84,7 +85,7 @@ impl Node {
     /// Returns why a request cannot be sent now; `None` if it can.
     fn in_the_way(&self, is_dedicated: bool) -> Option<ServerError> {
         match () {
-            // A server with a script that runs for too long answers no handshake, but must receive
+            // A server whose script runs for too long answers no handshake, but it must receive
             // SCRIPT KILL.
             () if is_dedicated => None,
             () if !self.commands.is_up() => Some(self.commands.down()),
@@ -105,7 +106,8 @@ impl Node {
             return Box::pin(self.send_elsewhere(request, limit, false)).await;
         }
         match link.send(self.encode(request, limit, request.in_order)?).await {
-            // Boxed because it is rare. Otherwise the future of every call would reserve its size.
+            // The retry is boxed because it is rare. Otherwise the future of every call would
+            // reserve its size.
             refused @ Err(ServerError::Refused { .. }) if resend::may_help(request, &refused) => {
                 Box::pin(self.send_again(link, request, limit, false, refused)).await
             }

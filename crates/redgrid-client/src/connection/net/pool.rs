@@ -1,9 +1,10 @@
 //! The connections for requests to one node: one, or several that count as one.
 //!
-//! All requests of a name use the same connection, which keeps their order. The pool has one
+//! All requests for one name use the same connection, which keeps their order. The pool has one
 //! connection id. The id exists while all connections are up and lead to the same process, and
 //! changes as soon as any connection is new. All grants are verified after a change, as if all
-//! connections were new. That costs a few superfluous requests, but no necessary one is missed.
+//! connections were new. That costs a few superfluous verifications, but no necessary one is
+//! missed.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -40,8 +41,8 @@ impl ConnectionPool {
         Arc::new(ConnectionPool { links, together })
     }
 
-    /// Returns the connection for all requests of a key's name. Requests without a key use the
-    /// first connection.
+    /// Returns the connection for requests with this key. All keys of one name have the same
+    /// connection. Requests without a key use the first one.
     pub(crate) fn of(&self, key: Option<&[u8]>) -> &Arc<Connection> {
         &self.links[key.map_or(0, |key| usize::from(self.shard_of(key)))]
     }
@@ -104,7 +105,7 @@ impl ConnectionPool {
         self.links.iter().for_each(|link| link.suspect());
     }
 
-    /// Handles a report, from another connection, that the server accepts no writes.
+    /// Handles an error on a connection outside of the pool: the server accepts no writes.
     pub(crate) fn report_read_only(&self) {
         self.links.iter().for_each(|link| link.report_read_only());
     }
@@ -153,8 +154,8 @@ impl PoolMember {
         publish(&self.together.refusal, refusal);
     }
 
-    /// Reports the new id of this connection and the replication history from its handshake, or
-    /// that it is down.
+    /// Reports the new id of this connection and the replication history from its handshake. `None`
+    /// reports that the connection is down.
     pub(crate) fn tell(&self, epoch: Option<(&ConnectionId, &Arc<str>)>) {
         let mut seats = self.together.seats.lock();
         let mut astray = Vec::new();
@@ -162,15 +163,16 @@ impl PoolMember {
             Some((epoch, history)) => {
                 seats.lives[self.at] = Some(epoch.clone());
                 seats.history = Arc::clone(history);
-                // If the other connections were opened anew, they would lead to the process of the
-                // newest one.
+                // Other connections that lead to another process are reopened: the newest
+                // connection shows which process the address leads to now.
                 let elsewhere = |life: &Option<ConnectionId>| life.as_ref().is_some_and(|id| id.run_id != epoch.run_id);
                 let links = seats.links.iter().zip(&seats.lives);
                 astray.extend(links.filter(|(_, life)| elsewhere(life)).filter_map(|(link, _)| link.upgrade()));
             }
             None => seats.lives[self.at] = None,
         }
-        // Published under the lock, to keep the order of events.
+        // The id is published under the lock, so that ids are published in the order of the
+        // reports.
         publish(&self.together.epoch, of_all(&seats.lives));
         drop(seats);
         astray.iter().for_each(|link| link.reconnect("another connection leads to another server process"));
@@ -201,7 +203,7 @@ mod tests {
         assert_eq!(of_all(&[life("a", 1), life("a", 2)]), epoch("a", 2));
         assert_eq!(of_all(&[life("a", 1), life("", 1)]), None);
         assert_eq!(of_all(&[life("a", 1), life("b", 2)]), None);
-        // Whichever of them is new, the number changes.
+        // The number changes, whichever connection is new.
         assert_eq!(of_all(&[life("a", 3), life("a", 2)]), epoch("a", 3));
         assert_eq!(of_all(&[life("a", 3), life("a", 4)]), epoch("a", 4));
     }

@@ -2,8 +2,8 @@
 //!
 //! A request that must not be executed after some instant of the *local* clock carries that instant
 //! in the *server's* time. The bound is never too high, so the server refuses a request too early
-//! rather than too late. So a late transmission of an acquire cannot execute after the moment from
-//! which the client considers it harmless.
+//! rather than too late. So a late transmission of an acquire cannot execute once the client
+//! assumes that it cannot.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -15,24 +15,24 @@ use crate::sync::Mutex;
 /// section 11.3). It is applied to the age of a sample, so that old samples do not count as exact.
 const DRIFT_PPM: u64 = 500;
 
-/// How long samples are collected before newer, lower ones may replace them: 10 s. A sample is the
+/// How long samples are collected before newer, lower ones can replace them: 10 s. A sample is the
 /// bound that one reply proves.
 ///
 /// The best (highest) sample of this time is used, because its reply was the fastest. If the
 /// server's clock was set back, the estimate follows within two such times at the latest.
 const WINDOW: Duration = Duration::from_secs(10);
 
-/// The server's clock counts as set back if the known bound exceeds what an exchange permits by
+/// The server's clock counts as set back if the known bound is higher than an exchange permits, by
 /// more than this: 1000 µs. Rounding and a slew cause smaller differences.
 const SLACK: i128 = 1000;
 
-/// A lower bound of `server time − local time`, and the round-trip time. Shared by all users of one
-/// node.
+/// A lower bound of `server time − local time`, and the round-trip time. All users of one node
+/// share it.
 #[derive(Debug, Default)]
 pub struct ServerClock {
     samples: Mutex<Samples>,
-    /// The fastest exchange of this window, in nanoseconds; 0 for none. `former_round_trip` is that
-    /// of the window before.
+    /// The time of the fastest exchange in this window, in nanoseconds; 0 if there was none.
+    /// `former_round_trip` is that of the window before.
     round_trip: AtomicU64,
     former_round_trip: AtomicU64,
 }
@@ -44,8 +44,8 @@ struct Samples {
     /// over with each window.
     former: Option<Sample>,
     since: Option<Instant>,
-    /// When the server's clock was last found to be set back, and the sum of the steps: of this one
-    /// and of those in the two windows before.
+    /// When the server's clock was last found to be set back, and by how much in all. An earlier
+    /// step counts if the next step was found within two windows after it.
     set_back: Option<(Instant, Duration)>,
 }
 
@@ -127,11 +127,11 @@ impl ServerClock {
         self.observe_round_trip(sent, received);
     }
 
-    /// Returns by how much the server's clock was found to be set back, if that was within the last
-    /// 20 s.
+    /// Returns by how much the server's clock was set back, if that was found within the last 20 s;
+    /// zero otherwise.
     ///
-    /// The server may execute a request that was sent before the step by this much later than
-    /// intended.
+    /// A request that was sent before the clock was set back may be executed later than intended,
+    /// by up to this time.
     pub fn set_back(&self, now: Instant) -> Duration {
         self.samples.lock().set_back(now)
     }

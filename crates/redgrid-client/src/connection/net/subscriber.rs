@@ -1,5 +1,5 @@
-//! The connections of a node that carry only subscriptions: commands that subscribe and
-//! unsubscribe, and probes.
+//! The connections of a node that are only for subscriptions. They carry commands that subscribe
+//! and unsubscribe, messages, and probes.
 //!
 //! A subscription is active once the server has confirmed it. Plain and sharded channels share a
 //! connection that is always open. The connections for keyspace events and for patterns are opened
@@ -21,14 +21,14 @@ use crate::sync::Mutex;
 
 /// How long to wait for a connection that is opened at the first subscription: 250 ms.
 ///
-/// A connection to a nearby server takes less time. Other subscriptions at the node wait meanwhile,
-/// and a failed one is retried.
+/// A connection to a nearby server takes less time. Other subscriptions at the node wait meanwhile.
+/// A subscription that fails is retried.
 const CONNECTING: Duration = Duration::from_millis(250);
 
 pub(crate) struct Subscriptions {
     connections: Arc<Connections>,
-    /// The id of the connections for requests. If those lead to another process, the connections
-    /// here are replaced.
+    /// The id of the connections for requests. If it shows another server process, the connections
+    /// for subscriptions are replaced.
     commands: watch::Receiver<Option<ConnectionId>>,
     pushes: Pushes,
     messages: Arc<Subscriber>,
@@ -91,7 +91,7 @@ impl Subscriptions {
 
 struct Subscriber {
     link: Arc<Connection>,
-    /// Ended subscriptions, to be reported after their last message.
+    /// Sends ended subscriptions to the reading task, which reports them after their last message.
     ended: mpsc::UnboundedSender<Vec<Bytes>>,
     /// The [number](ConnectionId::connection) of the last connection with a confirmed subscription;
     /// 0 before the first.
@@ -119,15 +119,15 @@ impl Subscriber {
         let Some(connection) = self.connection() else { return Err(self.link.down()) };
         let refused = match self.ask_for(kind, &channels).await {
             Ok(refused) => refused,
-            // The connection is kept, because a refusal is not its fault.
+            // The connection is kept, because it did not cause the refusal.
             Err(error @ ServerError::Refused { .. }) if !wants_login(&error) => return Err(error),
             Err(error) => {
                 self.link.renew();
                 return Err(error);
             }
         };
-        // Store first, then check: either the reading task sees the store after the connection was
-        // lost, or the check here sees the loss.
+        // Store first, then check: if the connection is lost, either the reading task sees the
+        // stored number, or the check sees the loss.
         self.confirmed.store(connection, Ordering::SeqCst);
         if self.connection() != Some(connection) {
             return Err(ServerError::unknown("the connection was replaced"));
@@ -139,7 +139,8 @@ impl Subscriber {
         let (command, parts): (_, Vec<_>) = match kind {
             ChannelKind::Plain | ChannelKind::Events => ("subscribe", vec![channels]),
             ChannelKind::Patterns => ("psubscribe", vec![channels]),
-            // Each channel may be refused individually, because its slot has moved.
+            // Each channel has its own command, so that only a channel whose slot has moved is
+            // refused.
             ChannelKind::Sharded => ("ssubscribe", channels.chunks(1).collect()),
         };
         let answers = join_all(parts.iter().map(|part| self.link.send_channels(command, part))).await;
@@ -175,7 +176,8 @@ impl Subscriber {
             ChannelKind::Patterns => "punsubscribe",
             ChannelKind::Sharded => return self.link.leave_sharded(channels).await,
         };
-        // An error is ignored: the channels are not subscribed then, or the connection is lost.
+        // An error is ignored: in that case the channels are not subscribed, or the connection is
+        // lost.
         let _ = self.link.send_channels(command, channels).await;
     }
 
@@ -196,7 +198,7 @@ impl Subscriber {
         let mut closing = std::pin::pin!(self.link.closing());
         loop {
             tokio::select! {
-                // Messages first: those of the old connection precede the gap.
+                // Messages come first, because those of the old connection precede the gap.
                 biased;
                 Some(message) = messages.recv() => { let _ = push(message); }
                 () = &mut closing => return,
@@ -208,10 +210,10 @@ impl Subscriber {
                 changed = epoch.changed() => {
                     if changed.is_err() { return }
                     let connection = epoch.borrow_and_update().as_ref().map_or(0, |epoch| epoch.connection);
-                    // The connection is lost or new; in both cases no subscription is active. A
-                    // connection for events or patterns reports a gap only if an earlier one had a
-                    // confirmed subscription. Before that, nothing was missed, and `subscribe`
-                    // waits for the connection.
+                    // The connection is lost or new; in both cases no subscription is active. For
+                    // events and patterns, a gap is reported only if a subscription was confirmed
+                    // on an earlier connection. Otherwise no message was missed, and `subscribe`
+                    // itself waits for the connection.
                     if connection != told {
                         if ![0, connection].contains(&self.confirmed.load(Ordering::SeqCst)) || gap == Push::Gap {
                             let _ = push(gap.clone());

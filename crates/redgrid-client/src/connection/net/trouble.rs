@@ -21,7 +21,7 @@ pub(crate) struct Trouble {
 /// Whether waiting can help.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// The cause may pass.
+    /// Waiting can help: the cause may be temporary.
     Passing,
     /// The server refuses the password, user or certificate of this client, or this client refuses
     /// the server's certificate.
@@ -75,7 +75,7 @@ const SERVER: [(&str, Kind); 7] = [
 ];
 
 /// Messages of the resolvers of Linux (glibc, musl), macOS and Windows for a name that does not
-/// exist. Other failures of a resolver may pass.
+/// exist. Other failures of a resolver may be temporary.
 const UNKNOWN_NAMES: [&str; 5] = [
     "Name or service not known",
     "Name does not resolve",

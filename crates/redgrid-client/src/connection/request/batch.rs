@@ -1,5 +1,5 @@
 //! Sends many requests at once. Each node receives the requests for its keys in order; no request
-//! waits for the reply to the one before.
+//! waits for the reply to the previous one.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;

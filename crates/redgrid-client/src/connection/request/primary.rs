@@ -1,7 +1,7 @@
 //! Requests to one given primary, instead of to the primary of a key.
 //!
-//! Operations that concern every primary use them: counting keys, listing their names, or loading
-//! scripts.
+//! Operations that concern every primary use them: counting keys, listing the names of keys, or
+//! loading scripts.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -33,8 +33,8 @@ impl Primary {
         self.server.id()
     }
 
-    /// Returns the slots that it served, in order. Empty outside a cluster, where it serves every
-    /// key.
+    /// Returns the slots that the node served, in order. Outside a cluster, the node serves every
+    /// key, and the list is empty.
     pub fn slots(&self) -> &[RangeInclusive<u16>] {
         &self.slots
     }
@@ -120,7 +120,7 @@ fn decides(core: &Core, server: &Arc<dyn Server>) -> bool {
 /// Sends a request to one node until it is finally answered, the node is not a primary any more, or
 /// `until` has passed.
 ///
-/// A refused login ends the attempts at once, and so does the begin of a shutdown. An error of
+/// A refused login ends the attempts at once, and so does the beginning of a shutdown. An error of
 /// [`Server::refusal`] does so, too, unless a transmission is unanswered or the request is
 /// dedicated.
 async fn ask(core: &Core, server: &Arc<dyn Server>, request: Request, until: Instant) -> Result<Reply, ServerError> {

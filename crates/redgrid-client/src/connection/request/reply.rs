@@ -53,7 +53,7 @@ const SHOWN_TEXT: usize = 40;
 /// Maximum number of list elements that an error shows.
 const SHOWN_ELEMENTS: usize = 8;
 
-/// Formats the reply for errors: briefly, and long texts only by their length.
+/// Formats the reply briefly, for errors. Of a long text, only the length is shown.
 impl fmt::Display for Reply {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

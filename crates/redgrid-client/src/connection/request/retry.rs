@@ -1,6 +1,6 @@
 //! Decides by the class of an error whether a request is retried, within one deadline.
 //!
-//! A request that was not sent, or was refused for a passing reason, is retried with jittered
+//! A request that was not sent, or was refused for a temporary reason, is retried with jittered
 //! waits. A request that may have been executed is sent again only if it is idempotent.
 
 use std::ops::ControlFlow;
@@ -22,21 +22,21 @@ use crate::error::{Code, ServerError};
 pub enum RetryPolicy {
     /// As often as the setting `retries` says.
     Retries,
-    /// Until the time of the request is over. Releases use it, because they are not given up
-    /// earlier.
+    /// Until the time of the request is over. Releases use this policy, because they are not given
+    /// up earlier.
     ToTheEnd,
     /// Like `ToTheEnd`, for exactly-once requests. A refused login ends the request, unless a
     /// transmission may still execute.
     Once,
     /// Like `Once`, for several keys. The server answers TRYAGAIN while a migration has moved only
-    /// some of them. That error is returned at once, because the caller can send a request for each
-    /// key.
+    /// some of the keys. That error is returned at once, because the caller can send a request for
+    /// each key.
     Together,
-    /// Like `Retries`, but no transmission executes later than this duration after the first
-    /// unanswered one was sent.
+    /// Like `Retries`, with a limit: no transmission executes later than this duration after the
+    /// first unanswered transmission was sent.
     ///
-    /// Later, the effect of the first transmission may have ended, and another transmission would
-    /// act a second time.
+    /// After that, the effect of the first transmission may have ended, and another transmission
+    /// would act a second time.
     Within(Duration),
 }
 
@@ -44,15 +44,15 @@ pub enum RetryPolicy {
 pub(super) struct Tries {
     policy: RetryPolicy,
     until: Instant,
-    /// When the first transmission that was not answered was sent.
+    /// When the first unanswered transmission was sent.
     ///
-    /// The time stays when a later transmission is answered as too late, because the first one may
+    /// The value is kept if a later transmission is answered as too late, because the first one may
     /// have executed.
     first: Option<Instant>,
     /// Number of unanswered transmissions that may still execute.
     ///
     /// The number is set to 0 when a later transmission is answered as too late. The limits of the
-    /// earlier ones have passed by then, too.
+    /// earlier transmissions have passed by then, too.
     unknowns: u32,
     /// Until when an unanswered transmission may execute. It stays `Some` once a transmission may
     /// have executed.
@@ -227,8 +227,8 @@ pub(super) async fn admitted<'a>(
             () = tokio::time::sleep(until.since(clock.now())) => Err(waited()),
         }
     };
-    // Exempt from the runtime's budget. Otherwise one task with thousands of calls would use it up
-    // in each poll, be woken at once, and poll all calls again.
+    // The wait is exempt from the runtime's budget. Otherwise one task with thousands of calls
+    // would use it up in each poll, be woken at once, and poll all calls again.
     let permit = tokio::task::unconstrained(permit).await?;
     if clock.now() >= until {
         return Err(waited());
@@ -237,8 +237,8 @@ pub(super) async fn admitted<'a>(
     Ok(permit)
 }
 
-/// Waits until a primary that has not replied is replaced, and then for `last_words`, in which its
-/// reply may still arrive.
+/// Waits until a primary that has not replied is replaced, and then for the time `last_words`, in
+/// which its reply may still arrive.
 ///
 /// Never completes if the request was redirected to another node (`sent_on`).
 pub(super) async fn replaced(
@@ -266,7 +266,7 @@ pub(super) async fn replaced(
     }
 }
 
-/// Returns when, by the local clock, a transmission with this `limit` can certainly not execute any
+/// Returns the local time from which a transmission with this `limit` can certainly not execute any
 /// more.
 ///
 /// The server's clock may be slower than the local one by twice the allowed drift (500 ppm each),

@@ -10,8 +10,8 @@ use crate::clock::Instant;
 use crate::connection::{Request, Topology, TopologyHint};
 use crate::error::{Code, ServerError};
 
-/// Maximum number of redirects that one transmission follows. One is usual; a slot that moves on
-/// meanwhile causes a second.
+/// Maximum number of redirects that one transmission follows. One redirect is usual. A slot that
+/// moves on meanwhile causes a second.
 const MOST_HOPS: usize = 3;
 
 /// Where a slot is served, according to a server: permanently, or for this request only (ASK).
@@ -49,7 +49,7 @@ pub(super) async fn follow(
     for hops in 0.. {
         let Err(error) = &answer.result else { break };
         let by = answer.by.id();
-        // A script may return the text of a redirect. Only redirects of the server itself are
+        // A script can return the text of a redirect. Only redirects of the server itself are
         // followed.
         let own = !matches!(error, ServerError::Refused { message, .. } if !request.is_servers_own(message));
         let redirection = Redirection::of(error, by.host()).filter(|_| own && hops < MOST_HOPS);

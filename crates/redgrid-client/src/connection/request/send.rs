@@ -126,7 +126,8 @@ impl Core {
                     ControlFlow::Continue(failed) => failed,
                     ControlFlow::Break(last) => return last,
                 };
-                // Boxed because it is rare. Otherwise every request would reserve its size.
+                // The pause is boxed because it is rare. Otherwise every request would reserve its
+                // size.
                 if let Some(last) = Box::pin(tries.pause(self, &request, failed, at_home, progress)).await {
                     return last;
                 }
@@ -199,7 +200,8 @@ pub(in crate::connection) async fn commit(
         return Ok(());
     }
     match epoch {
-        // Boxed because it is rare. Otherwise the future of every acquire would reserve its size.
+        // The commit is boxed because it is rare. Otherwise the future of every acquire would
+        // reserve its size.
         Some(epoch) => Box::pin(by.commit(epoch.clone(), durability, hash_tag(key))).await,
         None => Err(ServerError::not_sent("no connection").into()),
     }
@@ -214,12 +216,13 @@ pub async fn unless_replaced(topology: &dyn Topology, request: &Arc<Request>, li
 /// Sends one transmission, and rejects the reply of a primary that was replaced meanwhile.
 ///
 /// A primary that hung and continues does not know of its replacement yet, and its grants are void.
-/// The wait for a hanging primary is limited to the time in which a live one answers. Then the
+/// The wait for a hanging primary is limited to the time in which a live primary answers. Then the
 /// topology is checked for a replacement.
 ///
-/// In a cluster, the old primary may have given only this slot away. Its reply to a request that is
-/// not idempotent counts then, because after giving the slot away it answers with a redirect. An
-/// idempotent request is repeated at the new primary.
+/// In a cluster, the former primary may have given away only this slot, and still be a primary.
+/// From then on it answers requests for the slot with a redirect, so any other reply was sent
+/// before. Such a reply counts, unless the request is idempotent. An idempotent request is repeated
+/// at the new primary.
 async fn by_primary(topology: &dyn Topology, home: Arc<dyn Server>, request: &Arc<Request>, limit: Instant) -> Answer {
     let last_words = patience(home.time().round_trip());
     let is_replaced = || {

@@ -4,8 +4,8 @@ use super::{Request, What};
 use crate::connection::slot::slot;
 use crate::script::ScriptRef;
 
-/// Beginnings of the passing refusals that a server sends before a script has begun. Redirects are
-/// parsed in full instead.
+/// First words of the messages by which a server temporarily refuses a script before it has begun.
+/// Redirects are parsed in full instead.
 const OWN_WORDS: [&str; 11] = [
     "NOSCRIPT No matching script",
     "READONLY You can't write against a read only",
@@ -27,8 +27,7 @@ impl Request {
     /// A script can return the same error after it has already changed data.
     pub(crate) fn is_servers_own(&self, message: &str) -> bool {
         match &self.what {
-            // For SCRIPT KILL, no refusal counts as passing: UNKILLABLE says that the script goes
-            // on.
+            // A refused SCRIPT KILL is not retried: UNKILLABLE says that the script goes on.
             _ if self.dedicated => false,
             What::Script(ScriptRef::Owned(_)) | What::Function { .. } => {
                 OWN_WORDS.iter().any(|words| message.starts_with(words)) || self.is_sent_elsewhere(message)
@@ -37,7 +36,7 @@ impl Request {
         }
     }
 
-    /// Returns whether the whole `message` is a redirect for the slot of these keys, such as
+    /// Returns whether the whole `message` is a redirect for the slot of the first key, such as
     /// `MOVED 3999 127.0.0.1:6381`.
     fn is_sent_elsewhere(&self, message: &str) -> bool {
         let words: Vec<_> = message.split(' ').collect();

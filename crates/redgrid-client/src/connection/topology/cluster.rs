@@ -92,8 +92,8 @@ impl Cluster {
                 return Some(Arc::clone(&known.node));
             }
         }
-        // Checked while the map is locked. `close` sets the flag before it locks the map, so it
-        // also closes a node that is opened here.
+        // The flag is checked while the map is locked. `close` sets the flag before it locks the
+        // map, so `close` also closes a node that is opened here.
         if self.is_closed() {
             return None;
         }

@@ -1,9 +1,9 @@
 //! Excludes lagging replicas until they have caught up.
 //!
-//! A connected replica may stall, because its process hangs or its link to the primary does. The
-//! lag is measured as time: a replica must have the data that its primary had `max_replica_lag`
-//! ago. A lag in bytes says nothing without the write rate. The age of the last contact says
-//! nothing about data still in transit.
+//! A connected replica can stall, because its process or its link to the primary hangs. The lag is
+//! measured as time: a replica must have the data that its primary had `max_replica_lag` ago. A lag
+//! in bytes says nothing without the write rate. The age of the last contact says nothing about
+//! data still in transit.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -102,9 +102,9 @@ async fn any_changed(epochs: &mut [watch::Receiver<Option<ConnectionId>>]) {
 enum Place {
     Primary(i64),
     Replica(i64),
-    /// The user may not query the offset, or the reply has none.
+    /// The user is not allowed to query the offset, or the reply has none.
     Untold,
-    /// The server did not answer in time, or refused the query for a passing reason.
+    /// The server did not answer in time, or refused the query for a temporary reason.
     Silent,
     /// There is no connection, so the server gets no requests.
     Gone,
@@ -184,8 +184,8 @@ impl Trail {
     }
 }
 
-/// The number of history entries per permitted lag. A lagging replica is detected up to an eighth
-/// of the lag late.
+/// The number of history entries per permitted lag. So a lagging replica is detected up to an
+/// eighth of that lag too late.
 const PARTS: u32 = 8;
 
 #[cfg(test)]
@@ -241,7 +241,7 @@ mod tests {
         for primary in [Place::Primary(7), Place::Silent, Place::Gone] {
             assert_eq!(is_behind(&replica, &primary, None), None, "{primary:?}");
         }
-        // If the user may not query offsets, no replica is ever compared.
+        // If the user is not allowed to query offsets, no replica is ever compared.
         assert_eq!(is_behind(&replica, &Place::Untold, None), Some(false));
     }
 

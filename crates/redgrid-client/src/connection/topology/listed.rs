@@ -2,7 +2,7 @@
 //! nodes themselves report which one is the primary.
 //!
 //! Each node is queried with `ROLE` at every `scan_interval` and after topology hints, and more
-//! often while the primary does not answer. The client follows the node that reports to be a
+//! often while the primary does not answer. The client follows the node that reports that it is a
 //! primary. During a failover several nodes may report that, because a former primary does so until
 //! it is reconfigured. Then the votes of the replicas decide, as [`votes`](super::votes) describes.
 
@@ -47,7 +47,7 @@ struct Watch {
     listed: Vec<(Address, Arc<Node>)>,
     settings: Settings,
     network: Arc<Network>,
-    /// Since when it has been open which of several nodes is the primary.
+    /// Since when the choice of the primary among several nodes has been open.
     open_since: Option<Instant>,
 }
 
@@ -62,7 +62,7 @@ impl Watch {
 
     /// Returns whether a state has lasted for two thirds of `response_timeout`.
     ///
-    /// A request to a silent primary then still has time to be sent to another node.
+    /// After that, a request to a silent primary still has time to be sent to another node.
     fn is_for_long(&self, lasted: Option<Duration>) -> bool {
         lasted.is_some_and(|lasted| lasted >= self.settings.response_timeout / 3 * 2)
     }

@@ -19,10 +19,10 @@ use crate::connection::slot::SLOTS;
 /// By then all nodes that are not cut off know of a failover.
 const LEFT_FOR: Duration = Duration::from_secs(10);
 
-/// How long slots stay with their node although no map assigns them to a node: 60 s.
+/// How long slots stay with their node although no map assigns them to any node: 60 s.
 ///
-/// A replacement for a missing primary is sought for the same time. A node that was not replaced by
-/// then has lost its slots or given them up.
+/// A replacement for a missing primary is sought for the same time. If a node was not replaced by
+/// then, it has lost its slots or given them up.
 const KEPT_FOR: Duration = EAGER_FOR;
 
 #[derive(Default)]
@@ -34,10 +34,10 @@ pub(super) struct Map {
     pub(super) moved: HashMap<u16, (Arc<Node>, Instant)>,
     pub(super) replicas: HashMap<Address, Vec<Arc<Node>>>,
     pub(super) known: HashMap<Address, Known>,
-    /// Nodes that have lost slots to others recently, and until when the loss is remembered.
+    /// Nodes that have lost slots to other nodes recently, and until when the loss is remembered.
     left: HashMap<Address, Instant>,
     pub(super) looked_after: Instant,
-    /// Whether it has been determined if sharded channels are used.
+    /// Whether it is known if sharded channels are used.
     pub(super) probed: bool,
 }
 
@@ -127,10 +127,10 @@ impl Map {
     /// node. Returns `None` if none can be trusted.
     ///
     /// A node that was cut off or has hung reports an old map without any sign of its age. So a map
-    /// is doubtful if it takes slots from a responding node, and gives them to a silent node, a
-    /// replica, or a node that lost slots recently. Slots do not make a map doubtful if redirects
-    /// (MOVED) have named the same new node for all of them. A doubtful map is trusted only if
-    /// another node reports the same moves.
+    /// is doubtful if it takes slots from a responding node and gives them to a suspect node. A
+    /// node is suspect if it is silent, unknown or a replica, or has lost slots recently. Slots do
+    /// not make a map doubtful if redirects (MOVED) have named the same new node for all of them. A
+    /// doubtful map is trusted only if another node reports the same moves.
     pub(super) fn believed(&self, told: &[Vec<Range>], now: Instant, answers: impl Fn(&Node) -> bool) -> Option<usize> {
         let doubtful: Vec<_> = told.iter().map(|ranges| self.doubtful(ranges, now, &answers)).collect();
         let is_confirmed = |at: usize| {
@@ -178,7 +178,7 @@ impl Map {
     ///
     /// These nodes keep the slots for a while. The reason is that a cluster node omits the slots of
     /// a primary that it regards as failed, until it learns of the promoted replica. Each node
-    /// learns of it at a different time. The ranges of both maps must be sorted.
+    /// learns of the promotion at a different time. The ranges of both maps must be sorted.
     pub(super) fn left_out(&self, named: &[Served], now: Instant) -> Vec<Served> {
         let mut kept = Vec::new();
         let mut named = named.iter().peekable();

@@ -1,7 +1,7 @@
 //! The topology of a configured primary and its replicas.
 //!
-//! Another primary is used only when the current one reports that it now replicates from a
-//! configured server.
+//! The client changes to another configured server only when the current primary reports that it
+//! now replicates from that server.
 
 use std::sync::Arc;
 
@@ -25,8 +25,9 @@ pub(super) fn open(servers: &MasterSlave, nodes: Nodes) -> Arc<Replicated> {
 
 async fn watch(replicated: Arc<Replicated>, servers: MasterSlave, nodes: Nodes) {
     let listed: Vec<Address> = std::iter::once(&servers.primary).chain(&servers.replicas).cloned().collect();
-    // A node for queries of a server that is no primary any more. The topology's own connection to
-    // that server does not come up.
+    // The address of the primary, and a node that queries its role. If that server is a replica
+    // now, the topology's own connection to it does not come up: that connection requires a
+    // primary.
     let mut asked: Option<(Address, Arc<Node>)> = None;
     loop {
         let in_doubt = tokio::select! {
@@ -59,7 +60,7 @@ async fn watch(replicated: Arc<Replicated>, servers: MasterSlave, nodes: Nodes) 
         if let Some((_, node)) = asked.take() {
             node.close().await;
         }
-        // Hints that arrive in this pause lead to one refresh.
+        // Hints that arrive in this pause share one refresh.
         tokio::time::sleep(gap(&nodes.settings)).await;
     }
 }

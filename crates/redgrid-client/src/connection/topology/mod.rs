@@ -44,8 +44,8 @@ const EAGERLY: Duration = Duration::from_millis(100);
 
 /// How long the pauses between refreshes stay at [`EAGERLY`]: 10 s.
 ///
-/// A failover that is configured to be fast completes within that time. After it, each pause is a
-/// quarter longer than the one before, because all clients of a deployment refresh at the same
+/// A failover that is configured to be fast completes within that time. After that, each pause is a
+/// quarter longer than the previous one, because all clients of a deployment refresh at the same
 /// time.
 const AT_FULL_PACE: Duration = Duration::from_secs(10);
 
@@ -110,8 +110,8 @@ fn reader(mode: ReadMode, turn: &AtomicUsize, primary: &Arc<Node>, replicas: &[A
 /// Returns the server at which waiters of `key` subscribe.
 ///
 /// All clients that know the same replicas choose the same replica. So that replica counts all
-/// waiters, and they receive a release at the same time. If it is not usable, the next one is
-/// chosen. Without a usable replica, waiters subscribe at the primary.
+/// waiters, and all waiters receive a release at the same time. If that replica is not usable, the
+/// next one is chosen. Without a usable replica, waiters subscribe at the primary.
 fn listener(mode: SubscriptionMode, key: &[u8], primary: &Arc<Node>, replicas: &[Arc<Node>]) -> Arc<dyn Server> {
     if mode == SubscriptionMode::Primary {
         return Arc::clone(primary) as Arc<dyn Server>;

@@ -89,8 +89,8 @@ impl Replicated {
 
     pub(super) fn set_sentinels(&self, sentinels: Vec<Arc<Node>>) {
         let mut members = self.change_members();
-        // Checked while the members are locked. `close` sets the flag before it locks them, so no
-        // sentinel is stored after it.
+        // The flag is checked while the members are locked. `close` sets it before it locks them,
+        // so no sentinel is stored after `close`.
         members.sentinels = if self.closed.load(Ordering::Acquire) { Vec::new() } else { sentinels };
     }
 
@@ -122,7 +122,7 @@ impl Replicated {
         members.missed_since.map(|since| since.elapsed())
     }
 
-    /// Waits until the primary is to be determined again: after an interval, or after a hint.
+    /// Waits until the primary must be determined again: after an interval, or after a hint.
     ///
     /// The interval is short while the primary is unknown or does not answer.
     pub(super) async fn next_look(&self, is_unknown: bool) {
@@ -167,8 +167,8 @@ impl Replicated {
     /// `opened` is the node of the new primary, if it is open already.
     pub(super) fn set_primary(&self, address: Address, opened: Option<Arc<Node>>) {
         let mut members = self.change_members();
-        // Checked while the members are locked. `close` sets the flag before it locks them, so it
-        // also closes a node that is opened here.
+        // The flag is checked while the members are locked. `close` sets it before it locks them,
+        // so `close` also closes a node that is opened here.
         if members.primary.as_ref().is_some_and(|known| known.is_at(&address)) || self.closed.load(Ordering::Acquire) {
             return;
         }
@@ -289,7 +289,7 @@ impl Topology for Replicated {
     }
 
     fn suspect(&self, doubt: TopologyHint) {
-        // With a configured primary, no other server can report more about a primary that hangs.
+        // If the primary is configured, no other server knows more about a primary that hangs.
         if matches!((self.kind, doubt), (DeploymentKind::MasterSlave, TopologyHint::Silent(_))) {
             return;
         }

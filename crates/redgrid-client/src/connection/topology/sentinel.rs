@@ -6,10 +6,10 @@
 //!
 //! In a failover, planned or not, the leading sentinel promotes a replica at once. It names the new
 //! primary up to a second later, after its next query of that server. So this client queries the
-//! chosen replica itself, and uses it as soon as it reports to be a primary. The client returns to
-//! the former primary if the promotion was given up and most sentinels report that primary as up.
-//! During the promotion, requests to the former primary are briefly suspended: writes that it
-//! acknowledges after the promotion would be lost.
+//! chosen replica itself, and uses that replica as soon as it reports that it is a primary. The
+//! client returns to the former primary if the promotion was given up and most sentinels report
+//! that primary as up. During the promotion, requests to the former primary are briefly suspended:
+//! writes that it acknowledges after the promotion would be lost.
 
 mod elected;
 mod events;
@@ -42,14 +42,13 @@ use crate::error::ServerError;
 /// answers much sooner.
 const LONGEST_WAIT: Duration = Duration::from_millis(100);
 
-/// The longest pause after a failed subscription at a sentinel: 2 s. Each failure costs a
-/// connection.
+/// The longest pause after a subscription at a sentinel failed or was rejected: 2 s. A subscription
+/// that fails without a reply costs a connection.
 ///
 /// During the pause the sentinel is still queried at intervals.
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
-/// The number of consecutive refreshes without an answer of any sentinel after which a warning is
-/// logged: 5.
+/// A warning is logged after this number of consecutive refreshes that no sentinel answered: 5.
 ///
 /// The warning is not repeated before a sentinel has answered.
 const MOST_SILENT: u32 = 5;
@@ -89,8 +88,8 @@ struct Watch {
     latest: u64,
     /// The replica that will probably win the next election.
     elected: Option<Elected>,
-    /// The replica for whose promotion requests were last suspended, and the election before the
-    /// promotion. Requests are suspended only once for the same promotion.
+    /// The last promotion for which requests were suspended: the number of the election before it,
+    /// and the replica. Requests are suspended only once for the same promotion.
     held_back_for: Option<(u64, Address)>,
     silent: u32,
 }
@@ -152,7 +151,8 @@ impl Watch {
         }
     }
 
-    /// Follows the chosen replica once it reports to be a primary. Returns whether it is followed.
+    /// Follows the chosen replica (uses it as the primary) once it reports that it is a primary.
+    /// Returns whether the replica is followed.
     fn follow_elected(&mut self) -> bool {
         let Some(elected) = &mut self.elected else { return false };
         if elected.followed_at.is_none() && elected.is_primary() {
@@ -167,8 +167,8 @@ impl Watch {
         is_followed
     }
 
-    /// Returns the sentinels that only other sentinels have named and that have had no connection
-    /// for [`FORGOTTEN_AFTER`] scan intervals.
+    /// Returns the sentinels that have had no connection for [`FORGOTTEN_AFTER`] scan intervals.
+    /// Configured sentinels are not returned.
     fn long_gone(&mut self) -> Vec<Address> {
         let patience = self.nodes.settings.scan_interval * FORGOTTEN_AFTER;
         let mut gone = Vec::new();
@@ -233,8 +233,8 @@ impl Watch {
         // be among them.
         if let Ok(others) = others_by(&*by, name).await {
             let wanted: HashSet<&Address> = others.iter().chain(&self.seeds).chain(self.known(&by)).collect();
-            // A sentinel does not name itself, so a sentinel that is connected stays, under any
-            // address.
+            // A sentinel does not name itself. So every connected sentinel stays, under whatever
+            // address it is known.
             let is_gone = |(known, asked): &(&Address, &Asked)| {
                 !wanted.contains(known) && asked.node.connection_id().borrow().is_none()
             };
@@ -251,8 +251,8 @@ impl Watch {
     ///
     /// `is_heard` says whether the sentinel that leads the failover has answered this time.
     fn follow(&mut self, by: &Arc<Node>, told: PrimaryReport, is_heard: bool) {
-        // A failover is over if its election was counted and its winner is named, or if it was
-        // given up.
+        // A failover is over if its election was counted and the winner is named, or if the
+        // failover was given up.
         let is_over =
             |elected: &mut Elected| elected.after != told.epoch || elected.is_given_up(told.elected.as_ref(), is_heard);
         let before = self.elected.take_if(is_over);
@@ -344,8 +344,9 @@ fn is_called_down<'a>(answers: impl Iterator<Item = &'a PrimaryReport>, primary:
     down * 2 > all
 }
 
-/// Returns whether the election `told` is followed after the election `latest`. Of `all` sentinels,
-/// `said` have answered, and `told` is the latest election that they report.
+/// Returns whether the client accepts the result of the election `told` after it has used that of
+/// `latest`. Of `all` sentinels, `said` have answered, and `told` is the latest election that they
+/// report.
 ///
 /// If `told` is older than `latest`, it usually comes from a sentinel that is cut off, perhaps
 /// together with the former primary. If most sentinels report an older election, they have been set
@@ -355,7 +356,7 @@ fn is_followed(told: u64, latest: u64, said: usize, all: usize) -> bool {
     told >= latest || said * 2 > all
 }
 
-/// The number of scan intervals without a connection after which a sentinel may be forgotten,
+/// The number of scan intervals without a connection after which a sentinel can be forgotten,
 /// unless it is configured: 10.
 ///
 /// A restarted sentinel is back before that.

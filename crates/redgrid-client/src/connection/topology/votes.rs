@@ -1,8 +1,8 @@
 //! Election of a primary among nodes that report their own roles, by the votes of the replicas.
 //!
 //! A primary lists a replica as connected until `repl-timeout` has passed, even if the link is cut.
-//! So the replicas that it lists prove little. A vote is the report of a replica itself: it names
-//! the primary that it replicates from, and the state of the link.
+//! So the replicas that it lists prove little. A vote is what a replica itself reports: which
+//! primary it replicates from, and the state of the link.
 
 use std::cmp::Reverse;
 
@@ -16,11 +16,11 @@ pub(super) type Answer<'a> = (&'a Address, Result<Role, ServerError>);
 pub(super) struct Election<'a> {
     pub(super) answers: &'a [Answer<'a>],
     pub(super) present: Option<&'a Address>,
-    /// The current primary answers requests, whether or not it has answered this time.
+    /// Whether the current primary answers requests, even if it has not answered this time.
     pub(super) present_answers: bool,
-    /// The current primary has been silent for two thirds of `response_timeout`.
+    /// Whether the current primary has been silent for two thirds of `response_timeout`.
     pub(super) is_silent_for_long: bool,
-    /// The choice has been open for two thirds of `response_timeout`.
+    /// Whether the choice has been open for two thirds of `response_timeout`.
     pub(super) is_open_for_long: bool,
     pub(super) network: &'a Network,
 }
@@ -30,12 +30,12 @@ pub(super) enum Choice<'a> {
     Follow(&'a Address),
     /// Several nodes may be the primary, and nothing decides between them yet.
     Open,
-    /// No node reports to be the primary.
+    /// No node reports that it is the primary.
     Nothing,
 }
 
-/// The numbers of replicas that name a node as their primary. The numbers of connected replicas are
-/// compared first, then those of all.
+/// The numbers of replicas that name a node as their primary. The number of connected replicas is
+/// compared first, then the number of all.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Votes {
     connected: usize,
@@ -45,16 +45,18 @@ struct Votes {
 impl<'a> Election<'a> {
     /// Returns the primary with the most votes. With equal votes the current primary stays.
     ///
-    /// "For long" below means two thirds of `response_timeout`.
+    /// "For long" below means for two thirds of `response_timeout`.
     ///
-    /// A current primary that is silent stays while no node has more votes. Once it has been silent
-    /// for long, it also needs the vote of a connected replica.
+    /// A silent current primary is a candidate until it has been silent for long. After that it is
+    /// one only while a connected replica votes for it.
     ///
-    /// In two cases the choice is left open, for long at most. In the first case, several nodes
-    /// have the most votes, and the current primary is not among them. In the second case, there is
-    /// no current primary, the best node has no votes, and other nodes are silent. After that time,
-    /// of the nodes with the most votes, the one that claims the most connected replicas is chosen,
-    /// or the first in the list.
+    /// The result is [`Choice::Open`] in two cases. In the first case, several nodes have the most
+    /// votes, and the current primary is not among them. In the second case, there is no current
+    /// primary, the best node has no votes, and other nodes are silent.
+    ///
+    /// Once the choice has been open for long, one of the nodes with the most votes is chosen: the
+    /// one that claims the most replicas. If several claim the same number, it is the first of them
+    /// in the list.
     pub(super) fn choice(&self) -> Choice<'a> {
         let is_by_name = self.is_by_name();
         let candidates = self.answers.iter().enumerate().filter_map(|(at, (address, answer))| {
@@ -231,7 +233,7 @@ mod tests {
         follows(&promoted, Present::None, "b");
         // The replica has not finished its initial synchronization.
         follows(&[primary(2), primary(0), cut_from("b")], Present::Answers("a"), "b");
-        // Of two votes, the connected one counts.
+        // Of two votes, that of the connected replica counts.
         follows(&[primary(2), primary(1), cut_from("a"), copies("b")], Present::Answers("a"), "b");
         // With equal votes the current primary stays.
         follows(&[primary(1), primary(9), copies("a"), copies("b")], Present::Answers("a"), "a");

@@ -59,7 +59,7 @@ impl Pems {
 
     pub(super) fn client_config(&self) -> Result<ClientConfig, Wrong> {
         // The provider is passed here and not installed for the process, because another library
-        // may need another one.
+        // may need another provider.
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let builder = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
@@ -77,8 +77,8 @@ impl Pems {
 
     /// Returns the trusted authorities.
     ///
-    /// If authorities are configured, all of them must be usable. Otherwise the usable ones of the
-    /// system are trusted.
+    /// If authorities are configured, all of them must be usable. If none are configured, the
+    /// usable authorities of the system are trusted.
     fn roots(&self) -> Result<RootCertStore, Wrong> {
         let mut roots = RootCertStore::empty();
         if let Some(pem) = &self.authorities {

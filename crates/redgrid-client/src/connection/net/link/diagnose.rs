@@ -13,8 +13,8 @@ use crate::config::network::Stream;
 use crate::connection::trouble::Trouble;
 
 /// Limit for connecting and for an answer: 250 ms each. The probe starts after
-/// [`super::set_up::LATE`] (300 ms) and waits for up to two answers. So it ends within a second,
-/// unless connecting is slow, too.
+/// [`super::set_up::LATE`] (300 ms) and waits for up to two answers. So the probe ends within a
+/// second, unless connecting takes long.
 const WITHIN: Duration = Duration::from_millis(250);
 
 /// The kind of process that listens at an address.

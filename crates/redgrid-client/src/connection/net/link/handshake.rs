@@ -10,8 +10,8 @@ use crate::error::ServerError;
 
 /// Number of connections that this process has had.
 ///
-/// The counter is shared by all nodes. If the user may not read the `run_id`, connection ids of
-/// different nodes differ only by this number.
+/// The counter is shared by all nodes. If the user is not allowed to read the `run_id`, connection
+/// ids of different nodes differ only by this number.
 static CONNECTIONS: AtomicU64 = AtomicU64::new(0);
 
 /// The expected role of a server.
@@ -45,7 +45,8 @@ impl Connection {
     pub(super) async fn handshake(&self) -> Result<ConnectionId, ServerError> {
         let named = self.send(vec!["CLIENT".into(), "SETNAME".into(), self.client_name.clone().into()]).await;
         match (&self.greeting, named) {
-            // The server refuses SETNAME, too, so the connection stays unnamed.
+            // A server whose script runs for too long refuses SETNAME, too. The connection stays
+            // unnamed.
             (Handshake::Nothing, Err(ServerError::Refused { .. })) => {}
             (_, named) => drop(tolerate_refusal(named)?),
         }
@@ -68,7 +69,7 @@ impl Connection {
         Ok(ConnectionId { run_id, connection })
     }
 
-    /// Reads a section of INFO; empty if the user may not read it.
+    /// Reads a section of INFO; empty if the user is not allowed to read it.
     async fn info(&self, section: &'static str) -> Result<String, ServerError> {
         let info = tolerate_refusal(self.send(wire(["INFO", section])).await)?;
         Ok(info.and_then(|reply| reply.into_typed().ok()).unwrap_or_default())

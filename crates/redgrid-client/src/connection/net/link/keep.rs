@@ -46,15 +46,16 @@ impl Connection {
                         biased;
                         () = self.supervise(&pipeline, &mut was_up) => {}
                         lost = pipeline.lost() => self.fail(&lost),
-                        // Concurrent, so that a slow credentials provider delays nothing else.
+                        // The login runs concurrently, so that a slow credentials provider delays
+                        // nothing else.
                         never = self.keep_logged_in() => match never {},
                     }
                     // The old connection and its requests end before a new one is set up.
                     pipeline.abort();
                     pipeline.lost().await;
-                    // With RESP2 the handshake may be the first exchange with the listener, which
-                    // may not be a server. Silence is not diagnosed here: the listener may be a
-                    // server that hangs.
+                    // With RESP2 the handshake can be the first exchange, so what listens at the
+                    // address need not be a server. Silence is not diagnosed, because a server that
+                    // hangs is silent, too.
                     if !was_up
                         && self.trouble() != SILENT
                         && let Some(trouble) = self.look_into().await
@@ -91,7 +92,7 @@ impl Connection {
                     *was_up = true;
                 }
                 Err(error) => {
-                    // If the connection was lost, the reason for that is more specific than the
+                    // If the connection was lost, the reason for the loss is more specific than the
                     // error of the handshake.
                     let lost = pipeline.end();
                     self.fail(lost.as_deref().unwrap_or(&self.reason(&error)));
@@ -167,8 +168,8 @@ impl Connection {
         }
     }
 
-    /// Returns how long a server may be silent with a request outstanding before the connection is
-    /// given up.
+    /// Returns how long a server can be silent while a request is outstanding, before the
+    /// connection is given up.
     ///
     /// The limit is below the response timeout, so that a hanging server costs the connection
     /// before it costs a second request.
@@ -190,7 +191,7 @@ impl Connection {
                 answer = &mut asking => return answer,
                 () = silent => {}
             }
-            // A process that was suspended finds the reply and the expired limit at the same time.
+            // After a suspend, a process finds the reply and the expired limit at the same time.
             if let Ok(answer) = tokio::time::timeout(MOMENT, asking.as_mut()).await {
                 return answer;
             }
@@ -203,7 +204,7 @@ impl Connection {
 
 /// Returns a random wait between half of `longest` and all of it.
 ///
-/// Clients that lost a server at the same time do not reconnect at the same time.
+/// So clients that lost a server at the same time do not reconnect at the same time.
 fn spread(longest: Duration) -> Duration {
     longest.mul_f64(0.5 + fastrand::f64() / 2.0)
 }

@@ -87,9 +87,9 @@ struct Shared {
     is_finished: AtomicBool,
     /// Number of bytes that the operating system has accepted.
     written: AtomicU64,
-    /// A request is partly written.
+    /// Whether a request is partly written.
     is_writing: AtomicBool,
-    /// A reply has partly arrived.
+    /// Whether a reply has partly arrived.
     is_reading: AtomicBool,
     /// The task that drives the connection.
     task: OnceLock<AbortHandle>,
@@ -101,7 +101,7 @@ struct Queue {
     /// Number of bytes encoded since the connection began.
     encoded: u64,
     waiting: VecDeque<Waiting>,
-    /// The connection has had a subscription.
+    /// Whether the connection has had a subscription.
     has_subscriptions: bool,
     /// Why the connection has ended.
     ended: Option<String>,
@@ -132,8 +132,8 @@ impl Connection {
                     login.again(count, self).await?;
                     self.send_once(&command, expects).await
                 };
-                // Boxed because it is rare. Otherwise the future of every call would reserve its
-                // size.
+                // The retry is boxed because it is rare. Otherwise the future of every call would
+                // reserve its size.
                 Box::pin(again).await
             }
             answer => answer,

@@ -1,4 +1,4 @@
-//! Set-up of a connection, and diagnosis of the listener if the set-up fails.
+//! Set-up of a connection, and diagnosis of what listens at the address if the set-up fails.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -23,8 +23,8 @@ use crate::connection::trouble::{CLOSED, Kind, LATE_ANSWER, Trouble, readable};
 use crate::connection::{Push, Reply};
 use crate::error::ServerError;
 
-/// How long the login on a first connection may take before the client probes what listens there:
-/// 300 ms.
+/// How long the login on a first connection can take before the client probes what listens at the
+/// address: 300 ms.
 const LATE: Duration = Duration::from_millis(300);
 
 /// A connection that is being set up. Dropping it closes the connection.
@@ -52,7 +52,7 @@ struct Failure {
     trouble: Trouble,
     /// The error of the server or of the layers below; `None` if the server was not reached.
     said: Option<String>,
-    /// The diagnosis of the listener, if it has already been made.
+    /// The diagnosis of what listens at the address, if it has already been made.
     found: Option<Trouble>,
 }
 
@@ -65,16 +65,17 @@ impl Failure {
 impl Connection {
     /// Sets up the next connection.
     ///
-    /// If the first login takes long, the listener is diagnosed concurrently. It may be a server
-    /// without TLS that waits for the rest of a command, or a silent server of another protocol.
-    /// The diagnosis is reported at once, while the attempt uses the rest of its time.
+    /// If the first login takes long, the process that listens at the address is diagnosed
+    /// concurrently. It may be a server without TLS that waits for the rest of a command, or a
+    /// silent server of another protocol. The diagnosis is reported at once, while the attempt uses
+    /// the rest of its time.
     ///
     /// # Cancel safety
     ///
     /// A dropped set-up leaves no connection behind.
     pub(super) async fn set_up(&self) -> Result<Connected, Trouble> {
         if let Some(encryption) = &self.target.entry.encryption {
-            // Files that cannot be read in time are used by a later connection.
+            // Files that are not read in time are used by later connections.
             let _ = timeout(self.connect_timeout(), encryption.refresh()).await;
         }
         let is_resp2 = self.speaks_resp2();
@@ -90,8 +91,8 @@ impl Connection {
         };
         let found = match (failure.found, &failure.said) {
             (Some(found), _) => Some(found),
-            // After an error code, or the refusal of a login or certificate, the listener is known
-            // to be a server.
+            // If the error has a code, or refuses a login or certificate, what listens there is a
+            // server.
             (None, Some(said)) if failure.trouble.kind != Kind::Unauthorized && !begins_with_code(said) => {
                 self.look_into().await
             }
@@ -112,8 +113,8 @@ impl Connection {
         }
     }
 
-    /// Returns whether to try RESP2, because this error rejects RESP3. All later connections to the
-    /// server then use RESP2, too.
+    /// Returns whether to try RESP2, because this error rejects RESP3. If so, all later connections
+    /// to the server use RESP2, too.
     fn falls_back(&self, said: &str) -> bool {
         if self.target.settings.protocol != Protocol::Auto || !refuses_resp3(said) {
             return false;
@@ -213,11 +214,10 @@ impl Connection {
         }
     }
 
-    /// Diagnoses the listener if no connection can be established; `None` if the listener explains
-    /// nothing.
+    /// Detects what listens at the address if no connection can be established.
     ///
-    /// This is done only for connections for requests, before their first success: a listener that
-    /// has answered once is a server.
+    /// Returns `None` if that does not explain the failure. Only connections for requests do this,
+    /// before their first success: a process that has answered once is a server.
     pub(super) async fn look_into(&self) -> Option<Trouble> {
         if self.seat.is_none() || self.has_been_up.load(Ordering::Acquire) {
             return None;
@@ -228,8 +228,8 @@ impl Connection {
 
 /// Returns the username and the password as arguments of HELLO and AUTH.
 ///
-/// Without a username, the user is `default` with RESP3, and the password is sent alone with RESP2.
-/// Proxies and servers before Redis 6 accept the password alone.
+/// If there is no username, the user is `default` with RESP3. With RESP2 the password is sent
+/// alone. Proxies and servers before Redis 6 accept a password without a user.
 pub(super) fn login_words(credentials: Credentials, is_resp2: bool) -> WireCommand {
     let Credentials { username, password } = credentials;
     let user = username.or_else(|| (!is_resp2).then(|| "default".into()));

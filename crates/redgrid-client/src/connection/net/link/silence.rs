@@ -22,9 +22,9 @@ struct Owed {
     /// Time of the last request if nothing has been received since; otherwise `MAX`. Cancelled
     /// requests count.
     unheard: Instant,
-    /// A request was sent since the watcher last checked.
+    /// Whether a request was sent since the watcher last checked.
     asked: bool,
-    /// The watcher checks at intervals, because a request was sent recently.
+    /// Whether the watcher checks at intervals, because a request was sent recently.
     watched: bool,
 }
 
@@ -78,8 +78,8 @@ impl Silence {
 
     /// Completes when nothing has been received for `limit` after the last request.
     ///
-    /// Only one task may wait at a time. It reads the clock once per `limit` while requests are
-    /// sent, and not at all while the connection is idle.
+    /// At most one task is allowed to wait at a time. It reads the clock once per `limit` while
+    /// requests are sent, and not at all while the connection is idle.
     ///
     /// # Cancel safety
     ///

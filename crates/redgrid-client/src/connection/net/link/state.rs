@@ -90,7 +90,8 @@ impl Connection {
 
     pub(super) fn fail_by(&self, trouble: Trouble) {
         let why = trouble.words.clone();
-        // Set the reason first: a caller that sees the lost connection may read it.
+        // Set the reason before the loss is published: a caller that sees the loss may read the
+        // reason.
         let mut state = self.state.lock();
         let is_refused = trouble.kind == Kind::Unauthorized;
         state.refused_since = is_refused.then(|| state.refused_since.unwrap_or_else(Instant::now));

@@ -1,4 +1,4 @@
-//! The queues of calls that may be batched. They decide which calls are sent at once by their
+//! The queues of calls that can be batched. They decide which calls are sent at once by their
 //! callers and which wait, and limit the requests in flight.
 
 use std::collections::{HashMap, VecDeque};
@@ -26,7 +26,7 @@ const MAX_IN_FLIGHT: usize = 4;
 const MAX_IN_FLIGHT_NEAR: usize = 1;
 
 /// If this many calls wait for a near server, further requests are sent, up to [`MAX_IN_FLIGHT`].
-/// With fewer calls, the wake-ups of a further request cost more than it gains.
+/// With fewer calls, the wake-ups of a further request cost more than that request gains.
 const CROWD: usize = 32;
 
 const MAX_BATCH: usize = 64;
@@ -58,13 +58,13 @@ impl Batchers {
         Batchers { node, runtime: Handle::current(), one_thread: is_one_thread(), by_slot, queues: Mutex::default() }
     }
 
-    /// Registers a call that its caller sends itself, and returns a guard. The call counts as in
+    /// Registers a call. If its caller can send it at once, returns a guard: the call counts as in
     /// flight until the guard is dropped.
     ///
     /// # Errors
     ///
-    /// If the call has to wait for a batch, the receiver of its reply. If the receiver is dropped
-    /// meanwhile, the call is not sent.
+    /// If the call has to wait for a batch, returns the receiver of its reply. If the receiver is
+    /// dropped before the call is sent, the call is not sent.
     pub(super) fn enter<'a>(
         &self,
         node: &'a Node,
@@ -100,8 +100,8 @@ impl Batchers {
         Err(reply)
     }
 
-    /// Changes a queue, and removes it if it is idle then. Starts a sender if `change` returns
-    /// true.
+    /// Changes a queue, and removes the queue if it is idle after that. Starts a sender if `change`
+    /// returns true.
     pub(super) fn change(&self, key: BatchKey, change: impl FnOnce(&mut BatchQueue) -> bool) {
         let mut queues = self.queues.lock();
         let Some(queue) = queues.get_mut(&key) else { return };
@@ -120,8 +120,8 @@ impl Batchers {
 
 /// A guard that counts one call as in flight while its caller sends it.
 ///
-/// It is dropped with the caller's future, so that a cancelled call is no longer counted. When it
-/// is dropped, a sender for waiting calls is started if there is room.
+/// It is dropped with the caller's future, so that a cancelled call is no longer counted. When the
+/// guard is dropped, a sender for waiting calls is started if there is room.
 pub(super) struct InlineCall<'a> {
     node: &'a Node,
     key: BatchKey,
@@ -149,8 +149,8 @@ impl Node {
     }
 }
 
-/// The distance of the server and the runtime's threads, which decide how many requests are worth
-/// their cost.
+/// Decides how many requests are allowed in flight. The mode depends on the server's round trip,
+/// and on whether the runtime has one thread.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum BatchMode {
     /// One request in flight once calls are batched, unless [`CROWD`] or more calls wait.
@@ -172,7 +172,8 @@ pub(super) struct BatchQueue {
     /// Number of calls in flight that their callers send themselves ([`InlineCall`]).
     pub(super) inline_in_flight: usize,
     pub(super) senders: usize,
-    /// Number of calls that the tasks counted in `senders` have in flight.
+    /// Number of calls in flight that sender tasks have sent; `senders` is the number of these
+    /// tasks.
     pub(super) in_flight: usize,
     /// Orders the delivery of replies; created when it is first needed.
     reply_order: Option<ReplyOrder>,
@@ -227,8 +228,8 @@ impl BatchQueue {
     /// Returns the maximum size of the next batch.
     ///
     /// With [`BatchMode::InTurns`], it is a quarter of all calls, waiting and in flight, so that
-    /// each of four requests has as many. Beside four other requests, and in the other modes, it is
-    /// [`MAX_BATCH`].
+    /// four requests share them equally. If four other requests are in flight, or in another mode,
+    /// it is [`MAX_BATCH`].
     fn max_batch(&self, mode: BatchMode) -> usize {
         let all = self.waiting.len() + self.in_flight;
         match mode {
@@ -243,7 +244,7 @@ impl BatchQueue {
     /// it also returns the lock that orders the delivery of replies.
     ///
     /// It takes no call if none waits, or if the task has sent before and the other senders suffice
-    /// for the waiting calls. In this case the task must end, and is no longer counted.
+    /// for the waiting calls. In both cases the task must end, and is no longer counted.
     pub(super) fn take_batch(
         &mut self,
         mode: BatchMode,

@@ -2,36 +2,37 @@
 //!
 //! A few requests are in flight at a time. Further calls wait and form a batch when one of the
 //! requests is answered. A lone call has no overhead: its caller sends its own script. Tasks send
-//! the waiting calls, which therefore do not depend on callers that poll. A lone call whose caller
-//! does not poll blocks them only briefly.
+//! the waiting calls, which therefore do not depend on callers that poll. If the caller of a lone
+//! call does not poll, that call delays the waiting calls by 10 ms at most.
 //!
-//! Measured on two cores over loopback. Up to four concurrent calls never wait. With more callers
-//! on several threads, all calls share one batch. The next batch is sent as soon as it has as many
-//! calls as the last one. A request has a fixed cost on both sides: wake-ups, a write and a read; a
-//! larger batch spreads it over more calls. Compared with two requests of half the size, 16 tasks
-//! needed three quarters of the client's CPU time and four fifths of the server's. With 8 tasks it
-//! was two thirds of both.
+//! All numbers here were measured on two cores over loopback. Up to four concurrent calls never
+//! wait. With more callers on several threads, all calls share one batch. The next batch is sent as
+//! soon as it has as many calls as the last one. A request has a fixed cost on both sides:
+//! wake-ups, a write and a read; a larger batch spreads it over more calls. One request needs less
+//! CPU time than two requests of half the size. With 16 tasks it needs three quarters in the
+//! client, and four fifths in the server. With 8 tasks it needs two thirds in both.
 //!
-//! With about a hundred callers or more, four requests in flight are faster (256 tasks: 1.13
-//! times). Four are also faster with a distant server, where waiting for the next batch costs a
-//! part of a round trip. At 64 calls per batch the fixed cost on the server is negligible, and the
-//! batch completes within 0.3 ms.
+//! With about a hundred callers or more, four requests in flight are faster than one (256 tasks:
+//! 1.13 times). Four are also faster with a distant server, where waiting for the next batch costs
+//! a part of a round trip. At 64 calls per batch the fixed cost on the server is negligible, and
+//! the batch completes within 0.3 ms.
 //!
-//! On a runtime with one thread, client and server would idle alternately with one request in
-//! flight. There four requests are in flight with a quarter of the calls in each, and their replies
-//! are delivered in order. The callers of one reply send again before the next reply is delivered,
-//! so the server has work meanwhile. The following rates are relative to [`BatchMode::Near`], the
-//! mode for several threads. If the machine has a core for the server, the rate is 1.7 times as
-//! high with 64 tasks. With 8 tasks it is the same, for twice the CPU time. On a machine without a
-//! free core it is lower: 0.5 times with 8 tasks, 0.9 times with 256.
+//! On a runtime with one thread, client and server would idle in turns if only one request were in
+//! flight. So four requests are in flight there, each with a quarter of the calls, and their
+//! replies are delivered in order. The callers of one reply send again before the next reply is
+//! delivered, so the server has work meanwhile. The following rates are relative to
+//! [`BatchMode::Near`], the mode for several threads. If the machine has a core for the server, the
+//! rate with 64 tasks is 1.7 times as high. With 8 tasks the rate is the same, for twice the CPU
+//! time. On a machine without a free core, the rate is lower: 0.5 times with 8 tasks, 0.9 times
+//! with 256.
 //!
-//! On several threads the woken callers start on other threads, some time later. There, ordered
-//! delivery only delays the other replies (0.8 times the rate).
+//! On a runtime with several threads, woken callers start on other threads, some time later. So
+//! ordered delivery would only delay the other replies (0.8 times the rate).
 //!
-//! Measured with `W1` of `redgrid bench`: with four requests in flight to a near server, 16 tasks
-//! had 0.95 times the rate, for 1.4 times the CPU time. Without the yields to the runtime before a
-//! batch ([`MAX_YIELDS`]), 16 to 256 tasks had 0.93 to 0.99 times the rate. ARCHITECTURE.md has the
-//! rates without batches.
+//! The last rates are of `W1` of `redgrid bench`. With 16 tasks and a near server, four requests in
+//! flight gave 0.95 times the rate of one request, for 1.4 times the CPU time. Without the yields
+//! to the runtime between two batches ([`MAX_YIELDS`]), 16 to 256 tasks had 0.93 to 0.99 times the
+//! rate with yields. ARCHITECTURE.md has the rates without batches.
 
 use std::sync::Weak;
 use std::time::Duration;
@@ -51,17 +52,18 @@ use crate::inline_bytes::decimal;
 use crate::pinned::pinned;
 use crate::script::{BatchPhase, ScriptText};
 
-/// Maximum number of yields of a sender to the runtime after a batch. It yields until as many calls
-/// wait again as were answered.
+/// Maximum number of times that a sender yields to the runtime after a batch. It stops earlier once
+/// the number of waiting calls has reached the number of answered calls.
 ///
 /// The answered callers send their next calls meanwhile. A caller that is woken on another thread
 /// starts a moment later.
 const MAX_YIELDS: usize = 5;
 
-/// `MAX_YIELDS` on a runtime with one thread: a woken caller runs before the task continues.
+/// The same as [`MAX_YIELDS`], for a runtime with one thread: there, woken callers run before the
+/// sender continues.
 const MAX_YIELDS_ONE_THREAD: usize = 2;
 
-/// Maximum delay of an available reply (1 to 2 ms, given the timer's resolution).
+/// Maximum time for which an arrived reply is held back (1 to 2 ms, given the timer's resolution).
 ///
 /// After this time the reply is delivered even if the callers of the previous reply have not sent
 /// again.
@@ -70,12 +72,13 @@ const MAX_REPLY_DELAY: Duration = Duration::from_millis(1);
 /// Interval at which waiting calls are checked: a call that has waited for 5 to 10 ms is sent,
 /// whatever is in flight.
 ///
-/// Calls wait in the expectation that the requests in flight are polled and answered soon. If they
-/// are not, as with a distant server, the wait ends after this time.
+/// Calls wait because the requests in flight are expected to be polled and answered soon. If that
+/// does not happen, for example with a distant server, the wait ends after this time.
 const MAX_WAIT: Duration = Duration::from_millis(5);
 
 impl Batchers {
-    /// Starts a task that sends waiting calls. The caller has already counted it in `senders`.
+    /// Starts a task that sends waiting calls. The caller has already counted the task in
+    /// `senders`.
     pub(super) fn start_sender(&self, key: BatchKey) {
         self.runtime.spawn(pinned(|| send_waiting(Weak::clone(&self.node), key)));
     }
@@ -114,8 +117,8 @@ impl Node {
     /// Runs one of our own scripts with these keys and arguments. `room` is the maximum number of
     /// arguments.
     ///
-    /// Batches use it, because it takes the arguments from many requests without building a
-    /// combined request.
+    /// Batches use this method, because it takes the arguments from many requests without building
+    /// a combined request.
     pub(super) async fn script<'a>(
         &self,
         (link, body): (&Connection, &ScriptText),
@@ -130,7 +133,8 @@ impl Node {
         };
         match link.send(command("EVALSHA", body.sha().clone())?).await {
             Err(ServerError::Refused { message, .. }) if Code::of(&message) == Code::NoScript => {
-                // Boxed because it is rare. Otherwise the sender's future would reserve its size.
+                // The retry is boxed because it is rare. Otherwise the sender's future would
+                // reserve its size.
                 Box::pin(link.send(command("EVAL", body.bytes())?)).await
             }
             answer => answer,
@@ -138,7 +142,8 @@ impl Node {
     }
 }
 
-/// Runs while calls wait: sends those that wait too long, and fails those past their deadline.
+/// Checks the queue while calls wait: starts a sender if a call has waited too long, and fails
+/// calls that are past their deadline.
 pub(super) async fn watch(node: Weak<Node>, key: BatchKey) {
     loop {
         tokio::time::sleep(MAX_WAIT).await;
@@ -156,9 +161,10 @@ pub(super) async fn watch(node: Weak<Node>, key: BatchKey) {
     }
 }
 
-/// Sends waiting calls until none is left, or other senders suffice.
+/// Sends waiting calls until no call is left, or the other senders suffice.
 async fn send_waiting(node: Weak<Node>, key: BatchKey) {
-    // The reply senders are dropped with the node, which notifies the waiting callers.
+    // If the node is dropped, the reply channels of the waiting calls are dropped, too. That
+    // notifies the callers.
     let (mut has_sent, mut turn) = (false, None);
     while let Some(node) = node.upgrade() {
         let (calls, order) = node.batchers.take_batch(key, &node, has_sent);
@@ -175,8 +181,8 @@ async fn send_waiting(node: Weak<Node>, key: BatchKey) {
     }
 }
 
-/// Unlocks the order of replies after a yield, in which the requests that were just enqueued are
-/// written.
+/// Unlocks the order of replies after a yield to the runtime. During the yield, the requests that
+/// were just enqueued are written.
 async fn end_turn(turn: Option<OwnedMutexGuard<()>>) {
     if turn.is_some() {
         yield_now().await;
@@ -186,7 +192,8 @@ async fn end_turn(turn: Option<OwnedMutexGuard<()>>) {
 /// Sends calls as a batch, or a single call alone.
 ///
 /// Returns the lock of the reply order if it was taken for this batch. The sender unlocks it after
-/// its next batch is enqueued, so the answered callers send before the next reply is delivered.
+/// its next batch is enqueued, so the answered callers send again before the next reply is
+/// delivered.
 async fn send(node: &Node, calls: Vec<Call>, order: Option<ReplyOrder>) -> Option<OwnedMutexGuard<()>> {
     let (rest, turn) = if calls.len() > 1 { send_batch(node, calls, order).await } else { (calls, None) };
     if rest.is_empty() {
@@ -217,7 +224,7 @@ async fn send_each(node: &Node, calls: Vec<Call>) {
 async fn in_time<T>(node: &Node, limit: Instant, sent: impl Future<Output = T>) -> Option<T> {
     let reply = tokio::time::timeout(limit.since(node.clock.now()), sent).await.ok();
     if reply.is_none() {
-        // The node is checked, as after a single request without a reply within the client's
+        // The node is checked, as it is when a single request gets no reply within the client's
         // timeout.
         node.look_after();
     }
@@ -226,8 +233,8 @@ async fn in_time<T>(node: &Node, limit: Instant, sent: impl Future<Output = T>) 
 
 /// Sends calls as a batch, and returns those that must be sent alone.
 ///
-/// The returned calls did nothing in the batch; sent alone, their own script reports the reason. If
-/// replies are delivered in order, the lock of that order is returned, too.
+/// The returned calls did nothing in the batch; when they are sent alone, their own script reports
+/// the reason. If replies are delivered in order, the lock of that order is returned, too.
 async fn send_batch(
     node: &Node,
     mut calls: Vec<Call>,
@@ -256,7 +263,7 @@ async fn send_batch(
             let turn = turn(order).await;
             (answer_each(calls, replies), turn)
         }
-        // Nothing was executed. The error of one call may not concern the others.
+        // Nothing was executed. The error may be about one call only, so each call is sent alone.
         Err(ServerError::Refused { code, .. }) if !concerns_all(code) => (calls, None),
         Ok(other) => (fail_all(calls, &other.misfit("a list of answers")), None),
         Err(error) => (fail_all(calls, &error), None),
@@ -280,8 +287,8 @@ fn answer_each(calls: Vec<Call>, replies: Vec<Reply>) -> Vec<Call> {
                 failed.push(call);
                 continue;
             }
-            // The script shortens frequent replies: 1 stands for a grant, and another number `n`
-            // for the list of `n`, the time and 0.
+            // The script abbreviates frequent replies: 1 means the server's time, the reply of a
+            // grant. Any other number `n` means the list `{n, time, 0}`.
             Reply::Int(1) if call.phase == BatchPhase::Acquire => time.clone(),
             Reply::Int(short) if call.phase == BatchPhase::Acquire => {
                 Reply::Array(vec![Reply::Int(short), time.clone(), Reply::Int(0)])
@@ -294,7 +301,7 @@ fn answer_each(calls: Vec<Call>, replies: Vec<Reply>) -> Vec<Call> {
     failed
 }
 
-/// Answers all calls with the same error. The result is empty, as no call remains.
+/// Answers all calls with the same error. Returns an empty list, as no call must be sent alone.
 fn fail_all(calls: Vec<Call>, error: &ServerError) -> Vec<Call> {
     for call in calls {
         let _ = call.answer.send(Err(error.clone()));

@@ -42,8 +42,8 @@ impl Nodes {
         Ok(Nodes { entry, settings, clock: clock.clone(), sharded: Arc::default(), clustered })
     }
 
-    /// Opens a node, which connects in the background. It counts as connected only while it has the
-    /// expected role.
+    /// Opens a node, which connects in the background. The node counts as connected only while it
+    /// has the expected role.
     pub(crate) fn open(&self, address: &Address, part: NodeRole) -> Arc<Node> {
         self.open_at(Endpoint::Tcp(address.clone()), part)
     }

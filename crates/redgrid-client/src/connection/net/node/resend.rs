@@ -1,5 +1,5 @@
-//! Requests that take more than one command: unknown scripts, functions and commands are sent
-//! again, ASKING precedes a request, and MULTI encloses several.
+//! Requests that take more than one command. A request is sent again if the server does not know
+//! its script, function or command. ASKING precedes a request, and MULTI encloses several requests.
 
 use std::sync::atomic::Ordering;
 
@@ -22,14 +22,14 @@ fn is_unknown_script(request: &Request, message: &str) -> bool {
     Code::of(message) == Code::NoScript && request.is_servers_own(message)
 }
 
-/// Returns whether the server reports a command for read-only scripts as unknown.
+/// Returns whether the error says that a command for read-only scripts is unknown.
 fn is_without(message: &str) -> bool {
     let named = message.strip_prefix("ERR unknown command ").map(|named| named.trim_start_matches(['\'', '`']));
     named.is_some_and(|named| named.starts_with("EVALSHA_RO") || named.starts_with("EVAL_RO"))
 }
 
 /// Returns whether it may help to send the refused request in another form, such as the text of a
-/// script instead of its hash. This check is cheap; [`Node::send_again`] has the exact one.
+/// script instead of its hash. This check is cheap; [`Node::send_again`] makes the exact check.
 pub(super) fn may_help(request: &Request, refused: &Result<Reply, ServerError>) -> bool {
     let Err(ServerError::Refused { message, .. }) = refused else { return false };
     match &request.what {
@@ -41,7 +41,7 @@ pub(super) fn may_help(request: &Request, refused: &Result<Reply, ServerError>) 
 
 async fn load(link: &Connection, code: &Bytes) -> Result<(), ServerError> {
     match link.send(vec!["FUNCTION".into(), "LOAD".into(), code.clone()]).await {
-        // Another client was faster, or another library has that name.
+        // Another client has loaded the library meanwhile, or another library has that name.
         Err(ServerError::Refused { message, .. }) if message.contains("already exists") => Ok(()),
         answer => answer.map(drop),
     }
@@ -114,8 +114,8 @@ impl Node {
         connection.is_some_and(|connection| self.without_read_only.load(Ordering::Relaxed) == connection)
     }
 
-    /// Returns whether `message` reports that the server lacks the command of this request. The
-    /// result is stored.
+    /// Returns whether `message` reports that the server lacks the read-only command of this
+    /// request. If so, that is stored for the current connection.
     fn lacks_read_only(&self, request: &Request, message: &str) -> bool {
         let lacks = request.read_only && !self.is_without_read_only() && is_without(message);
         if let Some(epoch) = self.commands.epoch().borrow().as_ref().filter(|_| lacks) {

@@ -42,8 +42,8 @@ pub(crate) const LATE_ANSWER: &str = "no answer came in time";
 
 pub(crate) const NO_PROTOCOL: &str = "the server's answer is not that of a Redis or Valkey server";
 
-/// Returns the message of a system error in debug form, or its kind in words; `None` for other
-/// texts.
+/// Returns the message that the debug form of a system error contains, or the error's kind in
+/// words. `None` for other texts.
 fn system(why: &str) -> Option<String> {
     if let Some((_, details)) = why.split_once(LOOKUP) {
         let details = details.trim_matches([':', ' ', '"', '}', '\\']);
@@ -127,8 +127,8 @@ const NOT_ACCEPTED: &str = "the server does not accept the client certificate (s
 
 const ENDED: &str = "the server ended the TLS handshake";
 
-/// Substrings of rustls errors, whether waiting can help, and their readable texts. The first match
-/// counts. Alerts come from the server.
+/// Substrings of rustls errors, each with its kind (can waiting help?) and a readable text. The
+/// first match counts. Alerts come from the server.
 #[rustfmt::skip]
 pub(super) const TLS: [(&str, Kind, &str); 23] = [
     ("without sending TLS close_notify", Passing, CLOSED),

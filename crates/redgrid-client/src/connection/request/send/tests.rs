@@ -178,7 +178,7 @@ async fn a_request_to_a_dead_primary_waits_for_its_connection() {
     let (nodes, client) = client_of([FakeServer::down()]);
     let result = run_on(&client, &primary_of(&client).await, size()).await;
     assert!(matches!(result, Err(ServerError::NotSent { .. })), "{result:?}");
-    // One hint: more of them would defeat the back-off of the topology refreshes.
+    // There is only one hint: more hints would defeat the back-off of the topology refreshes.
     assert_eq!((nodes.nodes[0].asked(), nodes.hints.load(Ordering::Relaxed)), (1, 1));
 }
 
@@ -215,8 +215,8 @@ async fn a_refused_login_ends_a_request_to_a_primary() {
     assert!(matches!(result, Err(ServerError::NotSent { .. })), "{result:?}");
 }
 
-/// After the reply to a late copy, no earlier copy can execute any more. One may have executed
-/// before.
+/// After the reply to a late copy, no earlier copy can execute any more. But an earlier copy may
+/// have executed already.
 #[tokio::test(start_paused = true)]
 async fn after_a_reply_that_a_copy_was_too_late_lost_replies_are_counted_anew() {
     let late = || Request::command("X").key("a").idempotent().late_reply_has_time();

@@ -150,8 +150,8 @@ impl Cluster {
     pub(super) fn take_in(&self, ranges: &[Range]) {
         let now = self.nodes.clock.now();
         let mut map = self.map.lock();
-        // The clone keeps the former replicas in memory, so no node that is opened below gets the
-        // pointer of one of them.
+        // The clone keeps the former replicas in memory. So no node that is opened below can have
+        // the same pointer as one of them.
         let (moved, read) = (map.moved.len(), map.replicas.clone());
         let mut served: Vec<Served> = Vec::with_capacity(ranges.len());
         let mut replicas: HashMap<Address, Vec<Arc<Node>>> = HashMap::new();
@@ -202,7 +202,7 @@ impl Cluster {
         let mut gone = Vec::new();
         map.known.retain(|address, known| {
             if known.until == Instant::MAX {
-                // From its first map on, the client keeps a seed open only if a map names its
+                // Once the first map is known, a seed stays open only if a map names the seed's
                 // address.
                 known.until = now;
             }

@@ -10,19 +10,19 @@ use crate::config::Address;
 use crate::connection::Server;
 use crate::connection::node::Node;
 
-/// How long the leading sentinel may take to count the election of a failover: 10 s.
+/// How long the leading sentinel can take to count the election of a failover: 10 s.
 ///
-/// After that the chosen server is followed only while it reports to be a primary and the sentinels
-/// back it. The sentinel queries that server every second.
+/// After that the chosen server is followed only while it reports that it is a primary, and while
+/// [`Elected::is_backed`] is set. The sentinel queries that server every second.
 const COUNTED_WITHIN: Duration = Duration::from_secs(10);
 
-/// How long the leading sentinel may leave queries unanswered before its choice is given up: 2 s.
+/// How long the leading sentinel can leave queries unanswered before its choice is given up: 2 s.
 const LEADER_SILENT_FOR: Duration = Duration::from_secs(2);
 
 /// A replica that was chosen to replace a primary.
 pub(super) struct Elected {
     pub(super) address: Address,
-    /// Connected as soon as the server reports to be a primary.
+    /// The node is connected as soon as the server reports that it is a primary.
     pub(super) node: Arc<Node>,
     /// The latest election before this failover.
     pub(super) after: u64,
@@ -42,11 +42,11 @@ impl Elected {
         Elected { address, node, after, leader, chosen_at, followed_at: None, is_backed: true }
     }
 
-    /// Returns whether this replica is to be given up before it was ever followed.
+    /// Returns whether this replica must be given up before it was followed at all.
     ///
-    /// It is given up if another replica is now chosen. If none is, it is given up once the leading
-    /// sentinel has answered, or has been silent for [`LEADER_SILENT_FOR`]. The other sentinels do
-    /// not know of the failover.
+    /// It is given up if another replica is now chosen. If no replica is chosen, it is given up
+    /// once the leading sentinel has answered, or has been silent for [`LEADER_SILENT_FOR`]. Only
+    /// the leading sentinel knows of the failover.
     pub(super) fn is_given_up(&self, chosen: Option<&Address>, is_leader_heard: bool) -> bool {
         let is_other = match chosen {
             Some(chosen) => *chosen != self.address,
@@ -59,7 +59,7 @@ impl Elected {
         self.node.connection_id().borrow().is_some()
     }
 
-    /// Returns whether the replica is followed, and is to be followed further.
+    /// Returns whether the replica is followed, and must still be followed.
     pub(super) fn is_followed(&self) -> bool {
         self.followed_at.is_some_and(|at| goes_on(at.elapsed(), self.is_primary(), self.is_backed))
     }
@@ -67,10 +67,10 @@ impl Elected {
 
 /// Returns whether to keep following a chosen server that was first followed `followed_for` ago.
 ///
-/// A failover that is given up changes no election count. Its chosen server reports to be a primary
-/// until it is demoted, while the sentinels and other clients return to the former primary. So the
-/// server's own report is sufficient for [`COUNTED_WITHIN`] only. Within that time, an unstable
-/// connection does not cause a return to the former primary.
+/// A failover that is given up changes no election count. Its chosen server reports that it is a
+/// primary until it is demoted, while the sentinels and other clients return to the former primary.
+/// So the server's own report is sufficient only for the time [`COUNTED_WITHIN`]. Within that time,
+/// an unstable connection does not cause a return to the former primary.
 fn goes_on(followed_for: Duration, is_primary: bool, is_backed: bool) -> bool {
     followed_for < COUNTED_WITHIN || is_primary && is_backed
 }

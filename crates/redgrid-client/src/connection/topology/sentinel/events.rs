@@ -23,18 +23,18 @@ pub(super) struct SentinelEvents {
     /// The name by which the sentinels know the primary.
     pub(super) name: String,
     pub(super) replicated: Arc<Replicated>,
-    /// Notified when the sentinels are to be queried.
+    /// Notified when the sentinels must be queried.
     pub(super) switched: Arc<Notify>,
-    /// The pause after a failed subscription, which costs a connection.
+    /// The pause after a subscription that failed or was rejected. A failure without a reply costs
+    /// a connection.
     pub(super) pause: Duration,
 }
 
 impl SentinelEvents {
     pub(super) async fn listen(self) {
         let mut pushes: mpsc::UnboundedReceiver<Push> = self.node.pushes();
-        // A user without permission for [`CHOSEN`] learns of the choice at the next refresh. After
-        // a rejection that channel is not requested again: a rejection costs the connection, and
-        // with it the subscription of [`SWITCHED`].
+        // A user without permission for [`CHOSEN`] learns of the choice at the next refresh. A
+        // rejected subscription to that channel is not repeated.
         let mut hears_choices = true;
         loop {
             match self.subscribe(SWITCHED).await {

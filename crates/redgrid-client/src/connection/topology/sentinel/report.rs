@@ -11,10 +11,10 @@ use crate::error::ServerError;
 pub(super) struct PrimaryReport {
     pub(super) primary: Address,
     pub(super) epoch: u64,
-    /// The replica that this sentinel has chosen in a failover that it leads. `None` once it has
-    /// counted the election.
+    /// The replica that this sentinel has chosen in a failover that it leads. `None` once the
+    /// sentinel has counted the election.
     pub(super) elected: Option<Address>,
-    /// The sentinel regards the primary as down.
+    /// Whether the sentinel regards the primary as down.
     pub(super) is_down: bool,
 }
 
@@ -29,7 +29,7 @@ pub(super) async fn is_among_most(sentinel: &dyn Server, name: &str) -> bool {
     })
 }
 
-/// Returns whether a server is not known to be down.
+/// Returns true unless the sentinel reports this server as down.
 fn is_up(facts: &Facts) -> bool {
     facts.get("flags").is_none_or(|flags| !flags.contains("down"))
 }
@@ -47,7 +47,7 @@ async fn list(sentinel: &dyn Server, what: &'static str, name: &str) -> Result<V
 /// The leading sentinel counts an election and names the winner as soon as the winner is promoted.
 /// But `MASTER` reports the former primary's address until all replicas follow, which is seconds
 /// later. So the address is queried by a command of its own. The election number is queried before
-/// and after it, and must be the same.
+/// and after the address, and must be the same both times.
 pub(super) async fn primary_by(sentinel: &dyn Server, name: &str) -> Result<PrimaryReport, ServerError> {
     for _ in 0..MOST_LOOKS {
         let questions = vec![about("MASTER", name), about("GET-MASTER-ADDR-BY-NAME", name), about("MASTER", name)];
@@ -79,8 +79,8 @@ fn epoch_in(facts: &Facts) -> u64 {
     facts.get("config-epoch").and_then(|epoch| epoch.parse().ok()).unwrap_or_default()
 }
 
-/// Returns whether the sentinel is replacing this primary, because most sentinels report it as
-/// down, or in a planned failover.
+/// Returns whether the sentinel is replacing this primary: most sentinels report it as down, or the
+/// failover is planned.
 ///
 /// In a planned failover the former primary keeps answering, and writes that it acknowledges after
 /// the promotion are lost.
@@ -104,7 +104,7 @@ fn address_in(facts: &Facts) -> Option<Address> {
     Some(Address::new(facts.get("ip")?.as_str(), facts.get("port")?.parse().ok()?))
 }
 
-/// Returns the replicas that are not known to be down, and those that are.
+/// Returns two lists: the replicas that the sentinel does not report as down, and the others.
 pub(super) async fn replicas_by(
     sentinel: &dyn Server,
     name: &str,

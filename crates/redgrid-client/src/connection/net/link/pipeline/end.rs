@@ -104,7 +104,7 @@ impl Pipeline {
     }
 }
 
-/// Answers all outstanding requests when the connection's task ends, also when it is aborted.
+/// Answers all outstanding requests when the connection's task ends or is aborted.
 pub(super) struct Finish(pub(super) Pipeline);
 
 impl Drop for Finish {

@@ -18,13 +18,14 @@ use crate::error::ServerError;
 #[derive(Clone)]
 pub(in super::super) enum Expects {
     Reply,
-    /// A confirmation for each of these channels: the command name in lower case, and the channels.
+    /// One confirmation for each channel. The fields are the command name in lower case, and the
+    /// channels that are not confirmed yet.
     Confirmations(&'static str, Vec<Bytes>),
     /// The reply to a PING with this token. The PING follows SUNSUBSCRIBE commands for these
     /// channels.
     ///
-    /// Confirmations of SUNSUBSCRIBE are ambiguous. A server sends the same if it ends a
-    /// subscription by itself, and then rejects the command.
+    /// Confirmations of SUNSUBSCRIBE are ambiguous: a server sends the same message if it ends a
+    /// subscription by itself. After that it rejects a SUNSUBSCRIBE for the channel.
     Pong {
         token: Bytes,
         channels: Vec<Bytes>,
@@ -141,7 +142,8 @@ impl Waiting {
     }
 }
 
-/// Returns whether `reply` answers a PING with `token`. With RESP2 the answer is an array of two.
+/// Returns whether `reply` answers a PING with `token`. With RESP2 the answer is an array of two
+/// elements.
 fn is_pong(reply: &Reply, token: &Bytes) -> bool {
     match reply {
         Reply::Bytes(text) => text == token,
