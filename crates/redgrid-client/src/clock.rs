@@ -2,8 +2,8 @@
 //!
 //! A lease runs out on the server whether or not this process ran meanwhile. `std::time::Instant`
 //! stands still during a suspend on Linux, so it is the wrong clock for a deadline.
-//! `CLOCK_BOOTTIME` (crate `boot-time`) is the right one. Tests use tokio's clock, which can be
-//! paused.
+//! `CLOCK_BOOTTIME` (crate `boot-time`) continues during a suspend. Tests use tokio's clock, which
+//! can be paused.
 
 use std::fmt;
 use std::ops::{Add, Sub};
@@ -20,7 +20,7 @@ const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
 /// The longest sleep of [`Clock::wait_until`]: 30 s.
 ///
-/// If a hundred thousand waiters read the clock each second, they would keep a processor busy.
+/// A hundred thousand waiters that read the clock every second would keep a processor busy.
 const LONGEST_COARSE_SLEEP: Duration = Duration::from_secs(30);
 
 /// A point in time of a [`Clock`], in nanoseconds.
@@ -96,9 +96,10 @@ enum Source {
     Runtime(Arc<tokio::time::Instant>),
 }
 
-/// When the process created its first clock.
+/// The time at which the process created its first clock.
 ///
-/// All clocks share this origin, so that values with a clock, such as each hold, need not store it.
+/// All clocks share this origin. So a value that contains a clock, such as a hold, does not store
+/// the origin.
 static ORIGIN: OnceLock<boot_time::Instant> = OnceLock::new();
 
 impl Clock {
@@ -116,8 +117,8 @@ impl Clock {
 
     /// Returns the present instant.
     pub fn now(&self) -> Instant {
-        // One hour after `Instant::MIN`, so that earlier instants can be represented, such as one
-        // lease ago.
+        // The clock starts one hour after `Instant::MIN`. So instants before its start can be
+        // represented, such as one lease ago.
         Instant::MIN + Duration::from_secs(3600) + self.elapsed()
     }
 

@@ -265,7 +265,7 @@ impl fmt::Debug for Client {
 
 /// The number of names, holds, waiting requests and channels of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-// Exhaustive: tests compare all of it with what they expect.
+// Exhaustive: tests compare the whole value with an expected one.
 pub struct ClientStats {
     /// Names that are held, awaited or being released.
     pub names: usize,

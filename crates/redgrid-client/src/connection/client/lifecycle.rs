@@ -60,7 +60,7 @@ impl Lifecycle {
     }
 
     /// Records that the runtime of the client's tasks has ended. Returns false if the shutdown had
-    /// ended before.
+    /// already ended.
     pub(in crate::connection) fn abandon(&self, now: Instant) -> bool {
         self.0.send_if_modified(|life| {
             let is_first = life.is_clean.is_none();
@@ -110,7 +110,7 @@ impl Lifecycle {
 
     /// Returns the error of a request to a client that has ended.
     ///
-    /// It distinguishes a shutdown from a runtime that ended.
+    /// The error distinguishes a shutdown from a runtime that ended.
     pub fn why(&self) -> ServerError {
         match self.0.borrow().is_asked {
             true => ServerError::ShuttingDown,
@@ -180,8 +180,8 @@ const MOST_NAMED: usize = 10;
 impl Inner {
     /// Warns about holds that are still held when the last handle is dropped without a shutdown.
     ///
-    /// Nothing waits for their release. If the process ends before that, the holds end with their
-    /// leases.
+    /// Nothing waits for the release of these holds. If the process ends before they are released,
+    /// they end with their leases.
     fn warn_of_open_holds(&self) {
         let mut names = self.service.get().map(|service| service.held_names()).unwrap_or_default();
         if names.is_empty() || self.core.life.closes_by().is_some() {
