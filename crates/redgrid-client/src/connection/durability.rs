@@ -17,9 +17,9 @@
 //! acknowledges the write of an earlier group before that of a later group in any case.
 //!
 //! Rejected alternative: one connection for all levels, with alternating short WAITs. A WAIT waits
-//! for the last write of its connection, so the write of each group would move the goal of the other
-//! groups. A replica that lags by more than the length of one WAIT would never be seen to reach its
-//! goal.
+//! for the last write of its connection, so the write of each group would move the goal of the
+//! other groups. A replica that lags by more than the length of one WAIT would never be seen to
+//! reach its goal.
 //!
 //! # What counts as proof
 //!

@@ -50,9 +50,9 @@ impl SubscriptionManager {
                 let is_at = |id: &NodeId, node: &Arc<dyn Server>| {
                     state.node_tasks.get(id).is_some_and(|node_task| is_same(&node_task.subscriptions.server, node))
                 };
-                // If the primary of the key has changed, so has the channel, even at the same
-                // replica: the replica may have ended sharded subscriptions for slots of its former
-                // primary.
+                // If the primary of the key has changed, the channel counts as moved, even if its
+                // replica is the same. That replica may have ended sharded subscriptions for slots
+                // of its former primary.
                 let same_primary = is_at(&channel.primary, &primary);
                 let unchanged = is_at(&channel.node, &server) && same_primary && channel.kind == kind;
                 (!unchanged).then(|| (name.clone(), server, primary, same_primary, kind))
