@@ -33,8 +33,8 @@ pub struct Access {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Tls {
-    /// PEM file with the certificates of the authorities that may sign the server's certificate.
-    /// Without this and `ca_pem`, the system's trust store is used.
+    /// PEM file with the certificates of the authorities that may sign the server's certificate. If
+    /// neither this field nor `ca_pem` is set, the system's trust store is used.
     pub ca_file: Option<PathBuf>,
     /// PEM file with the client's certificate and its chain.
     pub cert_file: Option<PathBuf>,

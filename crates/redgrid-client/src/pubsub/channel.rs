@@ -39,11 +39,11 @@ pub(super) struct Channel {
     pub(super) message_count: u64,
 }
 
-/// How messages of a channel are published, and where they may be received.
+/// How messages of a channel are published, and where they can be received.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum ChannelScope {
-    /// Messages are published with PUBLISH at any node. The channel is subscribed at
-    /// the primary of the key.
+    /// Messages are published with PUBLISH at any node. The channel is subscribed at the primary of
+    /// the key.
     Everywhere,
     /// Messages are published in the slot of the key. The channel is subscribed at the node where
     /// waiters of the key subscribe.

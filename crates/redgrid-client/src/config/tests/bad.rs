@@ -4,7 +4,7 @@ use super::super::{Config, ConfigError};
 #[cfg(feature = "config-files")]
 use super::files::{TempFile, variables};
 
-/// A password. It is put wherever a password may be, even by mistake.
+/// A password. The tests put it wherever a user could put a password, even by mistake.
 const MARKER: &str = "hunter2";
 
 /// Checks what holds for every error, and returns the error's text.
