@@ -20,21 +20,22 @@ const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
 /// The longest sleep of [`Clock::wait_until`]: 30 s.
 ///
-/// A hundred thousand waiters that read the clock every second would keep a processor busy.
+/// It is long because a hundred thousand waiters that read the clock every second would keep a
+/// processor busy.
 const LONGEST_COARSE_SLEEP: Duration = Duration::from_secs(30);
 
 /// A point in time of a [`Clock`], in nanoseconds.
 ///
-/// Instants of the machine's clock count from an hour before the process created its first clock,
-/// and can be compared with each other. An instant of a test clock can be compared only with others
-/// of the same clock.
+/// Instants of the machine's clock can be compared with each other. They count from an hour before
+/// the process created its first clock. An instant of a test clock can be compared only with other
+/// instants of the same clock.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Instant(u64);
 
 impl Instant {
-    /// An instant later than all that a clock returns.
+    /// An instant later than every instant that a clock returns.
     pub const MAX: Instant = Instant(u64::MAX);
-    /// An instant earlier than all that a clock returns.
+    /// An instant earlier than every instant that a clock returns.
     pub const MIN: Instant = Instant(0);
 
     /// Returns the nanoseconds of this instant; the inverse of [`Instant::from_nanos`].
@@ -98,8 +99,8 @@ enum Source {
 
 /// The time at which the process created its first clock.
 ///
-/// All clocks share this origin. So a value that contains a clock, such as a hold, does not store
-/// the origin.
+/// All clocks of the machine share this origin. So neither a clock nor a value that contains a
+/// clock, such as a hold, stores the origin.
 static ORIGIN: OnceLock<boot_time::Instant> = OnceLock::new();
 
 impl Clock {
@@ -135,7 +136,7 @@ impl Clock {
     /// Waits like [`Clock::sleep_until`], but may complete later after a suspend.
     ///
     /// Use it for large numbers of waits that need no precision, such as waiters for a lock. After
-    /// a suspend, a wait may be late by up to an eighth of the remaining time (at least 1 s, at
+    /// a suspend, a wait can be late by up to an eighth of the remaining time (at least 1 s, at
     /// most 30 s).
     ///
     /// # Cancel safety

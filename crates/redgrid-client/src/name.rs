@@ -148,7 +148,7 @@ pub struct InvalidName {
 pub struct Namespace(Arc<str>);
 
 impl Namespace {
-    /// Creates a namespace. It must have no braces, and at most 256 bytes.
+    /// Creates a namespace. It must not contain braces, and must have at most 256 bytes.
     ///
     /// # Errors
     ///
@@ -170,7 +170,7 @@ impl Namespace {
         &self.0
     }
 
-    /// Returns the key of an object: its name, after the namespace.
+    /// Returns the key of an object: `namespace:name`, or only the name without a namespace.
     pub fn key(&self, name: &Name) -> Bytes {
         if self.0.is_empty() {
             Bytes::copy_from_slice(name.0.as_bytes())

@@ -18,7 +18,7 @@ use crate::connection::Request;
 /// The text of a script and its hash.
 pub struct ScriptText {
     name: Cow<'static, str>,
-    /// A text that several scripts share. It is joined with the script's own text on first use.
+    /// A text that several scripts share. On first use, it is put before the script's own text.
     prelude: &'static str,
     text: Cow<'static, str>,
     full_text: OnceLock<String>,

@@ -121,7 +121,7 @@ pub enum ConfigError {
     /// The configuration contains no server.
     #[error("no server is named: expected {expected}")]
     NoServer {
-        /// The settings that could name a server.
+        /// The settings that can name a server.
         expected: String,
     },
     /// The namespace is invalid.

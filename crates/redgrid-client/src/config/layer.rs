@@ -13,7 +13,7 @@ pub(super) struct Layer {
     assignments: Vec<Assignment>,
     pub(super) warnings: Vec<Warning>,
     pub(super) codec: Option<String>,
-    /// Whether this layer names all servers. If it does, the server settings of lower layers are
+    /// Whether this layer names all servers. If it does, the server settings of earlier layers are
     /// dropped.
     pub(super) names_servers: bool,
 }

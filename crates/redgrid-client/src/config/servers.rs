@@ -36,7 +36,7 @@ pub struct Single {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct UnixSocket {
-    /// The path of its socket, `unixsocket` in the server's own configuration.
+    /// The path of the server's socket: `unixsocket` in the server's own configuration.
     pub path: PathBuf,
 }
 

@@ -14,8 +14,8 @@ pub const LONGEST_LEASE: Duration = Duration::from_secs(30 * 24 * 3600);
 /// The longest hand-over window: 500 ms.
 ///
 /// In a hand-over window, the tasks of a process can hand a lock to each other while other
-/// processes wait. A forced takeover waits for this time, because the former holder can still issue
-/// fencing tokens.
+/// processes wait. A forced takeover waits for this time: the former holder can issue fencing
+/// tokens until the end of its window.
 pub const LONGEST_WINDOW: Duration = Duration::from_millis(500);
 
 /// Which nodes answer reads. Locks and all writes always use the primary.

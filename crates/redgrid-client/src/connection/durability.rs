@@ -1,10 +1,10 @@
 //! Group commit: waits, on dedicated connections, until the writes behind the replies of a node are
 //! as durable as requested.
 //!
-//! WAIT blocks its connection, and covers only writes of that connection. So all waiters share one
-//! tiny write and one WAIT after it. Replication is one stream: a replica that acknowledged this
-//! write has everything that the server wrote before it, on any connection. The next group of
-//! waiters collects while one group is in flight; there is no timer.
+//! WAIT blocks its connection, and covers only writes of that connection. So all waiters of a group
+//! share one tiny write and one WAIT after it. Replication is one stream: a replica that
+//! acknowledged this write has everything that the server wrote before it, on any connection. The
+//! next group of waiters forms while one group is in flight; there is no timer.
 //!
 //! # One connection for each level
 //!

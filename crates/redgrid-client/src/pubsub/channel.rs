@@ -21,7 +21,7 @@ pub(super) struct Channel {
     pub(super) node: NodeId,
     /// The primary of the key, where the key is polled.
     pub(super) primary: NodeId,
-    /// How its messages are published, and which nodes may deliver them.
+    /// How the messages of the channel are published, and which nodes can deliver them.
     pub(super) scope: ChannelScope,
     pub(super) kind: ChannelKind,
     pub(super) watchers: HashMap<u64, Sink>,
@@ -73,7 +73,8 @@ pub(super) struct KeyPoll {
 
 pub(super) enum Sink {
     Signal(Arc<Signal>),
-    /// An [`OrderedSubscription`]. `index` is the position of this channel among its channels.
+    /// An [`OrderedSubscription`]. `index` is the position of this channel among the channels of
+    /// the subscription.
     Ordered {
         index: usize,
         sender: mpsc::UnboundedSender<ChannelEvent>,
@@ -160,11 +161,12 @@ impl Channel {
         self.node == *node && self.kind == kind
     }
 
-    /// Returns whether the node possibly has a subscription to the channel, which must then be
-    /// ended.
+    /// Returns whether the channel is possibly subscribed at its node, so that it must be
+    /// unsubscribed there.
     ///
-    /// The node may have none: a gap is reported a moment after it happens. Until then, a
-    /// subscription that counts as active may have been confirmed only on the lost connection.
+    /// The result can be true without a subscription: a gap is reported a moment after it happens.
+    /// Until then, a subscription that counts as active may have been confirmed only on the lost
+    /// connection.
     pub(super) fn may_be_subscribed(&self) -> bool {
         self.subscribe_sent
             && (self.confirmed_or_unknown

@@ -95,7 +95,7 @@ impl SubscriptionManager {
         self.state().channels.get(&channels.internal_name()).map_or(0, |channel| channel.watchers.len())
     }
 
-    /// Returns when the primary of a key last answered a poll.
+    /// Returns the time at which the primary of a key last answered a poll.
     ///
     /// A primary is polled continually while waiters watch its keys.
     pub fn contact(&self, key: &[u8]) -> Instant {

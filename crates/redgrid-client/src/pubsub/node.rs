@@ -77,7 +77,7 @@ impl NodeSubscriptions {
         self.failures.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Returns when the node last answered a poll.
+    /// Returns the time at which the node last answered a poll.
     pub(super) fn last_contact(&self) -> Instant {
         Instant::from_nanos(self.last_contact.load(Ordering::Acquire))
     }

@@ -78,7 +78,8 @@ async fn poll_keys(manager: &SubscriptionManager, subscriptions: &NodeSubscripti
     for group in &groups {
         let waiter_flags: Vec<_> = group.iter().filter_map(|due_poll| due_poll.waiter_flag.clone()).collect();
         if !waiter_flags.is_empty() {
-            // If the user may not write the flags, the waiters poll without being announced.
+            // If the user has no permission to write the flags, the waiters poll without being
+            // announced.
             requests.push(set_waiting_request(waiter_flags).not_after(limit));
         }
     }
@@ -95,9 +96,9 @@ async fn poll_keys(manager: &SubscriptionManager, subscriptions: &NodeSubscripti
                     }
                 }
             }
-            // If the user may not read one of the keys, the whole call fails. So each waiter is
-            // woken to try by itself. If the slot has moved, the waiter's own attempt is sent to
-            // the new node.
+            // If the user has no permission to read one of the keys, the whole call fails. So each
+            // waiter is woken to try by itself. If the slot has moved, the waiter's own attempt is
+            // sent to the new node.
             Err(error) if error.code().is_some() => group.iter().for_each(|due_poll| manager.resync(&due_poll.channel)),
             // Without contact there is nothing to report.
             Err(_) => {}
@@ -128,7 +129,7 @@ impl SubscriptionManager {
     /// Announces to other processes that a waiter of this process receives no messages. The flag
     /// lasts for three polls.
     ///
-    /// If the user may not write the flag, the waiter is not announced.
+    /// If the user has no permission to write the flag, the waiter is not announced.
     pub async fn set_waiter_flag(&self, waiter_flag: &Bytes) {
         let limit = self.clock.now() + self.settings.response_timeout;
         let _ = once(&*self.topology, set_waiting_request([waiter_flag.clone()]).not_after(limit), limit).await;
@@ -176,7 +177,7 @@ impl SubscriptionManager {
         due_polls
     }
 
-    /// Returns when the next poll is due.
+    /// Returns the time at which the next poll is due.
     fn next_poll_at(&self, subscriptions: &NodeSubscriptions) -> Option<Instant> {
         self.state().node_tasks.get(subscriptions.server.id())?.desired.polls.first().map(|(due, _)| *due)
     }

@@ -31,8 +31,8 @@ const SHARDED_DENIED_RETRY: Duration = Duration::from_secs(1);
 /// such a channel tries again.
 const MAX_DENIALS: usize = 10_000;
 
-/// Returns whether a refusal was caused by an access rule about channels. It may then concern only
-/// one channel of the command.
+/// Returns whether a refusal was caused by an access rule about channels. Such a refusal may
+/// concern only one channel of the command, and not the others.
 ///
 /// Any other refusal concerns the command, and with it all channels.
 fn is_about_a_channel(why: &ServerError) -> bool {

@@ -22,8 +22,8 @@ pub(super) enum Take {
     Codec,
     /// A file with certificates.
     TrustStore,
-    /// A value without an effect. It causes a warning, unless it equals the first field, which
-    /// always applies here.
+    /// A value without an effect. It causes a warning, unless it equals the first field, the
+    /// behaviour that always applies here.
     Already(&'static str, &'static str),
     /// A class without an effect. It causes a warning, unless it is the class in the first field,
     /// which changes nothing.

@@ -145,7 +145,7 @@ struct Login {
     password: Option<String>,
 }
 
-/// What the addresses of a section have in common: encryption, and a login.
+/// The settings that all addresses of a section share: encryption, and a login.
 #[derive(Default)]
 pub(super) struct AddressSettings {
     pub(super) encrypted: bool,

@@ -86,7 +86,7 @@ impl Core {
 
     /// Adds a hint to an error if the caller runs outside the client's runtime.
     ///
-    /// The cause may then be that nothing drives the client's runtime.
+    /// In that case the cause may be that nothing drives the client's runtime.
     pub(crate) fn hinted(&self, error: ServerError) -> ServerError {
         const HINT: &str = "the client was created in another Tokio runtime, which has to be driven";
         if Handle::try_current().is_ok_and(|here| here.id() == self.runtime) {
@@ -140,7 +140,7 @@ impl Core {
     }
 
     /// Returns the channel on which this client is notified of holds that were taken over by force.
-    /// Its name is the prefix, the client's id and `}`.
+    /// The name consists of the [prefix](Core::notice_prefix), the client's id and `}`.
     pub(in crate::connection) fn notices(&self) -> Bytes {
         format!("{}{}}}", self.notice_prefix(), self.id).into()
     }

@@ -69,7 +69,7 @@ pub enum ConnectionEvent {
         /// The node of the subscriptions.
         node: NodeId,
     },
-    /// This receiver was too slow: the events before the next one were dropped.
+    /// This receiver was too slow: events were dropped before the next one.
     Missed {
         /// Number of dropped events.
         count: u64,

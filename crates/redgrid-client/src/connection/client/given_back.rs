@@ -41,7 +41,8 @@ const AT_ONCE: usize = 256;
 /// the change may be remembered only after the first check.
 const SECOND_LOOK: Duration = Duration::from_millis(100);
 
-/// A server process: its node, and its `run_id`, which is empty if the user may not read it.
+/// A server process: its node, and its `run_id`, which is empty if the user has no permission to
+/// read it.
 type Process = (NodeId, Arc<str>);
 
 /// The remembered releases, by the server process that answered them. A list suffices: there are

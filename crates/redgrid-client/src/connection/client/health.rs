@@ -120,8 +120,8 @@ pub struct NodeHealth {
     pub part: NodePart,
     /// Whether there is a connection on which the node has answered the handshake.
     pub connected: bool,
-    /// The `run_id` of the server process. `None` without a connection, or if the user may not read
-    /// it.
+    /// The `run_id` of the server process. `None` without a connection, or if the user has no
+    /// permission to read it.
     pub run_id: Option<String>,
     /// Round-trip time of the ping; `None` without a reply.
     pub round_trip: Option<Duration>,

@@ -21,13 +21,13 @@ pub struct Lifecycle(watch::Sender<Life>);
 
 #[derive(Debug, Default)]
 struct Life {
-    /// A shutdown was requested, or the last handle was dropped.
+    /// Whether a shutdown was requested, or the last handle was dropped.
     is_asked: bool,
     /// When the shutdown stops waiting for releases; `None` while the client is open.
     closes_by: Option<Instant>,
-    /// The shutdown has begun: new requests are rejected.
+    /// Whether the shutdown has begun. If so, new requests are rejected.
     is_closed: bool,
-    /// No request can be sent any more.
+    /// Whether no request can be sent any more.
     is_over: bool,
     /// Whether everything was released in time; known when the shutdown has ended.
     is_clean: Option<bool>,
@@ -104,7 +104,7 @@ impl Lifecycle {
     }
 
     async fn until(&self, is_reached: impl FnMut(&Life) -> bool) {
-        // Cannot fail: `self` owns the sender.
+        // This cannot fail: `self` owns the sender.
         let _ = self.0.subscribe().wait_for(is_reached).await;
     }
 

@@ -26,7 +26,7 @@ pub trait Service: Any + Send + Sync {
     /// arrived before the service was attached; `None` if there was none.
     fn run(self: Arc<Self>, first: Option<ChannelEvent>, notices: OrderedSubscription) -> BackgroundTask;
 
-    /// Handles a new connection of a node, whose server may have lost what is held.
+    /// Handles a new connection of a node. The server of the node may have lost holds and permits.
     fn reconnected(&self, server: &Arc<dyn Server>);
 
     /// Handles a change of the topology: keys may have another primary.

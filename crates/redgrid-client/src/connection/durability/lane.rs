@@ -84,8 +84,8 @@ impl Lane {
             if group.iter().any(|member| member.since.run_id != epoch.run_id) {
                 let elsewhere = CommitError::unproven("the commit connection leads to another server process");
                 settle_some(&mut group, |member| (member.since.run_id != epoch.run_id).then(|| Err(elsewhere.clone())));
-                // The outdated connection is either the commit connection or the connection of the
-                // reply. The commit connection is replaced, because nothing else depends on it.
+                // Either the commit connection or the connection of the reply is outdated. The
+                // commit connection is replaced, because nothing else depends on it.
                 self.link.renew();
                 continue;
             }
