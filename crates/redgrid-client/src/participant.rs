@@ -64,8 +64,8 @@ impl Participant {
         format!("{}:{}", self.client.id(), self.number).into()
     }
 
-    /// Returns the generation. It is higher than those of all earlier participants with this
-    /// number.
+    /// Returns the generation. It is higher than the generations of all earlier participants with
+    /// this number.
     pub fn generation(&self) -> u64 {
         self.generation
     }

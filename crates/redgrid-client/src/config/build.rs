@@ -212,9 +212,9 @@ setters! {
     /// the mean.
     retry_delay: Duration;
 
-    /// Sets the lease of holds that are renewed: 30 s unless set. They are renewed whenever a third
-    /// of the lease has passed. A shorter lease frees the locks of a dead process sooner; a longer
-    /// one survives longer pauses and failovers.
+    /// Sets the lease of holds that are renewed: 30 s unless set. These holds are renewed whenever
+    /// a third of the lease has passed. A shorter lease frees the locks of a dead process sooner; a
+    /// longer one survives longer pauses and failovers.
     watchdog_lease: Duration;
 
     /// Sets how often a waiter polls although its subscription is active: every second unless set.

@@ -65,8 +65,8 @@ const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// Upper bound of the times that have no bound of their own. A longer time is taken for a mistake in
-/// the unit.
+/// Upper bound of the times that have no bound of their own. A longer time is taken for a mistake
+/// in the unit.
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
 pub(super) const READ_MODES: &[&str] = &["primary", "replica", "any"];

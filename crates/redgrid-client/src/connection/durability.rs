@@ -71,8 +71,8 @@ pub enum CommitError {
         asked: Durability,
         /// Number of replicas that are known to have acknowledged the write.
         ///
-        /// It is 0 for [`Durability::Disk`]. It is also 0 for a waiter that was still queued behind
-        /// an earlier write which too few replicas had acknowledged.
+        /// The number is 0 for [`Durability::Disk`]. It is also 0 for a waiter that was still
+        /// queued behind an earlier write which too few replicas had acknowledged.
         acknowledged: u32,
     },
     /// The server cannot provide this durability, however long the caller waits.

@@ -198,8 +198,9 @@ pub struct DrainingSubscription {
 impl DrainingSubscription {
     /// Waits for the next event.
     ///
-    /// Returns `None` after the last event: when the server has unsubscribed the channels, when
-    /// other watchers of this client keep them subscribed, or when the connection was lost.
+    /// Returns `None` after the last event. The events end when the server has unsubscribed the
+    /// channels, when other watchers of this client keep them subscribed, or when the connection
+    /// was lost.
     ///
     /// # Cancel safety
     ///

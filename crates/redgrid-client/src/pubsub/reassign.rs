@@ -23,8 +23,8 @@ impl SubscriptionManager {
     /// Returns the node where a channel is to be subscribed, and the primary of its key.
     ///
     /// Returns `None` if the channel belongs to a node that is gone. Notices of forced takeovers
-    /// are subscribed at the primary: a failed replica may deliver nothing until the failure is
-    /// detected, and no poll makes up for a lost notice.
+    /// are subscribed at the primary, because no poll makes up for a lost notice. A failed replica
+    /// may deliver nothing until the failure is detected.
     pub(super) fn nodes_for(&self, key: &[u8], scope: ChannelScope) -> Option<(Arc<dyn Server>, Arc<dyn Server>)> {
         if scope == ChannelScope::Node {
             let node = self.topology.primaries().into_iter().find(|node| node.id().0.as_bytes() == key)?;

@@ -23,8 +23,8 @@ const CHUNK: usize = 256;
 /// How long a denied channel is not tried again: a minute, because permissions are changed by hand.
 const DENIED_RETRY: Duration = Duration::from_secs(60);
 
-/// How long a denied sharded channel is not tried again: 1 s. It may have been denied because its
-/// slot is moving.
+/// How long a denied sharded channel is not tried again: 1 s. The server may have denied the
+/// channel because its slot is moving.
 const SHARDED_DENIED_RETRY: Duration = Duration::from_secs(1);
 
 /// Maximum number of remembered denials. Further denials are not remembered, so each new watcher of
@@ -257,7 +257,7 @@ impl SubscriptionManager {
             return;
         }
         // To avoid a burst, only as many waiters re-check at once as the poll budget of one second
-        // allows. The keys of the others are polled soon.
+        // allows. The keys of the other waiters are polled soon.
         let mut resync_budget = self.settings.poll_budget;
         for name in chunk {
             let Some(NodeTask { desired, .. }) = node_tasks.get_mut(node) else { return };
@@ -279,7 +279,7 @@ impl SubscriptionManager {
             }
             channel.set_subscription(SubscriptionState::Active);
             // A waiter must check its key after the first confirmation. A later confirmation ends a
-            // gap, in which messages may be lost.
+            // gap, in which messages may have been lost.
             if channel.has_no_poll() {
                 // No poll reaches these watchers, so they all re-check now.
                 channel.resync();

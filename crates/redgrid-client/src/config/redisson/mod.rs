@@ -34,8 +34,8 @@ pub(super) fn prepare(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> 
 }
 
 /// Replaces `${NAME}` and `${NAME:-default}` as Redisson does: in the whole text, before it is
-/// parsed. A variable that has neither a value nor a default stays in the text. It is an error
-/// where the text is read.
+/// parsed. A variable that has neither a value nor a default stays in the text, and causes an error
+/// where it is read.
 fn substitute(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;

@@ -78,7 +78,7 @@ pub enum ConnectionEvent {
 
 /// Receives the events of a client; returned by [`Client::events`](crate::Client::events).
 ///
-/// It buffers up to 256 events. When more arrive, the oldest are dropped, and
+/// A receiver buffers up to 256 events. When more arrive, the oldest are dropped, and
 /// [`ConnectionEvent::Missed`] contains their number. A slow receiver delays no other part of the
 /// client.
 #[derive(Debug)]

@@ -78,8 +78,8 @@ pub struct Health {
     /// Why the client would not notice a failover at the moment: no node reports which server is
     /// the primary.
     ///
-    /// It is set only in deployments with sentinels or a list of nodes, and cleared by the next
-    /// report. Requests to the last known primary can succeed nevertheless.
+    /// The value is set only in deployments with sentinels or a list of nodes, and cleared by the
+    /// next report. Requests to the last known primary can succeed nevertheless.
     pub trouble: Option<String>,
     /// Number of holds that are valid by the local clock.
     pub held: usize,
