@@ -10,20 +10,20 @@ use crate::name::Name;
 /// [`Name`], `&[u8]`, `Vec<u8>`, [`Bytes`] and the like.
 ///
 /// Owned values are moved, borrowed ones are copied. Parameters for arguments, patterns and stored
-/// bytes have this bound. Those for names of objects are `impl AsRef<str>` instead.
+/// bytes have this bound. Parameters for names of objects are `impl AsRef<str>` instead.
 pub trait IntoArg: sealed::Sealed {
     /// Returns the bytes.
     fn into_arg(self) -> Bytes;
 }
 
 mod sealed {
-    /// Only this module implements it, so that more types can be added without breaking other
-    /// crates.
+    /// The supertrait of [`IntoArg`](super::IntoArg). Other crates cannot implement it, so more
+    /// types can be added without breaking them.
     #[expect(unnameable_types, reason = "seals a trait")]
     pub trait Sealed {}
 }
 
-/// Implements the trait for types that [`Bytes`] takes over without a copy.
+/// Implements [`IntoArg`] for types that [`Bytes`] takes over without a copy.
 macro_rules! owned {
     ($($type:ty),*) => {$(
         impl sealed::Sealed for $type {}
@@ -37,8 +37,8 @@ macro_rules! owned {
 
 owned!(Bytes, BytesMut, String, Vec<u8>, Box<[u8]>);
 
-/// Implements the trait for types that are copied as bytes. Each type follows its generic
-/// parameters, in brackets.
+/// Implements [`IntoArg`] for types that are copied as bytes. The generic parameters of a type
+/// stand before it, in brackets.
 macro_rules! copied {
     ($([$($generics:tt)*] $type:ty),*) => {$(
         impl<$($generics)*> sealed::Sealed for $type {}

@@ -2,8 +2,8 @@
 //!
 //! A lease runs out on the server whether or not this process ran meanwhile. `std::time::Instant`
 //! stands still during a suspend on Linux, so it is the wrong clock for a deadline.
-//! `CLOCK_BOOTTIME` (crate `boot-time`) is the right one. Tests use tokio's clock, which can be
-//! paused.
+//! `CLOCK_BOOTTIME` (crate `boot-time`) continues during a suspend. Tests use tokio's clock, which
+//! can be paused.
 
 use std::fmt;
 use std::ops::{Add, Sub};
@@ -20,21 +20,22 @@ const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
 /// The longest sleep of [`Clock::wait_until`]: 30 s.
 ///
-/// If a hundred thousand waiters read the clock each second, they would keep a processor busy.
+/// It is long because a hundred thousand waiters that read the clock every second would keep a
+/// processor busy.
 const LONGEST_COARSE_SLEEP: Duration = Duration::from_secs(30);
 
 /// A point in time of a [`Clock`], in nanoseconds.
 ///
-/// Instants of the machine's clock count from an hour before the process created its first clock,
-/// and can be compared with each other. An instant of a test clock can be compared only with others
-/// of the same clock.
+/// Instants of the machine's clock can be compared with each other. They count from an hour before
+/// the process created its first clock. An instant of a test clock can be compared only with other
+/// instants of the same clock.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Instant(u64);
 
 impl Instant {
-    /// An instant later than all that a clock returns.
+    /// An instant later than every instant that a clock returns.
     pub const MAX: Instant = Instant(u64::MAX);
-    /// An instant earlier than all that a clock returns.
+    /// An instant earlier than every instant that a clock returns.
     pub const MIN: Instant = Instant(0);
 
     /// Returns the nanoseconds of this instant; the inverse of [`Instant::from_nanos`].
@@ -96,9 +97,10 @@ enum Source {
     Runtime(Arc<tokio::time::Instant>),
 }
 
-/// When the process created its first clock.
+/// The time at which the process created its first clock.
 ///
-/// All clocks share this origin, so that values with a clock, such as each hold, need not store it.
+/// All clocks of the machine share this origin. So neither a clock nor a value that contains a
+/// clock, such as a hold, stores the origin.
 static ORIGIN: OnceLock<boot_time::Instant> = OnceLock::new();
 
 impl Clock {
@@ -116,8 +118,8 @@ impl Clock {
 
     /// Returns the present instant.
     pub fn now(&self) -> Instant {
-        // One hour after `Instant::MIN`, so that earlier instants can be represented, such as one
-        // lease ago.
+        // The clock starts one hour after `Instant::MIN`. So instants before its start can be
+        // represented, such as one lease ago.
         Instant::MIN + Duration::from_secs(3600) + self.elapsed()
     }
 
@@ -134,7 +136,7 @@ impl Clock {
     /// Waits like [`Clock::sleep_until`], but may complete later after a suspend.
     ///
     /// Use it for large numbers of waits that need no precision, such as waiters for a lock. After
-    /// a suspend, a wait may be late by up to an eighth of the remaining time (at least 1 s, at
+    /// a suspend, a wait can be late by up to an eighth of the remaining time (at least 1 s, at
     /// most 30 s).
     ///
     /// # Cancel safety

@@ -22,8 +22,8 @@ pub const GAUGES: [&str; 2] = [NODES, CONNECTIONS_UP];
 /// The counters of this crate.
 pub const COUNTERS: [&str; 4] = [RECONNECTS, GAPS, PRIMARY_CHANGES, TOPOLOGY_CHANGES];
 
-/// Records that a node's connection has completed its handshake. `again` means that it did so
-/// before.
+/// Records that a node's connection has completed its handshake. `again` means that this was not
+/// the node's first handshake.
 pub(crate) fn connected(again: bool) {
     gauge(CONNECTIONS_UP, 1.0);
     if again {

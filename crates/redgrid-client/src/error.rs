@@ -35,7 +35,8 @@ pub enum ServerError {
     /// The client was shut down. The request never left this process.
     #[error("the client is shut down")]
     ShuttingDown,
-    /// The request may have been sent, and no reply arrived. It may be executed, now or later.
+    /// The request may have been sent, and no reply arrived. The server may have executed it, or
+    /// may still execute it later.
     #[error("no answer: {reason}")]
     Unknown {
         /// The reason, as a clause.
@@ -86,7 +87,7 @@ impl ServerError {
     /// Converts the error for the caller of an object.
     ///
     /// If the key holds a value of another type, the new message says so. The server's own message
-    /// has a position in a script instead.
+    /// contains a position in a script instead.
     pub fn of_object(self) -> Self {
         match self {
             ServerError::Refused { code: code @ Code::WrongType, .. } => {
@@ -141,8 +142,9 @@ const LOGIN_REFUSALS: [&str; 3] = ["NOAUTH Authentication required", "NOAUTH HEL
 
 /// Converts the error of a request whose earlier transmission was not answered.
 ///
-/// That transmission may have been executed, even if `error` says that the last one was not. In
-/// that case the result is [`ServerError::Unknown`]; otherwise it is `error`.
+/// If `error` says that the last transmission was not executed, the result is
+/// [`ServerError::Unknown`], because the earlier one may have been executed. Otherwise the result
+/// is `error`.
 pub fn after_unanswered(error: ServerError) -> ServerError {
     match error.is_not_done() {
         true => ServerError::unknown(format!("an earlier copy may have been carried out; then {error}")),
@@ -197,8 +199,8 @@ pub enum Code {
     Other,
 }
 
-/// First words of Redis errors, with their class. `Display` shows the first of the words that a
-/// class has, so `BUSY` precedes `UNKILLABLE`.
+/// First words of Redis errors, with their class. `Display` shows the first word in this table that
+/// a class has, so `BUSY` must precede `UNKILLABLE`.
 const CODES: [(&str, Code); 18] = [
     ("NOSCRIPT", Code::NoScript),
     ("READONLY", Code::ReadOnly),
@@ -223,9 +225,9 @@ const CODES: [(&str, Code); 18] = [
 impl Code {
     /// Returns the class of a server's error message.
     ///
-    /// Since 7.0, an error inside a script begins with the word of its class. Before, it has the
-    /// form `ERR Error running script (…): @user_script:3: -READONLY …`, or contains the word
-    /// elsewhere. Both forms are recognized.
+    /// Since Redis 7.0, an error inside a script begins with the word of its class. Earlier
+    /// versions use the form `ERR Error running script (…): @user_script:3: -READONLY …`, or have
+    /// the word elsewhere in the message. All of these forms are recognized.
     pub fn of(message: &str) -> Code {
         let first = message.split([' ', ':']).next().unwrap_or_default().trim_start_matches('-');
         if let Some((_, code)) = CODES.iter().find(|(word, _)| *word == first) {

@@ -4,8 +4,8 @@
 
 use bytes::Bytes;
 
-/// Maximum length of a text. It fits a holder field: a UUID, a colon and a number of up to twelve
-/// digits.
+/// Maximum length of a text. It is the length of a holder field with a UUID, a colon and a number
+/// of twelve digits.
 ///
 /// Callers create longer texts in another way, with more allocations.
 const CAPACITY: usize = 49;

@@ -1,7 +1,7 @@
 //! The client of redgrid: connections to Redis or Valkey, and everything that is sent on them.
 //!
-//! Most applications use the facade `redgrid`, or the crate of one object (`redgrid-locks`). These
-//! re-export the necessary parts of this crate. Its [`Client`] works with one server, with
+//! Most applications use the facade `redgrid`, or the crate of one object, such as `redgrid-locks`.
+//! Both re-export the necessary parts of this crate. The [`Client`] works with one server, with
 //! replicas, behind Sentinel and in a cluster. It sends a request again only where that is safe.
 //! This crate has no objects: locks and everything else that is built on the client are in
 //! `redgrid-core` and the crates above it.

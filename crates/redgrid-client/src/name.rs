@@ -21,8 +21,8 @@ const MAX_LEN: usize = 1024;
 /// # Rules
 ///
 /// A name has 1 to 1,024 bytes of UTF-8. Braces are allowed only as a complete hash tag: the first
-/// `{` is followed by at least one character and a `}`. (Redisson accepts `a{b` and `{}x`, but in a
-/// cluster the release of a lock with such a name fails.)
+/// `{` must be followed by at least one character and a `}`. (Redisson accepts `a{b` and `{}x`, but
+/// in a cluster the release of a lock with such a name fails.)
 ///
 /// A name that is only a hash tag, `{a}`, is rejected. In Redisson's format its companion keys are
 /// those of `a`. So two semaphores of these names would share their permits, and two fair locks
@@ -135,7 +135,7 @@ impl fmt::Debug for Name {
 /// A name that cannot be used, and the rule it breaks.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("invalid name `{name}`: {rule}")]
-// Exhaustive: object crates return it, too.
+// Exhaustive: object crates construct it, too.
 pub struct InvalidName {
     /// The first 64 characters of the name.
     pub name: String,
@@ -148,7 +148,7 @@ pub struct InvalidName {
 pub struct Namespace(Arc<str>);
 
 impl Namespace {
-    /// Creates a namespace. It must have no braces, and at most 256 bytes.
+    /// Creates a namespace. It must not contain braces, and must have at most 256 bytes.
     ///
     /// # Errors
     ///
@@ -170,7 +170,7 @@ impl Namespace {
         &self.0
     }
 
-    /// Returns the key of an object: its name, after the namespace.
+    /// Returns the key of an object: `namespace:name`, or only the name without a namespace.
     pub fn key(&self, name: &Name) -> Bytes {
         if self.0.is_empty() {
             Bytes::copy_from_slice(name.0.as_bytes())
@@ -179,9 +179,10 @@ impl Namespace {
         }
     }
 
-    /// Returns the beginning of the channel on which a client is notified of lost holds.
+    /// Returns the beginning of the name of the channel on which a client is notified of lost
+    /// holds.
     ///
-    /// It is `redgrid_client:{namespace:`, and the client's id and a `}` follow.
+    /// This beginning is `redgrid_client:{namespace:`. The client's id and a `}` follow it.
     pub fn notice_prefix(&self) -> String {
         if self.0.is_empty() { "redgrid_client:{".into() } else { format!("redgrid_client:{{{}:", self.0) }
     }
@@ -208,7 +209,8 @@ pub fn with_companions<const N: usize>(key: &[u8], prefixes: [&str; N]) -> (Byte
     let text = Bytes::from(text);
     let mut start = 0;
     let companions = ends.map(|end| text.slice(std::mem::replace(&mut start, end)..end));
-    // The first companion contains the key: after its prefix, and after `{` if braces were added.
+    // The first companion contains the key, after the prefix and a colon. If braces were added, a
+    // `{` precedes the key.
     let key_bytes = match (prefixes.first(), tagged.len() - key.len()) {
         (Some(first), added) => text.slice(first.len() + 1 + added / 2..).slice(..key.len()),
         (None, _) => Bytes::copy_from_slice(key),
@@ -231,15 +233,16 @@ pub fn tagged(key: &[u8]) -> Cow<'_, [u8]> {
     }
 }
 
-/// Returns whether two keys share a slot in every cluster, because their hash tags are the same. A
-/// key without a hash tag counts as a whole.
+/// Returns whether two keys share a slot in every cluster, because their hash tags are the same.
+/// For a key without a hash tag, the whole key is compared.
 pub fn same_slot(one: &[u8], other: &[u8]) -> bool {
     hash_tag(one) == hash_tag(other)
 }
 
 /// Returns the slot that a key has in a cluster, 0 to 16,383.
 ///
-/// If the key has a hash tag, the slot depends only on that. The client need not use a cluster.
+/// If the key has a hash tag, the slot depends only on the tag. The slot is computed even if the
+/// client does not use a cluster.
 pub fn slot_of(key: &[u8]) -> u16 {
     crate::connection::slot_of(key)
 }

@@ -38,8 +38,8 @@ impl Participants {
         }
     }
 
-    /// Takes all leave requests, which the caller sends. Participants that are dropped later send
-    /// none.
+    /// Takes all leave requests, which the caller must send. A participant that is dropped later
+    /// sends no leave request.
     pub(crate) fn take_leave_requests(&self) -> Vec<Request> {
         self.0.lock().leave_requests.drain().map(|(_, request)| request).collect()
     }
@@ -47,9 +47,9 @@ impl Participants {
 
 /// A participant of this client under one key.
 ///
-/// If it is dropped while it is [armed](Participant::arm), its leave request is sent in the
-/// background. Its number is not reused before that request has ended. A shutdown of the client
-/// sends the request, too.
+/// If a participant is dropped while it is [armed](Participant::arm), its leave request is sent in
+/// the background. The number of the participant is not reused before that request has ended. A
+/// shutdown of the client sends the request, too.
 #[must_use = "dropping it ends the participation"]
 pub struct Participant {
     client: Client,
@@ -64,8 +64,8 @@ impl Participant {
         format!("{}:{}", self.client.id(), self.number).into()
     }
 
-    /// Returns the generation. It is higher than those of all earlier participants with this
-    /// number.
+    /// Returns the generation. It is higher than the generations of all earlier participants with
+    /// this number.
     pub fn generation(&self) -> u64 {
         self.generation
     }
@@ -76,7 +76,7 @@ impl Participant {
         self.client.core().participants.0.lock().leave_requests.insert(self.generation, leave_request);
     }
 
-    /// Removes the leave request: the participation need not be ended any more.
+    /// Removes the leave request: dropping the participant no longer sends it.
     pub fn disarm(&self) {
         let _ = self.client.core().participants.0.lock().leave_requests.remove(&self.generation);
     }

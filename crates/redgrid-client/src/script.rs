@@ -1,11 +1,11 @@
-//! Lua scripts as statics. The number of keys is part of a script's type, and its hash is computed
-//! once.
+//! Lua scripts as statics. The number of keys is part of a script's type, and a script's hash is
+//! computed once.
 //!
 //! A script that is created at run time is an [`OwnedScript`].
 //!
 //! A call is sent with the hash of its script. A server that is new, was restarted or had a
-//! `SCRIPT FLUSH` does not know the hash. The call is then sent to that server once more, with the
-//! text of the script. After that, the server remembers the script.
+//! `SCRIPT FLUSH` does not know the hash. In that case the call is sent to that server once more,
+//! with the text of the script. After that, the server remembers the script.
 
 use std::borrow::Cow;
 use std::ops::Deref;
@@ -18,7 +18,7 @@ use crate::connection::Request;
 /// The text of a script and its hash.
 pub struct ScriptText {
     name: Cow<'static, str>,
-    /// A text that several scripts share. It is joined with the script's own text on first use.
+    /// A text that several scripts share. On first use, it is put before the script's own text.
     prelude: &'static str,
     text: Cow<'static, str>,
     full_text: OnceLock<String>,
@@ -74,7 +74,7 @@ impl std::fmt::Debug for ScriptText {
 #[derive(Debug, Clone)]
 pub(crate) enum ScriptRef {
     Static(&'static ScriptText),
-    /// A script of a user. An error that it returns is distinguished from a refusal of the server.
+    /// A script of a user. Its own errors are distinguished from the refusals of the server.
     Owned(Arc<ScriptText>),
 }
 
@@ -99,8 +99,8 @@ impl OwnedScript {
         OwnedScript(Arc::new(ScriptText::from_parts(name.into(), "", text.into())))
     }
 
-    /// Returns a call of the script with these keys, all of one slot. Add arguments to the returned
-    /// request.
+    /// Returns a call of the script with these keys, which must share a slot. Add arguments to the
+    /// returned request.
     ///
     /// An error that the script returns is final, whatever its text. Only the server's own refusals
     /// are retried.
@@ -185,13 +185,13 @@ impl BulkScript {
 /// - the number of `Release` calls;
 /// - the earliest [`not_after`](Request::not_after) of all calls, in microseconds of the server's
 ///   clock; 0 if no call has one;
-/// - the command with which the script publishes;
+/// - the command that the script must use to publish messages;
 /// - the arguments of each call, in the order of the keys.
 ///
 /// The script returns a list: the server's time, as each single script would return it, and then
-/// the reply of each call. An error as a reply means that this call did nothing. As the reply of an
-/// [`Acquire`](BatchPhase::Acquire) call, 1 stands for the server's time. Another number `n` stands
-/// for the list of `n`, the time, and 0.
+/// the reply of each call. An error as a reply means that this call did nothing. Two replies of an
+/// [`Acquire`](BatchPhase::Acquire) call are abbreviated: 1 means the server's time, and any other
+/// number `n` means the list `{n, time, 0}`.
 #[derive(Debug)]
 pub struct BatchScript {
     body: ScriptText,

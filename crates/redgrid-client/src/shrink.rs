@@ -10,10 +10,10 @@ const MIN_LEN: usize = 512;
 /// Shrinks a map whose capacity is more than four times what it needs. Call this function after a
 /// removal.
 ///
-/// It acts only when the number of remaining entries is a power of two. A shrunk map must grow to
-/// four times its size before it is shrunk at the same number again. So the average cost of a
-/// removal is low. The reported capacity is not a good criterion, because it does not count the
-/// tombstones of removed entries.
+/// The function acts only when the number of remaining entries is a power of two. A shrunk map is
+/// shrunk again at the same number of entries only if it has grown to more than four times that
+/// number meanwhile. So the average cost of a removal is low. The reported capacity is not a good
+/// criterion, because it does not count the tombstones of removed entries.
 pub fn shrink_if_sparse<K: Eq + Hash, V, S: BuildHasher>(map: &mut HashMap<K, V, S>) {
     let left = map.len();
     if left >= MIN_LEN && left.is_power_of_two() {

@@ -33,8 +33,8 @@ pub struct Access {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Tls {
-    /// PEM file with the certificates of the authorities that may sign the server's certificate.
-    /// Without this and `ca_pem`, the system's trust store is used.
+    /// PEM file with the certificates of the authorities that may sign the server's certificate. If
+    /// neither this field nor `ca_pem` is set, the system's trust store is used.
     pub ca_file: Option<PathBuf>,
     /// PEM file with the client's certificate and its chain.
     pub cert_file: Option<PathBuf>,
@@ -97,9 +97,9 @@ impl Tls {
     /// protocol versions and crypto provider. Create it with the re-exported crate
     /// [`rustls`](crate::config::rustls), which has the version that is needed.
     ///
-    /// Certificates and authorities cannot be set in addition; `server_name` can. The configuration
-    /// is used unchanged. To follow certificates that change, it needs a resolver or verifier of
-    /// its own.
+    /// In addition, `server_name` can be set, but certificates and authorities cannot. The
+    /// configuration is used unchanged. To follow certificates that change, it needs a resolver or
+    /// verifier of its own.
     #[cfg(feature = "tls")]
     pub fn client_config(mut self, config: Arc<rustls::ClientConfig>) -> Self {
         self.own = Some(OwnTls(config));
@@ -162,7 +162,7 @@ impl fmt::Debug for Secret {
 
 /// The user and password of one connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
-// Exhaustive: credential providers return it as a literal.
+// Exhaustive: credential providers construct it.
 pub struct Credentials {
     /// The ACL user. `None` means the default user.
     pub username: Option<String>,
@@ -194,9 +194,9 @@ pub struct Credentials {
 /// ```
 #[async_trait]
 pub trait CredentialProvider: Send + Sync + 'static {
-    /// Returns the current user and password. This is called before each connection is set up, and
-    /// every `credentials_interval` for open connections. It must complete within
-    /// `connect_timeout`.
+    /// Returns the current user and password. The client calls this method before each connection
+    /// is set up, and every `credentials_interval` for open connections. The call must complete
+    /// within `connect_timeout`.
     ///
     /// # Errors
     ///

@@ -118,8 +118,9 @@ impl Config {
     /// A longer window is not faster. With a shorter one, processes alternate more often. With a
     /// window of zero, every task sends a request.
     ///
-    /// A fair lock follows the server's queue whatever the window is. Its process sends a request
-    /// at least every 500 ms; if the window is zero, for every task.
+    /// A fair lock follows the server's queue whatever the window is. A process that uses a fair
+    /// lock sends a request at least every 500 ms. If the window is zero, it sends one for every
+    /// task.
     pub fn local_handover_window(mut self, window: Duration) -> Self {
         self.settings.handover_window = Some(window);
         self.set_in_code("local_handover_window")
@@ -202,22 +203,22 @@ setters! {
     /// Sets how long setting up one connection may take: 2 s unless set.
     connect_timeout: Duration;
 
-    /// Sets how often an unanswered request is retried where that is safe: 4 unless set. A call
-    /// without any contact ends after `response_timeout × (retries + 1)`: 15 s with the default
-    /// values.
+    /// Sets how many times an unanswered request is retried where that is safe: 4 unless set. A
+    /// call without any contact ends after `response_timeout × (retries + 1)`: 15 s with the
+    /// default values.
     retries: u32;
 
     /// Sets the mean delay before a retry: 100 ms unless set. Each delay varies by up to half of
     /// the mean.
     retry_delay: Duration;
 
-    /// Sets the lease of holds that are renewed: 30 s unless set. They are renewed every third of
-    /// that time. A shorter lease frees the locks of a dead process sooner; a longer one survives
-    /// longer pauses and failovers.
+    /// Sets the lease of holds that are renewed: 30 s unless set. These holds are renewed whenever
+    /// a third of the lease has passed. A shorter lease frees the locks of a dead process sooner; a
+    /// longer one survives longer pauses and failovers.
     watchdog_lease: Duration;
 
     /// Sets how often a waiter polls although its subscription is active: every second unless set.
-    /// It bounds the wait after a lost message.
+    /// This interval bounds the wait after a lost message.
     poll_interval: Duration;
 
     /// Limits how many names the waiters poll, per second and node: 500 unless set.
@@ -232,20 +233,20 @@ setters! {
     subscription_mode: SubscriptionMode;
 
     /// Sets how far a replica may lag behind its primary and still serve reads and subscriptions:
-    /// 1 s unless set. A replica within this limit has everything that the primary had that long
+    /// 1 s unless set. A replica that lags by less has everything that the primary had that long
     /// ago. Offsets are compared every [`scan_interval`](Self::scan_interval). A longer time also
     /// uses slow replicas; a shorter one switches to the primary sooner.
     max_replica_lag: Duration;
 
     /// Sets how often the topology is checked although no change was reported: every second unless
-    /// set. It bounds how long an unreported change goes unnoticed.
+    /// set. This interval bounds how long an unreported change goes unnoticed.
     scan_interval: Duration;
 
     /// Sets whether a cluster's messages use sharded channels. Unless set, they do if the servers
-    /// have them, as in Redisson.
+    /// have sharded channels, as in Redisson.
     sharded_subscriptions: ShardedSubscriptions;
 
-    /// Selects the protocol. Unless set, it is RESP3, or RESP2 if a server rejects that.
+    /// Selects the protocol. Unless set, it is RESP3, or RESP2 if a server rejects RESP3.
     protocol: Protocol;
 
     /// Sets how often an idle connection is pinged: every 5 s unless set. A dead connection is
@@ -258,15 +259,16 @@ setters! {
 
     /// Limits the requests in flight at one node, 1 to 65,536: 1,024 unless set. Further requests
     /// wait in the client. The wait counts towards the call's own timeout, not towards
-    /// `response_timeout`. If the call's timeout ends while the request still waits, it fails with
-    /// [`NotSent`](crate::ServerError::NotSent).
+    /// `response_timeout`. If the call's timeout ends while the request still waits, the call fails
+    /// with [`NotSent`](crate::ServerError::NotSent).
     ///
-    /// Renewals and releases of single names never wait; a release of several names at once may.
+    /// Renewals and releases of single names never wait. A release of several names at once can
+    /// wait.
     max_in_flight: u32;
 
     /// Sets how long Java services keep the position of a dead process in the queue of a fair lock:
-    /// 30 s unless set. redgrid keeps it for 1 s. It must exceed the difference between the clocks of
-    /// this host and of hosts with Java services.
+    /// 30 s unless set. redgrid keeps it for 1 s. The time must exceed the difference between the
+    /// clocks of this host and of hosts with Java services.
     fair_wait: Duration;
 
     /// Limits how many waiters of a process have their own position in the queue of a fair lock, 1

@@ -47,7 +47,7 @@ pub(super) fn all(draft: &Draft, origins: &Origins) -> Result<(), ConfigError> {
 }
 
 /// Checks that every user name has a password. This is checked only when a client is built, because
-/// code may add a password until then. Without a password no login is sent, and the server treats
+/// code can add a password until then. Without a password no login is sent, and the server treats
 /// the connection as the user `default`.
 pub(super) fn logins(draft: &Draft, origins: &Origins) -> Result<(), ConfigError> {
     for (access, username, password) in all_logins(draft) {

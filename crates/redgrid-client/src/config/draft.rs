@@ -42,9 +42,9 @@ pub(super) struct Draft {
     pub(super) socks_proxy: Option<Address>,
     pub(super) socks_username: Option<String>,
     pub(super) socks_password: Option<Secret>,
-    /// The map of addresses, and what is set in code only. `finish` overwrites the SOCKS proxy.
+    /// The address map, the resolver and the dialer. `finish` overwrites the SOCKS proxy.
     pub(super) network: Network,
-    /// The other settings. `finish` overwrites those that have a field above.
+    /// The other settings. `finish` overwrites those settings that have a field above.
     pub(super) settings: Settings,
 }
 
@@ -164,7 +164,7 @@ impl Draft {
     }
 }
 
-/// Returns the position of `chosen` in `choices`.
+/// Returns the index of `chosen` in `choices`; 0 if it is not one of them.
 fn index<T: PartialEq>(choices: &[T], chosen: T) -> usize {
     choices.iter().position(|choice| *choice == chosen).unwrap_or_default()
 }

@@ -31,15 +31,15 @@ pub enum Origin {
     },
     /// A key of a file.
     File {
-        /// The key as written in the file. In a configuration file of Redisson, its section
-        /// precedes it.
+        /// The key as written in the file. In a configuration file of Redisson, the name of the
+        /// section precedes the key.
         key: String,
         /// The file.
         path: PathBuf,
     },
     /// A variable of the environment.
     Variable {
-        /// Its name.
+        /// The name of the variable.
         name: String,
     },
 }
@@ -121,7 +121,7 @@ pub enum ConfigError {
     /// The configuration contains no server.
     #[error("no server is named: expected {expected}")]
     NoServer {
-        /// The settings that could name a server.
+        /// The settings that can name a server.
         expected: String,
     },
     /// The namespace is invalid.
@@ -156,8 +156,8 @@ impl ConfigError {
     }
 }
 
-/// Returns the name that is most similar to `key`. At most one letter and a quarter of the name's
-/// letters may differ; otherwise it returns `None`.
+/// Returns the name that is most similar to `key`. Returns `None` if the number of differing
+/// letters is more than one plus a quarter of the name's length.
 pub(super) fn nearest(key: &str, names: impl IntoIterator<Item = &'static str>) -> Option<&'static str> {
     let far = |name: &&str| strsim::osa_distance(&key.to_lowercase(), &name.to_lowercase());
     let best = names.into_iter().min_by_key(far)?;

@@ -11,11 +11,11 @@ use super::{Config, Origin, check};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Explained {
-    /// Its name.
+    /// The name of the setting.
     pub name: &'static str,
-    /// Its value as text; passwords are `***`. `None` if the setting has no value.
+    /// The value as text; passwords are `***`. `None` if the setting has no value.
     pub value: Option<String>,
-    /// Its default value.
+    /// The default value.
     pub default: Option<String>,
     /// Where the value came from.
     pub origin: Origin,
@@ -63,7 +63,8 @@ impl Config {
     }
 }
 
-/// Returns the reference of all settings in Markdown, which is docs/operating/configuration.md.
+/// Returns the reference of all settings in Markdown: the content of
+/// docs/operating/configuration.md.
 pub fn reference() -> String {
     let mut defaults = Draft::of_defaults();
     let mut text = include_str!("reference.md").to_owned();

@@ -28,8 +28,8 @@ enum Format {
     Json,
 }
 
-/// The path of a value in a file: the keys that lead to it, separated by dots, and its index in a
-/// list.
+/// The path of a value in a file: the keys that lead to it, separated by dots. For a value in a
+/// list, the path also has its index.
 #[derive(Clone, Copy)]
 struct At<'a> {
     key: &'a str,

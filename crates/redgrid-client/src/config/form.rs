@@ -37,7 +37,7 @@ pub(super) enum Form {
 }
 
 impl Form {
-    /// Returns whether the value is free text, in which every character counts.
+    /// Returns whether the value is free text, which must be kept exactly as it is written.
     #[cfg(feature = "config-files")]
     pub(super) fn is_text(&self) -> bool {
         self.is_masked() || matches!(self, Form::Text(..) | Form::File(_) | Form::Address(..) | Form::Addresses(..))

@@ -4,7 +4,7 @@ use super::error::{ConfigError, Origin, nearest};
 
 /// The equivalent of a foreign name.
 enum Hint {
-    /// This setting.
+    /// This setting of redgrid.
     Setting(&'static str),
     /// There is no equivalent. The clause says what to do instead.
     Advice(&'static str),

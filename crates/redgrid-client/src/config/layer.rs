@@ -1,4 +1,4 @@
-//! Layers of values, each overriding the one below: file, URL, environment.
+//! Layers of values: file, URL, environment. Each layer overrides the layers before it.
 
 use super::draft::Draft;
 use super::error::{ConfigError, Origin, Warning};
@@ -13,7 +13,7 @@ pub(super) struct Layer {
     assignments: Vec<Assignment>,
     pub(super) warnings: Vec<Warning>,
     pub(super) codec: Option<String>,
-    /// Whether this layer names all servers. If it does, the server settings of lower layers are
+    /// Whether this layer names all servers. If it does, the server settings of earlier layers are
     /// dropped.
     pub(super) names_servers: bool,
 }
@@ -35,7 +35,7 @@ impl Layer {
     /// # Errors
     ///
     /// [`ConfigError::Unknown`] if there is no such setting, [`ConfigError::Relation`] if this
-    /// layer already has a value for it.
+    /// layer already has a value for the setting.
     pub(super) fn set(&mut self, name: &str, value: Value, origin: Origin) -> Result<(), ConfigError> {
         let Some(setting) = setting(name) else {
             return Err(hints::unknown(name, origin, names().chain(["url"])));
@@ -58,7 +58,8 @@ impl Layer {
         self.warnings.push(Warning { origin, clause: clause.into() });
     }
 
-    /// Adds the values of another source of the same rank. A setting that both have is an error.
+    /// Adds the values of another source of the same rank. It is an error if both have the same
+    /// setting.
     #[cfg(feature = "config-files")]
     pub(super) fn join(&mut self, other: Layer) -> Result<(), ConfigError> {
         for Assignment { setting, value, origin } in other.assignments {
@@ -70,7 +71,7 @@ impl Layer {
     }
 }
 
-/// Merges the layers into a configuration; later ones override earlier ones.
+/// Merges the layers into a configuration; later layers override earlier ones.
 ///
 /// # Errors
 ///

@@ -72,7 +72,7 @@ pub struct Config {
     notes: Notes,
 }
 
-/// What the parsers of URLs, files and variables note about a configuration.
+/// Notes of the parsers of URLs, files and variables about a configuration.
 #[derive(Clone, Debug, Default)]
 struct Notes {
     origins: Origins,
@@ -119,7 +119,7 @@ impl Config {
 
     /// Creates a configuration for a primary and its replicas, each at `host:port`, in any order.
     ///
-    /// The nodes are asked for their role at every [`scan_interval`](Config::scan_interval), and
+    /// Each node is asked for its role at every [`scan_interval`](Config::scan_interval), and
     /// whenever there is a sign that the primary has changed. Use this for a managed service
     /// without sentinels, if each of its nodes has an address of its own.
     ///
@@ -194,8 +194,9 @@ impl Config {
     }
 
     /// Reads a file: YAML, TOML or JSON by its extension (`yaml`, `yml`, `toml`, `json`). Each
-    /// setting has a key of its own in the file; the key `url` has a whole URL. A configuration
-    /// file of Redisson (YAML or JSON) is recognised by its keys, and can be used unchanged.
+    /// setting has a key of its own in the file; the key `url` contains a whole URL. A
+    /// configuration file of Redisson (YAML or JSON) is recognised by its keys, and can be used
+    /// unchanged.
     ///
     /// Settings that have no effect in redgrid are logged, and returned by
     /// [`warnings`](Config::warnings).
@@ -261,7 +262,7 @@ impl Config {
         &self.access
     }
 
-    /// Returns a warning for each setting that was read and has no effect in redgrid.
+    /// Returns a warning for each setting that a source contains but that has no effect in redgrid.
     pub fn warnings(&self) -> &[Warning] {
         &self.notes.warnings
     }
@@ -273,7 +274,8 @@ impl Config {
         self.notes.codec.as_deref()
     }
 
-    /// Checks the bounds and relations of all settings. A client is built only if this succeeds.
+    /// Checks the bounds and relations of all settings. A client is built only if this check
+    /// succeeds.
     pub(crate) fn check(&self) -> Result<(), ConfigError> {
         let draft = Draft::from(self);
         check::all(&draft, &self.notes.origins)?;

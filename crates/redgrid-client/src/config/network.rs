@@ -32,25 +32,26 @@ use super::servers::Address;
 /// ```
 #[async_trait]
 pub trait Resolver: Send + Sync + 'static {
-    /// Returns the addresses of `host`, the preferred one first. This is called before each
-    /// connection, but not for IP addresses. The time that it takes is part of `connect_timeout`.
+    /// Returns the addresses of `host`, the preferred one first. The client calls this method
+    /// before each connection, but not for IP addresses. The time of the call is part of
+    /// `connect_timeout`.
     ///
     /// # Errors
     ///
     /// The reason why there is no address. The text is shown to users. The kind
-    /// [`io::ErrorKind::NotFound`] means that the name does not exist. Calls then end early if
-    /// there has never been a connection.
+    /// [`io::ErrorKind::NotFound`] means that the name does not exist. In that case calls end early
+    /// if there has never been a connection.
     async fn resolve(&self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>>;
 }
 
-/// Opens connections in another way than TCP from this machine, for example through a tunnel, or a
-/// proxy with its own protocol.
+/// Opens connections in another way than TCP from this machine: for example through a tunnel, or
+/// through a proxy with its own protocol.
 ///
 /// TLS, if it is set, runs over the dialer's connection.
 #[async_trait]
 pub trait Dialer: Send + Sync + 'static {
-    /// Opens a connection to `host:port`. This is called for each connection. The time that it
-    /// takes is part of `connect_timeout`.
+    /// Opens a connection to `host:port`. The client calls this method for each connection. The
+    /// time of the call is part of `connect_timeout`.
     ///
     /// # Errors
     ///
@@ -76,8 +77,8 @@ pub(crate) struct Socks {
 pub(crate) struct Network {
     pub(crate) resolver: Option<Arc<dyn Resolver>>,
     pub(crate) dialer: Option<Arc<dyn Dialer>>,
-    /// Pairs of an address that servers, sentinels or this configuration name, and the address to
-    /// connect to instead.
+    /// Pairs of addresses. Servers, sentinels or this configuration use the first address of a
+    /// pair; the client connects to the second one instead.
     pub(crate) address_map: Vec<(Address, Address)>,
     pub(crate) socks: Option<Socks>,
 }

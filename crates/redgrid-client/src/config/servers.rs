@@ -36,7 +36,7 @@ pub struct Single {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct UnixSocket {
-    /// The path of its socket, `unixsocket` in the server's own configuration.
+    /// The path of the server's socket: `unixsocket` in the server's own configuration.
     pub path: PathBuf,
 }
 
@@ -51,7 +51,7 @@ pub struct MasterSlave {
     pub replicas: Vec<Address>,
 }
 
-/// A primary and its replicas, each of which may become the primary. There are no sentinels: each
+/// A primary and its replicas, each of which can become the primary. There are no sentinels: each
 /// node is asked for its `ROLE`. Something else promotes replicas, such as a managed service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -64,13 +64,14 @@ pub struct ReplicatedNodes {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Sentinel {
-    /// The sentinels. One that answers is enough.
+    /// The sentinels. One sentinel that answers is enough.
     pub sentinels: Vec<Address>,
     /// The sentinels' name for the primary.
     pub master_name: String,
     /// The user at the sentinels. `None` means the default user.
     pub username: Option<String>,
-    /// The password at the sentinels. `None` when they need none, or when `provider` supplies it.
+    /// The password at the sentinels. `None` when they need no password, or when `provider`
+    /// supplies it.
     pub password: Option<Secret>,
     /// Supplies user and password at the sentinels, instead of the two fields above.
     pub provider: Option<Provider>,
@@ -80,7 +81,7 @@ pub struct Sentinel {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Cluster {
-    /// Some nodes of the cluster. One that answers is enough: it names all others.
+    /// Some nodes of the cluster. One node that answers is enough: it names all others.
     pub seeds: Vec<Address>,
 }
 

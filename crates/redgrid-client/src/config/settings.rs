@@ -7,15 +7,15 @@ use crate::name::Namespace;
 /// The shortest lease: 100 ms. The safety margin and one round trip would use up a shorter one.
 pub const SHORTEST_LEASE: Duration = Duration::from_millis(100);
 
-/// The longest lease: 30 days. To hold something for longer, leave the lease unset: it is then
-/// renewed.
+/// The longest lease: 30 days. To hold something for longer, leave the lease unset: the client then
+/// renews it.
 pub const LONGEST_LEASE: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// The longest hand-over window: 500 ms.
 ///
-/// In a hand-over window, the tasks of a process may hand a lock to each other while other
-/// processes wait. A forced takeover waits for the longest one, because the former holder may still
-/// issue fencing tokens.
+/// In a hand-over window, the tasks of a process can hand a lock to each other while other
+/// processes wait. A forced takeover waits for this time: the former holder can issue fencing
+/// tokens until the end of its window.
 pub const LONGEST_WINDOW: Duration = Duration::from_millis(500);
 
 /// Which nodes answer reads. Locks and all writes always use the primary.
@@ -34,8 +34,8 @@ pub enum ReadMode {
 
 /// Where waiters subscribe to release messages.
 ///
-/// All services that share locks need the same value. A process lets others go first if it sees
-/// their subscriptions, but a primary does not count those at its replicas.
+/// All services that share locks need the same value. A process lets other processes go first if it
+/// sees their subscriptions. A primary counts only its own subscribers, not those at its replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum SubscriptionMode {
@@ -50,16 +50,17 @@ pub enum SubscriptionMode {
 /// Whether a cluster's messages use sharded channels.
 ///
 /// Java services that share locks need the same value. A subscriber of a plain channel does not
-/// receive the messages of a sharded one, nor the other way round.
+/// receive the messages of a sharded channel, and vice versa.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum ShardedSubscriptions {
-    /// If the servers have sharded channels (Redis 7.0 or newer, Valkey), as in Redisson.
+    /// Sharded channels are used if the servers have them (Redis 7.0 or newer, Valkey), as in
+    /// Redisson.
     #[default]
     Auto,
-    /// Always.
+    /// Sharded channels are always used.
     On,
-    /// Never.
+    /// Sharded channels are never used.
     Off,
 }
 

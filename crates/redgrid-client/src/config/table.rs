@@ -1,6 +1,6 @@
 //! The table of settings: names, forms, bounds, and descriptions. Parsing, checks,
-//! `redgrid config check` and docs/operating/configuration.md all read it. The table has no
-//! defaults: they are the values of [`Draft::of_defaults`].
+//! `redgrid config check` and docs/operating/configuration.md all read it. The defaults are not in
+//! the table: they are the values of [`Draft::of_defaults`].
 
 use std::time::Duration;
 
@@ -65,8 +65,8 @@ const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// Upper bound of the times that have no bound of their own. A longer time is a mistake in the
-/// unit.
+/// Upper bound of the times that have no bound of their own. A longer time is taken for a mistake
+/// in the unit.
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
 pub(super) const READ_MODES: &[&str] = &["primary", "replica", "any"];

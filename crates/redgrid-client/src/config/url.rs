@@ -18,7 +18,7 @@ enum Kind {
     Cluster,
 }
 
-/// The parts of a URL. `url` says where the URL came from, for errors.
+/// The parts of a URL. `url` is what errors call the URL, such as `the URL`.
 struct Parts<'a> {
     kind: Kind,
     tls: bool,
@@ -29,7 +29,7 @@ struct Parts<'a> {
     url: &'a str,
 }
 
-/// Parses a URL. `source` says where it came from, such as `the URL`.
+/// Parses a URL. `source` is what errors call it, such as `the URL` or `REDGRID_URL`.
 ///
 /// # Errors
 ///

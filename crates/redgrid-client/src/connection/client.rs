@@ -54,9 +54,9 @@ pub struct Client(Arc<Inner>);
 pub struct Inner {
     /// The state that all objects share.
     pub core: Arc<Core>,
-    /// The slot for the service, which has the locks and permits of the client.
+    /// The slot for the service, which holds the locks and permits of the client.
     pub service: Arc<ServiceSlot>,
-    /// Values that the objects of the client share. Each lives while an object holds it.
+    /// Values that the objects of the client share. A value lives as long as an object holds it.
     pub shared: Shared,
     /// Shared values that live as long as the client.
     pub kept: Kept,
@@ -66,11 +66,11 @@ impl Client {
     /// Starts a client, without waiting for a server.
     ///
     /// Each call waits for the connection within its own time limit. [`Client::wait_ready`] waits
-    /// for it explicitly.
+    /// for the connection explicitly.
     ///
-    /// This must be called inside a Tokio runtime, because the client's connections and tasks run
-    /// there. The client can be used from other runtimes while that runtime is driven. Once that
-    /// runtime has ended, every call fails at once with an error that says so.
+    /// This method must be called inside a Tokio runtime, because the client's connections and
+    /// tasks run there. The client can be used from other runtimes while that runtime is driven.
+    /// Once that runtime has ended, every call fails at once with an error that says so.
     ///
     /// ```no_run
     /// # async fn demo() -> Result<(), Box<dyn std::error::Error>> {
@@ -265,7 +265,7 @@ impl fmt::Debug for Client {
 
 /// The number of names, holds, waiting requests and channels of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-// Exhaustive: tests compare all of it with what they expect.
+// Exhaustive: tests compare the whole value with an expected one.
 pub struct ClientStats {
     /// Names that are held, awaited or being released.
     pub names: usize,

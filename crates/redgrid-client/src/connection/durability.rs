@@ -1,40 +1,41 @@
-//! Group commit: waits, on dedicated connections, until replies of a node are as durable as
-//! requested.
+//! Group commit: waits, on dedicated connections, until the writes behind the replies of a node are
+//! as durable as requested.
 //!
-//! WAIT blocks its connection, and covers only writes of that connection. So all waiters share one
-//! tiny write and one WAIT after it. Replication is one stream: a replica that acknowledged this
-//! write has everything that the server did before it, on any connection. The next group of waiters
-//! collects while one group is in flight; there is no timer.
+//! WAIT blocks its connection, and covers only writes of that connection. So all waiters of a group
+//! share one tiny write and one WAIT after it. Replication is one stream: a replica that
+//! acknowledged this write has everything that the server wrote before it, on any connection. The
+//! next group of waiters forms while one group is in flight; there is no timer.
 //!
 //! # One connection for each level
 //!
 //! WAITs of one connection cannot overlap. A group that waits for a dead replica must not delay
 //! waiters that need less. So each *level* in use ([`Level`]: a number of replicas, or the disk)
-//! has a connection and a queue. Nearly always one level is in use. Its connection is opened at the
-//! first commit of that level and named `<client name>:commit`.
+//! has a connection and a queue. Nearly always only one level is in use. The connection of a level
+//! is opened at the first commit of that level and named `<client name>:commit`.
 //!
-//! The groups of one level wait one after the other, which delays none of them: a replica that has
-//! acknowledged a later write has the earlier ones, too.
+//! The groups of one level wait one after the other. That delays none of them: a replica
+//! acknowledges the write of an earlier group before that of a later group in any case.
 //!
-//! Rejected alternative: one connection for all levels, with alternating short WAITs. The write of
-//! each group would move the goal of the other groups. A replica that lags by more than one short
-//! WAIT would never be seen to reach its goal.
+//! Rejected alternative: one connection for all levels, with alternating short WAITs. A WAIT waits
+//! for the last write of its connection, so the write of each group would move the goal of the
+//! other groups. A replica that lags by more than the length of one WAIT would never be seen to
+//! reach its goal.
 //!
 //! # What counts as proof
 //!
-//! The grant must be in the stream that the replicas acknowledged. Every commit fails unless it
-//! shows all of the following:
+//! The write of the reply must be in the stream that the replicas acknowledged. A commit fails
+//! unless all of the following are shown:
 //!
-//! - The process is the same. The commit connection has read the same `run_id` as the connection id
-//!   that it confirms. Write and WAIT used one connection. (A WAIT alone on a fresh connection
-//!   counts replicas without proving anything.)
-//! - Its data is the same, and the server is a primary. The `master_replid`, read in the handshake
-//!   and again after the WAIT, is unchanged. It changes with every promotion. So it exposes a
-//!   primary that was demoted, copied the data of another server, and was promoted again. The
-//!   `run_id` and the connections may survive that. (It also changes when the first replica joins,
-//!   and after an hour without any replica. Commits in flight at that moment fail needlessly,
-//!   once.)
-//! - The connection id is still the current one, before the write and after the WAIT.
+//! - The process is the same. The `run_id` that the commit connection has read is that of the
+//!   connection on which the reply arrived. Write and WAIT used one connection. (A WAIT alone on a
+//!   fresh connection counts replicas without proving anything.)
+//! - The data of the process is the same, and the server is a primary. The `master_replid`, read in
+//!   the handshake and again after the WAIT, is unchanged. It changes with every promotion. So it
+//!   exposes a primary that was demoted, copied the data of another server, and was promoted again.
+//!   The `run_id` and the connections can survive that. (The `master_replid` also changes when the
+//!   first replica joins, and after an hour without any replica. Commits in flight at that moment
+//!   fail needlessly, once.)
+//! - The connection id of the reply is still the current one, before the write and after the WAIT.
 
 mod lane;
 mod question;
@@ -70,8 +71,8 @@ pub enum CommitError {
         asked: Durability,
         /// Number of replicas that are known to have acknowledged the write.
         ///
-        /// It is 0 for [`Durability::Disk`]. It is also 0 for a waiter that was still queued behind
-        /// an earlier write which too few replicas had acknowledged.
+        /// The number is 0 for [`Durability::Disk`]. It is also 0 for a waiter that was still
+        /// queued behind an earlier write which too few replicas had acknowledged.
         acknowledged: u32,
     },
     /// The server cannot provide this durability, however long the caller waits.
@@ -135,7 +136,8 @@ impl DurabilityWaiter {
 
     pub(super) async fn commit(&self, since: ConnectionId, asked: Durability, tag: &[u8]) -> Result<(), CommitError> {
         let Some((level, timeout)) = Level::of(asked) else { return Ok(()) };
-        // Checked before the queue, too, so that no connection is opened for an unprovable commit.
+        // The commit is also checked before it is queued, so that an unprovable commit opens no
+        // connection.
         check_provable(&self.commands, &since)?;
         let (answer, answered) = oneshot::channel();
         let by = self.connections.target.clock.now() + timeout;
@@ -149,7 +151,7 @@ impl DurabilityWaiter {
         if let Some(members) = lanes.get(&level) {
             return members.clone();
         }
-        // One WAIT may take `response_timeout`, and a keep-alive PING may queue behind it. Silence
+        // One WAIT can take `response_timeout`, and a keep-alive PING can queue behind it. Silence
         // ends a connection after two thirds of its own response timeout. So this connection gets
         // three times `response_timeout`, and survives a WAIT.
         let target = &self.connections.target;
@@ -161,7 +163,7 @@ impl DurabilityWaiter {
         let (members, waiting) = mpsc::unbounded_channel();
         let (commands, clock) = (Arc::clone(&self.commands), target.clock.clone());
         let lane = Lane { level, link, commands, clock, slice, waiting, queue: Vec::new(), groups: 0 };
-        // The task ends with its connection. Its waiters then get the error that the client is shut
+        // The task ends with its connection. The waiters then get the error that the client is shut
         // down.
         tokio::spawn(lane.run());
         lanes.insert(level, members.clone());
@@ -209,7 +211,7 @@ impl Level {
     }
 }
 
-/// Checks whether it can be proven that a reply on connection `since` is durable.
+/// Checks whether it can be proven that the write behind a reply on connection `since` is durable.
 fn check_provable(commands: &ConnectionPool, since: &ConnectionId) -> Result<(), CommitError> {
     if since.run_id.is_empty() || commands.history().is_empty() {
         let missing =

@@ -33,7 +33,7 @@ impl Drop for AllPrimariesSubscription {
 
 impl SubscriptionManager {
     /// Subscribes to `channels` at all primaries, also at later ones. Each primary publishes its
-    /// own messages on them.
+    /// own messages on these channels.
     pub fn subscribe_buffered_on_primaries(
         self: &Arc<Self>,
         buffer: &Arc<MessageBuffer>,
@@ -48,8 +48,8 @@ impl SubscriptionManager {
 
     /// Adds the current primaries to each [`AllPrimariesSubscription`], and removes former ones.
     pub(super) fn subscribe_new_primaries(self: &Arc<Self>) {
-        // The manager's state must not be locked here, because a registration that ends here locks
-        // it.
+        // The manager's state must not be locked here: this function can drop registrations, which
+        // lock the state.
         let mut all_primaries = self.all_primaries();
         if all_primaries.is_empty() {
             return;
@@ -74,8 +74,8 @@ impl SubscriptionManager {
 
 /// Returns the internal name of a channel that is subscribed at one node.
 ///
-/// The same channel may be subscribed at other nodes, and has another internal name for each. No
-/// channel's name on the wire begins like an internal one.
+/// The same channel may be subscribed at other nodes, and has another internal name for each node.
+/// No channel's name on the wire begins like an internal name.
 pub(super) fn name_at_node(node: &NodeId, channel: &[u8]) -> Bytes {
     qualified_name(&node.0, channel)
 }

@@ -1,5 +1,5 @@
 //! A bounded buffer of the messages of several channels, for one reader. In place of dropped
-//! messages, it reports their number.
+//! messages, the buffer reports their number.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::{Mutex, MutexGuard};
@@ -73,8 +73,8 @@ impl MessageBuffer {
 
     /// Records that a channel is active, so that all later messages are received.
     ///
-    /// The stream waits for all of its first channels before it starts. Later this is the end of a
-    /// gap, which is reported unless it already was.
+    /// The stream starts when all of its first channels have become active. Any other activation is
+    /// the end of a gap, which is reported unless it already was.
     pub(super) fn channel_active(&self, channel_id: u64) {
         let mut state = self.state();
         let is_reported = state.pending.remove(&channel_id) | state.gap_reported.remove(&channel_id);
@@ -86,9 +86,9 @@ impl MessageBuffer {
     }
 
     /// Adds a message of a channel that is not known to be active. A gap is added before the
-    /// message, unless it is already reported.
+    /// message, unless this gap is already reported.
     ///
-    /// A message that arrives before the channel was first active is discarded.
+    /// Messages that arrive before the channel becomes active for the first time are discarded.
     pub(super) fn push_unconfirmed(&self, channel_id: u64, channel: &Bytes, payload: &Bytes) {
         let mut state = self.state();
         if state.pending.contains(&channel_id) {
@@ -101,7 +101,7 @@ impl MessageBuffer {
         self.push(channel, payload);
     }
 
-    /// Records that a channel is not active any more: its next message will have a gap before it.
+    /// Records that a channel is not active any more. Its next message will have a gap before it.
     pub(super) fn channel_interrupted(&self, channel_id: u64) {
         self.state().gap_reported.remove(&channel_id);
     }
@@ -263,7 +263,7 @@ mod tests {
             (next(&buffer), next(&buffer), next(&buffer), next(&buffer)),
             (Some(PubSubEvent::Gap), is("1"), is("2"), None)
         );
-        // A second interruption, before the channel was active.
+        // The channel is interrupted a second time before it is active again.
         buffer.channel_interrupted(one);
         early(one, "3");
         buffer.channel_interrupted(one);

@@ -21,7 +21,7 @@ pub(super) struct Channel {
     pub(super) node: NodeId,
     /// The primary of the key, where the key is polled.
     pub(super) primary: NodeId,
-    /// How its messages are published, and which nodes may deliver them.
+    /// How the messages of the channel are published, and which nodes can deliver them.
     pub(super) scope: ChannelScope,
     pub(super) kind: ChannelKind,
     pub(super) watchers: HashMap<u64, Sink>,
@@ -31,7 +31,7 @@ pub(super) struct Channel {
     /// Whether the node has ever confirmed the subscription, or the outcome of a SUBSCRIBE was
     /// unknown.
     ///
-    /// The channel may then be subscribed even if a later SUBSCRIBE was refused.
+    /// In both cases the channel may be subscribed even if a later SUBSCRIBE was refused.
     pub(super) confirmed_or_unknown: bool,
     /// The key to poll.
     pub(super) poll: Option<KeyPoll>,
@@ -39,37 +39,42 @@ pub(super) struct Channel {
     pub(super) message_count: u64,
 }
 
-/// How messages of a channel are published, and where they may be received.
+/// How messages of a channel are published, and where they can be received.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum ChannelScope {
-    /// Published with PUBLISH at any node; subscribed at the primary of the key.
+    /// Messages are published with PUBLISH at any node. The channel is subscribed at the primary of
+    /// the key.
     Everywhere,
-    /// Published in the slot of the key; subscribed where waiters of the key subscribe.
+    /// Messages are published in the slot of the key. The channel is subscribed at the node where
+    /// waiters of the key subscribe.
     Slot,
-    /// Published with SPUBLISH even if waiters use plain channels, because the user chose a sharded
-    /// topic; subscribed at the primary of the slot.
+    /// Messages are published with SPUBLISH even if waiters use plain channels, because the user
+    /// chose a sharded topic. The channel is subscribed at the primary of the slot.
     Sharded,
-    /// Published with PUBLISH at any node, on any channel that matches a pattern; subscribed at the
-    /// primary.
+    /// Messages are published with PUBLISH at any node, on any channel that matches a pattern.
+    /// The pattern is subscribed at the primary.
     Patterns,
-    /// Published in the slot of the key. Always subscribed at the primary, so that a publisher
-    /// there counts the subscription.
+    /// Messages are published in the slot of the key. The channel is always subscribed at the
+    /// primary, so that a publisher there counts the subscription.
     SlotPrimary,
-    /// Published and subscribed only at the node whose id is the key.
+    /// Messages are published only at the node whose id is the key. The channel is subscribed at
+    /// that node.
     Node,
 }
 
 /// The poll of the key that belongs to a channel.
 pub(super) struct KeyPoll {
     pub(super) key: Bytes,
-    /// The flag that announces the waiters of this process to others while no messages arrive.
+    /// The flag that announces the waiters of this process to other processes while no messages
+    /// arrive.
     pub(super) waiter_flag: Option<Bytes>,
     pub(super) due: Instant,
 }
 
 pub(super) enum Sink {
     Signal(Arc<Signal>),
-    /// An [`OrderedSubscription`]. `index` is the position of this channel among its channels.
+    /// An [`OrderedSubscription`]. `index` is the position of this channel among the channels of
+    /// the subscription.
     Ordered {
         index: usize,
         sender: mpsc::UnboundedSender<ChannelEvent>,
@@ -77,7 +82,7 @@ pub(super) enum Sink {
         polled: bool,
         generation: Generation,
     },
-    /// A buffer for the messages of several channels, with the id of this channel in it.
+    /// A buffer for the messages of several channels. `channel_id` is the id of this channel in it.
     Buffer {
         buffer: Arc<MessageBuffer>,
         channel_id: u64,
@@ -96,7 +101,7 @@ pub(super) enum SubscriptionState {
     Retry,
 }
 
-/// A remembered refusal of a channel, which is not tried again before `until`.
+/// A remembered refusal of a channel. The channel is not tried again before `until`.
 pub(super) struct Denial {
     pub(super) until: Instant,
     pub(super) error: ServerError,
@@ -156,11 +161,12 @@ impl Channel {
         self.node == *node && self.kind == kind
     }
 
-    /// Returns whether the channel may be subscribed at its node.
+    /// Returns whether the channel is possibly subscribed at its node, so that it must be
+    /// unsubscribed there.
     ///
-    /// A gap is reported a moment after it happens. Until then, a subscription that counts as
-    /// active may have been confirmed only on the lost connection, and may be missing on the
-    /// current one.
+    /// The result can be true without a subscription: a gap is reported a moment after it happens.
+    /// Until then, a subscription that counts as active may have been confirmed only on the lost
+    /// connection.
     pub(super) fn may_be_subscribed(&self) -> bool {
         self.subscribe_sent
             && (self.confirmed_or_unknown

@@ -26,16 +26,17 @@ pub(crate) struct SubscriptionCounts {
 pub struct OwnSubscription {
     /// Number of received messages; `None` unless the server has confirmed the subscription.
     pub message_count: Option<u64>,
-    /// Whether the server may count the subscription although it is not confirmed yet, or is being
-    /// ended.
+    /// Whether the server possibly counts the subscription although it is not confirmed yet, or is
+    /// being ended.
     pub is_pending: bool,
 }
 
 impl OwnSubscription {
-    /// Returns how this subscription may be part of a count that the server returned. `self` is the
-    /// state when the count was requested, and `after` the state at the reply.
+    /// Returns the state of this subscription with regard to a count that the server returned.
+    /// `self` is the state when the count was requested, and `after` the state when the reply
+    /// arrived.
     ///
-    /// A subscription that began in between may be counted.
+    /// A subscription that began in between may be part of the count, so the result is pending.
     pub fn counted_until(self, after: OwnSubscription) -> OwnSubscription {
         let has_begun = self.message_count.is_none() && after.message_count.is_some();
         OwnSubscription { is_pending: self.is_pending || has_begun || after.is_pending, ..self }
@@ -94,7 +95,7 @@ impl SubscriptionManager {
         self.state().channels.get(&channels.internal_name()).map_or(0, |channel| channel.watchers.len())
     }
 
-    /// Returns when the primary of a key last answered a poll.
+    /// Returns the time at which the primary of a key last answered a poll.
     ///
     /// A primary is polled continually while waiters watch its keys.
     pub fn contact(&self, key: &[u8]) -> Instant {
@@ -120,7 +121,8 @@ mod tests {
         assert_eq!(none.counted_until(active(0)), pending);
         assert_eq!(pending.counted_until(active(0)), pending);
         assert_eq!(pending.counted_until(none), pending);
-        // An active subscription was certainly counted. Its message count is that at the request.
+        // The count certainly includes an active subscription. The message count is that at the
+        // time of the request.
         assert_eq!(active(2).counted_until(active(3)), active(2));
     }
 }

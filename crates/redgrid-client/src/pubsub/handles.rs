@@ -10,8 +10,8 @@ use super::manager::SubscriptionManager;
 
 /// Numbers the periods in which a channel is active.
 ///
-/// The number grows whenever the channel becomes active or inactive, and is odd while it is active.
-/// Reading the number takes no lock.
+/// The number grows whenever the channel becomes active or inactive, and is odd while the channel
+/// is active. Reading the number takes no lock.
 #[derive(Clone, Default, Debug)]
 pub struct Generation(Arc<AtomicU64>);
 
@@ -90,7 +90,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Waits for the next message, or reason to re-check. What has arrived before this call is
+    /// Waits for the next message or reason to re-check. Events that arrived before this call are
     /// returned at once.
     ///
     /// # Cancel safety
@@ -105,7 +105,7 @@ impl Watch {
         }
     }
 
-    /// Returns what has arrived since the last call, if anything.
+    /// Returns the events that arrived since the last call; `None` if there were none.
     pub fn take(&mut self) -> Option<Wake> {
         let messages = self.signal.messages.swap(0, Ordering::AcqRel);
         let resync = self.signal.resync.swap(false, Ordering::AcqRel);
@@ -125,8 +125,8 @@ impl Watch {
 
 /// The messages of several channels of one slot, in the order in which the server published them.
 ///
-/// Messages of different channels keep this order, too. Dropping the subscription unsubscribes the
-/// channels without other watchers.
+/// Messages of different channels keep this order, too. Dropping the subscription unsubscribes
+/// those channels that have no other watchers.
 pub struct OrderedSubscription {
     pub(super) registrations: Vec<Registration>,
     pub(super) receiver: mpsc::UnboundedReceiver<ChannelEvent>,
@@ -174,8 +174,8 @@ impl OrderedSubscription {
         self.generation.clone()
     }
 
-    /// Ends the subscription. The returned value still receives what the server publishes until the
-    /// server has unsubscribed the channels.
+    /// Ends the subscription. The returned value still receives the messages that the server
+    /// publishes until it has unsubscribed the channels.
     pub fn drain(self) -> DrainingSubscription {
         for Registration { manager, channel, id } in &self.registrations {
             manager.drain_watcher(channel, *id);
@@ -198,8 +198,9 @@ pub struct DrainingSubscription {
 impl DrainingSubscription {
     /// Waits for the next event.
     ///
-    /// Returns `None` after the last event: when the server has unsubscribed the channels, when
-    /// other watchers of this client keep them subscribed, or when the connection was lost.
+    /// Returns `None` after the last event. The events end when the server has unsubscribed the
+    /// channels, when other watchers of this client keep them subscribed, or when the connection
+    /// was lost.
     ///
     /// # Cancel safety
     ///

@@ -29,7 +29,7 @@ pub struct SubscriptionManager {
     pub(super) settings: Settings,
     pub(super) events: Arc<Events>,
     state: Mutex<State>,
-    /// Subscriptions at all primaries. This lock is taken before that of `state`.
+    /// Subscriptions at all primaries. This mutex must be locked before that of `state`.
     all_primaries: Mutex<HashMap<u64, AllPrimariesState>>,
 }
 
@@ -56,7 +56,7 @@ impl State {
     /// Returns the task of a node, and starts it if there is none.
     ///
     /// Tasks are found by address. If another node now has the address, a new task starts, with all
-    /// channels and polls of the former one.
+    /// channels and polls of the former task.
     pub(super) fn ensure_node_task(
         &mut self,
         manager: &Arc<SubscriptionManager>,
@@ -225,7 +225,7 @@ impl SubscriptionManager {
         state.draining.entry(name.clone()).or_default().push((node, sink));
     }
 
-    /// Drops the sinks of draining channels that have ended at a node.
+    /// Drops the sinks of those draining channels whose subscription has ended at a node.
     pub(super) fn finish_draining(&self, subscriptions: &NodeSubscriptions, is_ended: impl Fn(&Bytes) -> bool) {
         let node = subscriptions.server.id();
         self.state().draining.retain(|name, sinks| {
@@ -234,7 +234,7 @@ impl SubscriptionManager {
         });
     }
 
-    /// Makes the watchers of a channel re-check.
+    /// Makes the watchers of a channel re-check their keys.
     pub(super) fn resync(&self, name: &Bytes) {
         if let Some(channel) = self.state().channels.get(name) {
             channel.resync();
@@ -242,7 +242,7 @@ impl SubscriptionManager {
     }
 
     /// Delivers a message to the watchers of its channel, unless the channel has moved to another
-    /// node. `matched` is the channel, or the pattern that its name matches.
+    /// node. `matched` is the channel, or the pattern that the channel's name matches.
     ///
     /// The channel of a waiter is plain or sharded. A message of the other kind belongs to another
     /// channel of the same name.
@@ -299,8 +299,8 @@ impl SubscriptionManager {
 
 /// Removes a watcher of a channel. If it was the last watcher, schedules the unsubscription.
 ///
-/// Returns the sink of the last watcher with the node where the channel may be subscribed;
-/// otherwise `None`.
+/// In that case, and if the channel may still be subscribed at its node, returns that node and the
+/// sink of the watcher. Otherwise returns `None`.
 fn take_watcher(state: &mut State, name: &Bytes, id: u64) -> Option<(NodeId, Sink)> {
     let State { channels, node_tasks, .. } = state;
     let channel = channels.get_mut(name)?;

@@ -29,7 +29,7 @@ pub(super) struct NodeSubscriptions {
     pub(super) polls_changed: Notify,
     /// Notified when the subscriber connection was lost or is new.
     pub(super) reconnected: Notify,
-    /// When the node last answered a poll, in nanoseconds.
+    /// The instant at which the node last answered a poll, in nanoseconds.
     last_contact: AtomicU64,
     failures: Mutex<Failures>,
 }
@@ -77,7 +77,7 @@ impl NodeSubscriptions {
         self.failures.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Returns when the node last answered a poll.
+    /// Returns the time at which the node last answered a poll.
     pub(super) fn last_contact(&self) -> Instant {
         Instant::from_nanos(self.last_contact.load(Ordering::Acquire))
     }
@@ -102,8 +102,8 @@ pub(super) struct Desired {
     pub(super) polls: BTreeSet<(Instant, Bytes)>,
     /// Number of gaps. A subscription that was requested before a gap is not active after it.
     pub(super) gap_count: u64,
-    /// Whether an active subscription was lost. [`Events::gap`](crate::connection::Events::gap)
-    /// follows once all channels are subscribed again.
+    /// Whether an active subscription was lost. [`Events::gap`](crate::connection::Events::gap) is
+    /// called once all channels are subscribed again.
     pub(super) interrupted: bool,
 }
 

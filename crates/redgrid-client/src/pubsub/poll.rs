@@ -1,5 +1,5 @@
-//! Polls keys in case a message to their waiters was lost: many keys in one script, under a budget
-//! per node.
+//! Polls keys, in case a message to their waiters was lost. One script polls many keys, under a
+//! budget per node.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ const FLAG_TTL: Duration = Duration::from_millis(300);
 pub(super) struct DuePoll {
     pub(super) channel: Bytes,
     pub(super) key: Bytes,
-    /// The flag to set, because no messages reach this process.
+    /// The flag to set if no messages reach this process.
     pub(super) waiter_flag: Option<Bytes>,
 }
 
@@ -32,7 +32,8 @@ pub(super) struct DuePoll {
 /// of one second.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Poll interval of keys whose channel is not active, and of waiters without messages: 100 ms.
+/// Poll interval of keys whose channel is not active, and of waiters that receive no messages:
+/// 100 ms.
 pub const UNSUBSCRIBED_POLL: Duration = Duration::from_millis(100);
 
 /// Result of `ttl.lua` for an absent key.
@@ -49,7 +50,7 @@ pub(super) async fn poll_loop(manager: Arc<SubscriptionManager>, subscriptions: 
             Some(due) => {
                 tokio::select! {
                     () = manager.clock.sleep_until(due) => {}
-                    // A new key may be due before the key that this waits for.
+                    // A new key may be due before the key that the other branch waits for.
                     () = subscriptions.polls_changed.notified(), if due > manager.clock.now() + TICK => continue,
                 }
                 let due_polls = manager.take_due_polls(&subscriptions, per_tick);
@@ -77,7 +78,8 @@ async fn poll_keys(manager: &SubscriptionManager, subscriptions: &NodeSubscripti
     for group in &groups {
         let waiter_flags: Vec<_> = group.iter().filter_map(|due_poll| due_poll.waiter_flag.clone()).collect();
         if !waiter_flags.is_empty() {
-            // If the user may not write the flags, the waiters poll without being announced.
+            // If the user has no permission to write the flags, the waiters poll without being
+            // announced.
             requests.push(set_waiting_request(waiter_flags).not_after(limit));
         }
     }
@@ -94,8 +96,9 @@ async fn poll_keys(manager: &SubscriptionManager, subscriptions: &NodeSubscripti
                     }
                 }
             }
-            // If the user may not read one of the keys, the whole call fails. So each waiter is
-            // woken to try by itself. If the slot has moved, the waiter's own attempt follows it.
+            // If the user has no permission to read one of the keys, the whole call fails. So each
+            // waiter is woken to try by itself. If the slot has moved, the waiter's own attempt is
+            // sent to the new node.
             Err(error) if error.code().is_some() => group.iter().for_each(|due_poll| manager.resync(&due_poll.channel)),
             // Without contact there is nothing to report.
             Err(_) => {}
@@ -108,7 +111,7 @@ fn set_waiting_request(waiter_flags: impl IntoIterator<Item = Bytes>) -> Request
     SET_WAITING.with(waiter_flags).int(lifetime).idempotent()
 }
 
-/// Changes when the key of a channel is polled next.
+/// Reschedules the next poll of a channel's key.
 pub(super) fn reschedule_poll(
     node_tasks: &mut HashMap<NodeId, NodeTask>,
     channel: &mut Channel,
@@ -126,7 +129,7 @@ impl SubscriptionManager {
     /// Announces to other processes that a waiter of this process receives no messages. The flag
     /// lasts for three polls.
     ///
-    /// If the user may not write it, the waiter is not announced.
+    /// If the user has no permission to write the flag, the waiter is not announced.
     pub async fn set_waiter_flag(&self, waiter_flag: &Bytes) {
         let limit = self.clock.now() + self.settings.response_timeout;
         let _ = once(&*self.topology, set_waiting_request([waiter_flag.clone()]).not_after(limit), limit).await;
@@ -146,7 +149,7 @@ impl SubscriptionManager {
         }
     }
 
-    /// Takes at most `limit` polls that are due, and schedules the next poll of each.
+    /// Takes at most `limit` polls that are due, and schedules the next poll of each key.
     fn take_due_polls(&self, subscriptions: &NodeSubscriptions, limit: usize) -> Vec<DuePoll> {
         let now = self.clock.now();
         let mut state = self.state();
@@ -174,7 +177,7 @@ impl SubscriptionManager {
         due_polls
     }
 
-    /// Returns when the next poll is due.
+    /// Returns the time at which the next poll is due.
     fn next_poll_at(&self, subscriptions: &NodeSubscriptions) -> Option<Instant> {
         self.state().node_tasks.get(subscriptions.server.id())?.desired.polls.first().map(|(due, _)| *due)
     }

@@ -20,19 +20,19 @@ use crate::shrink::shrink_if_sparse;
 /// Maximum number of channels that are subscribed at once.
 const CHUNK: usize = 256;
 
-/// How long a denied channel is not tried again: a minute. Permissions are changed by hand.
+/// How long a denied channel is not tried again: a minute, because permissions are changed by hand.
 const DENIED_RETRY: Duration = Duration::from_secs(60);
 
-/// How long a denied sharded channel is not tried again: 1 s. It may have been denied because its
-/// slot is moving.
+/// How long a denied sharded channel is not tried again: 1 s. The server may have denied the
+/// channel because its slot is moving.
 const SHARDED_DENIED_RETRY: Duration = Duration::from_secs(1);
 
 /// Maximum number of remembered denials. Further denials are not remembered, so each new watcher of
 /// such a channel tries again.
 const MAX_DENIALS: usize = 10_000;
 
-/// Returns whether a refusal may concern only one channel of a command, because of an access rule
-/// about channels.
+/// Returns whether a refusal was caused by an access rule about channels. Such a refusal may
+/// concern only one channel of the command, and not the others.
 ///
 /// Any other refusal concerns the command, and with it all channels.
 fn is_about_a_channel(why: &ServerError) -> bool {
@@ -103,7 +103,7 @@ fn schedule_resubscription(
         desired.interrupted = true;
         desired.to_subscribe.insert(name.clone());
     }
-    // No messages arrive meanwhile: poll soon, and often.
+    // The key is polled soon and often, because no messages arrive meanwhile.
     reschedule_poll(node_tasks, channel, name, |due| due.min(now + UNSUBSCRIBED_POLL));
 }
 
@@ -147,8 +147,8 @@ impl SubscriptionManager {
         self.topology.suspect(TopologyHint::Node(node.clone()));
     }
 
-    /// Schedules another try of channels with an expired denial. Returns when the next denial
-    /// expires.
+    /// Schedules another attempt for channels whose denial has expired. Returns when the next
+    /// denial expires.
     fn retry_denied(&self) -> Instant {
         let now = self.clock.now();
         let mut state = self.state();
@@ -192,22 +192,22 @@ impl SubscriptionManager {
         for (kind, name) in std::mem::take(to_unsubscribe_moved) {
             removals[kind_index(kind)].push(name);
         }
-        // Several channels may have the same name on the wire. The name stays subscribed while
-        // another of these channels needs it here.
+        // Several channels can have the same name on the wire. The name stays subscribed while
+        // another of these channels needs it at this node.
         for (kind, removals) in KINDS.into_iter().zip(&mut *removals) {
             removals.retain(|name| {
                 let (mut still_used, mut has_watchers) = (false, false);
                 for other in internal_names(&wire_name(name)).iter().filter(|other| *other != name) {
                     let other = channels.get_mut(other).filter(|other| other.is_at(subscriptions.server.id(), kind));
                     let Some(other) = other else { continue };
-                    // So the end of the last of these channels unsubscribes the name, whatever the
-                    // outcome of that channel's own SUBSCRIBE.
+                    // These marks make the last of these channels unsubscribe the name when it
+                    // ends, whatever the outcome of that channel's own SUBSCRIBE.
                     (other.subscribe_sent, other.confirmed_or_unknown, still_used) = (true, true, true);
                     has_watchers |= !other.watchers.is_empty();
                 }
-                // If another channel of this name has watchers, the name stays subscribed, so its
-                // draining sinks end now. Otherwise they end when the name is unsubscribed for its
-                // last channel.
+                // If another of these channels has watchers, the name stays subscribed, and the
+                // draining sinks, which wait for its end, are dropped now. Otherwise they are
+                // dropped when the last of these channels unsubscribes the name.
                 if has_watchers {
                     draining.remove(name);
                 }
@@ -219,7 +219,7 @@ impl SubscriptionManager {
         }
         // Only channels of one kind are taken, because a command carries only one kind. Event
         // channels come after those of waiters, because their internal names sort first and names
-        // are taken from the end. A connection for events that cannot be opened then does not delay
+        // are taken from the end. So a connection for events that cannot be opened does not delay
         // waiters.
         let mut others = Vec::new();
         while diff.additions.len() < CHUNK {
@@ -257,7 +257,7 @@ impl SubscriptionManager {
             return;
         }
         // To avoid a burst, only as many waiters re-check at once as the poll budget of one second
-        // allows. The keys of the others are polled soon.
+        // allows. The keys of the other waiters are polled soon.
         let mut resync_budget = self.settings.poll_budget;
         for name in chunk {
             let Some(NodeTask { desired, .. }) = node_tasks.get_mut(node) else { return };
@@ -279,7 +279,7 @@ impl SubscriptionManager {
             }
             channel.set_subscription(SubscriptionState::Active);
             // A waiter must check its key after the first confirmation. A later confirmation ends a
-            // gap, in which messages may be lost.
+            // gap, in which messages may have been lost.
             if channel.has_no_poll() {
                 // No poll reaches these watchers, so they all re-check now.
                 channel.resync();
@@ -359,16 +359,16 @@ impl SubscriptionManager {
                     continue;
                 };
                 channel.confirmed_or_unknown = true;
-                // A channel that was tried alone stays alone: in a chunk it could get the others
-                // denied again.
+                // A channel that was tried alone stays alone. In a chunk it could cause the denial
+                // of the other channels again.
                 let queue = if alone { &mut desired.to_subscribe_alone } else { &mut desired.to_subscribe };
                 queue.insert(name.clone());
             }
         }
         tracing::debug!(%node, %error, channels = chunk.len(), "subscription failed");
         subscriptions.failures().add(error, self.clock.now(), self.settings.retry_delay);
-        // A new connection ends this wait, because it reports a gap. If the node keeps its
-        // connection, the timeout ends it.
+        // A new connection ends the wait, because it reports a gap. If the node keeps its
+        // connection, the timeout ends the wait.
         let _ = tokio::time::timeout(self.settings.retry_delay, subscriptions.reconnected.notified()).await;
     }
 }

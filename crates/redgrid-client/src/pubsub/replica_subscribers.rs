@@ -17,7 +17,7 @@ use crate::error::ServerError;
 /// longer.
 const REPLICA_TIMEOUT: Duration = Duration::from_millis(50);
 
-/// The subscribers of a channel at a replica.
+/// The number of subscribers of a channel at a replica, if the replica returned it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 // Exhaustive: only redgrid-core uses it.
 pub enum ReplicaSubscribers {
@@ -50,8 +50,8 @@ impl SubscriptionManager {
     /// Counts the subscribers of each channel at the replica where the waiters of its key
     /// subscribe.
     ///
-    /// The count is 0 for a channel with waiters that subscribe at the primary. Returns `None` if
-    /// this is true of all channels.
+    /// The count is 0 for a channel whose waiters subscribe at the primary. Returns `None` if the
+    /// waiters of all channels do so.
     pub fn replica_subscribers(
         &self,
         channels: &[(&Bytes, &Bytes)],
@@ -78,8 +78,8 @@ impl SubscriptionManager {
         if requests.is_empty() {
             return None;
         }
-        // Boxed because it is rarely needed: without a box, the future of every release would
-        // reserve its size.
+        // The future is boxed because it is rarely needed. Without the box, the future of every
+        // release would reserve space for it.
         Some(Box::pin(async move {
             let counts =
                 join_all(requests.iter().map(|(server, channels)| count_subscribers(&**server, subcommand, channels)))

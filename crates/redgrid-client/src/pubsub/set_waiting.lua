@@ -1,10 +1,10 @@
--- set_waiting.lua: announce waiters that receive no messages to the holders of locks.
+-- set_waiting.lua: announce to lock holders the waiters that receive no messages.
 --
 -- KEYS     any number of flags, of one slot
 -- ARGV[1]  lifetime  milliseconds
 -- Returns  the number of flags
 --
--- Work: O(keys), writes each. Sent twice, the flags last a little longer.
+-- Work: O(keys), writes each key. Sent twice, the flags last a little longer.
 for _, key in ipairs(KEYS) do
   redis.call('SET', key, '1', 'PX', ARGV[1])
 end

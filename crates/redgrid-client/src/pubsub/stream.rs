@@ -63,8 +63,8 @@ pub(super) fn plain_name(channel: &[u8]) -> Bytes {
     qualified_name("plain", channel)
 }
 
-/// Returns the internal names of the three channels that may have this name on the wire: the
-/// channel of waiters, the plain one and the sharded one.
+/// Returns the internal names of the three channels that can have this name on the wire. They are
+/// the channel of waiters, the plain channel and the sharded channel.
 pub(super) fn internal_names(channel: &Bytes) -> [Bytes; 3] {
     [channel.clone(), plain_name(channel), sharded_name(channel)]
 }

@@ -46,7 +46,7 @@ impl SubscriptionManager {
     /// Watches `channel` in the slot of `key` without a poll. Messages, and reasons to re-check,
     /// notify `notify`.
     ///
-    /// A notified waiter then calls [`Watch::take`].
+    /// A notified waiter must call [`Watch::take`].
     pub fn watch_with_notify(self: &Arc<Self>, channel: Bytes, key: &Bytes, notify: Arc<Notify>) -> Watch {
         let signal = Arc::new(Signal::with_notify(notify));
         let sink = Sink::Signal(Arc::clone(&signal));
@@ -71,10 +71,10 @@ impl SubscriptionManager {
         self.subscribe_ordered_in_scope(ChannelScope::Slot, channels, key, polls)
     }
 
-    /// Subscribes to channels in the slot of `key` at its primary, even if waiters subscribe at a
-    /// replica.
+    /// Subscribes to channels in the slot of `key` at the primary of that slot, even if waiters
+    /// subscribe at a replica.
     ///
-    /// A publisher at the primary therefore counts this subscription.
+    /// So a publisher at the primary counts this subscription.
     pub fn subscribe_ordered_at_primary(
         self: &Arc<Self>,
         channels: impl IntoIterator<Item = Bytes>,

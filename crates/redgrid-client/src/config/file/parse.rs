@@ -64,7 +64,7 @@ fn second_document(text: &str) -> Option<usize> {
     None
 }
 
-/// Returns the source text of a scalar, without quotes; `None` if the path leads to none.
+/// Returns the source text of a scalar, without quotes; `None` if the path leads to no scalar.
 pub(super) fn text_at(format: Format, text: &str, at: At<'_>) -> Option<String> {
     let mut path: Vec<Step<'_>> = at.key.split('.').map(Step::Key).collect();
     path.extend(at.index.map(Step::Index));
@@ -210,8 +210,8 @@ impl<'de> Visitor<'de> for Node<'_> {
         Ok(Yaml::Number(number.into()))
     }
 
-    // A number beyond 64 bits is valid only for a setting that is text, whose value is the source
-    // text. The value returned here only marks it as a number.
+    // A number beyond 64 bits is valid only for a text setting, whose value is read from the source
+    // text. The value returned here only shows that the source has a number.
     fn visit_i128<E>(self, number: i128) -> Result<Yaml, E> {
         Ok(Yaml::Number((number as f64).into()))
     }

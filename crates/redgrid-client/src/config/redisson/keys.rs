@@ -6,13 +6,13 @@
 pub(super) enum Take {
     /// Milliseconds for this setting.
     Millis(&'static str),
-    /// Milliseconds for this setting; 0 means off, which is not available here.
+    /// Milliseconds for this setting. 0 means off, which is not available here.
     MillisOrOff(&'static str),
     /// The unchanged text for this setting.
     Plain(&'static str),
-    /// An address with its scheme, for this setting.
+    /// An address, including its scheme, for this setting.
     Address(&'static str),
-    /// Several addresses with their schemes, for this setting.
+    /// Several addresses, including their schemes, for this setting.
     Addresses(&'static str),
     /// A word, translated to one of the setting's words.
     Word(&'static str, &'static [(&'static str, &'static str)]),
@@ -22,8 +22,8 @@ pub(super) enum Take {
     Codec,
     /// A file with certificates.
     TrustStore,
-    /// A value without an effect. It causes a warning, unless it equals the first field, which
-    /// always applies here.
+    /// A value without an effect. It causes a warning, unless it equals the first field, the
+    /// behaviour that always applies here.
     Already(&'static str, &'static str),
     /// A class without an effect. It causes a warning, unless it is the class in the first field,
     /// which changes nothing.

@@ -16,7 +16,7 @@ use values::AddressSettings;
 /// The codec of a file that names none: Redisson's default since 3.19.
 const CODEC: &str = "org.redisson.codec.Kryo5Codec";
 
-/// Returns whether the text may be a file of Redisson's. This does not parse the text.
+/// Returns whether the text is possibly a file of Redisson's. The text is not parsed for this.
 pub(super) fn looks_like(text: &str) -> bool {
     text.contains("ServersConfig") || text.contains("ServerConfig")
 }
@@ -34,7 +34,7 @@ pub(super) fn prepare(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> 
 }
 
 /// Replaces `${NAME}` and `${NAME:-default}` as Redisson does: in the whole text, before it is
-/// parsed. A variable that has neither a value nor a default stays in the text, and is an error
+/// parsed. A variable that has neither a value nor a default stays in the text, and causes an error
 /// where it is read.
 fn substitute(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> String {
     let mut out = String::with_capacity(text.len());
@@ -83,8 +83,8 @@ fn local_tags(text: &str) -> String {
     out + rest
 }
 
-/// Returns two layers: the keys at the top level of the file, and above them those in the section
-/// of its topology.
+/// Returns two layers: the keys at the top level of the file, and the keys in the section of its
+/// topology. The second layer overrides the first one.
 pub(super) fn read(tree: &Tree<'_>) -> Result<Vec<Layer>, ConfigError> {
     if let Some(name) =
         UNSUPPORTED.into_iter().find(|name| tree.root.get(name).is_some_and(|section| !section.is_null()))
@@ -132,7 +132,7 @@ pub(super) fn read(tree: &Tree<'_>) -> Result<Vec<Layer>, ConfigError> {
     Ok(vec![below, above])
 }
 
-/// Reads keys and values as the tables in `keys` say.
+/// Reads keys and values as the tables in the module `keys` say.
 pub(super) struct Reader<'a> {
     tree: &'a Tree<'a>,
     addresses: AddressSettings,

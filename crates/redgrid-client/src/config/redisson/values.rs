@@ -145,12 +145,12 @@ struct Login {
     password: Option<String>,
 }
 
-/// What the addresses of a section have in common: encryption, and a login.
+/// The settings that all addresses of a section share: encryption, and a login.
 #[derive(Default)]
 pub(super) struct AddressSettings {
     pub(super) encrypted: bool,
-    /// For the user and the password: the setting, its value, and the key of the address that
-    /// contains it.
+    /// The user and the password, if the addresses contain them. Each has the name of its setting,
+    /// its value, and the file's key for the address.
     logins: Vec<(&'static str, String, &'static str)>,
 }
 
@@ -188,7 +188,7 @@ impl AddressSettings {
         Ok(AddressSettings { encrypted: is_encrypted, logins })
     }
 
-    /// Returns whether an address contains a value for this setting. That value overrides the one
+    /// Returns whether an address contains a value for this setting. That value overrides the value
     /// of the setting's own key, as in Redisson.
     pub(super) fn has(&self, setting: &str) -> bool {
         self.logins.iter().any(|(name, ..)| *name == setting)
@@ -226,7 +226,7 @@ fn tcp(rest: &str, is_encrypted: bool) -> Result<Endpoint, ()> {
         Some((login, rest)) => (login_of(login)?, rest),
         None => (Login::default(), rest),
     };
-    // Redisson requires the port. The host may be an IPv6 address without brackets.
+    // Redisson requires the port. The host can be an IPv6 address without brackets.
     let (host, port) = rest.trim_end_matches('/').rsplit_once(':').ok_or(())?;
     let host = if host.contains(':') && !host.starts_with('[') { format!("[{host}]") } else { host.to_owned() };
     let address = Address::read(&format!("{host}:{port}"), 6379).map_err(drop)?.to_string();

@@ -4,10 +4,10 @@ use super::super::{Config, ConfigError};
 #[cfg(feature = "config-files")]
 use super::files::{TempFile, variables};
 
-/// A password. It is put wherever a password may be, even by mistake.
+/// A password. The tests put it wherever a user could put a password, even by mistake.
 const MARKER: &str = "hunter2";
 
-/// Checks what holds for every error, and returns the error's text.
+/// Checks the properties that every error must have, and returns the error's text.
 fn error_text(what: &str, read: Result<Config, ConfigError>) -> String {
     let error = match read.and_then(|config| config.check().map(|()| config)) {
         Err(error) => error,

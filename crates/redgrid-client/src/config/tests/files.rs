@@ -78,7 +78,7 @@ fn a_number_that_stands_for_text_is_the_text_of_the_file() {
             assert_eq!(value(&config, "namespace").as_deref(), Some(written), "{text}");
         }
     }
-    // Numbers and booleans that only YAML or TOML can have, and files of Redisson.
+    // These are numbers and booleans that only YAML or TOML can have, and files of Redisson.
     for (name, text, want) in [
         ("c.yaml", "single: h\npassword: 0x1F", "0x1F"),
         ("c.yaml", "single: h\npassword: +5", "+5"),
@@ -147,7 +147,7 @@ fn every_key_of_redissons_is_in_one_of_the_golden_files() {
     let texts: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     let texts = texts.iter().filter(|path| path.extension().is_some_and(|end| end != "expected"));
     let text: String = texts.map(|path| std::fs::read_to_string(path).unwrap()).collect();
-    // Keys that Redisson 4.7.0 and its documentation no longer have.
+    // Redisson 4.7.0 and its documentation no longer have these keys.
     let gone = ["pingTimeout", "reconnectionTimeout", "failedAttempts", "tlsVersion", "natMap"];
     let gone =
         [&gone[..], &["slaveSubscriptionConnectionMinimumIdleSize", "slaveSubscriptionConnectionPoolSize"]].concat();

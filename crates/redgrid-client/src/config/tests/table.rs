@@ -68,7 +68,7 @@ fn every_field_of_the_settings_has_a_row() {
         namespace: crate::name::Namespace::new("seven").unwrap(),
         client_name: "seven".into(),
     };
-    // No value changes if all are formatted and parsed again.
+    // No value changes if all values are formatted and parsed again.
     let config = Config { settings: all.clone(), ..Config::single("h").unwrap() };
     let mut draft = Draft::of_defaults();
     for one in config.explain() {

@@ -84,7 +84,7 @@ fn settings_follow_in_the_query() {
     ] {
         assert_eq!(value(&config, name).as_deref(), Some(text), "{name}");
     }
-    // A value set in code overrides the others.
+    // A value set in code overrides a value of the URL.
     assert_eq!(
         value(&config.response_timeout(std::time::Duration::from_secs(9)), "response_timeout").as_deref(),
         Some("9s")

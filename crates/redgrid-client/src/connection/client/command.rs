@@ -87,8 +87,8 @@ impl Command {
         self
     }
 
-    /// Marks the command as read-only. It goes to a replica if
-    /// [`Config::read_mode`](crate::Config::read_mode) says so.
+    /// Marks the command as read-only. [`Config::read_mode`](crate::Config::read_mode) decides
+    /// whether it is sent to a replica.
     ///
     /// The value that a replica returns may be older than the primary's.
     pub fn reads(mut self) -> Self {

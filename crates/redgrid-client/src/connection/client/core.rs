@@ -20,7 +20,7 @@ use crate::pubsub::SubscriptionManager;
 
 /// Returns whether the current runtime has one thread.
 ///
-/// On such a runtime, a client and a nearby server work by turns if only one call is in flight.
+/// On such a runtime, a client and a nearby server work in turns if only one call is in flight.
 /// Each of them is idle half of the time.
 pub(in crate::connection) fn is_one_thread() -> bool {
     Handle::current().metrics().num_workers() == 1
@@ -65,7 +65,7 @@ impl Core {
         self.home(key).current_connection_id().is_some()
     }
 
-    /// Returns when there was contact with the primary of `key` last.
+    /// Returns the time of the last contact with the primary of `key`.
     ///
     /// A connection without an outstanding reply counts as contact now. Without a connection the
     /// result is `None`.
@@ -74,7 +74,8 @@ impl Core {
         home.current_connection_id().is_some().then(|| self.clock.now() - home.silent_for())
     }
 
-    /// Returns the error of a request for `key` that could not be sent in time. It names the cause.
+    /// Returns the error of a request for `key` that could not be sent in time. The error names the
+    /// cause.
     pub fn no_contact(&self, key: &[u8]) -> ServerError {
         let home = self.home(key);
         self.hinted(match home.current_connection_id() {
@@ -85,7 +86,7 @@ impl Core {
 
     /// Adds a hint to an error if the caller runs outside the client's runtime.
     ///
-    /// The cause may then be that nothing drives the client's runtime.
+    /// In that case the cause may be that nothing drives the client's runtime.
     pub(crate) fn hinted(&self, error: ServerError) -> ServerError {
         const HINT: &str = "the client was created in another Tokio runtime, which has to be driven";
         if Handle::try_current().is_ok_and(|here| here.id() == self.runtime) {
@@ -118,8 +119,8 @@ impl Core {
         }
     }
 
-    /// Spawns a background task. Once the client has ended the task is dropped, and leases end what
-    /// it would have released.
+    /// Spawns a background task. If the client has ended, the task is dropped. What it would have
+    /// released then ends with its lease.
     pub fn spawn_background(&self, work: BackgroundTask) {
         let _ = self.background.send(work);
     }
@@ -139,7 +140,7 @@ impl Core {
     }
 
     /// Returns the channel on which this client is notified of holds that were taken over by force.
-    /// Its name is the prefix, the client's id and `}`.
+    /// The name consists of the [prefix](Core::notice_prefix), the client's id and `}`.
     pub(in crate::connection) fn notices(&self) -> Bytes {
         format!("{}{}}}", self.notice_prefix(), self.id).into()
     }

@@ -50,17 +50,18 @@ impl fmt::Display for DeploymentKind {
 pub struct Shard {
     /// The primary.
     pub primary: NodeId,
-    /// The slots that it serves, in order. Empty outside a cluster, where it serves every key.
+    /// The slots that the primary serves, in order. Empty outside a cluster, where a primary serves
+    /// every key.
     pub slots: Vec<RangeInclusive<u16>>,
     /// The replicas that the client uses for reads or subscriptions.
     ///
-    /// Empty if it uses primaries only (`read_mode`, `subscription_mode`).
+    /// Empty if the client uses primaries only (`read_mode`, `subscription_mode`).
     pub replicas: Vec<NodeId>,
 }
 
 impl Shard {
-    /// Returns whether the two shards have a slot in common. Outside a cluster they do, because
-    /// each serves every key.
+    /// Returns whether the two shards have a slot in common. Outside a cluster this is always true,
+    /// because each shard serves every key.
     pub(in crate::connection) fn shares_slots(&self, other: &Shard) -> bool {
         let overlap = |one: &RangeInclusive<u16>, other: &RangeInclusive<u16>| {
             one.start() <= other.end() && other.start() <= one.end()

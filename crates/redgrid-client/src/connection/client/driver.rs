@@ -19,9 +19,9 @@ pub(in crate::connection) const FAREWELL: Duration = Duration::from_secs(5);
 
 /// Runs the background work and the shutdown of a client.
 ///
-/// The value exists before its task runs, so that `Drop` also works if the task is never polled. A
-/// drop before the end of the shutdown means that the runtime has ended. All pending calls end
-/// then, because they could not complete any more.
+/// The value exists before its task runs, so that `Drop` also works if the task is never polled. If
+/// the value is dropped before the end of the shutdown, the runtime has ended. `Drop` then ends all
+/// pending calls, because they could not complete any more.
 pub(in crate::connection) struct Driver {
     pub(in crate::connection) core: Arc<Core>,
     pub(in crate::connection) service: Arc<ServiceSlot>,
@@ -65,7 +65,8 @@ impl Driver {
             }
         };
         let in_time = tokio::select! {
-            // Polled first, so that work that completes at the deadline counts as done in time.
+            // This branch is polled first, so that work that completes at the deadline counts as
+            // done in time.
             biased;
             () = drained => true,
             () = core.clock.sleep_until(by) => false,

@@ -1,8 +1,8 @@
 //! Events of a client's connections, published to all receivers.
 //!
-//! Each node has a task that watches its connection for requests. Topology changes and the ends of
-//! interruptions are published by the code that causes them. The lock in [`Events`] gives all
-//! events their order.
+//! Each node has a task that watches its connection, and publishes when the connection comes up or
+//! is lost. Topology changes, and the ends of interruptions of subscriptions, are published by the
+//! code that detects them. The lock in [`Events`] gives all events their order.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,8 +18,8 @@ use crate::sync::Mutex;
 
 /// Number of events that are buffered for a slow receiver: 256.
 ///
-/// A failover of a cluster of fifty nodes publishes fewer. The buffer of each client takes some ten
-/// kilobytes.
+/// A failover of a cluster of fifty nodes publishes fewer events. The buffer of each client takes
+/// some ten kilobytes.
 const KEPT: usize = 256;
 
 /// An event of a client's connections, as [`Client::events`](crate::Client::events) reports it.
@@ -69,7 +69,7 @@ pub enum ConnectionEvent {
         /// The node of the subscriptions.
         node: NodeId,
     },
-    /// This receiver was too slow: the events before the next one were dropped.
+    /// This receiver was too slow: events were dropped before the next one.
     Missed {
         /// Number of dropped events.
         count: u64,
@@ -78,7 +78,7 @@ pub enum ConnectionEvent {
 
 /// Receives the events of a client; returned by [`Client::events`](crate::Client::events).
 ///
-/// It buffers up to 256 events. When more arrive, the oldest are dropped, and
+/// A receiver buffers up to 256 events. When more arrive, the oldest are dropped, and
 /// [`ConnectionEvent::Missed`] contains their number. A slow receiver delays no other part of the
 /// client.
 #[derive(Debug)]
@@ -112,7 +112,7 @@ struct Seen {
     /// Number of the node's current watcher. Reports of earlier watchers are ignored.
     watcher: u64,
     is_up: bool,
-    /// The end of an interruption of subscriptions is not published yet.
+    /// Whether the end of an interruption of subscriptions is still to be published.
     gap: bool,
 }
 
@@ -229,7 +229,8 @@ async fn watch(events: Arc<Events>, watcher: u64, server: Arc<dyn Server>) {
     loop {
         let present = epoch.borrow_and_update().clone();
         if present != last {
-            // A connection that was lost and made again before this poll causes both events.
+            // If the connection was lost and made again before this poll, both events are
+            // published.
             events.lost(server.id(), watcher, || server.trouble().unwrap_or_default());
             if present.is_some() {
                 events.connected(server.id(), watcher, again);

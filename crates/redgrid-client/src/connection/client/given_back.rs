@@ -1,6 +1,6 @@
 //! Repeats recent releases after a failover.
 //!
-//! A primary may fail before a replica has the releases of the last seconds. The promoted replica
+//! A primary can fail before a replica has the releases of the last seconds. The promoted replica
 //! then keeps the released holds until their leases end. So the client sends these releases again
 //! to every server process that becomes the primary of their keys.
 //!
@@ -28,31 +28,32 @@ use crate::sync::Mutex;
 /// and sentinels take 1 to 2 s to name the server that they have promoted.
 const KEPT: Duration = Duration::from_secs(5);
 
-/// Maximum number of keys in the remembered releases of one server process. Beyond it, the oldest
-/// releases are forgotten.
+/// Maximum number of keys in the remembered releases of one server process. If there are more, the
+/// oldest releases are forgotten.
 ///
-/// A plain lock has one key.
+/// The release of a plain lock has one key.
 const MOST: usize = 1024;
 
 /// Maximum number of repeated releases in flight. Releases to the same node can share a batch.
 const AT_ONCE: usize = 256;
 
-/// Delay of the second check after a change. A release that was answered just before the change may
-/// be remembered only after the first check.
+/// Delay of the second check after a primary has changed. A release that was answered just before
+/// the change may be remembered only after the first check.
 const SECOND_LOOK: Duration = Duration::from_millis(100);
 
-/// A server process: its node, and its `run_id`, which is empty if the user may not read it.
+/// A server process: its node, and its `run_id`, which is empty if the user has no permission to
+/// read it.
 type Process = (NodeId, Arc<str>);
 
-/// The remembered releases, by the server process that answered them. It is a list, because there
-/// are few processes and [`GivenBack::remember`] scans them.
+/// The remembered releases, by the server process that answered them. A list suffices: there are
+/// few processes, and [`GivenBack::remember`] scans them.
 type ByProcess = Vec<(Process, Last)>;
 
 /// The last releases that a server process answered, in the order of the replies.
 ///
-/// Only their bytes are kept, one after another. Keeping the requests themselves costs 4 % more CPU
-/// time, measured with 256 tasks that acquire and release. The memory of a request would be freed a
-/// thousand requests later, when it has left the processor's cache.
+/// Only their bytes are kept, one release after another. Keeping the requests themselves costs 4 %
+/// more CPU time, measured with 256 tasks that acquire and release. The reason is that the memory
+/// of a request would be freed a thousand requests later, when it has left the processor's cache.
 #[derive(Default)]
 struct Last {
     releases: VecDeque<Release>,
@@ -60,8 +61,8 @@ struct Last {
     keys: usize,
 }
 
-/// Marks a key, or an argument that is sent as it is, in [`Last::bytes`]. Each word there has one
-/// byte for its kind, four for its length, and then its content.
+/// Kind of a word in [`Last::bytes`]: a key, or an argument that is sent as it is. A word consists
+/// of one byte for its kind, four bytes for its length, and its content.
 const BYTES: u8 = 0;
 const NOT_AFTER: u8 = 1;
 const PUBLISH: u8 = 2;
@@ -216,7 +217,7 @@ impl GivenBack {
     /// Removes and returns the releases whose keys now belong to another server process, in the
     /// order of their replies.
     ///
-    /// Releases whose new primary is not connected yet stay. Another check follows once that
+    /// A release is kept if its new primary is not connected yet. Another check follows once that
     /// primary is connected.
     fn take_moved(&self, home: impl Fn(&[u8]) -> Arc<dyn Server>) -> Vec<Request> {
         let mut moved = Vec::new();

@@ -38,7 +38,7 @@ impl HealthCheck {
         let mut asked = Vec::new();
         let shards = core.topology.shards();
         if shards.is_empty() {
-            // No node is known: the placeholder reports why.
+            // No node is known. The placeholder for the missing primary reports why.
             asked.extend(core.topology.primaries().into_iter().map(|server| (server, NodePart::Primary)));
         }
         for shard in shards {
@@ -72,14 +72,14 @@ impl IntoFuture for HealthCheck {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Health {
-    /// The known nodes, each primary followed by its replicas. While none is known, one entry says
-    /// why.
+    /// The known nodes, each primary followed by its replicas. While no node is known, one entry
+    /// says why.
     pub nodes: Vec<NodeHealth>,
     /// Why the client would not notice a failover at the moment: no node reports which server is
     /// the primary.
     ///
-    /// It is set only in deployments with sentinels or a list of nodes, and cleared by the next
-    /// report. Requests to the last known primary can succeed nevertheless.
+    /// The value is set only in deployments with sentinels or a list of nodes, and cleared by the
+    /// next report. Requests to the last known primary can succeed nevertheless.
     pub trouble: Option<String>,
     /// Number of holds that are valid by the local clock.
     pub held: usize,
@@ -120,21 +120,21 @@ pub struct NodeHealth {
     pub part: NodePart,
     /// Whether there is a connection on which the node has answered the handshake.
     pub connected: bool,
-    /// The `run_id` of the server process. `None` without a connection, or if the user may not read
-    /// it.
+    /// The `run_id` of the server process. `None` without a connection, or if the user has no
+    /// permission to read it.
     pub run_id: Option<String>,
     /// Round-trip time of the ping; `None` without a reply.
     pub round_trip: Option<Duration>,
     /// Lower bound of how far the server's wall clock is ahead of this machine's, in microseconds.
     /// The true value is a little higher.
     ///
-    /// `None` before the first contact. The client decides nothing by it. A large value hints at a
-    /// wrong clock.
+    /// `None` before the first contact. The client does not use this value. A large value hints at
+    /// a wrong clock.
     pub clock_offset_micros: Option<i64>,
     /// Why the node does not answer, as reported by the server or the system.
     pub trouble: Option<String>,
     /// Whether the node refuses the password, user or certificate of this client, or this client
-    /// refuses the node's certificate. Calls then end early with `Unauthorized`.
+    /// refuses the node's certificate. In that case calls end early with `Unauthorized`.
     pub is_unauthorized: bool,
     /// Why RESP2 is used with this node. `None` if RESP3 is used, or if the setting `protocol` asks
     /// for RESP2.
@@ -144,13 +144,13 @@ pub struct NodeHealth {
     pub is_behind: bool,
     /// Number of channels that should be subscribed at this node.
     pub channels: usize,
-    /// Number of channels whose subscription the server has confirmed. Waiters of the others depend
-    /// on polling.
+    /// Number of channels whose subscription the server has confirmed. Waiters of the other
+    /// channels depend on polling.
     pub subscribed: usize,
-    /// Why a channel is not confirmed, in the server's words; for example, the user may not
-    /// subscribe.
+    /// Why a subscription is not confirmed, in the server's words. For example, the user may have
+    /// no permission to subscribe.
     ///
-    /// `None` if all are confirmed, or none has been tried yet.
+    /// `None` if all subscriptions are confirmed, or none has been tried yet.
     pub subscription_trouble: Option<String>,
 }
 
@@ -173,7 +173,7 @@ async fn ask(
     let now = clock.now();
     let trouble = match answer {
         Ok(Ok(_)) => None,
-        // A reply that refuses the PING is a sign of life, too.
+        // A refusal of the PING is a sign of life, too, unless its reason is temporary.
         Ok(Err(ServerError::Refused { code, .. })) if !code.is_passing() => None,
         Ok(Err(ServerError::NotSent { reason })) => Some(server.trouble().unwrap_or_else(|| reason.into_owned())),
         Ok(Err(ServerError::Unauthorized { message })) => Some(message),

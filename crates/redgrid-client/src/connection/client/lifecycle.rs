@@ -21,13 +21,13 @@ pub struct Lifecycle(watch::Sender<Life>);
 
 #[derive(Debug, Default)]
 struct Life {
-    /// A shutdown was requested, or the last handle was dropped.
+    /// Whether a shutdown was requested, or the last handle was dropped.
     is_asked: bool,
     /// When the shutdown stops waiting for releases; `None` while the client is open.
     closes_by: Option<Instant>,
-    /// The shutdown has begun: new requests are rejected.
+    /// Whether the shutdown has begun. If so, new requests are rejected.
     is_closed: bool,
-    /// No request can be sent any more.
+    /// Whether no request can be sent any more.
     is_over: bool,
     /// Whether everything was released in time; known when the shutdown has ended.
     is_clean: Option<bool>,
@@ -60,7 +60,7 @@ impl Lifecycle {
     }
 
     /// Records that the runtime of the client's tasks has ended. Returns false if the shutdown had
-    /// ended before.
+    /// already ended.
     pub(in crate::connection) fn abandon(&self, now: Instant) -> bool {
         self.0.send_if_modified(|life| {
             let is_first = life.is_clean.is_none();
@@ -104,13 +104,13 @@ impl Lifecycle {
     }
 
     async fn until(&self, is_reached: impl FnMut(&Life) -> bool) {
-        // Cannot fail: `self` owns the sender.
+        // This cannot fail: `self` owns the sender.
         let _ = self.0.subscribe().wait_for(is_reached).await;
     }
 
     /// Returns the error of a request to a client that has ended.
     ///
-    /// It distinguishes a shutdown from a runtime that ended.
+    /// The error distinguishes a shutdown from a runtime that ended.
     pub fn why(&self) -> ServerError {
         match self.0.borrow().is_asked {
             true => ServerError::ShuttingDown,
@@ -180,8 +180,8 @@ const MOST_NAMED: usize = 10;
 impl Inner {
     /// Warns about holds that are still held when the last handle is dropped without a shutdown.
     ///
-    /// Nothing waits for their release. If the process ends before that, the holds end with their
-    /// leases.
+    /// Nothing waits for the release of these holds. If the process ends before they are released,
+    /// they end with their leases.
     fn warn_of_open_holds(&self) {
         let mut names = self.service.get().map(|service| service.held_names()).unwrap_or_default();
         if names.is_empty() || self.core.life.closes_by().is_some() {

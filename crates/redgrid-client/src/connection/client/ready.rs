@@ -17,13 +17,13 @@ impl Client {
     ///
     /// [`NotReady::Unavailable`] with the cause, when `within` has passed or waiting cannot help.
     /// Waiting cannot help if the host name is unknown, or if the target never answered and does
-    /// not speak the expected protocol. Examples are an HTTP server, and TLS that only one side
-    /// uses.
+    /// not speak the expected protocol. For example, the target is an HTTP server, or only one of
+    /// the two sides uses TLS.
     ///
     /// [`NotReady::Unauthorized`] as soon as a server refuses the client's password or certificate,
     /// or the client refuses the server's certificate. Waiting does not help then. If a [credential
-    /// provider](crate::config::CredentialProvider) supplies the password, the refusal must have
-    /// lasted for `response_timeout`.
+    /// provider](crate::config::CredentialProvider) supplies the password, the error is returned
+    /// only after the refusal has lasted for `response_timeout`.
     ///
     /// # Cancel safety
     ///
@@ -34,7 +34,7 @@ impl Client {
             Ok(Ok(())) => return Ok(()),
             Ok(Err(why)) => {
                 let waited = self.0.core.clock.now().since(began);
-                // In whole milliseconds, for the message.
+                // The message shows whole milliseconds.
                 (why, waited - Duration::from_nanos(u64::from(waited.subsec_nanos() % 1_000_000)))
             }
             Err(_) => (self.missing().await, within),
@@ -46,7 +46,7 @@ impl Client {
         })
     }
 
-    /// Returns why a primary is not connected. It ignores servers that are connected but hang.
+    /// Returns why a primary is not connected. Servers that are connected but hang are ignored.
     async fn missing(&self) -> ServerError {
         let mut why = ServerError::not_sent("not connected");
         let down = |server: &Arc<dyn Server>| server.current_connection_id().is_none();
@@ -65,7 +65,7 @@ impl Client {
 ///
 /// The refusal of a primary, as soon as there is one (see
 /// [`Server::refusal`](crate::connection::Server::refusal)). If the client has ended, the error
-/// says why.
+/// says why it has ended.
 async fn ready(core: &Core) -> Result<(), ServerError> {
     let mut changes = core.topology.changes();
     loop {
@@ -99,8 +99,8 @@ async fn ready(core: &Core) -> Result<(), ServerError> {
     }
 }
 
-/// Completes when waiting is useless: each primary refuses this client, or cannot be a server for
-/// it (see [`Server::refusal`](crate::connection::Server::refusal)).
+/// Completes when waiting is useless: each primary has an error that waiting cannot end (see
+/// [`Server::refusal`](crate::connection::Server::refusal)).
 pub(crate) async fn refused(core: &Core) -> ServerError {
     let mut changes = core.topology.changes();
     loop {
@@ -148,7 +148,7 @@ pub enum NotReady {
     /// A server refuses the password, the user or the certificate of this client, or this client
     /// refuses the server's certificate.
     ///
-    /// The client keeps trying, in case this is corrected.
+    /// The client keeps trying, in case the cause is corrected.
     #[error("a server does not accept this client, or its certificate is rejected: {source}")]
     Unauthorized {
         /// The message of the server, or what is wrong with the certificate.

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use crate::connection::Server;
 
-/// Calls `verify` after each new connection of a node, because its server may have lost leases
-/// meanwhile.
+/// Calls `verify` after each new connection of a node, because the node's server may have lost
+/// leases meanwhile.
 pub(super) async fn after_reconnects(server: Arc<dyn Server>, verify: impl Fn(&Arc<dyn Server>)) {
     let mut connection = server.connection_id();
     let mut last = connection.borrow_and_update().clone();

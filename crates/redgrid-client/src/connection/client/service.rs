@@ -1,8 +1,8 @@
 //! The service of a client: everything that is held through the client.
 //!
 //! The client knows connections and requests, and nothing of locks. It has one slot for a service,
-//! which `redgrid-core` attaches when it is first needed. The client runs the service, notifies it
-//! of new connections and topology changes, and closes it before the connections close.
+//! which `redgrid-core` attaches when a service is first needed. The client runs the service,
+//! notifies it of new connections and topology changes, and closes it before the connections close.
 
 use std::any::Any;
 use std::pin::Pin;
@@ -22,11 +22,11 @@ pub trait Service: Any + Send + Sync {
     /// Returns a future that does the work of the service. The client runs it beside its own tasks,
     /// until the client ends.
     ///
-    /// `notices` are the messages of the client's notice channel. `first` is the last notice before
-    /// them, if one arrived.
+    /// `notices` are the messages of the client's notice channel. `first` is the last notice that
+    /// arrived before the service was attached; `None` if there was none.
     fn run(self: Arc<Self>, first: Option<ChannelEvent>, notices: OrderedSubscription) -> BackgroundTask;
 
-    /// Handles a new connection of a node, whose server may have lost what is held.
+    /// Handles a new connection of a node. The server of the node may have lost holds and permits.
     fn reconnected(&self, server: &Arc<dyn Server>);
 
     /// Handles a change of the topology: keys may have another primary.
@@ -111,12 +111,12 @@ impl ServiceSlot {
     }
 }
 
-/// Runs the service once it is attached. Notices before that concern no hold of this client.
+/// Runs the service once it is attached. Earlier notices are about no hold of this client.
 pub(in crate::connection) async fn serve(slot: Arc<ServiceSlot>, mut notices: OrderedSubscription) {
     let mut first = None;
     let service = loop {
-        // A notice that arrives during the attachment may concern a hold, so the service gets the
-        // last notice.
+        // A notice that arrives while the service is being attached may be about a hold. So the
+        // last notice is passed to the service.
         if let Some(service) = slot.get() {
             break Arc::clone(service);
         }

@@ -11,14 +11,14 @@ use crate::sync::Mutex;
 type Known = HashMap<(TypeId, Bytes), Weak<dyn Any + Send + Sync>>;
 type Values = HashMap<(TypeId, Bytes), Arc<dyn Any + Send + Sync>>;
 
-/// Holds one value for each type and key, while an object holds that value, too.
+/// Shares one value for each type and key, as long as an object holds that value.
 #[derive(Default)]
 pub struct Shared(Mutex<Known>);
 
 /// Keeps one value for each type and key, from its first use until the client ends.
 ///
-/// Its mutex is not that of [`Shared`]: values of `Shared` are created from kept ones while the
-/// mutex of `Shared` is locked.
+/// It has a mutex of its own: [`Shared`] is locked while it creates a value, and creating the value
+/// can need kept values.
 #[derive(Default)]
 pub struct Kept(Mutex<Values>);
 
@@ -44,8 +44,8 @@ impl Shared {
         if let Some(value) = known.get(&of).and_then(Weak::upgrade).and_then(|value| value.downcast().ok()) {
             return value;
         }
-        // Entries of dropped values are removed whenever the map is full. It is then about twice as
-        // large as after the last removal.
+        // Entries of dropped values are removed whenever the map is full. At that time, the map is
+        // about twice as large as after the last removal.
         if known.len() == known.capacity() {
             known.retain(|_, value| value.strong_count() > 0);
         }

@@ -7,8 +7,8 @@ pub(in crate::connection) struct Views {
     /// New primaries that took slots of a primary which still exists, each with the former shard of
     /// that primary.
     ///
-    /// A redirect reports only one slot. That may be the first slot that moves, or the first sign
-    /// that a primary was replaced.
+    /// A redirect reports only one slot. That slot may be the first one that moves, or the first
+    /// sign that a primary was replaced.
     heirs: Vec<(NodeId, Shard)>,
 }
 

@@ -32,8 +32,8 @@ pub(super) struct Lane {
     /// The connections whose replies are to be confirmed.
     pub(super) commands: Arc<ConnectionPool>,
     pub(super) clock: Clock,
-    /// The longest duration of one WAIT; a longer wait consists of several. So a dead connection is
-    /// noticed within a bounded time.
+    /// The longest duration of one WAIT; a longer wait consists of several WAITs. So a dead
+    /// connection is noticed within a bounded time.
     pub(super) slice: Duration,
     pub(super) waiting: mpsc::UnboundedReceiver<Member>,
     pub(super) queue: Vec<Member>,
@@ -66,7 +66,7 @@ impl Lane {
         }
     }
 
-    /// Processes one group: sends one write, then WAITs for it until each member has its answer.
+    /// Processes one group: sends one write, then repeats WAIT until each member has its answer.
     async fn settle(&mut self, mut group: Vec<Member>) {
         self.groups += 1;
         let mut written = None;
@@ -84,8 +84,8 @@ impl Lane {
             if group.iter().any(|member| member.since.run_id != epoch.run_id) {
                 let elsewhere = CommitError::unproven("the commit connection leads to another server process");
                 settle_some(&mut group, |member| (member.since.run_id != epoch.run_id).then(|| Err(elsewhere.clone())));
-                // Either connection may be the outdated one. The commit connection is replaced,
-                // because nothing else depends on it.
+                // Either the commit connection or the connection of the reply is outdated. The
+                // commit connection is replaced, because nothing else depends on it.
                 self.link.renew();
                 continue;
             }
@@ -96,8 +96,8 @@ impl Lane {
                 wait: self.wait_for(by),
                 history: self.commands.history(),
             };
-            // The time limit is that of the WAIT plus one slice for the transfer. After it, the
-            // connection counts as dead.
+            // The time limit is the timeout of the WAIT plus one slice for the transfer. When it
+            // has passed, the connection counts as dead.
             let link = Arc::clone(&self.link);
             let asking = tokio::time::timeout(question.wait + self.slice, question.ask(&link));
             let Ok(answer) = self.meanwhile(asking).await else {
@@ -126,8 +126,8 @@ impl Lane {
                     None
                 }
                 Err(Failure::Refused { error, writing }) => {
-                    // A refusal because the slot is served elsewhere concerns only the members with
-                    // this tag.
+                    // If the server refuses the write because the slot is served elsewhere, this
+                    // concerns only the members with this tag.
                     let all = !writing || !is_elsewhere(&error);
                     settle_some(&mut group, |member| {
                         let concerned = all || question.tag.as_ref() == Some(&member.tag);
@@ -143,7 +143,7 @@ impl Lane {
         }
     }
 
-    /// Answers the members past their deadline with the error that prevented a WAIT.
+    /// Answers each member whose deadline has passed with the error that prevented a WAIT.
     fn give_up(&self, group: &mut Vec<Member>, why: &ServerError) {
         let now = self.clock.now();
         settle_some(group, |member| (member.by <= now).then(|| Err(why.clone().into())));
@@ -165,10 +165,11 @@ impl Lane {
         .await
     }
 
-    /// Runs `work` while it queues new waiters and answers queued waiters at their deadline.
+    /// Runs `work`. Until `work` completes, this method also queues new waiters, and answers queued
+    /// waiters at their deadline.
     ///
-    /// An answer at the deadline reports zero acknowledgements, because even the earlier write of
-    /// the group in front has too few.
+    /// An answer at the deadline reports zero acknowledgements: too few replicas have acknowledged
+    /// even the earlier write of the group that is being processed.
     async fn meanwhile<T>(&mut self, work: impl Future<Output = T>) -> T {
         let mut work = pin!(work);
         let mut first = self.queue.iter().map(|member| member.by).min().unwrap_or(Instant::MAX);

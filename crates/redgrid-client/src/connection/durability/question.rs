@@ -1,4 +1,5 @@
-//! The commands of one group: a write, a WAIT, and the check that both concern the same data.
+//! The commands of one group: a write, a WAIT, and an INFO. The INFO shows whether the server is
+//! still a primary with the same replication history.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,13 +11,14 @@ use crate::connection::Reply;
 use crate::connection::link::{Connection, WireCommand, info_field, wire};
 use crate::error::ServerError;
 
-/// TTL of the key that a group writes: 1 s. Nobody reads the key. Its write only adds to the
-/// replication stream.
+/// TTL of the key that a group writes: 1 s. Nobody reads the key: its only purpose is to add a
+/// write to the replication stream.
 const KEY_LIVES_MS: &str = "1000";
 
 pub(super) struct Question {
     pub(super) level: Level,
-    /// The hash tag of the key to write; `None` if this group's write is done.
+    /// The hash tag of the key to write; `None` if this group's write was already sent on the
+    /// present connection.
     pub(super) tag: Option<Bytes>,
     pub(super) number: u64,
     pub(super) wait: Duration,
@@ -37,7 +39,7 @@ pub(super) enum Failure {
 }
 
 impl Question {
-    /// Sends the write and the WAIT back to back on one connection.
+    /// Sends the write, the WAIT and the INFO back to back on one connection.
     ///
     /// Returns the number of acknowledgements.
     pub(super) async fn ask(&self, link: &Connection) -> Result<u32, Failure> {
