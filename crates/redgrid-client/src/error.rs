@@ -122,8 +122,8 @@ impl ServerError {
         OVERFLOW_MESSAGES.iter().any(|words| message.contains(words))
     }
 
-    /// Returns whether the server does not know a command or subcommand of the request or its
-    /// script.
+    /// Returns whether the server does not know a command or subcommand that the request consists
+    /// of, or that its script calls.
     pub fn is_unknown_command(&self) -> bool {
         let ServerError::Refused { code: Code::Other, message } = self else { return false };
         let unknown = ["nknown command", "nknown subcommand", "nknown Redis command", "nknown Valkey command"];

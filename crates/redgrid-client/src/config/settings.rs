@@ -34,8 +34,8 @@ pub enum ReadMode {
 
 /// Where waiters subscribe to release messages.
 ///
-/// All services that share locks need the same value. A process lets other processes go first if it
-/// sees their subscriptions. A primary counts only its own subscribers, not those at its replicas.
+/// All services that share locks need the same value, because a process lets other processes go
+/// first if it sees their subscriptions. A primary does not count the subscribers at its replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum SubscriptionMode {

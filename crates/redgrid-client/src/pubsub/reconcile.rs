@@ -217,10 +217,10 @@ impl SubscriptionManager {
         if subscriptions.paused_until(self.clock.now()).is_some() {
             return diff;
         }
-        // Only channels of one kind are taken, because a command carries only one kind. Event
-        // channels come after those of waiters, because their internal names sort first and names
-        // are taken from the end. So a connection for events that cannot be opened does not delay
-        // waiters.
+        // Only channels of one kind are taken, because a command carries only one kind. The
+        // internal names of event channels sort first, and names are taken from the end. So the
+        // channels of waiters come first, and are not delayed if no connection for events can be
+        // opened.
         let mut others = Vec::new();
         while diff.additions.len() < CHUNK {
             let Some(name) = to_subscribe.pop_last() else { break };

@@ -22,8 +22,8 @@ const DRIFT_PPM: u64 = 500;
 /// server's clock was set back, the estimate follows within two such times at the latest.
 const WINDOW: Duration = Duration::from_secs(10);
 
-/// The server's clock counts as set back if the known bound is higher than an exchange permits, by
-/// more than this: 1000 µs. Rounding and a slew cause smaller differences.
+/// If the known bound exceeds what an exchange permits by more than this (1000 µs), the server's
+/// clock counts as set back. Rounding and a slew cause smaller differences.
 const SLACK: i128 = 1000;
 
 /// A lower bound of `server time − local time`, and the round-trip time. All users of one node

@@ -187,8 +187,8 @@ impl Replicated {
 
     /// Sets the replicas.
     ///
-    /// Replicas in `doubted` are regarded as down by another server. They stay while they are
-    /// connected, because the next server that is queried may report otherwise. If replicas serve
+    /// Replicas in `doubted` were reported as down by a sentinel, or failed to answer. They stay
+    /// while they are connected, because the next query may have another result. If replicas serve
     /// neither reads nor subscriptions, none is opened.
     pub(super) fn set_replicas(&self, addresses: &[Address], doubted: &[Address]) {
         let mut members = self.change_members();
@@ -250,7 +250,7 @@ impl Replicated {
     }
 }
 
-/// Ends the suspension by [`Replicated::hold_back`]; waiting callers retry at once.
+/// Ends the suspension that [`Replicated::hold_back`] began. Waiting callers retry at once.
 fn go_on(node: &Node, changes: &watch::Sender<u64>) {
     if node.hold_back(false) {
         changes.send_modify(|count| *count += 1);
