@@ -11,7 +11,7 @@ pub enum ServerError {
     /// The request never left this process. Nothing happened on the server.
     #[error("not sent: {reason}")]
     NotSent {
-        /// The reason, as a clause.
+        /// The reason. The error message ends with this text.
         reason: Cow<'static, str>,
     },
     /// The server answered with an error. The request was not executed.
@@ -39,7 +39,7 @@ pub enum ServerError {
     /// may still execute it later.
     #[error("no answer: {reason}")]
     Unknown {
-        /// The reason, as a clause.
+        /// The reason. The error message ends with this text.
         reason: Cow<'static, str>,
     },
     /// The request was executed, but its reply is not what the caller expected.
