@@ -148,7 +148,7 @@ pub struct Settings {
     pub watchdog_lease: Duration,
     /// The durability of grants.
     pub durability: Durability,
-    /// How long the server keeps a queue position of a silent process.
+    /// How long Java services keep the position of a dead process in the queue of a fair lock.
     pub fair_wait: Duration,
     /// How many waiters of a process have positions of their own in a server queue.
     pub fair_depth: u32,

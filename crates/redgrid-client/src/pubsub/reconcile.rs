@@ -200,8 +200,8 @@ impl SubscriptionManager {
                 for other in internal_names(&wire_name(name)).iter().filter(|other| *other != name) {
                     let other = channels.get_mut(other).filter(|other| other.is_at(subscriptions.server.id(), kind));
                     let Some(other) = other else { continue };
-                    // These marks make the last of these channels unsubscribe the name when it
-                    // ends, whatever the outcome of that channel's own SUBSCRIBE.
+                    // With these marks, the last of these channels unsubscribes the name when that
+                    // channel ends, whatever the outcome of its own SUBSCRIBE.
                     (other.subscribe_sent, other.confirmed_or_unknown, still_used) = (true, true, true);
                     has_watchers |= !other.watchers.is_empty();
                 }

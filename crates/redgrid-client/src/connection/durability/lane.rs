@@ -210,8 +210,8 @@ fn verdict(asked: Durability, needs: u32, acknowledged: u32, is_over: bool) -> O
     is_over.then_some(Err(CommitError::Shortfall { asked, acknowledged }))
 }
 
-/// Answers the members for which `judge` returns a result, and removes those with a dropped
-/// receiver.
+/// Answers and removes the members for which `judge` returns a result. Also removes members with a
+/// dropped receiver.
 fn settle_some(members: &mut Vec<Member>, mut judge: impl FnMut(&Member) -> Option<Result<(), CommitError>>) {
     for member in std::mem::take(members) {
         if member.answer.is_closed() {

@@ -44,8 +44,8 @@ struct Samples {
     /// over with each window.
     former: Option<Sample>,
     since: Option<Instant>,
-    /// When the server's clock was last found to be set back, and by how much in all. An earlier
-    /// step counts if the next step was found within two windows after it.
+    /// When the server's clock was last found to be set back, and by how much in all. The sum
+    /// includes an earlier step back if the next one was found within two windows after it.
     set_back: Option<(Instant, Duration)>,
 }
 

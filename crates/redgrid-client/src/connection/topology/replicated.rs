@@ -89,8 +89,8 @@ impl Replicated {
 
     pub(super) fn set_sentinels(&self, sentinels: Vec<Arc<Node>>) {
         let mut members = self.change_members();
-        // The flag is checked while the members are locked. `close` sets it before it locks them,
-        // so no sentinel is stored after `close`.
+        // The flag is checked while the members are locked. `close` sets the flag before it locks
+        // the members, so no sentinel is stored after `close`.
         members.sentinels = if self.closed.load(Ordering::Acquire) { Vec::new() } else { sentinels };
     }
 
@@ -167,8 +167,8 @@ impl Replicated {
     /// `opened` is the node of the new primary, if it is open already.
     pub(super) fn set_primary(&self, address: Address, opened: Option<Arc<Node>>) {
         let mut members = self.change_members();
-        // The flag is checked while the members are locked. `close` sets it before it locks them,
-        // so `close` also closes a node that is opened here.
+        // The flag is checked while the members are locked. `close` sets the flag before it locks
+        // the members, so `close` also closes a node that is opened here.
         if members.primary.as_ref().is_some_and(|known| known.is_at(&address)) || self.closed.load(Ordering::Acquire) {
             return;
         }

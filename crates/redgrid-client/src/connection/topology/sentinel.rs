@@ -229,8 +229,8 @@ impl Watch {
         {
             self.replicated.set_replicas(&up, &down);
         }
-        // Configured sentinels stay, whatever the others know: the last sentinel that is left may
-        // be among them.
+        // Configured sentinels stay even if the other sentinels do not name them: the last sentinel
+        // that is left may be a configured one.
         if let Ok(others) = others_by(&*by, name).await {
             let wanted: HashSet<&Address> = others.iter().chain(&self.seeds).chain(self.known(&by)).collect();
             // A sentinel does not name itself. So every connected sentinel stays, under whatever

@@ -302,7 +302,7 @@ fn answer_each(calls: Vec<Call>, replies: Vec<Reply>) -> Vec<Call> {
     failed
 }
 
-/// Answers all calls with the same error. Returns an empty list, as no call must be sent alone.
+/// Answers all calls with the same error. Returns an empty list: no call has to be sent alone.
 fn fail_all(calls: Vec<Call>, error: &ServerError) -> Vec<Call> {
     for call in calls {
         let _ = call.answer.send(Err(error.clone()));
