@@ -136,8 +136,8 @@ impl Clock {
     /// Waits like [`Clock::sleep_until`], but may complete later after a suspend.
     ///
     /// Use it for large numbers of waits that need no precision, such as waiters for a lock. After
-    /// a suspend, a wait can be late by up to an eighth of the remaining time (at least 1 s, at
-    /// most 30 s).
+    /// a suspend, a wait can be late by up to an eighth of the time that was left before it. This
+    /// limit is at least 1 s and at most 30 s.
     ///
     /// # Cancel safety
     ///

@@ -11,7 +11,7 @@ pub enum ServerError {
     /// The request never left this process. Nothing happened on the server.
     #[error("not sent: {reason}")]
     NotSent {
-        /// The reason, as a clause.
+        /// The reason. The error message ends with this text.
         reason: Cow<'static, str>,
     },
     /// The server answered with an error. The request was not executed.
@@ -39,7 +39,7 @@ pub enum ServerError {
     /// may still execute it later.
     #[error("no answer: {reason}")]
     Unknown {
-        /// The reason, as a clause.
+        /// The reason. The error message ends with this text.
         reason: Cow<'static, str>,
     },
     /// The request was executed, but its reply is not what the caller expected.
@@ -122,8 +122,8 @@ impl ServerError {
         OVERFLOW_MESSAGES.iter().any(|words| message.contains(words))
     }
 
-    /// Returns whether the server does not know a command or subcommand of the request or its
-    /// script.
+    /// Returns whether the server does not know a command or subcommand that the request consists
+    /// of, or that its script calls.
     pub fn is_unknown_command(&self) -> bool {
         let ServerError::Refused { code: Code::Other, message } = self else { return false };
         let unknown = ["nknown command", "nknown subcommand", "nknown Redis command", "nknown Valkey command"];

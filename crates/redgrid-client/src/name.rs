@@ -139,7 +139,7 @@ impl fmt::Debug for Name {
 pub struct InvalidName {
     /// The first 64 characters of the name.
     pub name: String,
-    /// The rule, as a clause.
+    /// The rule. The error message ends with this text.
     pub rule: &'static str,
 }
 

@@ -15,7 +15,7 @@ pub struct Access {
     pub username: Option<String>,
     /// The password. `None` when the server needs none, or when `provider` supplies it.
     pub password: Option<Secret>,
-    /// Supplies user and password for each connection, instead of the two fields above.
+    /// Supplies user and password for each connection, instead of `username` and `password`.
     pub provider: Option<Provider>,
     /// The database, 0 to 255. A cluster has only 0.
     pub database: u8,
@@ -170,8 +170,8 @@ pub struct Credentials {
     pub password: Secret,
 }
 
-/// Supplies the current user and password: from a vault, a file that is replaced, or a cloud's
-/// short-lived tokens.
+/// Supplies the current user and password, for example from a vault, from a file that is replaced,
+/// or from a cloud's short-lived tokens.
 ///
 /// ```
 /// use redgrid_client::config::{CredentialProvider, Credentials, Secret};

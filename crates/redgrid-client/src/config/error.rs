@@ -61,7 +61,7 @@ impl fmt::Display for Origin {
 pub struct Warning {
     /// The setting that has no effect, and where it was set.
     pub origin: Origin,
-    /// Why it has no effect, as a clause.
+    /// Why it has no effect. The warning ends with this text.
     pub clause: String,
 }
 
@@ -107,7 +107,7 @@ pub enum ConfigError {
         left: String,
         /// The second value, or what is missing.
         right: String,
-        /// The violated rule, as a clause.
+        /// The violated rule. The error message ends with this text.
         rule: &'static str,
     },
     /// An entry is not supported.
@@ -115,7 +115,7 @@ pub enum ConfigError {
     Unsupported {
         /// The entry.
         origin: Origin,
-        /// The reason, and what to do instead, as a clause.
+        /// The reason, and what to do instead. The error message ends with this text.
         clause: String,
     },
     /// The configuration contains no server.

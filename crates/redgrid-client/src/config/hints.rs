@@ -6,7 +6,7 @@ use super::error::{ConfigError, Origin, nearest};
 enum Hint {
     /// This setting of redgrid.
     Setting(&'static str),
-    /// There is no equivalent. The clause says what to do instead.
+    /// There is no equivalent. The text says what to do instead.
     Advice(&'static str),
 }
 

@@ -73,7 +73,7 @@ pub struct Sentinel {
     /// The password at the sentinels. `None` when they need no password, or when `provider`
     /// supplies it.
     pub password: Option<Secret>,
-    /// Supplies user and password at the sentinels, instead of the two fields above.
+    /// Supplies user and password at the sentinels, instead of `username` and `password`.
     pub provider: Option<Provider>,
 }
 

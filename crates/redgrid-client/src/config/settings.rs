@@ -34,8 +34,8 @@ pub enum ReadMode {
 
 /// Where waiters subscribe to release messages.
 ///
-/// All services that share locks need the same value. A process lets other processes go first if it
-/// sees their subscriptions. A primary counts only its own subscribers, not those at its replicas.
+/// All services that share locks need the same value, because a process lets other processes go
+/// first if it sees their subscriptions. A primary does not count the subscribers at its replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum SubscriptionMode {
@@ -148,7 +148,7 @@ pub struct Settings {
     pub watchdog_lease: Duration,
     /// The durability of grants.
     pub durability: Durability,
-    /// How long the server keeps a queue position of a silent process.
+    /// How long Java services keep the position of a dead process in the queue of a fair lock.
     pub fair_wait: Duration,
     /// How many waiters of a process have positions of their own in a server queue.
     pub fair_depth: u32,

@@ -18,7 +18,8 @@ enum Kind {
     Cluster,
 }
 
-/// The parts of a URL. `url` is what errors call the URL, such as `the URL`.
+/// The parts of a URL. The field `url` is not the URL, but its name in error messages: `the URL`,
+/// or the variable or the key of a file that it came from.
 struct Parts<'a> {
     kind: Kind,
     tls: bool,
@@ -29,7 +30,8 @@ struct Parts<'a> {
     url: &'a str,
 }
 
-/// Parses a URL. `source` is what errors call it, such as `the URL` or `REDGRID_URL`.
+/// Parses a URL. `source` is the name of the URL in error messages, such as `the URL` or
+/// `REDGRID_URL`.
 ///
 /// # Errors
 ///

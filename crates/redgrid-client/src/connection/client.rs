@@ -161,7 +161,7 @@ impl Client {
         WeakClient(Arc::downgrade(&self.0))
     }
 
-    /// Returns the cluster slot of a key. A script may use several keys only if their slots are
+    /// Returns the cluster slot of a key. A script can use several keys only if their slots are
     /// equal.
     ///
     /// Outside a cluster, the value is the same for all keys.

@@ -23,8 +23,8 @@
 //!
 //! # What counts as proof
 //!
-//! The write of the reply must be in the stream that the replicas acknowledged. A commit fails
-//! unless all of the following are shown:
+//! The write that the reply confirms must be in the stream that the replicas acknowledged. A
+//! commit fails unless all of the following are shown:
 //!
 //! - The process is the same. The `run_id` that the commit connection has read is that of the
 //!   connection on which the reply arrived. Write and WAIT used one connection. (A WAIT alone on a
@@ -78,13 +78,13 @@ pub enum CommitError {
     /// The server cannot provide this durability, however long the caller waits.
     #[error("the server does not support this durability: {missing}")]
     Unsupported {
-        /// The missing feature, as a clause.
+        /// What is missing. The error message ends with this text.
         missing: Cow<'static, str>,
     },
     /// The process, its data or the connection may have changed since the reply.
     #[error("cannot confirm the durability: {reason}")]
     Unproven {
-        /// The change, as a clause.
+        /// What has changed. The error message ends with this text.
         reason: Cow<'static, str>,
     },
     /// The request that confirms the durability was not sent, was refused, or was not answered.

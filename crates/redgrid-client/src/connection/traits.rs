@@ -1,9 +1,9 @@
 //! The two interfaces to the servers: [`Server`] is one node, [`Topology`] says which node serves a
 //! key.
 //!
-//! Modules outside of `connection` reach the servers only through these traits. Tests implement
-//! them to lose, delay and repeat requests and replies. So the code of real connections can be
-//! replaced.
+//! Modules outside of `connection` reach the servers only through these traits. So the code of real
+//! connections can be replaced: tests implement the traits to lose, delay and repeat requests and
+//! replies.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -260,7 +260,7 @@ pub trait Server: Send + Sync + 'static {
     /// Ends subscriptions. Errors are not reported, because a superfluous message does no harm.
     async fn unsubscribe(&self, kind: ChannelKind, channels: Vec<Bytes>);
 
-    /// Returns the stream of pushed events. It must be called only once.
+    /// Returns the stream of pushed events. This method must be called only once.
     ///
     /// The result of a further call depends on the implementation. Either the earlier stream ends
     /// and the new one continues, or the new one is empty.

@@ -71,7 +71,7 @@ impl MessageBuffer {
         channel_id
     }
 
-    /// Records that a channel is active, so that all later messages are received.
+    /// Records that a channel is active: from now on, all of its messages are received.
     ///
     /// The stream starts when all of its first channels have become active. Any other activation is
     /// the end of a gap, which is reported unless it already was.

@@ -161,7 +161,7 @@ impl Channel {
         self.node == *node && self.kind == kind
     }
 
-    /// Returns whether the channel is possibly subscribed at its node, so that it must be
+    /// Returns whether the channel is possibly subscribed at its node. If it is, it must be
     /// unsubscribed there.
     ///
     /// The result can be true without a subscription: a gap is reported a moment after it happens.

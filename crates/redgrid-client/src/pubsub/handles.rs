@@ -198,9 +198,9 @@ pub struct DrainingSubscription {
 impl DrainingSubscription {
     /// Waits for the next event.
     ///
-    /// Returns `None` after the last event. The events end when the server has unsubscribed the
-    /// channels, when other watchers of this client keep them subscribed, or when the connection
-    /// was lost.
+    /// Returns `None` after the last event. The events of a channel end when the server has
+    /// unsubscribed the channel, or when the connection was lost. If other watchers of this client
+    /// keep the channel subscribed, its events end at once.
     ///
     /// # Cancel safety
     ///

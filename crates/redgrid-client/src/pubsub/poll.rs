@@ -28,8 +28,8 @@ pub(super) struct DuePoll {
     pub(super) waiter_flag: Option<Bytes>,
 }
 
-/// Interval between two polls while keys are due: 100 ms. Each poll may use a tenth of the budget
-/// of one second.
+/// Interval between two polls while keys are due: 100 ms. Each poll uses at most a tenth of the
+/// budget of one second.
 const TICK: Duration = Duration::from_millis(100);
 
 /// Poll interval of keys whose channel is not active, and of waiters that receive no messages:

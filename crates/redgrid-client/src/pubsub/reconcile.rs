@@ -200,8 +200,8 @@ impl SubscriptionManager {
                 for other in internal_names(&wire_name(name)).iter().filter(|other| *other != name) {
                     let other = channels.get_mut(other).filter(|other| other.is_at(subscriptions.server.id(), kind));
                     let Some(other) = other else { continue };
-                    // These marks make the last of these channels unsubscribe the name when it
-                    // ends, whatever the outcome of that channel's own SUBSCRIBE.
+                    // With these marks, the last of these channels unsubscribes the name when that
+                    // channel ends, whatever the outcome of its own SUBSCRIBE.
                     (other.subscribe_sent, other.confirmed_or_unknown, still_used) = (true, true, true);
                     has_watchers |= !other.watchers.is_empty();
                 }
@@ -217,10 +217,10 @@ impl SubscriptionManager {
         if subscriptions.paused_until(self.clock.now()).is_some() {
             return diff;
         }
-        // Only channels of one kind are taken, because a command carries only one kind. Event
-        // channels come after those of waiters, because their internal names sort first and names
-        // are taken from the end. So a connection for events that cannot be opened does not delay
-        // waiters.
+        // Only channels of one kind are taken, because a command carries only one kind. The
+        // internal names of event channels sort first, and names are taken from the end. So the
+        // channels of waiters come first, and are not delayed if no connection for events can be
+        // opened.
         let mut others = Vec::new();
         while diff.additions.len() < CHUNK {
             let Some(name) = to_subscribe.pop_last() else { break };

@@ -1,5 +1,5 @@
-//! Counts the subscribers of channels: at replicas, whose subscribers no primary counts, and at a
-//! primary itself.
+//! Counts the subscribers of channels, at a primary and at replicas. A primary does not count the
+//! subscribers at its replicas.
 
 use std::pin::Pin;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 -- set_waiting.lua: announce to lock holders the waiters that receive no messages.
 --
--- KEYS     any number of flags, of one slot
+-- KEYS     any number of waiter flags, all in one slot
 -- ARGV[1]  lifetime  milliseconds
 -- Returns  the number of flags
 --

@@ -43,8 +43,8 @@ impl SubscriptionManager {
         Watch { registration: self.register(channel, &key, ChannelScope::Slot, sink, Some(poll)), signal }
     }
 
-    /// Watches `channel` in the slot of `key` without a poll. Messages, and reasons to re-check,
-    /// notify `notify`.
+    /// Watches `channel` in the slot of `key` without a poll. `notify` is notified of each message,
+    /// and of each reason to re-check.
     ///
     /// A notified waiter must call [`Watch::take`].
     pub fn watch_with_notify(self: &Arc<Self>, channel: Bytes, key: &Bytes, notify: Arc<Notify>) -> Watch {

@@ -22,14 +22,14 @@ pub(super) enum Take {
     Codec,
     /// A file with certificates.
     TrustStore,
-    /// A value without an effect. It causes a warning, unless it equals the first field, the
-    /// behaviour that always applies here.
+    /// A value without an effect. It causes a warning, unless it is the value in the first field:
+    /// redgrid always behaves as that value says. The second field is the text of the warning.
     Already(&'static str, &'static str),
-    /// A class without an effect. It causes a warning, unless it is the class in the first field,
-    /// which changes nothing.
+    /// A class without an effect here. It causes a warning, unless it is the usual class of
+    /// Redisson, which the first field names. The second field is the text of the warning.
     Class(&'static str, &'static str),
-    /// A class that is refused, unless it is the class in the first field, which changes nothing.
-    /// If another class were ignored, redgrid would use other keys or commands than Java.
+    /// A class that is refused, unless it is the usual class of Redisson, which the first field
+    /// names. If another class were ignored, redgrid would use other keys or commands than Java.
     Vital(&'static str, &'static str),
     /// A key without an effect here, and the reason.
     Ignored(&'static str),

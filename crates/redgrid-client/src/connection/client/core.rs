@@ -67,8 +67,8 @@ impl Core {
 
     /// Returns the time of the last contact with the primary of `key`.
     ///
-    /// A connection without an outstanding reply counts as contact now. Without a connection the
-    /// result is `None`.
+    /// If no reply is outstanding on the connection, the result is the present time. Without a
+    /// connection it is `None`.
     pub fn contact(&self, key: &[u8]) -> Option<Instant> {
         let home = self.home(key);
         home.current_connection_id().is_some().then(|| self.clock.now() - home.silent_for())

@@ -37,8 +37,8 @@ const MOST: usize = 1024;
 /// Maximum number of repeated releases in flight. Releases to the same node can share a batch.
 const AT_ONCE: usize = 256;
 
-/// Delay of the second check after a primary has changed. A release that was answered just before
-/// the change may be remembered only after the first check.
+/// Delay of the second check after a primary has changed. That check finds a release that was
+/// answered just before the change, but remembered only after the first check.
 const SECOND_LOOK: Duration = Duration::from_millis(100);
 
 /// A server process: its node, and its `run_id`, which is empty if the user has no permission to

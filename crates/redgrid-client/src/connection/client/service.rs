@@ -60,7 +60,7 @@ pub struct ServiceStats {
 #[derive(Default)]
 pub struct ServiceSlot {
     service: OnceLock<Arc<dyn Service>>,
-    /// Whether [`ServiceSlot::close`] was called. A service that is attached after that is closed
+    /// Whether [`ServiceSlot::close`] was called. If so, a service that is attached later is closed
     /// before any caller sees it.
     is_closed: Mutex<bool>,
     attached: Notify,

@@ -126,8 +126,8 @@ impl Lane {
                     None
                 }
                 Err(Failure::Refused { error, writing }) => {
-                    // If the server refuses the write because the slot is served elsewhere, this
-                    // concerns only the members with this tag.
+                    // If the server refuses the write because it does not serve the slot of the
+                    // key, only the members with the key's tag fail. Otherwise all members fail.
                     let all = !writing || !is_elsewhere(&error);
                     settle_some(&mut group, |member| {
                         let concerned = all || question.tag.as_ref() == Some(&member.tag);
@@ -143,7 +143,7 @@ impl Lane {
         }
     }
 
-    /// Answers each member whose deadline has passed with the error that prevented a WAIT.
+    /// Answers the members whose deadline has passed. They get the error that prevented a WAIT.
     fn give_up(&self, group: &mut Vec<Member>, why: &ServerError) {
         let now = self.clock.now();
         settle_some(group, |member| (member.by <= now).then(|| Err(why.clone().into())));
@@ -210,8 +210,8 @@ fn verdict(asked: Durability, needs: u32, acknowledged: u32, is_over: bool) -> O
     is_over.then_some(Err(CommitError::Shortfall { asked, acknowledged }))
 }
 
-/// Answers the members for which `judge` returns a result, and removes those with a dropped
-/// receiver.
+/// Answers and removes the members for which `judge` returns a result. Also removes members with a
+/// dropped receiver.
 fn settle_some(members: &mut Vec<Member>, mut judge: impl FnMut(&Member) -> Option<Result<(), CommitError>>) {
     for member in std::mem::take(members) {
         if member.answer.is_closed() {

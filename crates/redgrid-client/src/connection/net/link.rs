@@ -83,7 +83,8 @@ pub(crate) struct Connection {
     /// The pool to which the connection reports its ids, if it belongs to one.
     seat: Option<PoolMember>,
     state: Mutex<State>,
-    /// Whether there has ever been a connection. Settings that were right once may be right again.
+    /// Whether there has ever been a connection. If so, a wrong target counts as temporary: the
+    /// settings were right once, and may be right again.
     has_been_up: AtomicBool,
     doubt: Notify,
     silence: Arc<Silence>,
@@ -233,8 +234,8 @@ impl Connection {
     /// Handles a reply that says that the server accepts no writes.
     ///
     /// If a certain [role](NodeRole) is expected of the server, the role is checked. Otherwise the
-    /// connection is replaced, at most once every 2 s. Its address may already lead to a new
-    /// primary, and the former primary keeps its connections.
+    /// connection is replaced, at most once every 2 s, because its address may already lead to a
+    /// new primary. The former primary does not close its connections.
     pub(crate) fn report_read_only(&self) {
         if !matches!(self.greeting, Handshake::Identity | Handshake::Data { part: NodeRole::Any, .. }) {
             return self.doubt.notify_one();

@@ -22,8 +22,8 @@ const DRIFT_PPM: u64 = 500;
 /// server's clock was set back, the estimate follows within two such times at the latest.
 const WINDOW: Duration = Duration::from_secs(10);
 
-/// The server's clock counts as set back if the known bound is higher than an exchange permits, by
-/// more than this: 1000 µs. Rounding and a slew cause smaller differences.
+/// If the known bound exceeds what an exchange permits by more than this (1000 µs), the server's
+/// clock counts as set back. Rounding and a slew cause smaller differences.
 const SLACK: i128 = 1000;
 
 /// A lower bound of `server time − local time`, and the round-trip time. All users of one node
@@ -44,8 +44,8 @@ struct Samples {
     /// over with each window.
     former: Option<Sample>,
     since: Option<Instant>,
-    /// When the server's clock was last found to be set back, and by how much in all. An earlier
-    /// step counts if the next step was found within two windows after it.
+    /// When the server's clock was last found to be set back, and by how much in all. The sum
+    /// includes an earlier step back if the next one was found within two windows after it.
     set_back: Option<(Instant, Duration)>,
 }
 

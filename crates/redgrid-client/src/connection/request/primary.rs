@@ -1,7 +1,7 @@
 //! Requests to one given primary, instead of to the primary of a key.
 //!
-//! Operations that concern every primary use them: counting keys, listing the names of keys, or
-//! loading scripts.
+//! Operations that concern every primary use such requests: counting keys, listing the names of
+//! keys, or loading scripts.
 
 use std::fmt;
 use std::ops::RangeInclusive;

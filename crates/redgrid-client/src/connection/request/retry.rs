@@ -267,13 +267,12 @@ pub(super) async fn replaced(
 }
 
 /// Returns the local time from which a transmission with this `limit` can certainly not execute any
-/// more.
+/// more. It is later than `limit` by a small margin.
 ///
 /// The server's clock may be slower than the local one by twice the allowed drift (500 ppm each),
-/// and its resolution is one microsecond.
-///
-/// Without this margin, the release of what the transmission acquires may be answered and forgotten
-/// a moment before the transmission executes. The model (`redgrid-models`) shows this.
+/// and its resolution is one microsecond. Without the margin, the release of what the transmission
+/// acquires could be answered and forgotten a moment before the transmission executes. The model
+/// (`redgrid-models`) shows this.
 pub fn may_execute_until(limit: Instant, window: Duration) -> Instant {
     limit + window / 1000 + Duration::from_millis(1)
 }

@@ -220,9 +220,9 @@ pub async fn unless_replaced(topology: &dyn Topology, request: &Arc<Request>, li
 /// topology is checked for a replacement.
 ///
 /// In a cluster, the former primary may have given away only this slot, and still be a primary.
-/// From then on it answers requests for the slot with a redirect, so any other reply was sent
-/// before. Such a reply counts, unless the request is idempotent. An idempotent request is repeated
-/// at the new primary.
+/// Since then it has answered requests for the slot with a redirect, so it sent any other reply
+/// before that. Such a reply counts, unless the request is idempotent. An idempotent request is
+/// repeated at the new primary.
 async fn by_primary(topology: &dyn Topology, home: Arc<dyn Server>, request: &Arc<Request>, limit: Instant) -> Answer {
     let last_words = patience(home.time().round_trip());
     let is_replaced = || {

@@ -59,7 +59,7 @@ struct Taken<'a> {
 }
 
 impl Taken<'_> {
-    /// Returns whether the map `ranges` assigns all these slots to the same node, too.
+    /// Returns whether the map `ranges`, too, assigns all these slots to the node `to`.
     fn is_in(&self, ranges: &[Range]) -> bool {
         ranges.iter().any(|range| range.primary == *self.to && range.first <= self.first && self.last <= range.last)
     }
@@ -107,9 +107,10 @@ impl Map {
         owners
     }
 
-    /// Returns for how long a primary has not answered; `None` if no replacement is sought eagerly.
+    /// Returns for how long a primary has not answered, if the map is refreshed more often because
+    /// of that; `None` otherwise.
     ///
-    /// A replacement is sought eagerly for [`EAGER_FOR`]. If that applies to several primaries, the
+    /// The map is refreshed more often for [`EAGER_FOR`]. If that applies to several primaries, the
     /// shortest time counts.
     pub(super) fn misses_a_primary(&mut self, now: Instant) -> Option<Duration> {
         let mut latest = None;
@@ -174,7 +175,7 @@ impl Map {
         self.left.extend(leave.into_iter().map(|from| (from, now + LEFT_FOR)));
     }
 
-    /// Returns the slots that the new map `named` assigns to no node, with their previous nodes.
+    /// Returns the slots that the new map (`named`) assigns to no node, with their previous nodes.
     ///
     /// These nodes keep the slots for a while. The reason is that a cluster node omits the slots of
     /// a primary that it regards as failed, until it learns of the promoted replica. Each node

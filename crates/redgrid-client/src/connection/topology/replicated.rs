@@ -89,8 +89,8 @@ impl Replicated {
 
     pub(super) fn set_sentinels(&self, sentinels: Vec<Arc<Node>>) {
         let mut members = self.change_members();
-        // The flag is checked while the members are locked. `close` sets it before it locks them,
-        // so no sentinel is stored after `close`.
+        // The flag is checked while the members are locked. `close` sets the flag before it locks
+        // the members, so no sentinel is stored after `close`.
         members.sentinels = if self.closed.load(Ordering::Acquire) { Vec::new() } else { sentinels };
     }
 
@@ -167,8 +167,8 @@ impl Replicated {
     /// `opened` is the node of the new primary, if it is open already.
     pub(super) fn set_primary(&self, address: Address, opened: Option<Arc<Node>>) {
         let mut members = self.change_members();
-        // The flag is checked while the members are locked. `close` sets it before it locks them,
-        // so `close` also closes a node that is opened here.
+        // The flag is checked while the members are locked. `close` sets the flag before it locks
+        // the members, so `close` also closes a node that is opened here.
         if members.primary.as_ref().is_some_and(|known| known.is_at(&address)) || self.closed.load(Ordering::Acquire) {
             return;
         }
@@ -187,8 +187,8 @@ impl Replicated {
 
     /// Sets the replicas.
     ///
-    /// Replicas in `doubted` are regarded as down by another server. They stay while they are
-    /// connected, because the next server that is queried may report otherwise. If replicas serve
+    /// Replicas in `doubted` were reported as down by a sentinel, or failed to answer. They stay
+    /// while they are connected, because the next query may have another result. If replicas serve
     /// neither reads nor subscriptions, none is opened.
     pub(super) fn set_replicas(&self, addresses: &[Address], doubted: &[Address]) {
         let mut members = self.change_members();
@@ -250,7 +250,7 @@ impl Replicated {
     }
 }
 
-/// Ends the suspension by [`Replicated::hold_back`]; waiting callers retry at once.
+/// Ends the suspension that [`Replicated::hold_back`] began. Waiting callers retry at once.
 fn go_on(node: &Node, changes: &watch::Sender<u64>) {
     if node.hold_back(false) {
         changes.send_modify(|count| *count += 1);

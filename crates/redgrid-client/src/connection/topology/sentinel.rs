@@ -229,8 +229,8 @@ impl Watch {
         {
             self.replicated.set_replicas(&up, &down);
         }
-        // Configured sentinels stay, whatever the others know: the last sentinel that is left may
-        // be among them.
+        // Configured sentinels stay even if the other sentinels do not name them: the last sentinel
+        // that is left may be a configured one.
         if let Ok(others) = others_by(&*by, name).await {
             let wanted: HashSet<&Address> = others.iter().chain(&self.seeds).chain(self.known(&by)).collect();
             // A sentinel does not name itself. So every connected sentinel stays, under whatever
@@ -344,13 +344,13 @@ fn is_called_down<'a>(answers: impl Iterator<Item = &'a PrimaryReport>, primary:
     down * 2 > all
 }
 
-/// Returns whether the client accepts the result of the election `told` after it has used that of
-/// `latest`. Of `all` sentinels, `said` have answered, and `told` is the latest election that they
-/// report.
+/// Returns whether the client follows the election number `told`. The client has followed the
+/// number `latest` before. Of `all` sentinels, `said` have answered, and `told` is the latest
+/// election that they report.
 ///
-/// If `told` is older than `latest`, it usually comes from a sentinel that is cut off, perhaps
-/// together with the former primary. If most sentinels report an older election, they have been set
-/// up anew. Sentinels that were replaced by others elsewhere are no longer part of `all` after a
+/// An older election is usually reported by a sentinel that is cut off, perhaps together with the
+/// former primary. But if most sentinels report only older elections, they have been set up anew,
+/// and the client follows. Sentinels that were replaced elsewhere are not counted in `all` after a
 /// while.
 fn is_followed(told: u64, latest: u64, said: usize, all: usize) -> bool {
     told >= latest || said * 2 > all

@@ -53,9 +53,9 @@ impl Connection {
                     // The old connection and its requests end before a new one is set up.
                     pipeline.abort();
                     pipeline.lost().await;
-                    // With RESP2 the handshake can be the first exchange, so what listens at the
-                    // address need not be a server. Silence is not diagnosed, because a server that
-                    // hangs is silent, too.
+                    // With RESP2 the set-up can succeed without any exchange. So it does not show
+                    // that a server listens at the address. Silence is not diagnosed, because a
+                    // server that hangs is silent, too.
                     if !was_up
                         && self.trouble() != SILENT
                         && let Some(trouble) = self.look_into().await
@@ -171,8 +171,8 @@ impl Connection {
     /// Returns how long a server can be silent while a request is outstanding, before the
     /// connection is given up.
     ///
-    /// The limit is below the response timeout, so that a hanging server costs the connection
-    /// before it costs a second request.
+    /// The limit is below the response timeout. So the connection to a hanging server is replaced
+    /// before an unanswered request is sent again.
     fn breaks_after(&self) -> Duration {
         self.timeout() * 2 / 3
     }

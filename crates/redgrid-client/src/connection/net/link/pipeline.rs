@@ -68,7 +68,7 @@ pub(super) struct Outputs {
     pub(super) clock: Clock,
     /// Receives the messages of subscriptions.
     pub(super) messages: mpsc::UnboundedSender<Push>,
-    /// Whether the stream is a socket of the operating system, so that a failed write has sent
+    /// Whether the stream is a socket of the operating system. If so, a failed write has sent
     /// nothing.
     pub(super) is_socket: bool,
 }

@@ -82,7 +82,7 @@ impl Scan {
 
     /// Returns whether the frame at the start of `buffer` is complete or invalid.
     ///
-    /// Between calls, data may only be appended to `buffer`.
+    /// Between calls, `buffer` must not be changed except by appending data.
     pub(super) fn is_whole(&mut self, buffer: &[u8]) -> bool {
         while self.missing > 0 {
             let rest = buffer.get(self.at..).unwrap_or_default();

@@ -32,8 +32,8 @@ pub(super) fn refuses_resp3(why: &str) -> bool {
     match () {
         () if is("NOPROTO") => true,
         () if is("NOAUTH") || is("WRONGPASS") => false,
-        // The error concerns another set-up command, such as SELECT. The name of a user or an
-        // argument may be `hello`.
+        // The error concerns another set-up command, such as SELECT. Its text can contain `hello`
+        // as the name of a user or as an argument.
         () if quoted_command(why).is_some_and(|name| !name.eq_ignore_ascii_case("hello")) => false,
         () => names_hello && (is("ERR") || is("NOPERM")) || UNKNOWN.iter().any(|words| why.starts_with(words)),
     }

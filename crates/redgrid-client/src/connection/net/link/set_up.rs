@@ -217,7 +217,7 @@ impl Connection {
     /// Detects what listens at the address if no connection can be established.
     ///
     /// Returns `None` if that does not explain the failure. Only connections for requests do this,
-    /// before their first success: a process that has answered once is a server.
+    /// and only before their first success: a process that has answered once is a server.
     pub(super) async fn look_into(&self) -> Option<Trouble> {
         if self.seat.is_none() || self.has_been_up.load(Ordering::Acquire) {
             return None;

@@ -78,8 +78,8 @@ impl Silence {
 
     /// Completes when nothing has been received for `limit` after the last request.
     ///
-    /// At most one task is allowed to wait at a time. It reads the clock once per `limit` while
-    /// requests are sent, and not at all while the connection is idle.
+    /// At most one task is allowed to wait at a time. That task reads the clock once per `limit`
+    /// while requests are sent, and not at all while the connection is idle.
     ///
     /// # Cancel safety
     ///

@@ -162,9 +162,10 @@ pub(super) enum BatchMode {
     InTurns,
 }
 
-/// The lock that orders the delivery of replies.
+/// The mutex that orders the delivery of replies.
 ///
-/// Its holder delivers a reply, and releases the lock when the answered callers have sent again.
+/// A task locks it before it delivers the replies of a batch, and unlocks it when the answered
+/// callers have sent again.
 pub(super) type ReplyOrder = Arc<tokio::sync::Mutex<()>>;
 
 #[derive(Default)]
@@ -228,8 +229,8 @@ impl BatchQueue {
     /// Returns the maximum size of the next batch.
     ///
     /// With [`BatchMode::InTurns`], it is a quarter of all calls, waiting and in flight, so that
-    /// four requests share them equally. If four other requests are in flight, or in another mode,
-    /// it is [`MAX_BATCH`].
+    /// four requests share them equally. In another mode, or while four other requests are in
+    /// flight, it is [`MAX_BATCH`].
     fn max_batch(&self, mode: BatchMode) -> usize {
         let all = self.waiting.len() + self.in_flight;
         match mode {
@@ -241,7 +242,7 @@ impl BatchQueue {
     }
 
     /// Takes the calls of the next batch, for a task that sends them. With [`BatchMode::InTurns`]
-    /// it also returns the lock that orders the delivery of replies.
+    /// it also returns the mutex that orders the delivery of replies.
     ///
     /// It takes no call if none waits, or if the task has sent before and the other senders suffice
     /// for the waiting calls. In both cases the task must end, and is no longer counted.

@@ -29,10 +29,10 @@
 //! On a runtime with several threads, woken callers start on other threads, some time later. So
 //! ordered delivery would only delay the other replies (0.8 times the rate).
 //!
-//! The last rates are of `W1` of `redgrid bench`. With 16 tasks and a near server, four requests in
-//! flight gave 0.95 times the rate of one request, for 1.4 times the CPU time. Without the yields
-//! to the runtime between two batches ([`MAX_YIELDS`]), 16 to 256 tasks had 0.93 to 0.99 times the
-//! rate with yields. ARCHITECTURE.md has the rates without batches.
+//! `W1` of `redgrid bench` was measured with 16 tasks and a near server. Four requests in flight
+//! gave 0.95 times the rate of one request, for 1.4 times the CPU time. Without the yields to the
+//! runtime between two batches ([`MAX_YIELDS`]), 16 to 256 tasks had 0.93 to 0.99 times the rate
+//! with yields. ARCHITECTURE.md has the rates without batches.
 
 use std::sync::Weak;
 use std::time::Duration;
@@ -181,7 +181,7 @@ async fn send_waiting(node: Weak<Node>, key: BatchKey) {
     }
 }
 
-/// Unlocks the order of replies after a yield to the runtime. During the yield, the requests that
+/// Unlocks the [`ReplyOrder`] after a yield to the runtime. During the yield, the requests that
 /// were just enqueued are written.
 async fn end_turn(turn: Option<OwnedMutexGuard<()>>) {
     if turn.is_some() {
@@ -191,9 +191,10 @@ async fn end_turn(turn: Option<OwnedMutexGuard<()>>) {
 
 /// Sends calls as a batch, or a single call alone.
 ///
-/// Returns the lock of the reply order if it was taken for this batch. The sender unlocks it after
-/// its next batch is enqueued, so the answered callers send again before the next reply is
-/// delivered.
+/// Returns the guard of the [`ReplyOrder`] if this batch has locked it. While it is locked, the
+/// replies of other batches are held back, for at most [`MAX_REPLY_DELAY`]. The sender unlocks it
+/// after its next batch is enqueued. So the answered callers can send again before other replies
+/// are delivered.
 async fn send(node: &Node, calls: Vec<Call>, order: Option<ReplyOrder>) -> Option<OwnedMutexGuard<()>> {
     let (rest, turn) = if calls.len() > 1 { send_batch(node, calls, order).await } else { (calls, None) };
     if rest.is_empty() {
@@ -234,7 +235,7 @@ async fn in_time<T>(node: &Node, limit: Instant, sent: impl Future<Output = T>) 
 /// Sends calls as a batch, and returns those that must be sent alone.
 ///
 /// The returned calls did nothing in the batch; when they are sent alone, their own script reports
-/// the reason. If replies are delivered in order, the lock of that order is returned, too.
+/// the reason. Also returns the guard of the [`ReplyOrder`] if this batch has locked it.
 async fn send_batch(
     node: &Node,
     mut calls: Vec<Call>,
@@ -270,7 +271,7 @@ async fn send_batch(
     }
 }
 
-/// Locks the order of replies, if there is one. Gives up after [`MAX_REPLY_DELAY`].
+/// Locks the [`ReplyOrder`], if replies are delivered in order. Gives up after [`MAX_REPLY_DELAY`].
 async fn turn(order: Option<ReplyOrder>) -> Option<OwnedMutexGuard<()>> {
     tokio::time::timeout(MAX_REPLY_DELAY, order?.lock_owned()).await.ok()
 }
@@ -287,8 +288,8 @@ fn answer_each(calls: Vec<Call>, replies: Vec<Reply>) -> Vec<Call> {
                 failed.push(call);
                 continue;
             }
-            // The script abbreviates frequent replies: 1 means the server's time, the reply of a
-            // grant. Any other number `n` means the list `{n, time, 0}`.
+            // The script abbreviates frequent replies. 1 stands for the reply of a grant, which is
+            // the server's time. Any other number `n` stands for the list `{n, time, 0}`.
             Reply::Int(1) if call.phase == BatchPhase::Acquire => time.clone(),
             Reply::Int(short) if call.phase == BatchPhase::Acquire => {
                 Reply::Array(vec![Reply::Int(short), time.clone(), Reply::Int(0)])
@@ -301,7 +302,7 @@ fn answer_each(calls: Vec<Call>, replies: Vec<Reply>) -> Vec<Call> {
     failed
 }
 
-/// Answers all calls with the same error. Returns an empty list, as no call must be sent alone.
+/// Answers all calls with the same error. Returns an empty list: no call has to be sent alone.
 fn fail_all(calls: Vec<Call>, error: &ServerError) -> Vec<Call> {
     for call in calls {
         let _ = call.answer.send(Err(error.clone()));

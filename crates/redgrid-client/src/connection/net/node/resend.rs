@@ -1,5 +1,8 @@
-//! Requests that take more than one command. A request is sent again if the server does not know
-//! its script, function or command. ASKING precedes a request, and MULTI encloses several requests.
+//! Requests that take more than one command:
+//!
+//! - A request is sent again if the server does not know its script, function or command.
+//! - A request to the new node of a slot that is being moved follows ASKING.
+//! - Requests that are executed together follow MULTI.
 
 use std::sync::atomic::Ordering;
 

@@ -24,7 +24,7 @@ pub(super) struct Elected {
     pub(super) address: Address,
     /// The node is connected as soon as the server reports that it is a primary.
     pub(super) node: Arc<Node>,
-    /// The latest election before this failover.
+    /// The number of the latest election before this failover.
     pub(super) after: u64,
     /// The sentinel that leads the failover.
     pub(super) leader: Arc<Node>,

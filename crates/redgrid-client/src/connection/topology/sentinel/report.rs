@@ -71,8 +71,8 @@ pub(super) async fn primary_by(sentinel: &dyn Server, name: &str) -> Result<Prim
     Err(ServerError::unknown("a sentinel changed its mind at every look"))
 }
 
-/// Maximum number of attempts of a query if the election number changes in between, which happens
-/// once per election.
+/// Maximum number of attempts of a query. It is repeated if the election number changes meanwhile,
+/// which happens once per election.
 const MOST_LOOKS: usize = 3;
 
 fn epoch_in(facts: &Facts) -> u64 {
