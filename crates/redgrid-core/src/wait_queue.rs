@@ -8,7 +8,7 @@
 //!   [blocked](WaitQueue::block),
 //! - the resource asks for a poll, after a message or a reply, or
 //! - the last reply is older than five poll intervals, or, without an active subscription, older
-//!   than one poll interval or 1 s.
+//!   than one poll interval or 1 s, whichever is shorter.
 //!
 //! One poll is in flight at a time. The first poll whose reply leaves waiters in the queue starts
 //! the subscription. When the server has confirmed the subscription, the task polls again, so that
@@ -102,7 +102,7 @@ pub enum NextPoll {
     /// Poll after this time, because something is due then. Without waiters there is no poll.
     Within(Duration),
     /// Poll when the last reply is older than five poll intervals, or, without an active
-    /// subscription, older than one poll interval or 1 s.
+    /// subscription, older than one poll interval or 1 s, whichever is shorter.
     Regular,
 }
 

@@ -117,8 +117,8 @@ pub trait ClientExt: Sealed {
     ///
     /// The call waits for `response_timeout × (retries + 1)`, and the request is sent again after a
     /// lost reply. After an error with an unknown outcome, the client continues to send it, for
-    /// 30 s in all. Later requests of this client for the name wait for that. If the future is
-    /// dropped, a request that was sent continues, and an unsent request is never sent.
+    /// 30 s in all. Until then, later requests of this client for the same name wait. If the future is
+    /// dropped, a sent request continues, and an unsent one is never sent.
     fn run_exactly_once<T: FromReply>(
         &self,
         request: IdempotentRequest,
@@ -136,11 +136,11 @@ pub trait ClientExt: Sealed {
         async move { crate::exactly_once::run(client, request, until).await?.into_typed() }
     }
 
-    /// Executes a call of an exactly-once script at most once: waits for a connection until
-    /// `until`, and sends the script once.
+    /// Sends an exactly-once script a single time, so that it is executed at most once. Waits for a
+    /// connection until `until`.
     ///
     /// After a lost reply the script is not sent again, so nothing is stored on the server for
-    /// deduplication. The script must not use the Lua variable `clock`, which is not set then.
+    /// deduplication. The script must not use the Lua variable `clock`, which is not set here.
     fn run_at_most_once<T: FromReply>(
         &self,
         request: IdempotentRequest,

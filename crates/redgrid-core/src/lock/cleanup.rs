@@ -17,7 +17,7 @@ use super::release::ReleaseMode;
 use super::table::Table;
 use crate::clock::Instant;
 
-/// A cleanup waits longer if the server's clock was set back: by that step, up to 20 s. No
+/// Longest time that is added to the wait of a cleanup if the server's clock was set back: 20 s. No
 /// retransmission is in flight for longer than that.
 const LONGEST_STEP: Duration = Duration::from_secs(20);
 
@@ -132,8 +132,8 @@ impl Table {
         }
     }
 
-    /// Sends the release, and waits for its reply for at most one response timeout. Releases that
-    /// are still needed after that are scheduled.
+    /// Sends the release, and waits for its reply for at most one response timeout. Schedules the
+    /// release again if no reply came, or if a late retransmission can still execute.
     pub(super) async fn clean_up(self: &Arc<Self>, what: DeferredRelease) {
         let until = self.now() + self.core.settings.response_timeout;
         let left = tokio::select! {
@@ -180,9 +180,9 @@ impl Table {
 
     /// Returns how a lock is released now, and until when that release is sent.
     ///
-    /// Before `keep_until` the lock is retained. Such a release is sent for at most one response
-    /// timeout, because the time to retain shrinks. Other releases are sent until the end of the
-    /// lease.
+    /// Before `keep_until` the mode is [`ReleaseMode::Retain`], which keeps the lock taken until
+    /// then. Such a release is sent for at most one response timeout, because the remaining time
+    /// shrinks. Other releases are sent until the end of the lease.
     pub(super) fn release_mode(
         &self,
         server_lease: &ServerLease,
@@ -208,8 +208,8 @@ impl Table {
         mut asked: RequestOutcome,
     ) -> (ReleaseMode, RequestOutcome) {
         while asked.result.is_err() && server_lease.lease_ends() > until && self.now() >= until {
-            // Either a renewal in flight has lengthened the lease, or the time to retain is shorter
-            // by now.
+            // Either a renewal in flight has lengthened the lease, or the lock must stay taken for
+            // a shorter time by now.
             (mode, until) = self.release_mode(server_lease, keep_until, yields);
             let again = self.send_release(server_lease, mode, until).await;
             let retransmission_ends = again.retransmission_ends.max(asked.retransmission_ends);

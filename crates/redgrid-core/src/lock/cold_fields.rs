@@ -138,7 +138,8 @@ impl ServerLease {
     /// Records the outcome of a shortening. With `unanswered_until` it was not answered, and can
     /// execute until that time; otherwise it was answered now.
     ///
-    /// A confirmation extends the deadline again if its request is sent after that time.
+    /// The deadline is extended again by confirmations of requests that are sent after that time,
+    /// or after the answer.
     pub(super) fn end_shortening(&self, unanswered_until: Option<Instant>) {
         let now = self.clock.now();
         self.inner().cold().shortenings.end(unanswered_until, now);

@@ -24,8 +24,8 @@ use crate::observe::count;
 /// microsecond each.
 const SPINS: usize = 100;
 
-/// The last adjustment of an unused server lease: the id of the waiter to whose request it was
-/// adjusted, and when the adjustment was sent.
+/// The last adjustment of an unused server lease: the id of the waiter whose request the lease was
+/// adjusted to, and when the adjustment was sent.
 pub(super) type Fitted = (u64, Instant);
 
 impl ServerLease {

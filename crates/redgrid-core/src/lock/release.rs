@@ -27,8 +27,8 @@ use crate::unpolled::{BackgroundTask, InlineTask};
 impl HoldGuard {
     /// Releases the hold and waits for the reply, for `response_timeout` at most.
     ///
-    /// Without a reply in that time, the release goes on in the background until it is answered. It
-    /// also ends when the server can have no lease of the hold any more, not even that of an
+    /// Without a reply in that time, the release goes on in the background. It ends when it is
+    /// answered, or when the server can have no lease of the hold any more, not even that of an
     /// unanswered [`extend`](HoldGuard::extend).
     ///
     /// # Errors

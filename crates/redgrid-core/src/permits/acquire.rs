@@ -157,8 +157,8 @@ macro_rules! options {
 
             /// Waits until permits are set if none were set yet.
             ///
-            /// This has no effect if the handle gives the number of permits. By default, the
-            /// request fails with [`NotInitialised`](AcquireError::NotInitialised).
+            /// This has no effect if the handle was created with the number of permits. By default,
+            /// the request fails with [`NotInitialised`](AcquireError::NotInitialised).
             pub fn wait_for_init(mut self) -> Self {
                 self.0.awaits_init = true;
                 self

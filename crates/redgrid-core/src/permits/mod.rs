@@ -17,11 +17,11 @@
 //! available again by itself if its process dies. Semaphores of both kinds use the same counter,
 //! and both return the permits of expired leases to it.
 //!
-//! A handle can give the number of all permits, which are the available ones and those with a
-//! lease. The requests of such a handle set the number if there is none, and fail if the semaphore
-//! has another number. So they also fail while plain permits are held, which are neither available
-//! nor leased. Handles with different numbers have a `LocalSemaphore` each, as if they were in
-//! different processes.
+//! A handle can be created with a *capacity*: the number of all permits, available ones and those
+//! with a lease. The requests of such a handle set this number if there is none, and fail if the
+//! semaphore has another number. So they also fail while plain permits are held, which are neither
+//! available nor leased. Handles with different capacities have a `LocalSemaphore` each, as if they
+//! were in different processes.
 //!
 //! | file | contents |
 //! |---|---|

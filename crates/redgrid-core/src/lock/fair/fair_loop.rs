@@ -1,4 +1,4 @@
-//! Loop of a fair lock: its waiters queue on the server.
+//! The loop of a fair lock, whose waiters queue on the server.
 //!
 //! The first waiters each get a position in that queue, in their order. One keepalive every 250 ms
 //! covers all of these positions. A waiter with a position sends its acquire request again when

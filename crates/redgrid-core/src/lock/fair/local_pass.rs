@@ -7,8 +7,8 @@
 //! another process: a *run*. New waiters enqueue at the end, so no waiter gets between two
 //! positions of a run. The lock can therefore pass along the run under the holder field that
 //! already has it. One pass request reports all waiters that were served meanwhile, enqueues all
-//! that arrived meanwhile, and returns the run anew. A run is valid for the length of the longest
-//! hand-over window, because a forced takeover waits that long.
+//! that arrived meanwhile, and returns the run anew. A run is used for no longer than the longest
+//! hand-over window, because a forced takeover waits only that long for local hand-overs to end.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -44,8 +44,8 @@ pub(in crate::lock) struct LocalPass {
     /// A hand-over that is suspended until the pass request completes: the id of its server lease,
     /// and the last adjustment of that lease, if any.
     suspended: Option<(u64, Option<Fitted>)>,
-    /// Id of a server lease that is no longer passed along. Either a pass request was not answered,
-    /// or a retransmission of one can still release the lock.
+    /// Id of a server lease that is no longer passed along, because a pass request was not
+    /// answered, or because a retransmission of one can still release the lock.
     ended: Option<u64>,
 }
 

@@ -114,7 +114,7 @@ impl SharedGrant {
 }
 
 /// A new request is compared with at most this many grants of its key, newest first: 4. A key has
-/// more grants that can be shared only if the requests differ in their options.
+/// more shareable grants only if its requests differ in their options.
 const COMPARED_GRANTS: usize = 4;
 
 /// The further grants of each key, by lock kind.

@@ -155,8 +155,8 @@ impl Stream for Events {
                 },
                 Some(PubSubEvent::Gap) => {
                     let Some(notify_config) = self.notify_config.clone() else { return Poll::Ready(Some(INTERRUPTED)) };
-                    // The primary may now be another server, with its own setting. It may publish
-                    // nothing until its setting is checked and changed.
+                    // The primary may now be another server, with its own setting. Perhaps it
+                    // publishes nothing until its setting is checked and changed.
                     let (subscriptions, now) = (Arc::clone(&self.subscriptions), self.subscriptions.clock().now());
                     let (until, clock) = (now + subscriptions.settings().patience(), subscriptions.clock().clone());
                     self.checking = Some(Box::pin(notify_config.ensure(subscriptions, until)));

@@ -20,9 +20,9 @@
 --          lease, and with a lease an id for each permit. A checked lease ends `lease` milliseconds
 --          from now; if `exact` is `0`, an end that is later stays
 -- Returns  {granted, left, receivers, next, returned, held}
---            granted    `1` or `0` for each request; `-` if no permits were set and none were
---                       taken; `=<number>` if another number of permits was set, and none were
---                       taken
+--            granted    `1` or `0` for each request. Two other values mean that no request was
+--                       granted: `-` if no permits were set, `=<number>` if another number of
+--                       permits was set
 --            left       number of available permits
 --            receivers  subscribers that got the message; -1 if none was published; -2 - n if the
 --                       server refused it, so that n subscribers missed it
