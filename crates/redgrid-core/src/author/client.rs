@@ -117,8 +117,8 @@ pub trait ClientExt: Sealed {
     ///
     /// The call waits for `response_timeout × (retries + 1)`, and the request is sent again after a
     /// lost reply. After an error with an unknown outcome, the client continues to send it, for
-    /// 30 s in all. Until then, later requests of this client for the same name wait. If the future is
-    /// dropped, a sent request continues, and an unsent one is never sent.
+    /// 30 s in all. Meanwhile, later requests of this client for the same name wait. If the future
+    /// is dropped, a sent request continues, and an unsent one is never sent.
     fn run_exactly_once<T: FromReply>(
         &self,
         request: IdempotentRequest,

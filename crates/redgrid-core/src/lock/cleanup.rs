@@ -36,7 +36,7 @@ pub(super) struct DeferredRelease {
     pub(super) claims: Vec<(Arc<LockKeys>, u64)>,
     /// Until when a retransmission can acquire the locks.
     pub(super) limit: Instant,
-    /// Whether the locks are released now as well as after `limit`.
+    /// Whether the locks are also released at once, not only after `limit`.
     pub(super) at_once: bool,
     /// Until when the locks stay taken; in the past if they are to be free at once.
     pub(super) keep_until: Instant,
@@ -113,7 +113,7 @@ impl Table {
                 left = table.release_unclaimed(&what).await;
             }
             // A release that was sent before the limit may have executed before a late
-            // retransmission.
+            // retransmission, so another one is sent.
             while left < table.certain_limit(&what) || left == Instant::MIN {
                 table.core.clock.sleep_until(table.certain_limit(&what)).await;
                 left = table.release_unclaimed(&what).await;

@@ -33,7 +33,7 @@ pub(crate) struct ServerLease {
     /// The number of this grant among the grants of its key; see [`LockId`].
     grant: u64,
     pub(super) clock: Clock,
-    /// Set when a hold of this lease is converted: after that no other task gets or shares the lease.
+    /// Set when a hold of this lease is converted: then no other task gets or shares the lease.
     pub(super) sealed: AtomicBool,
     /// Set when the server lease was lost or released, or is no longer valid locally.
     over: AtomicBool,
