@@ -115,7 +115,8 @@ impl ServerLease {
     /// Returns the deadline.
     ///
     /// The deadline is extended, except in two cases: it has passed, or a shortening can execute
-    /// after this request. Then only the upper bound of the lease on the server is raised.
+    /// after this request. In these cases only the upper bound of the lease on the server is
+    /// raised.
     pub(super) fn confirmed(&self, sent: Instant, lease: Duration, durability: Durability) -> Instant {
         let mut inner = self.inner();
         if durability != inner.cold.as_ref().map(|cold| cold.durability).unwrap_or_default() {

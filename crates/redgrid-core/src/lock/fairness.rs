@@ -1,10 +1,11 @@
 //! Yielding: a process lets others go first when its hand-over window ends and its own tasks still
 //! wait.
 //!
-//! The release reports the number n of subscribers that its message reached. Each subscriber that
-//! wants the lock acquires and releases it, which sends one more message. After n messages (the
-//! first is from this process) every process has had the lock once. Only silence ends a yield
-//! early: a limit on the total time would break the order.
+//! The release reports the number n of subscribers that its message reached, normally including
+//! this process. Each other subscriber that wants the lock acquires and releases it, which sends
+//! one more message. So after n messages, the first of which is from this process, every process
+//! has had the lock once. Only silence ends a yield early: a limit on the total time would break
+//! the order.
 
 #[cfg(test)]
 mod tests;

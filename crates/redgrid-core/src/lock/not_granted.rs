@@ -64,8 +64,8 @@ impl Table {
 
     /// Releases a grant that is not as durable as requested, and then delivers the failure.
     ///
-    /// So an immediate new request does not find the lock held by that grant. Returns true, and
-    /// delivers nothing, if the request is to be sent again.
+    /// In this order, an immediate new request does not find the lock held by that grant. Returns
+    /// true, and delivers nothing, if the request is to be sent again.
     pub(super) async fn not_durable(
         self: &Arc<Self>,
         attempt: &Attempt,

@@ -381,8 +381,8 @@ pub(super) fn released(
     let unclear =
         |what: &'static str| Err(ReleaseError::OutcomeUnknown { name: name(), source: ServerError::unknown(what) });
     match was_ours {
-        // After the end of the lease, a late transmission of the acquire may have restored the
-        // hold, with other holders in between.
+        // A late transmission of the acquire may have restored the hold after the end of its lease,
+        // and others may have held the lock in between.
         Ok(true) if !in_time && server_lease.retransmission_ends().is_some() => {
             unclear("the lease may have ended in between")
         }
