@@ -147,8 +147,8 @@ impl Table {
 
     /// Sends the release until it is answered or the lease has ended.
     ///
-    /// Returns the time at which the answered transmission, or else the last one, was sent. For
-    /// several requests it is the earliest of these times.
+    /// Returns when the answered transmission was sent; if none was answered, when the last one was
+    /// sent. For several requests it is the earliest of these times.
     async fn release_unclaimed(&self, what: &DeferredRelease) -> Instant {
         let (protocol, mut sent) = (what.protocol, Instant::MAX);
         let fields: Vec<_> = what.claims.iter().map(|(_, id)| self.core.field(*id)).collect();

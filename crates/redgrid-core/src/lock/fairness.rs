@@ -70,7 +70,7 @@ pub(crate) struct SubscriberCount {
 }
 
 impl SubscriberCount {
-    /// Adds the subscribers that a replica reaches to those that the primary counted.
+    /// Adds the subscribers at a replica to those that the primary counted.
     ///
     /// `None` means that no subscriber of the channel is at a replica.
     /// [`ReplicaSubscribers::Unknown`] means that the replica did not answer. That counts as one

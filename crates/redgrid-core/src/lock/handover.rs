@@ -34,7 +34,8 @@ impl ServerLease {
         now < self.handover_ends && !self.sealed.load(Ordering::Acquire)
     }
 
-    /// Returns the time from which on the server's clock is certainly past the next owner's token.
+    /// Returns the earliest time at which the server's clock is certainly past the next owner's
+    /// token.
     fn next_token_due(&self) -> Instant {
         match self.owners.load(Ordering::Acquire) {
             0 => Instant::MIN,

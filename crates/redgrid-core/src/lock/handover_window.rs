@@ -64,10 +64,10 @@ fn fit(held: &CurrentLease, next: &AcquireRequest, handover_window: Duration, no
     }
 }
 
-/// Returns the time from which on the server's clock has certainly reached the sum of a grant's
+/// Returns the earliest time at which the server's clock has certainly reached the sum of a grant's
 /// token and `k`.
 ///
-/// The reply with the grant arrived at `granted`. The clocks may drift by 500 ppm each, and the
+/// The reply with the grant arrived at `granted`. The clocks can drift by 500 ppm each, and the
 /// server counts whole microseconds.
 pub(super) fn token_due(granted: Instant, k: u64) -> Instant {
     granted + Duration::from_micros(k + k / 500 + 2)

@@ -1,16 +1,16 @@
 //! Semaphores: the permits that a process holds, its local waiters, and their exchanges with the
 //! server.
 //!
-//! A process has a `LocalSemaphore` for each semaphore in use. It keeps the local waiters, the
-//! permits on the server that belong to this process, and the permits to be returned. One
+//! A process has a `LocalSemaphore` for each semaphore in use. This struct keeps the local waiters,
+//! the permits on the server that belong to this process, and the permits to be returned. One
 //! *exchange* with the server is in flight at a time. An exchange carries all pending returns,
 //! renewals and requests. The requests are in the order in which they were made. An exchange is
 //! executed exactly once, however often it is sent. While the first waiter cannot be served, those
 //! behind it wait too, so that small requests do not starve a large one.
 //!
-//! If a permit is released while local tasks wait, one of them gets it, within the *hand-over
-//! window* of the process. After the window, released permits return to the server. If other
-//! processes have subscribed to the semaphore, they go first, as with locks.
+//! During the *hand-over window* of the process, a released permit goes to a local task that waits.
+//! After the window, released permits return to the server. Processes that have subscribed to the
+//! semaphore then go first, as with locks.
 //!
 //! Permits are a plain number, as in Redisson's RSemaphore, or have leases, as in its
 //! RPermitExpirableSemaphore. A leased permit has an id, is renewed while its guard lives, and is

@@ -60,7 +60,7 @@ pub trait ReadWriteMode: Send + Sync {
 
     /// Announces that the client with this id has a waiting request.
     ///
-    /// Each announcement has a higher number than all announcements and acquires before it. The
+    /// Each announcement has a higher number than all earlier announcements and acquires. The
     /// number of an acquire is part of its holder field.
     fn announce(&self, _target: &LockKeys, _client: &str, _number: u64) -> Option<Request> {
         None
@@ -83,7 +83,8 @@ pub trait ReadWriteMode: Send + Sync {
         Vec::new()
     }
 
-    /// Ends a retention by [`LockProtocol::retain`]. `None` if the key's lifetime always ends it.
+    /// Returns the request that ends a retention by [`LockProtocol::retain`]; `None` if the key's
+    /// lifetime always ends the retention.
     ///
     /// A writer needs the request, because a holder that still reads extends the lifetime of the
     /// key. The request can be sent more than once.
