@@ -72,10 +72,9 @@ pub trait Resource: Send + Sync + Sized + 'static {
         waiters: impl Iterator<Item = (WaiterId, &'a Self::Request)>,
     ) -> PollFuture<Self::Reply>;
 
-    /// Ends the waits that a reply decides, and returns when to poll next.
+    /// Ends the waits whose outcome a reply decides, and returns when to poll next.
     ///
-    /// The poll was sent for the waiters with ids below `sent_before`. Waiters with higher ids were
-    /// added after it.
+    /// The poll was sent for the waiters with ids below `sent_before`. All others were added later.
     fn replied(&self, queue: &Arc<WaitQueue<Self>>, reply: Self::Reply, sent_before: WaiterId) -> NextPoll;
 
     /// Ends waits because a poll has failed. The queue soon polls again for the other waiters.

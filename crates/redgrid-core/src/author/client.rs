@@ -237,7 +237,7 @@ pub trait ClientExt: Sealed {
         self.client().core().topology.primary(key).current_connection_id()
     }
 
-    /// Returns the error of a bounded wait for `key` that timed out without contact to its server.
+    /// Returns the error of a wait that timed out without contact to the server of `key`.
     ///
     /// The error says why contact was missing for longer than the response timeout. `answered` is
     /// when the server last answered the waiter. The method returns `None` if there was contact. A

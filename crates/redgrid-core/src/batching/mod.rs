@@ -243,8 +243,8 @@ impl<C: BatchExecutor> Inner<C> {
     }
 }
 
-/// Guards a running loop. If the loop ends in any way, no caller keeps waiting, and the next
-/// request starts a new loop.
+/// Guards a running loop. However the loop ends, no caller keeps waiting, and the next request
+/// starts a new loop.
 struct LoopGuard<C: BatchExecutor> {
     inner: Arc<Inner<C>>,
     finished: bool,

@@ -28,8 +28,8 @@ pub enum OnDelete {
     /// The key holds the object itself if nothing is stored under the name without a prefix.
     /// Otherwise it is a companion. An example is the capacity of a ring.
     PrimaryIfAlone,
-    /// The key is kept, because it protects against late requests: tokens, fences, stored replies.
-    /// The key expires later, or stays.
+    /// The key is kept, because it protects against late requests. Examples are tokens, fences and
+    /// stored replies. The key expires later, or stays.
     Keep,
 }
 

@@ -57,8 +57,9 @@ pub(super) struct Filter {
 enum Target {
     /// The events of the key with this name, on the key's channel.
     Key(String),
-    /// The events of all keys whose names match `pattern`. Their channels are `prefix` and the name
-    /// of the event. Their payloads are `name_prefix` (the namespace) and the name of the key.
+    /// The events of all keys whose names match `pattern`. A channel is `prefix`, followed by the
+    /// name of the event. A payload is `name_prefix` (the namespace), followed by the name of the
+    /// key.
     Pattern { pattern: String, prefix: String, name_prefix: String },
 }
 
