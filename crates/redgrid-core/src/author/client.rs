@@ -126,7 +126,7 @@ pub trait ClientExt: Sealed {
         async move { self.run_exactly_once_until(request, self.clock().now() + self.patience()).await }
     }
 
-    /// Executes a script as [`ClientExt::run_exactly_once`], with `until` as the limit of the wait.
+    /// Executes a script like [`ClientExt::run_exactly_once`], but waits until `until` at most.
     fn run_exactly_once_until<T: FromReply>(
         &self,
         request: IdempotentRequest,

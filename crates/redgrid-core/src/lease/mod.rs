@@ -281,7 +281,7 @@ impl<L: Lease> Schedule<L> {
                 break;
             }
             self.ends.pop_first();
-            // The caller must remove or reschedule the lease, which is not returned before that.
+            // The caller must remove or reschedule the lease. Until then, it is not returned again.
             registered.end = if is_over { Instant::MAX } else { end };
             note(&mut self.ends, registered.end, id);
             if is_over {

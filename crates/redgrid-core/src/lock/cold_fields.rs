@@ -74,7 +74,7 @@ impl ServerLease {
 
     /// Notifies the last sharer that all others have left.
     pub(super) fn left_alone(&self) {
-        // A sharer that begins to wait now checks first whether it is alone.
+        // If a sharer begins to wait at this moment, it first checks whether it is alone.
         let alone = self.inner().cold.as_ref().and_then(|cold| cold.alone.clone());
         if let Some(alone) = alone {
             alone.notify_waiters();

@@ -33,7 +33,7 @@ pub(super) enum LeaseFit {
 }
 
 impl ServerLease {
-    /// Returns whether the current lease of this server lease suits `next` at `now`.
+    /// Returns whether this server lease, as it is at `now`, suits the request `next`.
     pub(super) fn fit(&self, next: &AcquireRequest, handover_window: Duration, now: Instant) -> LeaseFit {
         let (renewed, lease) = (self.has_renewed_lease(), self.lease());
         let (deadline, durability) = (self.deadline(), self.durability());
@@ -41,7 +41,7 @@ impl ServerLease {
     }
 }
 
-/// Returns whether the current lease suits `next` at `now`.
+/// Returns whether the current lease, as it is at `now`, suits the request `next`.
 fn fit(held: &CurrentLease, next: &AcquireRequest, handover_window: Duration, now: Instant) -> LeaseFit {
     let lease = next.server_lease(handover_window);
     let believed_long_enough = now + next.at_least <= held.deadline;

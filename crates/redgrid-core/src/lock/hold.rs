@@ -37,7 +37,7 @@ pub(crate) struct ServerLease {
     pub(super) sealed: AtomicBool,
     /// Set when the server lease was lost or released, or is no longer valid locally.
     over: AtomicBool,
-    /// Whether the current owner's lease is renewed; the next field says until when.
+    /// Whether the current owner's lease is renewed; `renewed_until` says until when.
     renewed: AtomicBool,
     pub(super) renewed_until: AtomicU64,
     /// The token of the first owner.

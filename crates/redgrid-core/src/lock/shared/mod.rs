@@ -22,7 +22,7 @@ use super::protocol::{AcquireRequest, HoldArgs, Holder, LockKeys, LockProtocol};
 use super::table::{Answers, Busy, LockId, LockState, Schedule, State, Table, Waiter};
 use crate::clock::Instant;
 
-/// What a reader's or writer's request sends beside its options.
+/// What a reader's or writer's request sends in addition to its options.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 // Exhaustive: only authors of objects use it.
 pub struct AcquireContext {
