@@ -156,8 +156,8 @@ impl Table {
         now + self.core.settings.watchdog_lease / 6
     }
 
-    /// Renews server leases of one kind and hash slot by one script. Fixed leases are only
-    /// verified.
+    /// Renews server leases of one kind and hash slot by one script. The script only verifies those
+    /// for which [`lease_to_send`] returns zero.
     ///
     /// If the server rejects the batch because of some of its keys, the batch is split in halves.
     fn renew(self: Arc<Self>, mut server_leases: Vec<Arc<ServerLease>>) -> Pin<Box<dyn Future<Output = ()> + Send>> {

@@ -8,9 +8,9 @@
 //! executed exactly once, however often it is sent. While the first waiter cannot be served, those
 //! behind it wait too, so that small requests do not starve a large one.
 //!
-//! During the *hand-over window* of the process, a released permit goes to a local task that waits.
-//! After the window, released permits return to the server. Processes that have subscribed to the
-//! semaphore then go first, as with locks.
+//! During the *hand-over window* of the process, a released permit goes to a waiting local task, if
+//! there is one. After the window, released permits return to the server. Other processes that have
+//! subscribed to the semaphore then go first, as with locks.
 //!
 //! Permits are a plain number, as in Redisson's RSemaphore, or have leases, as in its
 //! RPermitExpirableSemaphore. A leased permit has an id, is renewed while its guard lives, and is
