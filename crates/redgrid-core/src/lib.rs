@@ -2,9 +2,9 @@
 //!
 //! Most applications use the facade `redgrid`, or the crate of one object, such as `redgrid-locks`.
 //! Those crates re-export the necessary parts of this crate. Use this crate directly to build your
-//! own objects on the same basis. It has holds with leases and fencing tokens, wait queues, and
-//! scripts that are executed exactly once. It re-exports `redgrid-client`, which has connections,
-//! requests, scripts, names with their keys, and notifications.
+//! own objects on the same basis. This crate has holds with leases and fencing tokens, wait queues,
+//! and scripts that are executed exactly once. It re-exports `redgrid-client`, which has
+//! connections, requests, scripts, names with their keys, and notifications.
 //!
 //! ```no_run
 //! # async fn demo() -> Result<(), Box<dyn std::error::Error>> {

@@ -8,7 +8,7 @@
 //!   [blocked](WaitQueue::block),
 //! - the resource asks for a poll, after a message or a reply, or
 //! - the last reply is older than five poll intervals, or, without an active subscription, older
-//!   than one poll interval or 1 s.
+//!   than one poll interval or 1 s, whichever is shorter.
 //!
 //! One poll is in flight at a time. The first poll whose reply leaves waiters in the queue starts
 //! the subscription. When the server has confirmed the subscription, the task polls again, so that
@@ -72,10 +72,9 @@ pub trait Resource: Send + Sync + Sized + 'static {
         waiters: impl Iterator<Item = (WaiterId, &'a Self::Request)>,
     ) -> PollFuture<Self::Reply>;
 
-    /// Ends the waits that a reply decides, and returns when to poll next.
+    /// Ends the waits whose outcome a reply decides, and returns when to poll next.
     ///
-    /// The poll was sent for the waiters with ids below `sent_before`. Waiters with higher ids were
-    /// added after it.
+    /// The poll was sent for the waiters with ids below `sent_before`. All others were added later.
     fn replied(&self, queue: &Arc<WaitQueue<Self>>, reply: Self::Reply, sent_before: WaiterId) -> NextPoll;
 
     /// Ends waits because a poll has failed. The queue soon polls again for the other waiters.
@@ -102,7 +101,7 @@ pub enum NextPoll {
     /// Poll after this time, because something is due then. Without waiters there is no poll.
     Within(Duration),
     /// Poll when the last reply is older than five poll intervals, or, without an active
-    /// subscription, older than one poll interval or 1 s.
+    /// subscription, older than one poll interval or 1 s, whichever is shorter.
     Regular,
 }
 

@@ -117,8 +117,8 @@ pub trait ClientExt: Sealed {
     ///
     /// The call waits for `response_timeout × (retries + 1)`, and the request is sent again after a
     /// lost reply. After an error with an unknown outcome, the client continues to send it, for
-    /// 30 s in all. Later requests of this client for the name wait for that. If the future is
-    /// dropped, a request that was sent continues, and an unsent request is never sent.
+    /// 30 s in all. Meanwhile, later requests of this client for the same name wait. If the future
+    /// is dropped, a sent request continues, and an unsent one is never sent.
     fn run_exactly_once<T: FromReply>(
         &self,
         request: IdempotentRequest,
@@ -126,7 +126,7 @@ pub trait ClientExt: Sealed {
         async move { self.run_exactly_once_until(request, self.clock().now() + self.patience()).await }
     }
 
-    /// Executes a script as [`ClientExt::run_exactly_once`], with `until` as the limit of the wait.
+    /// Executes a script like [`ClientExt::run_exactly_once`], but waits until `until` at most.
     fn run_exactly_once_until<T: FromReply>(
         &self,
         request: IdempotentRequest,
@@ -136,11 +136,11 @@ pub trait ClientExt: Sealed {
         async move { crate::exactly_once::run(client, request, until).await?.into_typed() }
     }
 
-    /// Executes a call of an exactly-once script at most once: waits for a connection until
-    /// `until`, and sends the script once.
+    /// Sends an exactly-once script a single time, so that it is executed at most once. Waits for a
+    /// connection until `until`.
     ///
     /// After a lost reply the script is not sent again, so nothing is stored on the server for
-    /// deduplication. The script must not use the Lua variable `clock`, which is not set then.
+    /// deduplication. The script must not use the Lua variable `clock`, which is not set here.
     fn run_at_most_once<T: FromReply>(
         &self,
         request: IdempotentRequest,
@@ -237,7 +237,7 @@ pub trait ClientExt: Sealed {
         self.client().core().topology.primary(key).current_connection_id()
     }
 
-    /// Returns the error of a bounded wait for `key` that timed out without contact to its server.
+    /// Returns the error of a wait that timed out without contact to the server of `key`.
     ///
     /// The error says why contact was missing for longer than the response timeout. `answered` is
     /// when the server last answered the waiter. The method returns `None` if there was contact. A

@@ -34,8 +34,8 @@ const CONCURRENT_BATCHES_FROM: usize = 8;
 
 /// With at least this many requests, two batches in flight are better than three.
 ///
-/// Measured on one thread: three batches are 1.2 to 1.3 times as fast as two for 10 to 20 requests.
-/// They are equally fast for 64 requests, and 0.8 times as fast for 256.
+/// Measured on one thread: compared with two batches, three are 1.2 to 1.3 times as fast for 10 to
+/// 20 requests, equally fast for 64, and 0.8 times as fast for 256.
 const TWO_BATCHES_FROM: usize = 40;
 
 /// Defines which requests can be batched, and executes the batches.
@@ -194,8 +194,8 @@ impl<C: BatchExecutor> Drop for WaiterGuard<'_, C> {
 impl<C: BatchExecutor> Inner<C> {
     /// Takes the next batch. Also returns the latest and the earliest of its deadlines.
     ///
-    /// Returns `None` if no request is queued, or if no further batch is allowed in flight. If then
-    /// no batch is in flight, the loop is marked as ended.
+    /// Returns `None` if no request is queued, or if no further batch is allowed in flight. If it
+    /// returns `None` while no batch is in flight, the loop is marked as ended.
     fn next_batch(
         &self,
         now: Instant,
@@ -243,8 +243,8 @@ impl<C: BatchExecutor> Inner<C> {
     }
 }
 
-/// Guards a running loop. If the loop ends in any way, no caller keeps waiting, and the next
-/// request starts a new loop.
+/// Guards a running loop. However the loop ends, no caller keeps waiting, and the next request
+/// starts a new loop.
 struct LoopGuard<C: BatchExecutor> {
     inner: Arc<Inner<C>>,
     finished: bool,

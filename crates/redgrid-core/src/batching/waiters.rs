@@ -253,7 +253,7 @@ impl<Q, A> WaiterSlab<Q, A> {
             self.expired += 1;
             self.complete(first, Err(ServerError::unknown("no answer came in time")), &mut to_wake);
         }
-        // A request that arrives before the next call has no earlier deadline than
+        // The deadline of a request that arrives before the next call is not earlier than
         // `latest_deadline`. If `latest_deadline` has passed, the deadline of such a request is at
         // least a response timeout away.
         (to_wake, if self.latest_deadline > now { next.min(self.latest_deadline) } else { next })

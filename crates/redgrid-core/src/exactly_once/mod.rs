@@ -8,10 +8,10 @@
 //! A client has at most one such request for a name in flight, and sends it until it is answered.
 //! If the caller is dropped, the request continues: the next number is sent only after its end.
 //!
-//! The deduplication key lives longer than retransmissions are sent, and the script does nothing in
-//! a transmission that arrives late. So a transmission that arrives after the key has expired has
-//! no effect. The key is written together with the data, and therefore survives a failover exactly
-//! when the data does.
+//! The deduplication key lives longer than transmissions of the request are sent, and a
+//! transmission that arrives late does nothing. So a transmission that arrives after the key has
+//! expired has no effect. The key is written together with the data, and therefore survives a
+//! failover exactly when the data does.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -2,8 +2,8 @@
 //!
 //! Locally, a lease begins just before its request is sent, and ends a [`margin`] before its length
 //! has passed. It is renewed after a third of its length. Each client has two renewal loops: one
-//! for locks, one for permits. A loop sleeps until the first of its leases is due for renewal, or
-//! ends.
+//! for locks, one for permits. A loop sleeps until the first of its leases ends or is due for
+//! renewal.
 
 #[cfg(test)]
 mod tests;
@@ -39,7 +39,7 @@ impl LeaseMode {
     }
 }
 
-/// Returns the time by which a lease ends earlier in this process than on the server.
+/// Returns how much earlier a lease ends in this process than on the server.
 ///
 /// It is a twentieth of the lease, and at least 20 ms. It covers the drift of clocks, the
 /// granularity of timers, and the delivery of a `lost` notice to the working task.
@@ -281,7 +281,7 @@ impl<L: Lease> Schedule<L> {
                 break;
             }
             self.ends.pop_first();
-            // The caller must remove or reschedule the lease, which is not returned before that.
+            // The caller must remove or reschedule the lease. Until then, it is not returned again.
             registered.end = if is_over { Instant::MAX } else { end };
             note(&mut self.ends, registered.end, id);
             if is_over {
@@ -334,8 +334,8 @@ impl<L: Lease> Schedule<L> {
 
 /// An alarm that can be brought forward while its task sleeps, but not postponed.
 ///
-/// So the alarm may fire for an item that is gone by then. Postponing the alarm whenever an item
-/// goes would cost more: the next item would bring it forward again, and wake the task.
+/// So the alarm can fire for a lease that is gone by then. Postponing the alarm whenever a lease
+/// goes would cost more: the next lease would bring it forward again, and wake the task.
 ///
 /// Callers of `set` and `bring_forward` must hold the lock of the schedule that the time is from. A
 /// loop with several schedules sets [`Instant::MAX`] first. Then each schedule brings the alarm

@@ -353,7 +353,7 @@ impl Drop for PendingAcquire {
             self.client.table().cancel(&self.key, self.id, &mut self.receiver);
             self.release_position();
         }
-        // A background task finishes an inline request in flight, also after a shutdown's answer.
+        // A background task finishes the inline request, even if a shutdown has answered already.
         if let Some(work) = self.inline_task.take().and_then(|inline_task| inline_task.take()) {
             self.client.table().spawn_background(work);
         }

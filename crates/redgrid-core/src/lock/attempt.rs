@@ -120,9 +120,9 @@ impl Table {
 
     /// Sends the request and delivers the result to all waiters that it concerns.
     ///
-    /// The request is sent a second time if the server found the first too late. It is also
-    /// repeated while the grant is not as durable as requested, for a temporary reason. Returns how
-    /// long others hold the lock, if they do.
+    /// The request is sent a second time if the server rejected the first one as too late. It is
+    /// also repeated while a temporary error prevents the confirmation of the grant's durability.
+    /// Returns how long others hold the lock, if they do.
     #[expect(clippy::manual_async_fn, reason = "that one would have room for the attempt twice")]
     pub(super) fn try_for(self: Arc<Self>, attempt: Attempt) -> impl Future<Output = Option<Duration>> + Send {
         async move {
@@ -248,8 +248,8 @@ impl Table {
         None
     }
 
-    /// Makes a grant of the server the current server lease of its lock. The acquire request was
-    /// sent at `sent`.
+    /// Installs a grant of the server as the current server lease of its lock. The acquire request
+    /// was sent at `sent`.
     pub(super) fn install_grant<'a>(
         self: &Arc<Self>,
         state: &'a mut State,

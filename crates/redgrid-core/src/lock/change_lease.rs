@@ -1,4 +1,4 @@
-//! Changes the lease of a server lease.
+//! Changes the length of a server lease.
 //!
 //! A longer lease is set by an idempotent script, which is sent again after lost replies. A shorter
 //! lease is set by a script that is not sent again after a lost reply.

@@ -17,7 +17,7 @@ use super::release::ReleaseMode;
 use super::table::Table;
 use crate::clock::Instant;
 
-/// A cleanup waits longer if the server's clock was set back: by that step, up to 20 s. No
+/// Longest time that is added to the wait of a cleanup if the server's clock was set back: 20 s. No
 /// retransmission is in flight for longer than that.
 const LONGEST_STEP: Duration = Duration::from_secs(20);
 
@@ -36,7 +36,7 @@ pub(super) struct DeferredRelease {
     pub(super) claims: Vec<(Arc<LockKeys>, u64)>,
     /// Until when a retransmission can acquire the locks.
     pub(super) limit: Instant,
-    /// Whether the locks are released now as well as after `limit`.
+    /// Whether the locks are also released at once, not only after `limit`.
     pub(super) at_once: bool,
     /// Until when the locks stay taken; in the past if they are to be free at once.
     pub(super) keep_until: Instant,
@@ -113,7 +113,7 @@ impl Table {
                 left = table.release_unclaimed(&what).await;
             }
             // A release that was sent before the limit may have executed before a late
-            // retransmission.
+            // retransmission, so another one is sent.
             while left < table.certain_limit(&what) || left == Instant::MIN {
                 table.core.clock.sleep_until(table.certain_limit(&what)).await;
                 left = table.release_unclaimed(&what).await;
@@ -132,8 +132,8 @@ impl Table {
         }
     }
 
-    /// Sends the release, and waits for its reply for at most one response timeout. Releases that
-    /// are still needed after that are scheduled.
+    /// Sends the release, and waits for its reply for at most one response timeout. Schedules the
+    /// release again if no reply came, or if a late retransmission can still execute.
     pub(super) async fn clean_up(self: &Arc<Self>, what: DeferredRelease) {
         let until = self.now() + self.core.settings.response_timeout;
         let left = tokio::select! {
@@ -147,8 +147,8 @@ impl Table {
 
     /// Sends the release until it is answered or the lease has ended.
     ///
-    /// Returns the time at which the answered transmission, or else the last one, was sent. For
-    /// several requests it is the earliest of these times.
+    /// Returns when the answered transmission was sent; if none was answered, when the last one was
+    /// sent. For several requests it is the earliest of these times.
     async fn release_unclaimed(&self, what: &DeferredRelease) -> Instant {
         let (protocol, mut sent) = (what.protocol, Instant::MAX);
         let fields: Vec<_> = what.claims.iter().map(|(_, id)| self.core.field(*id)).collect();
@@ -180,9 +180,9 @@ impl Table {
 
     /// Returns how a lock is released now, and until when that release is sent.
     ///
-    /// Before `keep_until` the lock is retained. Such a release is sent for at most one response
-    /// timeout, because the time to retain shrinks. Other releases are sent until the end of the
-    /// lease.
+    /// Before `keep_until` the mode is [`ReleaseMode::Retain`], which keeps the lock taken until
+    /// then. Such a release is sent for at most one response timeout, because the remaining time
+    /// shrinks. Other releases are sent until the end of the lease.
     pub(super) fn release_mode(
         &self,
         server_lease: &ServerLease,
@@ -208,8 +208,8 @@ impl Table {
         mut asked: RequestOutcome,
     ) -> (ReleaseMode, RequestOutcome) {
         while asked.result.is_err() && server_lease.lease_ends() > until && self.now() >= until {
-            // Either a renewal in flight has lengthened the lease, or the time to retain is shorter
-            // by now.
+            // Either a renewal in flight has lengthened the lease, or the lock must stay taken for
+            // a shorter time by now.
             (mode, until) = self.release_mode(server_lease, keep_until, yields);
             let again = self.send_release(server_lease, mode, until).await;
             let retransmission_ends = again.retransmission_ends.max(asked.retransmission_ends);

@@ -74,7 +74,7 @@ impl ServerLease {
 
     /// Notifies the last sharer that all others have left.
     pub(super) fn left_alone(&self) {
-        // A sharer that begins to wait now checks first whether it is alone.
+        // If a sharer begins to wait at this moment, it first checks whether it is alone.
         let alone = self.inner().cold.as_ref().and_then(|cold| cold.alone.clone());
         if let Some(alone) = alone {
             alone.notify_waiters();
@@ -115,7 +115,8 @@ impl ServerLease {
     /// Returns the deadline.
     ///
     /// The deadline is extended, except in two cases: it has passed, or a shortening can execute
-    /// after this request. Then only the upper bound of the lease on the server is raised.
+    /// after this request. In these cases only the upper bound of the lease on the server is
+    /// raised.
     pub(super) fn confirmed(&self, sent: Instant, lease: Duration, durability: Durability) -> Instant {
         let mut inner = self.inner();
         if durability != inner.cold.as_ref().map(|cold| cold.durability).unwrap_or_default() {
@@ -138,7 +139,8 @@ impl ServerLease {
     /// Records the outcome of a shortening. With `unanswered_until` it was not answered, and can
     /// execute until that time; otherwise it was answered now.
     ///
-    /// A confirmation extends the deadline again if its request is sent after that time.
+    /// The deadline is extended again by confirmations of requests that are sent after that time,
+    /// or after the answer.
     pub(super) fn end_shortening(&self, unanswered_until: Option<Instant>) {
         let now = self.clock.now();
         self.inner().cold().shortenings.end(unanswered_until, now);

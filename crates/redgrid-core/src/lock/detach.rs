@@ -210,8 +210,8 @@ impl Table {
         let field = self.core.field(id);
         let claim = HoldArgs { target: &target, field: &field, lease: wanted };
         let Some(request) = kind.adopt(claim, &detached.field) else { return Ok(None) };
-        // The process that detached the hold has used it already. So the lock stays taken, whatever
-        // the outcome of this attempt.
+        // The process that detached the hold has used it already. So the lock stays taken for
+        // `at_least`, whatever the outcome of this attempt.
         let keep_until = if at_least.is_zero() { Instant::MIN } else { self.now() + at_least };
         let settlement =
             |limit| DeferredRelease { keep_until, ..DeferredRelease::of(kind, &target, id, lease.duration(), limit) };

@@ -52,8 +52,8 @@ pub enum AcquireError {
         /// Name of the lock.
         name: Name,
     },
-    /// The caller would wait for itself: the holder of its own scope has the lock, but the request
-    /// is made as another holder.
+    /// The caller would wait for itself: the holder of its current scope has the lock, but the
+    /// request is not made as that holder.
     #[error("cannot wait for `{name}`: the caller's own scope holds it (pass its holder)")]
     WouldDeadlock {
         /// Name of the lock.

@@ -22,8 +22,8 @@ use crate::service::ClientParts;
 impl HoldGuard {
     /// Sets the lease of the hold to `lease`, counted from now.
     ///
-    /// The future does not keep the hold: dropping the last guard releases the hold all the same. A
-    /// future that is first polled after that fails, and changes nothing.
+    /// The future does not keep the hold: dropping the last guard releases the hold all the same.
+    /// If the future is polled for the first time after that, it fails and changes nothing.
     ///
     /// # Errors
     ///

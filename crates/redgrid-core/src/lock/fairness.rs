@@ -1,10 +1,11 @@
 //! Yielding: a process lets others go first when its hand-over window ends and its own tasks still
 //! wait.
 //!
-//! The release reports the number n of subscribers that its message reached. Each subscriber that
-//! wants the lock acquires and releases it, which sends one more message. After n messages (the
-//! first is from this process) every process has had the lock once. Only silence ends a yield
-//! early: a limit on the total time would break the order.
+//! The release reports the number n of subscribers that its message reached, normally including
+//! this process. Each other subscriber that wants the lock acquires and releases it, which sends
+//! one more message. So after n messages, the first of which is from this process, every process
+//! has had the lock once. Only silence ends a yield early: a limit on the total time would break
+//! the order.
 
 #[cfg(test)]
 mod tests;
@@ -25,26 +26,26 @@ const SILENCE: Duration = Duration::from_millis(2);
 /// Such a waiter polls every 100 ms, but at times only after 200 ms.
 const SILENCE_FOR_POLLERS: Duration = Duration::from_millis(250);
 
-/// Shortest quiet period until this process has received its own release through a replica: 20 ms.
+/// Shortest quiet period of a yield to subscribers at a replica: 20 ms. It applies until this
+/// process has received the message of its own release.
 ///
 /// A replica that does not lag needs a fraction of that time. Subscribers of the same replica
-/// receive the release at the same time. The last yield before a subscriber counts as one that
-/// never acquires the lock has this shortest period, too.
+/// receive the release at the same time. This is also the minimum for a yield after which a
+/// subscriber can count as a phantom: one that never acquires the lock.
 const PATIENCE: Duration = Duration::from_millis(20);
 
-/// Listeners notice an unpublished release only by their polls. The quiet period is then their poll
-/// interval, plus a quarter of it: this is the divisor.
+/// Divisor of the poll interval: 4. The quiet period after an unpublished release is the listeners'
+/// poll interval plus a quarter of it, because they notice the release only by their polls.
 ///
 /// [`POLL_TICK`] is added, because polls are sent at most every 100 ms.
 const LATE_POLL: u32 = 4;
 const POLL_TICK: Duration = Duration::from_millis(100);
 
-/// For this many hand-over windows after a release, the next request of the process still obeys the
-/// yield: 2.
+/// Number of hand-over windows for which a yield is remembered after a release: 2. The next request
+/// of the process in that time obeys the yield.
 ///
 /// If a yield were forgotten within one window, two processes that leave and return could starve a
-/// third (found by the model `turns`). A request that comes after two windows finds the yield over,
-/// or waits for a quiet period.
+/// third (found by the model `turns`).
 const WINDOWS: u32 = 2;
 
 /// A release's report about waiters in other processes.
@@ -69,7 +70,7 @@ pub(crate) struct SubscriberCount {
 }
 
 impl SubscriberCount {
-    /// Adds the subscribers that a replica reaches to those that the primary counted.
+    /// Adds the subscribers at a replica to those that the primary counted.
     ///
     /// `None` means that no subscriber of the channel is at a replica.
     /// [`ReplicaSubscribers::Unknown`] means that the replica did not answer. That counts as one
@@ -151,8 +152,9 @@ impl YieldPlan {
     /// The more messages are outstanding, the longer the period: up to twice the shortest period.
     /// So the process that is next also probes first. A probe at the moment of another process's
     /// release would overtake a process that waits for the message of that release. A busy process
-    /// releases at the end of its hand-over window. The period is therefore normally shorter than a
-    /// window; it is longer for polling waiters, replicas and slow listeners.
+    /// releases at the end of its hand-over window. Normally the period is shorter than a window,
+    /// so that the probe is sent before such a release. The period is longer for polling waiters,
+    /// replicas and slow listeners.
     pub(crate) fn quiet_period(&self, message_count: Option<u64>) -> Duration {
         if self.unannounced {
             return self.silence;

@@ -24,8 +24,8 @@ use crate::observe::count;
 /// microsecond each.
 const SPINS: usize = 100;
 
-/// The last adjustment of an unused server lease: the id of the waiter to whose request it was
-/// adjusted, and when the adjustment was sent.
+/// The last adjustment of an unused server lease: the id of the waiter whose request the lease was
+/// adjusted to, and when the adjustment was sent.
 pub(super) type Fitted = (u64, Instant);
 
 impl ServerLease {
@@ -34,7 +34,8 @@ impl ServerLease {
         now < self.handover_ends && !self.sealed.load(Ordering::Acquire)
     }
 
-    /// Returns the time from which on the server's clock is certainly past the next owner's token.
+    /// Returns the earliest time at which the server's clock is certainly past the next owner's
+    /// token.
     fn next_token_due(&self) -> Instant {
         match self.owners.load(Ordering::Acquire) {
             0 => Instant::MIN,

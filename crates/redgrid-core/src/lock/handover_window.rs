@@ -33,7 +33,7 @@ pub(super) enum LeaseFit {
 }
 
 impl ServerLease {
-    /// Returns whether the current lease of this server lease suits `next` at `now`.
+    /// Returns whether this server lease, as it is at `now`, suits the request `next`.
     pub(super) fn fit(&self, next: &AcquireRequest, handover_window: Duration, now: Instant) -> LeaseFit {
         let (renewed, lease) = (self.has_renewed_lease(), self.lease());
         let (deadline, durability) = (self.deadline(), self.durability());
@@ -41,7 +41,7 @@ impl ServerLease {
     }
 }
 
-/// Returns whether the current lease suits `next` at `now`.
+/// Returns whether the current lease, as it is at `now`, suits the request `next`.
 fn fit(held: &CurrentLease, next: &AcquireRequest, handover_window: Duration, now: Instant) -> LeaseFit {
     let lease = next.server_lease(handover_window);
     let believed_long_enough = now + next.at_least <= held.deadline;
@@ -64,10 +64,10 @@ fn fit(held: &CurrentLease, next: &AcquireRequest, handover_window: Duration, no
     }
 }
 
-/// Returns the time from which on the server's clock has certainly reached the sum of a grant's
+/// Returns the earliest time at which the server's clock has certainly reached the sum of a grant's
 /// token and `k`.
 ///
-/// The reply with the grant arrived at `granted`. The clocks may drift by 500 ppm each, and the
+/// The reply with the grant arrived at `granted`. The clocks can drift by 500 ppm each, and the
 /// server counts whole microseconds.
 pub(super) fn token_due(granted: Instant, k: u64) -> Instant {
     granted + Duration::from_micros(k + k / 500 + 2)

@@ -33,11 +33,11 @@ pub(crate) struct ServerLease {
     /// The number of this grant among the grants of its key; see [`LockId`].
     grant: u64,
     pub(super) clock: Clock,
-    /// Set when a hold of this lease is converted: then no other task gets or shares it any more.
+    /// Set when a hold of this lease is converted: then no other task gets or shares the lease.
     pub(super) sealed: AtomicBool,
     /// Set when the server lease was lost or released, or is no longer valid locally.
     over: AtomicBool,
-    /// Whether the current owner's lease is renewed; the next field says until when.
+    /// Whether the current owner's lease is renewed; `renewed_until` says until when.
     renewed: AtomicBool,
     pub(super) renewed_until: AtomicU64,
     /// The token of the first owner.

@@ -64,8 +64,8 @@ impl Table {
 
     /// Releases a grant that is not as durable as requested, and then delivers the failure.
     ///
-    /// So an immediate new request does not find the lock held by that grant. Returns true, and
-    /// delivers nothing, if the request is to be sent again.
+    /// In this order, an immediate new request does not find the lock held by that grant. Returns
+    /// true, and delivers nothing, if the request is to be sent again.
     pub(super) async fn not_durable(
         self: &Arc<Self>,
         attempt: &Attempt,
@@ -218,7 +218,7 @@ impl Table {
 }
 
 /// Returns whether `other` would fail for the same lack of durability as `first`. That is so if
-/// `other` requests at least the same durability, and would wait no longer for it.
+/// `other` requests at least the same durability, and waits for it at most as long as `first`.
 fn also_lacks_durability(failure: &AcquireFailure, first: &AcquireRequest, other: &AcquireRequest) -> bool {
     let is_lacking =
         matches!(failure, AcquireFailure::NotDurable(CommitError::Shortfall { .. } | CommitError::Unsupported { .. }));

@@ -85,7 +85,7 @@ pub struct AcquireRequest {
 impl AcquireRequest {
     /// Returns the lease to request from the server.
     ///
-    /// A fixed lease is longer by the hand-over window and a margin. So a holder that gets the lock
+    /// A hand-over window and a margin are added to a fixed lease. So a holder that gets the lock
     /// at the end of the window still has its full lease. The lease also covers `at_least`, so the
     /// lock stays taken that long even if the process dies.
     pub(crate) fn server_lease(&self, handover_window: Duration) -> Duration {

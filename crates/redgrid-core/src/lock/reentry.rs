@@ -73,8 +73,8 @@ impl Table {
 
 /// Re-enters the hold of the request's holder, without a request to the server.
 ///
-/// Returns `None` if there is no hold to re-enter. Returns an error if the request must not wait,
-/// for example because its holder has lost the hold.
+/// Returns `None` if there is no hold to re-enter. Returns an error if the request fails at once
+/// instead of waiting, for example because its holder has lost the hold.
 pub(super) fn reenter(
     lock: &LockState,
     request: &AcquireRequest,

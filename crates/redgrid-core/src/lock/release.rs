@@ -27,8 +27,8 @@ use crate::unpolled::{BackgroundTask, InlineTask};
 impl HoldGuard {
     /// Releases the hold and waits for the reply, for `response_timeout` at most.
     ///
-    /// Without a reply in that time, the release goes on in the background until it is answered. It
-    /// also ends when the server can have no lease of the hold any more, not even that of an
+    /// Without a reply in that time, the release goes on in the background. It ends when it is
+    /// answered, or when the server can have no lease of the hold any more, not even that of an
     /// unanswered [`extend`](HoldGuard::extend).
     ///
     /// # Errors
@@ -381,8 +381,8 @@ pub(super) fn released(
     let unclear =
         |what: &'static str| Err(ReleaseError::OutcomeUnknown { name: name(), source: ServerError::unknown(what) });
     match was_ours {
-        // After the end of the lease, a late transmission of the acquire may have restored the
-        // hold, with other holders in between.
+        // A late transmission of the acquire may have restored the hold after the end of its lease,
+        // and others may have held the lock in between.
         Ok(true) if !in_time && server_lease.retransmission_ends().is_some() => {
             unclear("the lease may have ended in between")
         }

@@ -133,7 +133,7 @@ impl Table {
                 lock.remember_lost(hold);
             }
             if unheld && reason == LostReason::Expired {
-                // No guard exists that would release the lease which the server may still have.
+                // No guard is left to release the lease that the server may still have.
                 let release = Release { id: None, server_lease: Arc::clone(server_lease), keep_until: Instant::MIN };
                 self.spawn_background(self.release_task(release, None, None));
             } else if lives_on && reason == LostReason::Expired {
@@ -156,8 +156,8 @@ impl Table {
         now + self.core.settings.watchdog_lease / 6
     }
 
-    /// Renews server leases of one kind and hash slot by one script, which only verifies fixed
-    /// leases.
+    /// Renews server leases of one kind and hash slot by one script. The script only verifies those
+    /// for which [`lease_to_send`] returns zero.
     ///
     /// If the server rejects the batch because of some of its keys, the batch is split in halves.
     fn renew(self: Arc<Self>, mut server_leases: Vec<Arc<ServerLease>>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
@@ -180,7 +180,7 @@ impl Table {
             let (request, limit) = (Arc::new(kind.renew(&claims)), sent + self.core.settings.response_timeout);
             // Another renewal is scheduled before the response timeout, because the lease may be
             // shorter than the timeout and a renewal is idempotent. A late reply still counts.
-            // Otherwise a machine that is too slow for every reply would lose holds that the server
+            // Otherwise a machine on which every reply comes late would lose holds that the server
             // has kept.
             let shortest =
                 server_leases.iter().map(|server_lease| server_lease.deadline().since(sent)).min().unwrap_or_default();

@@ -24,7 +24,7 @@ use super::table::{Busy, LockId, State, Table, send};
 use crate::backoff::Backoff;
 use crate::clock::Instant;
 
-/// A lock that a probe found free is acquired only after this time without a message: 1 ms.
+/// How long a lock that a probe found free must stay without a message before it is acquired: 1 ms.
 ///
 /// A probe can fall between a release and the next holder's acquire, while the message of the
 /// release is in flight.

@@ -65,8 +65,8 @@ impl CasLoop {
         Ok(cas_loop)
     }
 
-    /// Waits for a turn like [`CasLoop::serialized`], but as long as the tasks before it receive
-    /// replies. The time limit of the call begins with its turn.
+    /// Waits for a turn like [`CasLoop::serialized`], but without a time limit, as long as the
+    /// tasks before this one receive replies. The time limit of the call begins with its turn.
     ///
     /// # Errors and cancel safety
     ///
@@ -173,8 +173,8 @@ impl CasLoop {
         }
     }
 
-    /// Records that an attempt failed because another client was faster. If the next attempt has to
-    /// wait, waits for that pause.
+    /// Records that an attempt failed because another client was faster. Waits for the pause before
+    /// the next attempt, if there is one.
     ///
     /// Returns true if there was no pause. A value that the failed attempt reported is then still
     /// recent.

@@ -48,7 +48,7 @@ pub(super) struct Snapshot {
     pub(super) ends: Vec<i64>,
 }
 
-/// Which object is allowed to exist under the new name. It is replaced.
+/// The object that is allowed to exist under the new name, and is then replaced.
 pub(super) enum Overwrite<'a> {
     /// No object: the name must be free.
     Free,

@@ -28,8 +28,8 @@ pub enum OnDelete {
     /// The key holds the object itself if nothing is stored under the name without a prefix.
     /// Otherwise it is a companion. An example is the capacity of a ring.
     PrimaryIfAlone,
-    /// The key is kept, because it protects against late requests: tokens, fences, stored replies.
-    /// The key expires later, or stays.
+    /// The key is kept, because it protects against late requests. Examples are tokens, fences and
+    /// stored replies. The key expires later, or stays.
     Keep,
 }
 
@@ -108,8 +108,8 @@ pub const FILTER_CONFIG: usize = 4;
 
 /// Returns the keys that can belong to the object of this name. The [`primary_keys`] come first.
 ///
-/// Most of the keys are absent. Keys with an id, [`suffixed_companions`], and keys that outlive the
-/// object are not among them.
+/// Most of the keys are absent. The list has no keys with an id besides the name, no
+/// [`suffixed_companions`], and no keys that outlive the object.
 pub fn owned_keys(key: &[u8]) -> Vec<Bytes> {
     let suffixed_companions = suffixed_companions(key);
     let all = ALL.iter().flat_map(|kind| (kind.keys)(key)).filter(|own| !suffixed_companions.contains(own));

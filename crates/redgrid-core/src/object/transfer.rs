@@ -92,7 +92,8 @@ impl Inner {
     /// unchanged.
     ///
     /// The object is unchanged if its contents have the SHA-1s `shas` and, if `ends` are given, its
-    /// lifetimes have these ends. If a `receipt` is given, the script that deletes stores it, too.
+    /// lifetimes have these ends. If a `receipt` is given, the script that deletes the object
+    /// stores it.
     fn delete_request(
         &self,
         snapshot: &Snapshot,

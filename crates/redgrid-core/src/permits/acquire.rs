@@ -144,10 +144,10 @@ macro_rules! options {
                 self
             }
 
-            /// Renews leases of this length: 100 ms to 30 days.
+            /// Renews the leases, and sets their length: 100 ms to 30 days.
             ///
-            /// By default, leases are renewed, too. Their length is then the configured one, 30 s
-            /// by default. Permits with short leases are available sooner after a crash; long
+            /// Without this call, leases are renewed, too, but have the configured length, which is
+            /// 30 s by default. Permits with short leases are available sooner after a crash; long
             /// leases survive longer pauses. This is only for permits with leases.
             #[doc(alias = "watchdog")]
             pub fn auto_renew(mut self, lease: Duration) -> Self {
@@ -157,14 +157,16 @@ macro_rules! options {
 
             /// Waits until permits are set if none were set yet.
             ///
-            /// This has no effect if the handle gives the number of permits. By default, the
-            /// request fails with [`NotInitialised`](AcquireError::NotInitialised).
+            /// Without this call, the request fails with
+            /// [`NotInitialised`](AcquireError::NotInitialised). The call has no effect if the
+            /// handle was created with the number of permits.
             pub fn wait_for_init(mut self) -> Self {
                 self.0.awaits_init = true;
                 self
             }
 
-            /// Makes the grant valid only once it is as durable as this. The default is a setting.
+            /// Makes the grant valid only once it is as durable as this. The default is a client
+            /// setting.
             ///
             /// If this durability is not confirmed in time, the permits are returned, and the
             /// request fails with [`NotDurable`](AcquireError::NotDurable).

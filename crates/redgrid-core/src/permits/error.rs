@@ -20,8 +20,8 @@ pub enum AcquireError {
         /// How long the caller waited.
         waited: Duration,
     },
-    /// The number of permits is not set on the server, and this handle gives no number. The
-    /// semaphore is new, or was deleted.
+    /// The number of permits is not set on the server, and this handle was created without a
+    /// number. The semaphore is new, or was deleted.
     ///
     /// Nothing is held.
     #[error("the number of permits of `{name}` is not set")]
@@ -29,9 +29,10 @@ pub enum AcquireError {
         /// Name of the semaphore.
         name: Name,
     },
-    /// The semaphore has another number of permits than this handle gives. Nothing is held.
+    /// The semaphore has another number of permits than the one that this handle was created with.
+    /// Nothing is held.
     ///
-    /// Possible causes: another process gives another number; the number was changed; plain permits
+    /// Possible causes: another process uses another number; the number was changed; plain permits
     /// of the semaphore are held, which `found` does not include.
     #[error(
         "`{name}` has {found} permits and was given {expected}: use one number in all processes, and no plain permits \
@@ -40,7 +41,7 @@ pub enum AcquireError {
     PermitsDiffer {
         /// Name of the semaphore.
         name: Name,
-        /// The number that this handle gives.
+        /// The number that this handle was created with.
         expected: u64,
         /// The number on the server: available permits, and held ones with a lease.
         found: i64,

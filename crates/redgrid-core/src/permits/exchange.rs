@@ -25,7 +25,7 @@ static FAIR_EXCHANGE: IdempotentScript<4> =
 pub(super) const CLIENT_TTL: Duration = Duration::from_secs(3);
 
 /// The identity of a semaphore in a client: its key, whether its permits have leases, whether the
-/// server queue is used, and the number of permits that the handle gives.
+/// server queue is used, and the capacity of the handle.
 pub(super) type SemaphoreId = (Bytes, bool, bool, Option<u64>);
 
 /// The name, the keys, the channel and the kind of a semaphore.
@@ -45,8 +45,8 @@ pub struct SemaphoreKeys {
     pub leased: bool,
     /// Whether waiters of all processes are served in the order of their requests.
     pub fair: bool,
-    /// The number of all permits, if the handle gives one. A new semaphore gets this number. A
-    /// semaphore with another number grants nothing.
+    /// The number of all permits, if the handle was created with one. A new semaphore gets this
+    /// number. A semaphore with another number grants nothing.
     pub capacity: Option<u64>,
     server_queue: Bytes,
     live_clients: Bytes,
@@ -211,7 +211,7 @@ pub(super) fn server_lease(mode: LeaseMode) -> Duration {
 pub(super) enum Refusal {
     /// No permits were ever set.
     NotInitialised,
-    /// The semaphore has this number of permits, and the handle gives another one.
+    /// The semaphore has this number of permits, and the handle was created with another one.
     PermitsDiffer(i64),
 }
 

@@ -1,27 +1,27 @@
 //! Semaphores: the permits that a process holds, its local waiters, and their exchanges with the
 //! server.
 //!
-//! A process has a `LocalSemaphore` for each semaphore in use. It keeps the local waiters, the
-//! permits on the server that belong to this process, and the permits to be returned. One
+//! A process has a `LocalSemaphore` for each semaphore in use. This struct keeps the local waiters,
+//! the permits on the server that belong to this process, and the permits to be returned. One
 //! *exchange* with the server is in flight at a time. An exchange carries all pending returns,
 //! renewals and requests. The requests are in the order in which they were made. An exchange is
 //! executed exactly once, however often it is sent. While the first waiter cannot be served, those
 //! behind it wait too, so that small requests do not starve a large one.
 //!
-//! If a permit is released while local tasks wait, one of them gets it, within the *hand-over
-//! window* of the process. After the window, released permits return to the server. If other
-//! processes have subscribed to the semaphore, they go first, as with locks.
+//! During the *hand-over window* of the process, a released permit goes to a waiting local task, if
+//! there is one. After the window, released permits return to the server. Other processes that have
+//! subscribed to the semaphore then go first, as with locks.
 //!
 //! Permits are a plain number, as in Redisson's RSemaphore, or have leases, as in its
 //! RPermitExpirableSemaphore. A leased permit has an id, is renewed while its guard lives, and is
 //! available again by itself if its process dies. Semaphores of both kinds use the same counter,
 //! and both return the permits of expired leases to it.
 //!
-//! A handle can give the number of all permits, which are the available ones and those with a
-//! lease. The requests of such a handle set the number if there is none, and fail if the semaphore
-//! has another number. So they also fail while plain permits are held, which are neither available
-//! nor leased. Handles with different numbers have a `LocalSemaphore` each, as if they were in
-//! different processes.
+//! A handle can be created with a *capacity*: the number of all permits, available ones and those
+//! with a lease. The requests of such a handle set this number if there is none, and fail if the
+//! semaphore has another number. So they also fail while plain permits are held, which are neither
+//! available nor leased. Handles with different capacities have a `LocalSemaphore` each, as if they
+//! were in different processes.
 //!
 //! | file | contents |
 //! |---|---|

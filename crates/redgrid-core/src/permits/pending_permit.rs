@@ -39,8 +39,8 @@ impl PendingPermit {
         let until = request.wait.map_or(Instant::MAX, |wait| entered + wait);
         let (registry, status) = (client.semaphores(), Arc::<RequestStatus>::default());
         let (result_sender, receiver) = oneshot::channel();
-        // The id must be unique in the client, because handles with different numbers of permits
-        // share a server queue.
+        // The id must be unique in the client, because handles with different capacities share a
+        // server queue.
         let id = registry.next_number();
         let waiter = Waiter {
             id,
@@ -141,8 +141,8 @@ impl PendingPermit {
         // After a loss of contact that is longer than the response timeout, the server counts as
         // unavailable.
         let has_contact = now >= self.until && contact > self.entered && now.since(contact) <= timeout;
-        // Permits that a pending exchange may still take are returned. Only an exchange that was
-        // not answered in time leaves the outcome unknown.
+        // A pending exchange may still take permits for this request. They are then returned, so
+        // the outcome is unknown only if that exchange was not answered in time.
         let is_unknown = |since| !has_contact || now.since(since) > timeout;
         if self.status.sent_since().is_some_and(is_unknown) {
             let source = ServerError::unknown("the time ran out before an answer came");

@@ -1,7 +1,7 @@
 //! The loop of a semaphore: when it sends an exchange, and what the reply changes.
 //!
 //! The loop requests permits when a request becomes the first one of the queue, when permits are
-//! returned, and when a lease has ended in any process. It also requests permits when its
+//! returned, and when a lease of any process has ended. It also requests permits when its
 //! subscription is confirmed, and after that at each message, gap and poll. After a hand-over
 //! window, this process yields: other processes go first. During a yield, the loop requests no
 //! permits until the yield or the quiet period ends.

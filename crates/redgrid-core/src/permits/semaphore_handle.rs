@@ -74,7 +74,7 @@ impl SemaphoreHandle {
         SemaphoreHandle { client: client.clone(), keys, closed: Arc::new(watch::Sender::new(false)) }
     }
 
-    /// Returns the same semaphore with this number of permits.
+    /// Returns the same handle with a capacity: the number of all permits of the semaphore.
     ///
     /// The number is set on first use. If the semaphore already has another number, requests fail
     /// with [`PermitsDiffer`](super::AcquireError::PermitsDiffer).

@@ -199,8 +199,8 @@ impl SemaphoreState {
 
     /// Returns the number of waiters for which the next exchange requests permits.
     ///
-    /// All of these waiters need the same durability, and together at most [`MAX_IDS`] ids. The
-    /// first waiter alone may need more.
+    /// These are the first waiters that request the same durability, and together at most
+    /// [`MAX_IDS`] ids. The first waiter alone can request more ids.
     fn batch_len(&self) -> usize {
         let durability = self.queue.front().map(|first| first.request.durability);
         let mut ids = 0;
@@ -327,7 +327,8 @@ impl SemaphoreState {
         }
     }
 
-    /// Takes checks of due leases for one exchange. All of these leases need the same durability.
+    /// Takes due leases that one exchange can check, and returns the checks. Takes only leases with
+    /// the same requested durability; the others stay due.
     fn take_checks(&mut self, extension: Option<&Extension>) -> Vec<LeaseCheck> {
         let mut checks = Vec::new();
         let mut durability = None;

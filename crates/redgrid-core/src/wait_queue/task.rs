@@ -99,8 +99,8 @@ pub(super) async fn run<R: Resource>(mut task: RunningTask<R>) {
             }
         }
         tokio::select! {
-            // The order matters: polls fail at a shutdown, too, and messages may arrive without
-            // end.
+            // The order matters: a shutdown comes first, because it also makes polls fail. Messages
+            // come after replies, because they can arrive without end.
             biased;
             // The end of the task ends all waits.
             () = &mut closing => return,

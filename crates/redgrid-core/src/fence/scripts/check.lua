@@ -3,7 +3,7 @@
 -- KEYS[1]  fence     string; the highest token that has passed, in decimal
 -- ARGV[1]  token     decimal, without leading zeros: a time in microseconds since 1970
 -- ARGV[2]  lifetime  milliseconds that the highest token is remembered after a token has passed;
---                    0: forever. If the token is ahead of this server's clock, that lead is added
+--                    0: forever. If the token is ahead of this server's clock, its lead is added
 -- Returns  {1, token}    passed; it is the highest now
 --          {0, highest}  stale: `highest` has passed before
 --          {3, ''}       no token is remembered, and the given one is older than the lifetime

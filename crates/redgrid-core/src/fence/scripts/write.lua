@@ -6,7 +6,7 @@
 -- KEYS[3]  reply      string; the reply of this call; a new key for each call
 -- ARGV[1]  token      decimal, without leading zeros: a time in microseconds since 1970
 -- ARGV[2]  lifetime   milliseconds that the highest token is remembered after a token has passed;
---                     0: forever. If the token is ahead of this server's clock, that lead is added
+--                     0: forever. If the token is ahead of this server's clock, its lead is added
 -- ARGV[3]  remember   milliseconds that the reply is kept: longer than any copy of the request can
 --                     be in flight
 -- ARGV[4]  not after  microseconds since 1970 by this server's clock; after that, nothing is done

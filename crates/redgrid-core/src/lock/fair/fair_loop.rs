@@ -1,4 +1,4 @@
-//! Loop of a fair lock: its waiters queue on the server.
+//! The loop of a fair lock, whose waiters queue on the server.
 //!
 //! The first waiters each get a position in that queue, in their order. One keepalive every 250 ms
 //! covers all of these positions. A waiter with a position sends its acquire request again when
@@ -33,7 +33,7 @@ const KEEPALIVE_INTERVAL: Duration = Duration::from_millis(250);
 /// Lifetime of a position without a further keepalive, in keepalive intervals: 4.
 const MISSED_KEEPALIVES: u32 = 4;
 
-/// At this interval, a keepalive also checks the scores of all positions: 1 s.
+/// Interval at which a keepalive also checks the scores of all positions: 1 s.
 ///
 /// A score is the time after which Redisson removes a position.
 const SCORES_INTERVAL: Duration = Duration::from_secs(1);

@@ -7,8 +7,8 @@
 //! another process: a *run*. New waiters enqueue at the end, so no waiter gets between two
 //! positions of a run. The lock can therefore pass along the run under the holder field that
 //! already has it. One pass request reports all waiters that were served meanwhile, enqueues all
-//! that arrived meanwhile, and returns the run anew. A run is valid for the length of the longest
-//! hand-over window, because a forced takeover waits that long.
+//! that arrived meanwhile, and returns the run anew. A run is used for no longer than the longest
+//! hand-over window, because a forced takeover waits only that long for local hand-overs to end.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -27,8 +27,7 @@ use crate::lock::hold::ServerLease;
 use crate::lock::release::{ReleaseMode, Released, released};
 use crate::lock::table::{Answers, Busy, LockId, LockState, State, Table, Waiter, send};
 
-/// This process's positions at the head of the server's queue, as far as known, while this process
-/// has the lock.
+/// The known positions of this process at the head of the server's queue, while it has the lock.
 #[derive(Default)]
 pub(in crate::lock) struct LocalPass {
     /// Numbers of the next positions, in their order. Some may have left since the reply.
@@ -44,8 +43,8 @@ pub(in crate::lock) struct LocalPass {
     /// A hand-over that is suspended until the pass request completes: the id of its server lease,
     /// and the last adjustment of that lease, if any.
     suspended: Option<(u64, Option<Fitted>)>,
-    /// Id of a server lease that is no longer passed along. Either a pass request was not answered,
-    /// or a retransmission of one can still release the lock.
+    /// Id of a server lease that is no longer passed along, because a pass request was not
+    /// answered, or because a retransmission of one can still release the lock.
     ended: Option<u64>,
 }
 
@@ -165,8 +164,8 @@ impl Table {
         let served = {
             let mut state = self.state();
             let pass = Self::pass_of(&mut state, server_lease)?.local_pass.as_mut()?;
-            // A pass request that counts as in flight has perhaps not been sent: report its served
-            // positions here, too.
+            // The pass request that counts as in flight may not have been sent. So this request
+            // reports the served positions of that one, too.
             pass.reporting.iter().copied().chain(std::mem::take(&mut pass.served)).collect::<Vec<_>>()
         };
         if served.is_empty() {
@@ -194,8 +193,8 @@ impl Table {
         lock.server_lease.as_ref().is_some_and(|ours| ours.id == server_lease.id).then_some(&mut **lock)
     }
 
-    /// Stores a plain release of a server lease that a pass request has released. The plain release
-    /// is repeated after a failover.
+    /// Stores a plain release of a server lease, for a repetition after a failover. A pass request
+    /// has released the server lease already.
     fn released_by_pass(self: &Arc<Self>, server_lease: &ServerLease, answered: &RequestOutcome) {
         self.release_late_copies(server_lease, answered.sent, Instant::MIN);
         let field = self.core.field(server_lease.id);
@@ -342,8 +341,8 @@ impl Table {
         send(answers);
     }
 
-    /// Records the outcome of a pass request for a waiter that the request was to enqueue. With
-    /// `is_known` the waiter is queued; otherwise that is not known.
+    /// Records the outcome of a pass request for a waiter that the request was to enqueue.
+    /// `is_known` means that the waiter is known to be queued.
     fn enqueued(
         self: &Arc<Self>,
         state: &State,

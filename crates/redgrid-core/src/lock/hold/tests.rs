@@ -103,8 +103,8 @@ async fn a_hold_ends_once_and_says_how() {
     assert!(server_lease.is_valid_locally(), "its lease is longer");
 }
 
-/// A client can hold a hundred thousand locks. Beside the three structs below, each lock takes its
-/// keys and its entries in the tables: about 1,000 bytes in all.
+/// A client can hold a hundred thousand locks. Each lock takes the three structs below, its keys,
+/// and its entries in the tables: about 1,000 bytes in all.
 #[test]
 #[cfg(target_pointer_width = "64")]
 fn a_held_lock_is_small() {

@@ -194,7 +194,7 @@ impl Table {
         }
     }
 
-    /// Releases one server lease by a task of its own; `begun` is that of
+    /// Releases one server lease by a task of its own. `begun` is an argument of
     /// [`release_task`](Table::release_task).
     fn release_alone(self: &Arc<Self>, release: Release, begun: Option<bool>) -> Outcome {
         let (answer, receiver) = oneshot::channel();

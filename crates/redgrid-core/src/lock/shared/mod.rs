@@ -22,7 +22,7 @@ use super::protocol::{AcquireRequest, HoldArgs, Holder, LockKeys, LockProtocol};
 use super::table::{Answers, Busy, LockId, LockState, Schedule, State, Table, Waiter};
 use crate::clock::Instant;
 
-/// What a reader's or writer's request sends beside its options.
+/// What a reader's or writer's request sends in addition to its options.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 // Exhaustive: only authors of objects use it.
 pub struct AcquireContext {
@@ -60,7 +60,7 @@ pub trait ReadWriteMode: Send + Sync {
 
     /// Announces that the client with this id has a waiting request.
     ///
-    /// Each announcement has a higher number than all announcements and acquires before it. The
+    /// Each announcement has a higher number than all earlier announcements and acquires. The
     /// number of an acquire is part of its holder field.
     fn announce(&self, _target: &LockKeys, _client: &str, _number: u64) -> Option<Request> {
         None
@@ -83,7 +83,8 @@ pub trait ReadWriteMode: Send + Sync {
         Vec::new()
     }
 
-    /// Ends a retention by [`LockProtocol::retain`]. `None` if the key's lifetime always ends it.
+    /// Returns the request that ends a retention by [`LockProtocol::retain`]; `None` if the key's
+    /// lifetime always ends the retention.
     ///
     /// A writer needs the request, because a holder that still reads extends the lifetime of the
     /// key. The request can be sent more than once.
@@ -114,7 +115,7 @@ impl SharedGrant {
 }
 
 /// A new request is compared with at most this many grants of its key, newest first: 4. A key has
-/// more grants that can be shared only if the requests differ in their options.
+/// more shareable grants only if its requests differ in their options.
 const COMPARED_GRANTS: usize = 4;
 
 /// The further grants of each key, by lock kind.

@@ -83,7 +83,7 @@ impl Table {
     }
 
     /// Sends `request` at the instant `at`, for `within` at most. A shutdown does not wait for the
-    /// request: the lifetime of the key ends what is left.
+    /// request, because the lifetime of the key ends the hold, too.
     fn give_back_at(&self, at: Instant, request: Request, within: Duration) {
         let core = Arc::clone(&self.core);
         self.spawn_background(Box::pin(async move {

@@ -8,8 +8,8 @@ use std::borrow::Cow;
 pub enum Kind {
     /// The key was created. The server's name of the event is `new`.
     ///
-    /// Redis publishes it from version 7.0 on, if `notify-keyspace-events` has the letter `n`. An
-    /// [`Updated`](Kind::Updated) for the command that created the key follows.
+    /// Redis publishes it from version 7.0 on, if `notify-keyspace-events` has the letter `n`. It
+    /// is followed by an [`Updated`](Kind::Updated) for the command that created the key.
     #[doc(alias = "NewObjectListener")]
     Created,
     /// A command changed the value; [`Event::command`](super::Event::command) says which.

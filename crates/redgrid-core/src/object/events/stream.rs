@@ -57,8 +57,9 @@ pub(super) struct Filter {
 enum Target {
     /// The events of the key with this name, on the key's channel.
     Key(String),
-    /// The events of all keys whose names match `pattern`. Their channels are `prefix` and the name
-    /// of the event. Their payloads are `name_prefix` (the namespace) and the name of the key.
+    /// The events of all keys whose names match `pattern`. A channel is `prefix`, followed by the
+    /// name of the event. A payload is `name_prefix` (the namespace), followed by the name of the
+    /// key.
     Pattern { pattern: String, prefix: String, name_prefix: String },
 }
 
@@ -155,8 +156,8 @@ impl Stream for Events {
                 },
                 Some(PubSubEvent::Gap) => {
                     let Some(notify_config) = self.notify_config.clone() else { return Poll::Ready(Some(INTERRUPTED)) };
-                    // The primary may now be another server, with its own setting. It may publish
-                    // nothing until its setting is checked and changed.
+                    // The primary may now be another server, with its own setting. Perhaps it
+                    // publishes nothing until its setting is checked and changed.
                     let (subscriptions, now) = (Arc::clone(&self.subscriptions), self.subscriptions.clock().now());
                     let (until, clock) = (now + subscriptions.settings().patience(), subscriptions.clock().clone());
                     self.checking = Some(Box::pin(notify_config.ensure(subscriptions, until)));

@@ -1,7 +1,7 @@
 -- count.lua: returns the number of permits of a semaphore. Expired leases count as available.
 --
 -- KEYS[1]  left    string; the number of available permits
--- KEYS[2]  leases  sorted set; each leased permit by the end of its lease, in milliseconds
+-- KEYS[2]  leases  sorted set; the leased permits, scored by the ends of their leases in ms
 -- Returns  {1, left, leased}
 --          {0, 0, leased}   no permits were set
 --

@@ -3,12 +3,12 @@
 --
 -- KEYS[2]  left          string; the number of available permits; absent if none were set.
 --                        Redisson uses the same key
--- KEYS[3]  leases        sorted set; each leased permit by the end of its lease, in milliseconds.
---                        Redisson uses the same key
+-- KEYS[3]  leases        sorted set; the leased permits, scored by the ends of their leases in
+--                        milliseconds. Redisson uses the same key
 -- KEYS[4]  queue         sorted set; positions of waiters in the order of their requests, each
 --                        `<client>:<permits>:<number>`. Only for a fair semaphore
--- KEYS[5]  live clients  sorted set; each client with a position, by the millisecond until which it
---                        counts as live
+-- KEYS[5]  live clients  sorted set; the clients with a position, scored by the millisecond until
+--                        which each counts as live
 -- ARGV[4]  publish, [5] channel   the command and channel that wake waiters; the message is `left`
 -- ARGV[6]  capacity      number of permits to set if none were set; empty to set none. If another
 --                        number was set, no request is granted
@@ -20,9 +20,9 @@
 --          lease, and with a lease an id for each permit. A checked lease ends `lease` milliseconds
 --          from now; if `exact` is `0`, an end that is later stays
 -- Returns  {granted, left, receivers, next, returned, held}
---            granted    `1` or `0` for each request; `-` if no permits were set and none were
---                       taken; `=<number>` if another number of permits was set, and none were
---                       taken
+--            granted    `1` or `0` for each request. Two other values mean that no request was
+--                       granted: `-` if no permits were set, `=<number>` if another number of
+--                       permits was set
 --            left       number of available permits
 --            receivers  subscribers that got the message; -1 if none was published; -2 - n if the
 --                       server refused it, so that n subscribers missed it

@@ -1,7 +1,7 @@
 -- extend.lua: sets the lease of a permit from now on, regardless of its holder. Appended to
 -- dedup.lua.
 --
--- KEYS[2]  leases     sorted set; each leased permit by the end of its lease, in milliseconds
+-- KEYS[2]  leases     sorted set; the leased permits, scored by the ends of their leases in ms
 -- ARGV[4]  lease      milliseconds
 -- ARGV[5]  id
 -- Returns  {1}  set

@@ -1,6 +1,6 @@
 -- lease.lua: returns the remaining lease of a permit.
 --
--- KEYS[1]  leases  sorted set; each leased permit by the end of its lease, in milliseconds
+-- KEYS[1]  leases  sorted set; the leased permits, scored by the ends of their leases in ms
 -- ARGV[1]  id
 -- Returns  milliseconds; -1 if the lease has no end; -2 if the id is unknown or its lease has ended
 --

@@ -1,7 +1,7 @@
 -- return.lua: returns one leased permit by its id, regardless of its holder. Appended to dedup.lua.
 --
 -- KEYS[2]  left     string; the number of available permits
--- KEYS[3]  leases   sorted set; each leased permit by the end of its lease, in milliseconds
+-- KEYS[3]  leases   sorted set; the leased permits, scored by the ends of their leases in ms
 -- ARGV[4]  id
 -- ARGV[5]  publish, [6] channel   the command and channel that wake waiters; the message is `left`
 -- Returns  {1}   returned
