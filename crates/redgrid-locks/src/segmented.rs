@@ -39,9 +39,9 @@ use crate::{AcquireError, ReleaseError};
 ///         // … sell one of this segment's part …
 ///         return Ok(segment.release().await?);
 ///     }
-///     segment.mark_empty().await?; // this process skips it from now on
+///     segment.mark_empty().await?; // releases it; `hot` skips it from now on
 /// }
-/// println!("sold out"); // every segment was held once, and was empty
+/// println!("sold out"); // every segment is empty
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Debug)]
@@ -52,7 +52,7 @@ pub struct SegmentedLock {
 #[derive(Debug)]
 struct Segment {
     lock: Lock,
-    /// A holder in this process found the segment permanently empty.
+    /// A holder marked the segment as permanently empty, through this [`SegmentedLock`] or a clone.
     is_empty: AtomicBool,
 }
 
@@ -97,8 +97,8 @@ impl SegmentedLock {
 
     /// Returns an iterator over the segments that starts at the segment to which `key` hashes.
     ///
-    /// The key is a user, an order, or a task, for example. Each segment comes once;
-    /// [empty](SegmentGuard::mark_empty) ones are skipped.
+    /// The key is a user, an order, or a task, for example. Each segment is returned
+    /// once. Segments that are [marked as empty](SegmentGuard::mark_empty) are skipped.
     pub fn segments_for(&self, key: impl Hash) -> SegmentIter {
         let mut hasher = DefaultHasher::new();
         key.hash(&mut hasher);
@@ -118,7 +118,7 @@ impl SegmentedLock {
 
     /// Marks all segments as not empty, so that iterators return them again.
     ///
-    /// This concerns only this process: each process must call it for itself.
+    /// This concerns this [`SegmentedLock`] and its clones. Call it in each process.
     pub fn reset(&self) {
         self.segments.iter().for_each(|segment| segment.is_empty.store(false, Ordering::Relaxed));
     }
@@ -190,7 +190,8 @@ impl SegmentIter {
         self
     }
 
-    /// Acquires the next segment; `None` when all were returned once.
+    /// Acquires the next segment. `None` means that each segment was returned once or is marked as
+    /// [empty](SegmentGuard::mark_empty).
     ///
     /// It is the first of the remaining segments that can be acquired within the
     /// [segment timeout](SegmentIter::segment_timeout). If all are taken for longer, they are tried
