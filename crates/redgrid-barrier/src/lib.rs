@@ -44,7 +44,7 @@
 //! | `redgrid_notify:{name}`, `…_line:{name}`, `…_notified:{name}` | the same | the same |
 //! | `redgrid_event:{name}` | hash: whether it is set, and until when | 10 minutes after the end of its lifetime (30 days unless configured) or its reset; unlimited without a lifetime |
 //! | `redgrid_barrier__channel:{name}` and so on | channel: notifications of changes | |
-//! | `redgrid_once:redgrid_event:{name}:<client id>`, the same for `notify`, `condition` and `phaser` | string: the reply to the last `set`, `notify`, `terminate` | 34 s |
+//! | `redgrid_once:redgrid_event:{name}:<client id>`, the same for `notify`, `condition` and `phaser` | string: the reply to the last `set`, `notify`, `terminate` | 30 s and twice the `response_timeout` (36 s unless configured) |
 //!
 //! A namespace precedes the name, inside the braces.
 

@@ -28,7 +28,7 @@
 //!
 //! | key | type | lifetime |
 //! |---|---|---|
-//! | `{name}:shards` | hash: `kind`, `shards`, for a bit set `size`, for a filter `expectedInsertions` and `falseProbability` | none, unless set; deleted by `delete` |
+//! | `{name}:shards` | hash: `kind`, `shards`, for a bit set `size`, for a filter `expectedInsertions` and `falseProbability` | none; deleted by `delete` |
 //! | `name:{tag}`, one for each shard | that of the plain object: a hash, a set, a string | none, unless set |
 //! | `name:{tag}:config` of a filter | hash: the configuration of the shard, like that of a plain filter | none, unless set |
 //!
