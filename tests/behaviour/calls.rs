@@ -20,8 +20,8 @@ fn says(words: &str) -> Script {
     Script::new(format!("redis.call('INCR', KEYS[1]); return redis.error_reply('{words}')"))
 }
 
-/// A script with this error runs once. The client library drops the connection on it, so the
-/// outcome is unknown, and the request is not sent again.
+/// A script with this error runs once. The text is not that of the server's own error, so the
+/// client returns it and does not send the request again.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_script_that_says_that_its_cluster_is_down_is_run_once() {
     let server = server().await;

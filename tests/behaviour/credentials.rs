@@ -268,8 +268,8 @@ async fn sentinels_have_their_own_login_with_the_published_permissions() {
     assert!(text.contains("no sentinel") || text.contains("NOAUTH"), "{text}");
 }
 
-/// A client does not flood a sentinel with subscriptions. Each rejected one costs a connection, and
-/// the client once tried again at once.
+/// A client pauses after each rejected subscription, and keeps its connection. It does not flood
+/// the sentinel with connections, as it once did.
 #[tokio::test(flavor = "multi_thread")]
 async fn without_subscribe_at_a_sentinel_a_client_does_not_flood_it() {
     let rules = WATCHER.replace("+subscribe", "");
