@@ -24,7 +24,7 @@ static KEEP: Script<4> = Script::new("fair/keepalive", with_queue!("scripts/fair
 static PASS: Script<4> = Script::new("fair/pass", with_queue!("scripts/fair_pass.lua"));
 static RELEASE: BulkScript = BulkScript::new("fair/release", with_queue!("scripts/fair_release.lua"));
 
-/// The protocol of an exclusive lock that is granted in the order of arrival at the server: On the
+/// The protocol of an exclusive lock that is granted in the order of arrival at the server. On the
 /// wire it is Redisson's `RFairLock`.
 pub(crate) struct Fair;
 
@@ -47,14 +47,14 @@ fn fair_wait(target: &LockKeys) -> Bytes {
     target.more.get(3).cloned().unwrap_or_default()
 }
 
-/// Acquires the lock or enqueues the request. With a `position_ttl` of zero it only tries.
+/// Acquires the lock or enqueues the request. If `position_ttl` is zero, nothing is enqueued.
 fn enter(claim: HoldArgs<'_>, position_ttl: Duration) -> Request {
     let request = ENTER.with(keys(claim.target)).arg(claim.field.clone()).int(millis(claim.lease)).deadline_arg();
     let request = request.arg(fair_wait(claim.target)).int(millis(position_ttl));
     request.publish_arg().arg(claim.target.channel.clone()).idempotent()
 }
 
-/// Releases holds or queue positions. A claim with a lease keeps the lock taken that long.
+/// Releases holds or queue positions. If a claim has a lease, its lock stays taken for that time.
 fn release_or_retain(claims: &[HoldArgs<'_>]) -> Request {
     let request = RELEASE.with(claims.iter().flat_map(|claim| keys(claim.target))).publish_arg();
     let add = |request: Request, claim: &HoldArgs<'_>| {

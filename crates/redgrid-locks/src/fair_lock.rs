@@ -29,7 +29,7 @@ use crate::with::WithError;
 ///
 /// # Queue
 ///
-/// A waiter has a position on the server, which its process keeps alive every quarter of a second.
+/// A waiter has a position on the server. Its process keeps it alive every quarter of a second.
 /// The positions of a process that is silent for a second are removed, and the next waiter is
 /// granted the lock. The first 16 waiters of a process (`fair_depth`) have positions of their own.
 /// The others follow them inside the process.
@@ -67,7 +67,7 @@ impl FairLock {
 
     /// Acquires the lock when this request is next in the queue.
     ///
-    /// It waits as long as it takes or as [`Acquire::timeout`] says.
+    /// The wait is unlimited unless [`Acquire::timeout`] is set.
     ///
     /// # Errors
     ///
@@ -75,7 +75,7 @@ impl FairLock {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future gives up its position in the queue, as does its timeout. A grant of the
+    /// Dropping the future gives up its position in the queue. So does a timeout. A grant of the
     /// server is released in the background.
     #[doc(alias = "lock")]
     pub fn acquire(&self) -> Acquire {

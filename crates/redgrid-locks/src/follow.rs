@@ -15,7 +15,7 @@ use crate::rw::RW_CHANNEL;
 /// Default poll interval: 250 ms.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Margin before the end of a lease: 10 ms. A lock that is found free within it may have expired.
+/// Margin before the end of a lease: 10 ms. A lock that is found free then may have expired.
 ///
 /// Lifetimes are whole milliseconds, and the clocks of server and client differ in pace.
 const MARGIN: Duration = Duration::from_millis(10);

@@ -90,7 +90,7 @@ impl Lock {
         Lock { client: client.clone(), kind, target, reenters: true, backoff: None }
     }
 
-    /// Acquires the lock, and waits as long as it takes or as [`Acquire::timeout`] says.
+    /// Acquires the lock. The wait is unlimited unless [`Acquire::timeout`] is set.
     ///
     /// ```no_run
     /// # use std::time::Duration;
@@ -112,8 +112,8 @@ impl Lock {
     /// server is released in the background.
     ///
     /// A future that is kept and not polled delays other waiters by at most two seconds, in this
-    /// process and in others. A grant that it does not take goes to the next waiter. It requests
-    /// the lock again when it is polled.
+    /// process and in others. A grant that the future does not take goes to the next waiter. When
+    /// the future is polled again, it requests the lock again.
     #[doc(alias = "lock")]
     #[doc(alias = "lockInterruptibly")]
     pub fn acquire(&self) -> Acquire {
@@ -154,8 +154,8 @@ impl Lock {
     /// - A copy is held by the same holder, which does not renew it.
     /// - The lifetime is that of the lease, and the next renewal sets it anew.
     ///
-    /// To take a lock away, use [`force_release`](Lock::force_release): it notifies the holder at
-    /// once and wakes the waiters. After `delete` the waiters find the lock free within
+    /// To take a lock away, use [`force_release`](Lock::force_release): it notifies redgrid holders
+    /// and wakes the waiters. After `delete` the waiters find the lock free within
     /// `poll_interval`.
     pub fn object(&self) -> Object {
         self.object_of(layouts::alone)
@@ -252,8 +252,9 @@ impl LockGuard {
 
     /// Completes when the hold is no longer certain.
     ///
-    /// The lease was not confirmed in time, the lock is gone from the server, or it was taken by
-    /// force. Except by force, the server has not granted the lock to another holder before that.
+    /// The reasons are those of [`LostReason`]: the lease was not confirmed in time, the lock is
+    /// gone from the server, it was taken by force, or the client was shut down. In the first case,
+    /// the server has not granted the lock to another holder before this completes.
     ///
     /// # Cancel safety
     ///
@@ -269,7 +270,7 @@ impl LockGuard {
         self.0.watch()
     }
 
-    /// Sets a fixed lease to end `lease` from now, which may be earlier than before.
+    /// Makes a fixed lease end `lease` from now, even if that is earlier than before.
     ///
     /// A renewed lease is only extended: a shorter `lease` changes nothing.
     ///
@@ -279,8 +280,8 @@ impl LockGuard {
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped early, the new lease may or may not be in force. The earlier end of
-    /// the two leases is valid.
+    /// If the future is dropped early, the new lease may or may not be in force. The hold is then
+    /// valid until the earlier end of the two leases.
     #[doc(alias = "expire")]
     pub async fn extend(&self, lease: Duration) -> Result<(), ExtendError> {
         self.0.extend(lease).await
@@ -306,8 +307,8 @@ impl LockGuard {
     /// to wait for.
     ///
     /// The wait for the reply takes at most `response_timeout`. After that, and if the future is
-    /// dropped, the release goes on in the background. It ends when the server has no lease of the
-    /// hold any more. That includes the lease of an [`extend`](LockGuard::extend) without a reply.
+    /// dropped, the release goes on in the background, until the server has no lease of the hold
+    /// any more. An [`extend`](LockGuard::extend) whose reply was lost may have set one, too.
     ///
     /// # Errors
     ///

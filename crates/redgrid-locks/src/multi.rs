@@ -27,7 +27,7 @@ const MAX_NAMES: usize = 10_000;
 
 /// Longest pause before the wait for a busy lock is repeated: 64 ms.
 ///
-/// Two requests that obstruct each other are out of step after a shorter time.
+/// Shorter pauses already get two requests that obstruct each other out of step.
 const LONGEST_PAUSE: Duration = Duration::from_millis(64);
 
 /// Longest wait for the release of a failed attempt's grants: 1 s.
@@ -40,10 +40,10 @@ const RELEASE_TIMEOUT: Duration = Duration::from_secs(1);
 /// On the wire each is a lock of its own. It excludes a [`Lock`] of one of the names, and
 /// Redisson's `RLock` and `RMultiLock`, and is excluded by them.
 ///
-/// One script acquires the names of one hash slot, all or none. Without a cluster that is all of
-/// them. Slots are acquired one after the other, in order. If a name is busy, everything acquired
-/// is released at once. Only then the request waits for the busy name, in its queue. So no request
-/// waits while it holds a lock, whatever the order of other requests.
+/// One script acquires the names of one hash slot, all or none. Without a cluster, one script
+/// acquires all names. Slots are acquired one after the other, in order. If a name is busy, all
+/// acquired names are released at once. Only then does the request wait for the busy name, in its
+/// queue. So no request waits while it holds a lock, whatever the order of other requests.
 ///
 /// A name that is *always* taken when the others are free is never acquired together with them:
 /// guard contended data by a single name.
@@ -88,13 +88,13 @@ impl MultiLock {
     /// [`SpinLock::as_lock`](crate::SpinLock::as_lock) return locks of other kinds. A name may have
     /// only one kind per client: two kinds would exclude each other.
     ///
-    /// Two clients of the same servers are not recognised as such. If both have a lock of the same
-    /// name, the two are never free together.
+    /// Do not combine locks of one name from two clients of the same servers: these locks exclude
+    /// each other, so they are never acquired together. This is not checked.
     pub fn of(locks: impl IntoIterator<Item = Lock>) -> Self {
         MultiLock { members: Members::of(locks.into_iter().collect()).map(Arc::new) }
     }
 
-    /// Acquires all locks, and waits as long as it takes or as [`AcquireMany::timeout`] says.
+    /// Acquires all locks. The wait is unlimited unless [`AcquireMany::timeout`] is set.
     ///
     /// Leases and other options apply to each lock.
     ///
@@ -104,7 +104,7 @@ impl MultiLock {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future releases in the background what was acquired so far.
+    /// Dropping the future releases the locks acquired so far, in the background.
     pub fn acquire(&self) -> AcquireMany<MultiLock> {
         AcquireMany::new(self)
     }
@@ -288,8 +288,8 @@ async fn attempt(
                     break;
                 }
                 MultiOutcome::Busy { at, theirs: true } => return Ok((acquired, Some(missing[at]))),
-                // This process is acquiring or releasing it at the moment: try once more after
-                // that, without waiting for other holders.
+                // This process is acquiring or releasing the lock at the moment. When it has done
+                // so, try once more, without waiting for other holders.
                 MultiOutcome::Busy { at, theirs: false } => {
                     let at = missing[at];
                     let lock = &members.locks[at];

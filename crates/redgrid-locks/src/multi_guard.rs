@@ -106,8 +106,8 @@ impl MultiGuard {
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped early, each new lease may or may not be in force. The earlier end
-    /// of the old and the new lease is valid.
+    /// If the future is dropped early, each new lease may or may not be in force. Each hold is then
+    /// valid until the earlier end of its old and its new lease.
     pub async fn extend(&self, lease: Duration) -> Result<(), ExtendError> {
         let grants: Vec<_> = self.grants().collect();
         let mut outcome = Ok(());

@@ -34,7 +34,7 @@ macro_rules! option_methods {
                 self
             }
 
-            /// Acquires for this holder. Where it already holds the lock, it re-enters without
+            /// Acquires for this holder. If it already holds the lock, it re-enters without
             /// waiting.
             pub fn holder(mut self, holder: &crate::Holder) -> Self {
                 self.0.holder = Some(holder.clone());

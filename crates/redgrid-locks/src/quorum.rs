@@ -33,10 +33,10 @@ const WRITE_BACKS: usize = 3;
 
 /// A lock over several independent servers, held while a majority of them grants it.
 ///
-/// It is RedLock with its gaps closed. All servers are requested at the same time. Each grant
-/// counts from before its own request was sent, less a twentieth of the lease for the drift of
-/// clocks. The lock is held while a majority of the grants is valid. All grants are renewed, also
-/// those beyond a majority.
+/// It is RedLock with its gaps closed. All servers are requested at the same time. Each grant is
+/// valid from the moment before its request was sent. It ends a twentieth of the lease early, to
+/// allow for the drift of clocks. The lock is held while a majority of the grants is valid. All
+/// grants are renewed, also those beyond a majority.
 ///
 /// It is not compatible with Redisson, whose RedissonRedLock has no incarnation marks.
 #[doc(alias = "RedLock")]
@@ -78,7 +78,7 @@ impl QuorumLock {
 
     /// Acquires the lock at a majority of the servers.
     ///
-    /// It waits as long as it takes or as [`AcquireMany::timeout`] says.
+    /// The wait is unlimited unless [`AcquireMany::timeout`] is set.
     ///
     /// # Errors
     ///
@@ -293,7 +293,7 @@ impl QuorumLock {
                 return Err(AcquireError::TimedOut { name, waited: now.since(began), by_this_client: false });
             }
             if watches.is_empty() {
-                // Releases from now on are notified. An earlier one is found by one more round.
+                // Releases wake this request from now on. One more round finds an earlier release.
                 let targets = lock.locks.iter().filter_map(|lock| Some((lock, lock.checked_target().ok()?)));
                 watches = targets
                     .map(|(lock, target)| lock.client().watch(target.channel.clone(), target.key.clone()))
@@ -304,9 +304,9 @@ impl QuorumLock {
             tries = tries.saturating_add(1);
             let pause_ends = (now + pause.mul_f64(0.5 + fastrand::f64() / 2.0)).min(until);
             if voted {
-                // The releases of this round are notified here, too, and to other clients that had
-                // some votes. If they woke each other, they would retry forever and obstruct each
-                // other.
+                // The releases of this round also notify this client, and other clients that had
+                // some votes. If these clients woke each other, they would retry forever and
+                // obstruct each other.
                 client.clock().sleep_until(pause_ends).await;
                 for watch in &mut watches {
                     watch.take();

@@ -138,7 +138,7 @@ impl LockProtocol for ExclusiveLock {
 
     fn release(&self, claim: HoldArgs<'_>) -> Request {
         let request = on_lock(&RELEASE, claim);
-        // In this order most calls have one argument less: PUBLISH needs none, only SPUBLISH does.
+        // In this order most calls have one argument less: only SPUBLISH needs one.
         let request =
             if self.publishes_releases { request.arg(claim.target.channel.clone()).spublish_arg() } else { request };
         request.batchable(&BATCH, BatchPhase::Release).idempotent()

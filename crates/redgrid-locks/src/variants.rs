@@ -250,7 +250,11 @@ macro_rules! lock_methods {
                 self.0.object()
             }
 
-            /// Returns the underlying lock, for a [`MultiLock`](crate::MultiLock) of several kinds.
+            /// Returns the underlying lock.
+            ///
+            /// It can be part of a [`MultiLock`](crate::MultiLock) of several kinds. It also has
+            /// the methods that are missing here, such as [`Lock::follow`],
+            /// [`Lock::wait_until_free`] and [`Lock::remaining_lease`].
             pub fn as_lock(&self) -> &Lock {
                 &self.0
             }
