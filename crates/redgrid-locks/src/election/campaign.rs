@@ -54,7 +54,7 @@ impl Campaign {
         self
     }
 
-    /// Sets the length of the leases, which are renewed every third of it.
+    /// Sets the length of the leases. A lease is renewed after each third of it.
     ///
     /// It is 100 ms to 30 days, and the client's watchdog lease unless set. With short leases the
     /// next leader is elected sooner after a crash. Long ones survive longer pauses.
@@ -169,7 +169,8 @@ impl Leadership {
 
     /// Completes when the leadership is no longer certain.
     ///
-    /// It was not confirmed in time, is gone from the server, or was taken by force.
+    /// The reasons are those of [`LostReason`]: its lease was not confirmed in time, it is gone
+    /// from the server, it was taken by force, or the client was shut down.
     ///
     /// # Cancel safety
     ///

@@ -76,8 +76,8 @@ impl Election {
         Election { client: client.clone(), target }
     }
 
-    /// Starts a candidacy. It waits for the election as long as it takes or as
-    /// [`Campaign::timeout`] says.
+    /// Starts a candidacy. It waits to be elected. The wait is unlimited unless
+    /// [`Campaign::timeout`] is set.
     pub fn campaign(&self) -> Campaign {
         Campaign::new(self.clone())
     }

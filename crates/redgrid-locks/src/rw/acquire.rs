@@ -155,7 +155,7 @@ impl IntoFuture for UpgradableRead {
 
 /// Acquires the upgrade lock and then the read lock.
 ///
-/// The upgrade lock has one holder at a time: two would wait for each other.
+/// The upgrade lock has one holder at a time: two upgrading readers would wait for each other.
 async fn acquire_upgradable(
     mut read: AcquireBuilder,
     upgrade_lock: Arc<LockKeys>,
@@ -181,7 +181,7 @@ impl AcquireBuilder {
     ) -> Result<Option<HoldGuard>, AcquireError> {
         let (request, target) = (self.request(try_only)?, self.target.as_ref().map_err(Clone::clone)?);
         if self.client.is_in(self.kind, target, request.holder) {
-            // The holder re-enters: requests at the gate wait for it.
+            // The holder re-enters without the gate: the requests at the gate wait for this holder.
             return self.attempt_directly(try_only).await;
         }
         let granted = drive(&self.client, &target.name, self.wait, |remaining| {

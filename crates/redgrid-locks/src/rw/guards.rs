@@ -54,8 +54,8 @@ macro_rules! guard_methods {
 
             /// Completes when the hold is no longer certain.
             ///
-            /// Its lease was not confirmed in time, it is gone from the server, or it was taken by
-            /// force.
+            /// The reasons are those of [`LostReason`]: its lease was not confirmed in time, it is
+            /// gone from the server, it was taken by force, or the client was shut down.
             ///
             /// # Cancel safety
             ///
@@ -83,7 +83,7 @@ macro_rules! guard_methods {
                 self.0.run(work).await
             }
 
-            /// Sets a fixed lease to end `lease` from now, which may be earlier than before.
+            /// Makes a fixed lease end `lease` from now, even if that is earlier than before.
             ///
             /// A renewed lease is only extended, never shortened.
             ///
@@ -93,8 +93,8 @@ macro_rules! guard_methods {
             ///
             /// # Cancel safety
             ///
-            /// If the future is dropped early, the new lease may or may not be in force. The
-            /// earlier end of the two leases is valid.
+            /// If the future is dropped early, the new lease may or may not be in force. The hold
+            /// is then valid until the earlier end of the two leases.
             pub async fn extend(&self, lease: Duration) -> Result<(), ExtendError> {
                 self.0.extend(lease).await
             }
@@ -213,7 +213,8 @@ impl ReadGuard {
     ///
     /// # Errors
     ///
-    /// [`UpgradeError`]: busy or failed, both with this guard, or lost.
+    /// [`UpgradeError::Busy`] and [`UpgradeError::Held`], both with this guard;
+    /// [`UpgradeError::Lost`].
     ///
     /// # Cancel safety
     ///

@@ -33,8 +33,8 @@ const ANNOUNCEMENT_TTL: Duration = Duration::from_secs(1);
 /// Interval of the announcements: 300 ms. The loss of a single one leaves no gap.
 pub(crate) const ANNOUNCEMENT_INTERVAL: Duration = Duration::from_millis(300);
 
-/// Maximum number of readers whose leases one script checks: 100. It keeps the server busy for
-/// about 0.1 ms.
+/// Maximum number of readers whose leases one script checks: 100. Such a script keeps the server
+/// busy for about 0.1 ms.
 const EVICTION_CHUNK: usize = 100;
 
 /// Maximum number of entries of a Redisson reader whose leases are checked: 20. With more, the
@@ -155,7 +155,7 @@ impl LockProtocol for Reading {
         self.enter(claim, &AcquireContext::default())
     }
 
-    /// A reader never takes a lock over: it acquires.
+    /// Readers take no lock over: this returns an ordinary acquire.
     fn take_over(&self, claim: HoldArgs<'_>, _notices: &str, _from: &TakeoverFrom) -> Request {
         self.acquire(claim)
     }
@@ -167,7 +167,7 @@ impl LockProtocol for Reading {
         request.publish_arg().arg(claim.target.channel.clone()).idempotent()
     }
 
-    /// Releases like `release`: readers of a process do not wait for each other.
+    /// Releases as `release` does: readers of a process do not wait for each other.
     fn release_yielding(&self, claim: HoldArgs<'_>) -> Request {
         self.release(claim)
     }

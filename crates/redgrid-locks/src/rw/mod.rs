@@ -62,9 +62,9 @@ const UPGRADE_LOCK: &str = "redgrid_rw_upgrade";
 /// # Re-entry
 ///
 /// A [`Holder`](crate::Holder) that reads may read again, and one that writes may write and read.
-/// It does not wait behind other requests. A holder that reads and waits for the write lock would
-/// wait for itself: it gets [`WouldDeadlock`](crate::AcquireError::WouldDeadlock). To become a
-/// writer, a reader uses [`ReadGuard::try_upgrade`] or [`RwLock::upgradable_read`].
+/// Re-entry does not wait behind other requests. A holder that reads and waits for the write lock
+/// would wait for itself: it gets [`WouldDeadlock`](crate::AcquireError::WouldDeadlock). To become
+/// a writer, a reader uses [`ReadGuard::try_upgrade`] or [`RwLock::upgradable_read`].
 ///
 /// # Keys
 ///
@@ -151,7 +151,7 @@ impl RwLock {
 
     /// Acquires the lock for reading, together with other readers.
     ///
-    /// It waits for writers as long as it takes or as [`Read::timeout`] says.
+    /// It waits for writers. The wait is unlimited unless [`Read::timeout`] is set.
     ///
     /// # Errors
     ///
@@ -181,7 +181,7 @@ impl RwLock {
 
     /// Acquires the lock for writing, exclusively.
     ///
-    /// It waits for all other holders as long as it takes or as [`Write::timeout`] says. New
+    /// It waits for all other holders. The wait is unlimited unless [`Write::timeout`] is set. New
     /// redgrid readers wait meanwhile.
     ///
     /// # Errors
@@ -281,7 +281,8 @@ impl RwLock {
 
     /// Frees the lock, whichever readers or writer hold it. Returns whether there was a holder.
     ///
-    /// Redgrid holders are notified at once; Redisson's notice it when they renew or release.
+    /// Redgrid holders are notified a round trip later. A Redisson holder learns of the loss only
+    /// when it unlocks.
     ///
     /// The lock is free half a second later. Until then a writer that was not notified could hand
     /// out tokens to its own tasks that are higher than those of the next writer.

@@ -64,7 +64,8 @@ impl UpgradableGuard {
     ///
     /// # Errors
     ///
-    /// [`UpgradeError`]: failed, or lost, including the loss of the right to upgrade. Never busy.
+    /// [`UpgradeError::Held`]; [`UpgradeError::Lost`], also for the loss of the right to upgrade.
+    /// Never [`UpgradeError::Busy`].
     ///
     /// # Cancel safety
     ///
