@@ -9,8 +9,8 @@
 --          {0, time, 0}     the former holder does not have it any more
 --          {2, time, 0}     too late
 --
--- Work: O(1), writes one key. Sent twice, the second finds its own field. Once the former field is
--- gone, it takes over nothing.
+-- Work: O(1), writes one key. Sent twice, the second transmission finds its own field. Once the
+-- former field is gone, this script takes over nothing.
 local now = redis.call('TIME')
 local time = now[1] * 1000000 + now[2]
 if time > tonumber(ARGV[4]) then

@@ -11,7 +11,7 @@
 --          an error as its reply, and changed nothing. The replies are those of release.lua and
 --          acquire.lua, but an acquire returns 1 for its time, and 2 for {2, time, 0}
 --
--- Work: O(keys), writes each. Sent twice, each does what its own script does when it is sent twice.
+-- Work: O(keys), writes each. Sent twice, each call does what its own script does when sent twice.
 -- A full server checks its memory only before the first write of a script: after a release it
 -- grants.
 local now = redis.call('TIME')

@@ -24,8 +24,8 @@
 --          {-1, time}            too late
 --
 -- Work: O(n) for n positions of a short queue, or one with Redisson's positions; otherwise
--- O(served + new). Sent twice, it removes once, and no waiter has two positions. One that releases
--- does so again if the first one did not release the lock.
+-- O(served + new). Sent twice, it removes once, and no waiter has two positions. The second
+-- transmission releases the lock if the first one did not.
 if tonumber(time) > tonumber(ARGV[2]) then
   return {-1, time}
 end

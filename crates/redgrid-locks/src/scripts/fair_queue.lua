@@ -146,18 +146,19 @@ local function update_queue(k, wait, leaving, all)
           new_score = min_score
         elseif is_own then
           min_score = min_score + wait
-          -- Not updated every millisecond: a score that is too low by less than a sixth stays.
+          -- A score that is too low by less than a sixth stays: otherwise it would be updated every
+          -- millisecond.
           if not new_score or new_score < min_score - wait / 6 then
             new_score = min_score
           end
         else
-          -- The time that it will subtract from the scores behind it. For the head it is unknown,
-          -- but at least its remaining time.
+          -- The time that Redisson will subtract from the scores behind this position later. For
+          -- the head that time is unknown, but at least the head's remaining time.
           local foreign_wait = old_score
             and (previous and old_score - previous or math.max(old_score - now, FOREIGN_WAIT))
             or FOREIGN_WAIT
           min_score = min_score + math.max(0, math.min(foreign_wait, MAX_FOREIGN_WAIT))
-          -- Without a score it would never be removed.
+          -- Without a score the position would never be removed.
           new_score = new_score or now + wait
         end
         previous = old_score or new_score
