@@ -60,7 +60,7 @@ impl BatchExecutor for CountDowns {
         let replies = batch.into_iter().map(|by| {
             let after = before.clone().map(|before| before.saturating_sub(by));
             before.clone_from(&after);
-            // An administrator may have set it below 0.
+            // An administrator may have set the count below 0.
             after.map(|after| u64::try_from(after).unwrap_or(0))
         });
         replies.collect()

@@ -10,8 +10,8 @@ use redgrid_core::{Failure, LIFETIMES_EXPECTED, Name, Operation, ServerError};
 pub enum LatchError {
     /// The request failed for a reason that all objects share.
     ///
-    /// Nothing is changed, unless it is [`Failure::OutcomeUnknown`]: then it may be executed, once.
-    /// It is sent again for 30 s at most. A value under the name that is not a count is
+    /// Nothing is changed, except after [`Failure::OutcomeUnknown`]: the request may be executed,
+    /// once. It is sent again for 30 s at most. A value under the name that is not a count is
     /// [`Failure::Refused`] when it is read.
     #[error(transparent)]
     Failed(#[from] Failure),
@@ -51,8 +51,7 @@ impl LatchError {
 pub enum WaitError {
     /// The timeout passed, and the count was not 0 when it was last read.
     ///
-    /// That read was at most one interval of the polls ago: five times `poll_interval`, and a
-    /// second.
+    /// That read was at most five `poll_interval`s and a second ago.
     #[error("the latch `{name}` was still closed after {waited:?}")]
     TimedOut {
         /// The latch.

@@ -28,7 +28,7 @@
 //!   messages of the previous round do not complete waits for the new one.
 //! - All waits for one latch through one client share one subscription and its polls. The message
 //!   about a round's end has the round's number, as does the reply to the count-down that ends it.
-//!   Either completes the waits for that round. A message of Redisson's has no number, and causes a
+//!   Either completes the waits for that round. Redisson's messages have no number, and cause a
 //!   poll.
 //!
 //! `docs/objects/countdown-latch.md` describes what a failover can lose.
@@ -38,7 +38,7 @@
 //! | key or channel | type | lifetime |
 //! |---|---|---|
 //! | `name` | string: the count, in decimal | none, or [`TrySetCount::expires_in`]; gone at 0 |
-//! | `redgrid_latch:{name}` | string: the number of the round, `-` before that of one that is over | the latch's, at most a day, renewed while tasks wait; a minute after the end |
+//! | `redgrid_latch:{name}` | string: the number of the round, with `-` in front once the round is over | the latch's, at most a day, renewed while tasks wait; a minute after the end |
 //! | `redgrid_once:{name}:<client id>` | string: the client's last change and its reply | 30 s and twice `response_timeout` |
 //! | `redisson_countdownlatch__channel__{name}` | channel: `0` when the latch opens, `1` when it is set. Not in a cluster for a name with a hash tag, which Redisson cannot use there | |
 //! | `redgrid_latch__channel:{name}` | channel: the number of the round that is over | |

@@ -7,13 +7,13 @@
 
 use crate::scripts::LatchState;
 
-/// Which waiters' rounds have ended.
+/// The waiters whose rounds have ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ended {
     Nothing,
-    /// The round of those that were known to be in one.
+    /// Those that were known to be in a round.
     Known,
-    /// Their round, and that of the waiters for which the poll was sent.
+    /// The same, and those for which the poll was sent.
     Everyone,
 }
 
@@ -45,13 +45,13 @@ impl RoundTracker {
         // A reply without the round says nothing about the known one.
         let Some(round) = state.round else { return Ended::Nothing };
         match self.round {
-            // A later round has begun; or the known one is over, and Redisson has begun another.
+            // A later round has begun; or the known one is over, and Redisson has begun one.
             Some(known) if known < round || (known > 0 && known <= state.over) => {
                 self.round = Some(round);
                 Ended::Known
             }
             // A lower number comes from a server that lags, and says nothing about the known round.
-            // Nor does a missing one: under `maxmemory` it may be evicted before the count is.
+            // A missing number says nothing either: under `maxmemory` it may be evicted alone.
             Some(_) => Ended::Nothing,
             None => {
                 self.round = Some(round);
@@ -66,8 +66,8 @@ impl RoundTracker {
         self.round = None;
     }
 
-    /// Notes that a round has ended. With the number 0, some round may have, or messages were
-    /// missed.
+    /// Notes that a round has ended. The number 0 means that some round may have ended, or that
+    /// messages were missed.
     pub(crate) fn round_ended(&mut self, number: u64) -> Ended {
         if number == 0 {
             self.is_due = true;
@@ -80,8 +80,8 @@ impl RoundTracker {
             self.round = None;
             return Ended::Known;
         }
-        // The ended round may be the known one: as one of Redisson's, or by a number that was lost
-        // since.
+        // The ended round may still be the known one, with another number: Redisson may have begun
+        // it, or its number was lost meanwhile.
         self.is_due = true;
         Ended::Nothing
     }

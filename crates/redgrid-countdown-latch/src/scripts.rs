@@ -19,9 +19,9 @@ static STATE: Script<2> = Script::new("latch/state", include_str!("scripts/state
 /// it is not needed.
 const KEPT: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Lifetime of the number after the round's end: a minute. From it, waiters that missed the end
-/// recognize that a round of Redisson's, which has no number, is another one. The next number is
-/// above it, even if the server's clock was set back.
+/// Lifetime of the number after the round's end: a minute. By it, waiters that missed the end
+/// recognize that a round of Redisson's is another one, although that has no number. The next
+/// number is above it, even if the server's clock was set back.
 const KEPT_OVER: Duration = Duration::from_secs(60);
 
 impl Keys {
@@ -32,8 +32,8 @@ impl Keys {
         Ok(number_of(client.run_exactly_once(self.with_channel(request)).await?)? == 1)
     }
 
-    /// Decrements the count. Returns the count before it, and the number of the round if that has
-    /// ended, 0 if it has no number. The reply is awaited until `until`.
+    /// Decrements the count. Returns the previous count. If the round has ended, also returns its
+    /// number; 0 if it has none. The reply is awaited until `until`.
     pub(crate) async fn count_down(
         &self,
         client: &Client,

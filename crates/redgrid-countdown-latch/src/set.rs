@@ -23,7 +23,7 @@ impl TrySetCount {
     }
 
     /// Ends the round after this time, whatever its count: 1 ms to 3,650 days, unlimited unless
-    /// set. Waits then complete as at a count of 0. Waiters of Redisson's are not notified, and
+    /// set. Waits then complete as at a count of 0. Redisson's waiters are not notified, and
     /// keep waiting.
     pub fn expires_in(mut self, lifetime: Duration) -> Self {
         self.lifetime = Some(lifetime);

@@ -26,8 +26,8 @@ impl Wait {
     }
 
     /// Limits the wait, for the latch and for an unreachable server; zero polls once. Unbounded
-    /// unless set. After a suspend of the machine it may end late: by an eighth of the remaining
-    /// time, at most 30 s.
+    /// unless set. After a suspend of the machine, the wait may end late: by an eighth of the
+    /// remaining time, at most 30 s.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
@@ -36,7 +36,7 @@ impl Wait {
     async fn run(self) -> Result<(), WaitError> {
         let client = self.latch.client();
         let keys = self.latch.keys()?;
-        // A request that fails during a shutdown fails because of it.
+        // A request that fails during a shutdown fails because of the shutdown.
         let failed = |source| {
             if client.is_shut_down() {
                 WaitError::of(&keys.name, client.ended())
@@ -49,7 +49,7 @@ impl Wait {
             return Err(WaitError::of(&keys.name, client.ended()));
         }
         if self.timeout.is_some_and(|timeout| timeout.is_zero()) {
-            // Boxed because it is rare: otherwise every wait would have room for it.
+            // Boxed: a zero timeout is rare, and every wait would reserve room for this future.
             let state = Box::pin(keys.state(client)).await.map_err(failed)?;
             return if state.is_open { Ok(()) } else { Err(timed_out(Duration::ZERO)) };
         }

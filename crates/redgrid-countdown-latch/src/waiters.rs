@@ -11,8 +11,8 @@ use crate::keys::Keys;
 use crate::round_tracker::{Ended, RoundTracker};
 use crate::scripts::LatchState;
 
-/// Longest time between polls while the round's number is unknown: its end cannot be recognized by
-/// a message.
+/// Longest time between polls while the round's number is unknown. Without the number, no message
+/// shows that the round has ended.
 const UNKNOWN_ROUND_POLL: Duration = Duration::from_secs(1);
 
 /// One latch, as its waiters know it.
@@ -39,8 +39,8 @@ impl LatchWaiters {
         })
     }
 
-    /// Notes that the round with this number has ended, 0 if it has none. Ends the waits of those
-    /// that are known to be in it.
+    /// Notes that the round with this number has ended; 0 for a round without a number. Ends the
+    /// waits that are known to be for this round.
     ///
     /// A count-down of this client calls it too: its reply may arrive before the message, which may
     /// also be lost.
@@ -97,7 +97,7 @@ impl Resource for LatchWaiters {
                 Ended::Known => known.placed_below,
                 Ended::Nothing => 0,
             };
-            // If the round is unknown, the waiters stay in the one of the poll before.
+            // If the round is unknown, the waiters stay in the round of the previous poll.
             if state.is_open || state.round.is_some() {
                 known.placed_below = sent_before;
             }

@@ -1,7 +1,7 @@
 -- count_down.lua: decrements the count; at 0, ends the round and notifies the waiters.
 --
 -- KEYS[2]  count    string; the remaining count. If the key is missing, the latch is open.
--- KEYS[3]  round    string; the number of the round, `-` before that of one that is over.
+-- KEYS[3]  round    string; its number, with `-` in front once the round is over.
 --                   Redisson writes none.
 -- ARGV[4]  by       whole number, 1 or more
 -- ARGV[5]  kept     lifetime of the number after the round's end, in milliseconds

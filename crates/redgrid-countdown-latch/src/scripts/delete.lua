@@ -1,7 +1,7 @@
 -- delete.lua: ends the round, whatever its count.
 --
 -- KEYS[2]  count    string; the remaining count
--- KEYS[3]  round    string; the number of the round, `-` before that of one that is over.
+-- KEYS[3]  round    string; its number, with `-` in front once the round is over.
 --                   Redisson writes none.
 -- ARGV[4]  kept     lifetime of the number after the round's end, in milliseconds
 -- ARGV[5]  publish  PUBLISH or SPUBLISH

@@ -1,7 +1,7 @@
 -- set.lua: begins a round, unless there is one.
 --
 -- KEYS[2]  count     string; the remaining count
--- KEYS[3]  round     string; the number of the round, `-` before that of one that is over
+-- KEYS[3]  round     string; its number, with `-` in front once the round is over
 -- ARGV[4]  count     whole number, 1 or more
 -- ARGV[5]  lifetime  of the round in milliseconds; 0 for none
 -- ARGV[6]  kept      lifetime of the round's number in milliseconds, at most the round's

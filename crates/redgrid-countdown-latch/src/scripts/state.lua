@@ -1,7 +1,7 @@
 -- state.lua: the state of a latch.
 --
 -- KEYS[1]  count  string; the remaining count
--- KEYS[2]  round  string; the number of the round, `-` before that of one that is over.
+-- KEYS[2]  round  string; its number, with `-` in front once the round is over.
 --                 Redisson writes none.
 -- ARGV[1]  kept   lifetime of the round's number in milliseconds; renewed here after half of it
 -- ARGV[2]  over   lifetime of the number after the end of the round, in milliseconds
