@@ -27,8 +27,8 @@ pub enum LimitError {
     },
     /// The timeout passed first.
     ///
-    /// Nothing is taken, or it is returned when the reply arrives, or it counts until its time is
-    /// over.
+    /// No permits are taken; or they are returned when the reply arrives; or they count until they
+    /// expire.
     #[error("`{name}` was still at its limit after {waited:?}")]
     TimedOut {
         /// The limiter.
@@ -38,10 +38,10 @@ pub enum LimitError {
     },
     /// The request failed for a reason that all objects share.
     ///
-    /// Nothing is taken or changed, with two exceptions. After [`Failure::OutcomeUnknown`] it may
-    /// be executed, once: permits that were taken are returned when the reply arrives, or count
-    /// until their time is over. After [`Failure::ShuttingDown`] permits that were taken count
-    /// until their time is over.
+    /// Nothing is taken or changed, with two exceptions. After [`Failure::OutcomeUnknown`] the
+    /// request may be executed, once: permits that were taken are returned when the reply arrives,
+    /// or count until they expire. After [`Failure::ShuttingDown`] permits that were taken count
+    /// until they expire.
     #[error(transparent)]
     Failed(#[from] Failure),
 }
@@ -49,7 +49,7 @@ pub enum LimitError {
 impl LimitError {
     pub(crate) fn of(client: &Client, name: &Name, source: ServerError) -> Self {
         let operation = LimitError::operation(name);
-        // A request that fails during a shutdown fails because of it.
+        // A request that fails during a shutdown fails because of the shutdown.
         let source = if source.is_not_sent() && client.is_shut_down() { client.ended() } else { source };
         match source {
             ServerError::Decode { .. } => Failure::Refused { operation, source }.into(),

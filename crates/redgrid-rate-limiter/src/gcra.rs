@@ -64,8 +64,8 @@ impl GcraLimiter {
 
     /// Returns the operations that every object has: existence, lifetime, rename, events.
     ///
-    /// The key exists while permits are taken and not replenished, and its lifetime is the time
-    /// until all are. Deleting it replenishes all permits.
+    /// The key exists while permits are taken and not replenished. Its lifetime ends when all are
+    /// replenished. Deleting it replenishes all permits.
     pub fn object(&self) -> Object {
         self.object.clone()
     }

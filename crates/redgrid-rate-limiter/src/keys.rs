@@ -28,7 +28,7 @@ impl Keys {
     }
 }
 
-/// Returns the keys in Redisson's names, and the last one, which Redisson does not have.
+/// Returns the keys. They have Redisson's names, except the last one, which only redgrid has.
 fn of(key: &Bytes, client: &str) -> [Bytes; 6] {
     let (value, permits) = (suffixed(key, "value"), suffixed(key, "permits"));
     let (own_value, own_permits) = (suffixed(&value, client), suffixed(&permits, client));

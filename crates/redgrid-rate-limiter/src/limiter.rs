@@ -73,10 +73,10 @@ impl RateLimiter {
         self.set(rate, SetMode::IfUnset, false).await
     }
 
-    /// Sets the rate when awaited, also if one is set.
+    /// Sets the rate when awaited, even if one is set already.
     ///
     /// Taken permits no longer count, unless [`keeping_state`](SetRate::keeping_state) is used.
-    /// With a rate for each client, this is about the permits of this client: those of other
+    /// With a rate for each client, this applies only to the permits of this client: those of other
     /// clients still count. Waiting callers are notified.
     ///
     /// ```no_run
@@ -261,8 +261,8 @@ impl RateLimiter {
 
     /// Removes the limiter's lifetime. Returns whether it had one.
     ///
-    /// The next use of a limiter with a [`keep_alive`](Rate::keep_alive) sets it again; a
-    /// [new rate](RateLimiter::set_rate) without one ends this.
+    /// If the rate has a [`keep_alive`](Rate::keep_alive), the next use of the limiter sets a
+    /// lifetime again. To prevent that, [set a rate](RateLimiter::set_rate) without it.
     ///
     /// # Errors
     ///

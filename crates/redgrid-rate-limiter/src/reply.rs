@@ -28,13 +28,13 @@ pub(crate) enum Verdict {
 /// The reply for all callers of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LimiterReply {
-    /// The id of the request, from which those of its entries are made.
+    /// The id of the request, from which the ids of its entries are made.
     pub(crate) id: [u8; 16],
     /// The maximum number of permits at once: the rate, or the burst.
     pub(crate) limit: u64,
     /// The log had more expired entries than one call removes: the same request finds more permits.
     pub(crate) ask_again: bool,
-    /// When the first waiting caller is to be asked for again.
+    /// When to send the next request for the first waiting caller.
     pub(crate) next: Duration,
     /// The number of free permits before the request; below 0 after the rate was lowered.
     pub(crate) free: i64,

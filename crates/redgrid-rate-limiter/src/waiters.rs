@@ -12,14 +12,14 @@ use redgrid_core::{ChannelEvent, Client, Name, Offer, OrderedSubscription, Serve
 use crate::error::LimitError;
 use crate::reply::{LimiterReply, PermitRequest, Verdict};
 
-/// How long before they are free permits may be taken for a waiter, which then waits for them
-/// without noticing changes: 100 ms.
+/// How early permits may be taken for a waiter, before they are free: 100 ms. The waiter then waits
+/// for them without noticing changes.
 ///
 /// If the reply to the poll arrives in this time, the limit is used in full.
 const RESERVE_AHEAD: Duration = Duration::from_millis(100);
 
-/// How long before the announced time the next poll is sent: 60 ms, so that its reply may take as
-/// long.
+/// How early the next poll is sent, before the announced time: 60 ms. So its reply may take 60 ms
+/// without a delay.
 const POLL_AHEAD: Duration = Duration::from_millis(60);
 
 /// Shortest time between two polls for a waiter that is not due sooner: 5 ms.
@@ -87,7 +87,7 @@ impl InFlight {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct AcquireRequest {
     pub(crate) permits: u64,
-    /// The wait ends with the first reply by which the permits are not available.
+    /// The wait ends with the first reply that says that the permits are not available.
     pub(crate) try_only: bool,
     /// When the caller stops waiting; [`Instant::MAX`] without a timeout.
     pub(crate) until: Instant,
@@ -154,7 +154,7 @@ impl<L: Limit> Resource for LimitWaiters<L> {
     type Outcome = Acquired<L>;
     type Reply = Option<LimiterReply>;
 
-    /// With [`POLL_AHEAD`], a wait of 200 ms: a shorter one does not notice changes.
+    /// Together with [`POLL_AHEAD`], this is 200 ms: a shorter wait does not notice changes.
     const UNSUBSCRIBED_WAIT: Duration = Duration::from_millis(140);
 
     fn key(&self) -> &[u8] {
@@ -257,7 +257,7 @@ impl AcquireRequest {
 
 /// Returns when to poll again for the first waiter. Its permits are available after `wait`.
 fn next_poll(request: PermitRequest, wait: Duration) -> Duration {
-    // Close to the end of its time, no permits can be taken ahead for it.
+    // Close to the end of the waiter's time, no permits can be taken ahead for it.
     let ahead = if request.reserve_ahead < RESERVE_AHEAD { Duration::ZERO } else { POLL_AHEAD };
     // A limit that takes nothing ahead is polled once more before the wait is over.
     let next = if wait > ahead { wait - ahead } else { wait / 2 };

@@ -3,7 +3,8 @@
 --
 -- KEYS[2]  time     string; when all taken permits are replenished (the theoretical arrival time):
 --                   microseconds since 1970 by this server's clock, a space, and the rest of a
---                   microsecond in units of 1/rate. Missing: in the past. Expires then
+--                   microsecond in units of 1/rate. The key expires then; if it is missing, the
+--                   time is in the past
 -- ARGV[4]  rate     number of permits that are replenished in `per`
 -- ARGV[5]  per      microseconds; the two have no common divisor
 -- ARGV[6]  burst    maximum number of permits at once

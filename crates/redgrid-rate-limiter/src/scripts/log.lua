@@ -56,7 +56,7 @@ if was and not tonumber(was) then
   return redis.error_reply('ERR the value of the limiter is no number')
 end
 local free = was and tonumber(was) + freed
--- The number of permits in the log, if the value is to be written again.
+-- The number of permits in the log; set only if the value must be written again.
 local used
 -- A change of the rate by Redisson does not reach the values of other clients.
 local right_for = own and redis.call('GET', KEYS[7])
@@ -81,7 +81,8 @@ if wrong or (own and not right_for) then
 end
 local is_exact = not all or free + all == rate
 
--- Returns the error if the log cannot be written, before anything is written. No such entry exists.
+-- Tests, before anything is written, whether the log can be written, with an entry that does not
+-- exist. Returns the error if it cannot.
 local function refused_to_write()
   return failed(redis.pcall('ZADD', permits, 'XX', '0', '')) or failed(redis.pcall('ZREM', permits, ''))
 end
