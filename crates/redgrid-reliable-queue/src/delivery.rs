@@ -118,7 +118,7 @@ impl<T, C> Delivery<T, C> {
     }
 
     /// Returns how long no other consumer can receive it, counted from before the request was sent.
-    /// Zero after its visibility, or after `nack` or `reject` were called, whatever their outcome.
+    /// Zero after its visibility, and after a call of `nack` or `reject`, whatever the outcome.
     pub fn remaining(&self) -> Duration {
         let until = *self.until.lock().unwrap_or_else(PoisonError::into_inner);
         until.since(self.queue_client.client.clock().now())
@@ -130,10 +130,9 @@ impl<T, C> Delivery<T, C> {
     ///
     /// # Errors
     ///
-    /// [`QueueError::Stale`] if another consumer has received it, or it was settled otherwise: the
-    /// work
-    /// may be done twice. After [`Failure::OutcomeUnknown`], or a dropped call, it may be
-    /// called again: a message that no longer exists then counts as acknowledged.
+    /// [`QueueError::Stale`] if another consumer has received the message, or it was settled
+    /// otherwise: the work may be done twice. After [`Failure::OutcomeUnknown`], or a dropped call,
+    /// `ack` may be called again: a message that no longer exists then counts as acknowledged.
     ///
     /// # Cancel safety
     ///

@@ -20,8 +20,8 @@ pub(crate) struct QueueClient {
     pub(crate) name: Name,
     pub(crate) keys: Arc<Keys>,
     changes: Batcher<ChangeExecutor>,
-    /// The number of the last answered request for messages. It lives as long as the client:
-    /// messages of later requests would be returned to the queue.
+    /// The number of the last answered request for messages. It is kept as long as the client:
+    /// with a lower number, the server would return messages that callers have received.
     last_answered: Arc<LastAnswered>,
 }
 

@@ -60,8 +60,9 @@ macro_rules! options {
                 self
             }
 
-            /// Returns a [`Delivery`] that is dropped unsettled at once, as [`Delivery::nack`]
-            /// without a delay does. Otherwise it is delivered again when its visibility ends.
+            /// If a [`Delivery`] is dropped unsettled, returns its message to the queue at once, as
+            /// [`Delivery::nack`] without a delay does. Without this option, the message is
+            /// delivered again when its visibility ends.
             pub fn back_on_drop(mut self) -> Self {
                 self.options.back_on_drop = true;
                 self

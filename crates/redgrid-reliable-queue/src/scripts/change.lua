@@ -88,7 +88,8 @@ local function push()
   if is_full() then
     return 'full ' .. text(settings.capacity)
   end
-  -- Based on the server's clock: an id is not reused after a delete or a failover.
+  -- Based on the server's clock: an id is not reused after a delete. It may repeat after a
+  -- failover, if the new primary's clock is behind and the last pushes were lost.
   local last = tonumber(redis.call('HGET', QUEUE, 'seq') or nil) or 0
   local id = string.format('%016.0f', math.max(last + 1, time[1] * 1000000 + time[2]))
   redis.call('HSET', QUEUE, 'seq', id)
