@@ -68,15 +68,15 @@ struct OpenedRound {
 }
 
 impl OpenedRound {
-    /// Returns the round while the server stores it, too; 0 later.
+    /// Returns the round as long as the server stores it for certain; 0 later.
     fn round_at(self, now: Instant) -> u64 {
         if now.since(self.requested) < ROUND_MEMORY { self.round } else { 0 }
     }
 
     /// Returns the round that is current after another one was reported.
     ///
-    /// A lower number replaces this round only if this one is too old: the name has begun anew
-    /// then.
+    /// A lower number replaces this round only if this one is too old: then the server has expired
+    /// the name, and it has begun anew.
     fn updated(self, reported: OpenedRound, now: Instant) -> OpenedRound {
         if reported.round >= self.round_at(now) { reported } else { self }
     }
@@ -175,8 +175,8 @@ impl BarrierWait {
         let options = handle.wait_options(self.timeout);
         let participant = handle.client.participant(&handle.key);
         participant.arm(leave_request(&handle, &participant));
-        // When the last request was sent: the server stored the round of its reply no earlier than
-        // that.
+        // When the last request was sent. The server stored the round in the reply at that time or
+        // later.
         let (clock, requested) = (handle.client.clock(), AtomicU64::new(0));
         let mark_requested = || {
             let now = clock.now();
@@ -274,8 +274,8 @@ fn parse_arrive_reply(
     }
 }
 
-/// Returns the error for a reply that this participant has left. A shutdown has sent its leave
-/// request.
+/// Returns the error for the reply that this participant has left: then a shutdown has sent the
+/// leave request.
 pub(crate) fn shut_down_error(handle: &SyncHandle) -> WaitError {
     WaitError::Failed(crate::error::shutting_down(&handle.name))
 }

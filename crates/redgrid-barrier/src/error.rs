@@ -6,8 +6,8 @@ use redgrid_core::{Failure, Name, Operation, ServerError};
 
 /// Returns the failure of a request.
 ///
-/// A server that is temporarily unable to execute it (it is loading its data, accepts no writes, or
-/// the slot is migrating) is [`Failure::Unavailable`].
+/// If the server is temporarily unable to execute it, the failure is [`Failure::Unavailable`]: the
+/// server is loading its data, accepts no writes, or the slot is migrating.
 pub(crate) fn failure(name: &Name, source: ServerError) -> Failure {
     let operation = Operation::new("use", name);
     match source {
@@ -41,8 +41,8 @@ pub(crate) fn is_passing(failure: &Failure) -> bool {
 pub enum WaitError {
     /// The timeout passed first. The waiter was removed.
     ///
-    /// Without a reply to that soon, it is removed in the background, at the latest when its lease
-    /// ends.
+    /// If the server does not confirm the removal soon, it goes on in the background. At the
+    /// latest, the waiter is removed when its lease ends.
     #[error("the wait for `{name}` timed out after {waited:?}")]
     TimedOut {
         /// The object.
@@ -61,8 +61,9 @@ pub enum WaitError {
 /// The error of a wait at a [`Barrier`](crate::Barrier) or a
 /// [`DoubleBarrier`](crate::DoubleBarrier).
 ///
-/// The party was removed. Without a reply to that soon, it is removed in the background, at the
-/// latest when its lease ends. Until then the barrier may open with it.
+/// The party was removed. If the server does not confirm the removal soon, it goes on in the
+/// background. At the latest, the party is removed when its lease ends. Until then the barrier may
+/// open with it.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum BarrierError {

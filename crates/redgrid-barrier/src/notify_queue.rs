@@ -85,8 +85,8 @@ impl Waiter {
         }
     }
 
-    /// Waits for a notification. With `consume`, it cannot go to another waiter any more once this
-    /// has completed.
+    /// Waits for a notification. With `consume`, the notification cannot go to another waiter once
+    /// this has completed.
     pub(crate) async fn notified(
         &self,
         options: WaitOptions,

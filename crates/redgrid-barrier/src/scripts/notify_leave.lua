@@ -3,7 +3,8 @@
 -- KEYS     the hash, the queue, notified participants: see notify_queue.lua
 -- ARGV[1]  id            of the participant
 -- ARGV[2]  generation    of the participant
--- ARGV[3]  consumed      1: it consumed its notification, if it had one; 0: that goes to the next
+-- ARGV[3]  consumed      1: it consumed its notification, if it had one; 0: the notification
+--                        goes to the next waiter
 -- ARGV[4]  publish       PUBLISH or SPUBLISH
 -- ARGV[5]  channel       for notifications
 -- ARGV[6]  store permit  1: without a waiter, the notification is stored for the next one
