@@ -97,8 +97,8 @@ impl PermitExpirableSemaphore {
 
     /// Sets the number of permits.
     ///
-    /// Held permits stay held. If the number is below theirs, none are available until enough have
-    /// been returned.
+    /// Held permits stay held. If more are held than the new number, none are available until
+    /// enough have been returned.
     ///
     /// # Errors
     ///

@@ -59,10 +59,10 @@ impl Semaphore {
         PlainSemaphore::new(client, name)
     }
 
-    /// Makes this handle's number of permits that of the semaphore. Returns whether it was another.
+    /// Sets the semaphore's number of permits to that of this handle. Returns whether it changed.
     ///
-    /// Held permits stay held. If the number is below theirs, none are available until enough have
-    /// been returned. Processes that still give another number get
+    /// Held permits stay held. If more are held than the new number, none are available until
+    /// enough have been returned. Processes that still give another number get
     /// [`PermitsDiffer`](crate::AcquireError::PermitsDiffer) from then on.
     ///
     /// # Errors
