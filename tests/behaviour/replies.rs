@@ -87,7 +87,7 @@ async fn a_connection_with_a_long_reply_or_request_is_not_silent() {
     let slow = client_with(&server.url(), |config| {
         // The value takes four seconds. That is longer than the timeout of a request, and than a
         // server may be silent.
-        config.response_timeout(Duration::from_secs(1)).dialer(narrow.clone())
+        config.response_timeout(Duration::from_secs(3)).dialer(narrow.clone())
     })
     .await;
     let dials = narrow.dials.load(Ordering::SeqCst);
