@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use redgrid_atomic_long::{AdderError, Client, DoubleAdder, LongAdder};
 use redgrid_testkit::{Action, Observer, Proxy, wait_until};
-use redgrid_tests::process::Other;
+use redgrid_tests::process::{Other, Signal};
 use redgrid_tests::{SOON, client, client_with, server};
 
 const OFTEN: Duration = Duration::from_millis(10);
@@ -319,7 +319,7 @@ async fn a_stopped_process_is_reported_and_counts_again_when_it_continues() {
         Other::start(ROLE, &["adder", &server.url(), "views", "300", "0"]).await,
     ];
     assert_eq!(adder.sum().await.unwrap(), 321);
-    others[0].signal("-STOP");
+    others[0].signal(Signal::SIGSTOP);
     // Long enough for the other clients, however busy the machine is.
     let told = adder.sum().timeout(Duration::from_secs(5)).await.unwrap_err();
     match told {
@@ -330,7 +330,7 @@ async fn a_stopped_process_is_reported_and_counts_again_when_it_continues() {
     let told = adder.reset().timeout(Duration::from_secs(5)).await.unwrap_err();
     assert!(matches!(told, AdderError::Partial { answered: 2, expected: 3, .. }), "{told:?}");
     adder.add(4_000);
-    others[0].signal("-CONT");
+    others[0].signal(Signal::SIGCONT);
     // The process may replace its connection first. It is no member until it is subscribed again.
     wait_until(SOON, async || match adder.sum().timeout(SOON).await.unwrap() {
         4_000 => false,

@@ -6,6 +6,7 @@ use std::time::Duration;
 use redgrid_core::{Failure, Token};
 use redgrid_locks::{Client, Fence, FenceError, Lock};
 use redgrid_testkit::{Action, Observer, Proxy, wait_until};
+use redgrid_tests::process::{Signal, send_signal};
 use redgrid_tests::{SOON, client, client_with, server, sha};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::process::Command;
@@ -246,9 +247,7 @@ async fn a_client_paused_past_its_lease_writes_nothing_stale_under_a_fence() {
         .unwrap();
     let mut input = writer.stdin.take().unwrap();
     let mut output = BufReader::new(writer.stdout.take().unwrap()).lines();
-    let pid = writer.id().unwrap().to_string();
-    let signal =
-        |signal: &str| assert!(std::process::Command::new("kill").args([signal, &pid]).status().unwrap().success());
+    let pid = writer.id().unwrap();
     let (mut paused, mut stale, mut unfenced, mut refused) = (0, 0, 0, 0);
     for round in 0.. {
         if paused >= trials() {
@@ -258,13 +257,13 @@ async fn a_client_paused_past_its_lease_writes_nothing_stale_under_a_fence() {
         input.write_all(format!("{round} {AT_A_TIME}\n").as_bytes()).await.unwrap();
         let mut line = async || tokio::time::timeout(3 * SOON, output.next_line()).await.unwrap().unwrap().unwrap();
         assert_eq!(line().await, "writing");
-        signal("-STOP");
+        send_signal(pid, Signal::SIGSTOP);
         let took: Vec<_> = (0..AT_A_TIME).map(|n| tokio::spawn(take(next.clone(), format!("{round}:{n}")))).collect();
         let mut fresh = Vec::new();
         for take in took {
             fresh.push(take.await.unwrap());
         }
-        signal("-CONT");
+        send_signal(pid, Signal::SIGCONT);
         let done = line().await;
         refused += done.strip_prefix("done ").unwrap().parse::<u64>().unwrap();
         for (n, (token, was_held)) in fresh.into_iter().enumerate() {

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use redgrid_locks::Lock;
 use redgrid_testkit::wait_until;
+use redgrid_tests::process::{Signal, send_signal};
 use redgrid_tests::stopwatch::Stopwatch;
 use redgrid_tests::{SOON, client, server};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
@@ -42,9 +43,8 @@ impl Holder {
         self.line().await
     }
 
-    fn signal(&self, signal: &str) {
-        let pid = self.child.id().unwrap().to_string();
-        assert!(std::process::Command::new("kill").args([signal, &pid]).status().unwrap().success());
+    fn signal(&self, signal: Signal) {
+        send_signal(self.child.id().unwrap(), signal);
     }
 }
 
@@ -54,10 +54,10 @@ async fn a_process_stopped_past_its_lease_learns_it_by_its_first_poll() {
     let observer = server.observer().await.unwrap();
     let mut holder = Holder::start(&server.url(), "a", 600, 0).await;
     assert_eq!(holder.ask().await, "held");
-    holder.signal("-STOP");
+    holder.signal(Signal::SIGSTOP);
     wait_until(SOON, async || !observer.exists("a").await.unwrap()).await;
     holder.input.write_all(b"?\n").await.unwrap();
-    holder.signal("-CONT");
+    holder.signal(Signal::SIGCONT);
     assert_eq!(holder.line().await, "lost");
 }
 

@@ -7,7 +7,7 @@ use redgrid_atomic_long::{AdderError, Amount, DoubleAdder, LongAdder};
 use redgrid_core::Client;
 use redgrid_testkit::wait_until;
 use redgrid_tests::SOON;
-use redgrid_tests::process::Other;
+use redgrid_tests::process::{Other, Signal};
 
 use crate::actor::Actor;
 use crate::fixture::{Fixture, scenarios};
@@ -149,7 +149,7 @@ async fn a_stopped_java_process_is_reported_and_leaves_no_key(on: Fixture) {
     here.add(1);
     add(&mut java, &on.name, 20).await;
     assert_eq!(here.sum().await.unwrap(), 21);
-    redisson.signal("-STOP").await;
+    redisson.signal(Signal::SIGSTOP).await;
     // Long enough for Rust's own answer, however busy the machine is.
     let partial = here.sum().timeout(Duration::from_secs(5));
     let partial = tokio::time::timeout(SOON, partial.into_future()).await.expect("it ends at its timeout").unwrap_err();
@@ -157,7 +157,7 @@ async fn a_stopped_java_process_is_reported_and_leaves_no_key(on: Fixture) {
         AdderError::Partial { answered: 1, expected: 2, so_far, .. } => assert_eq!(so_far, Amount::Long(1)),
         other => panic!("{other:?}"),
     }
-    redisson.signal("-CONT").await;
+    redisson.signal(Signal::SIGCONT).await;
     // Java answers the former request, and then this one.
     assert_eq!(here.sum().timeout(SOON).await.unwrap(), 21);
     assert_eq!(for_ever(&on, &on.name).await, Vec::<String>::new());

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use redgrid_tests::process::{Signal, send_signal};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
@@ -68,11 +69,9 @@ impl Redisson {
         self.input.lock().await.write_all(line.as_bytes()).await.expect("Redisson takes a command");
     }
 
-    /// Sends the process a signal such as `-STOP`.
-    pub(crate) async fn signal(&self, signal: &str) {
-        let pid = self.child.lock().await.id().expect("it lives").to_string();
-        let sent = Command::new("kill").args([signal, &pid]).status().await;
-        assert!(sent.expect("there is a kill").success());
+    /// Sends the process a signal, see [`send_signal`].
+    pub(crate) async fn signal(&self, signal: Signal) {
+        send_signal(self.child.lock().await.id().expect("it lives"), signal);
     }
 
     /// Kills the process with `kill -9`, and returns when it is gone.

@@ -2,10 +2,25 @@
 
 use std::process::Stdio;
 
+pub use nix::sys::signal::Signal;
+use nix::sys::signal::kill;
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::Pid;
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 
 use crate::SOON;
+
+/// Sends a signal to a child process. After SIGSTOP it returns when all threads have stopped.
+pub fn send_signal(pid: u32, signal: Signal) {
+    let pid = Pid::from_raw(i32::try_from(pid).expect("a process id"));
+    kill(pid, signal).expect("it lives");
+    if signal == Signal::SIGSTOP {
+        // On a busy machine, threads run on until the kernel schedules the one that gets the signal.
+        let status = waitpid(pid, Some(WaitPidFlag::WUNTRACED));
+        assert_eq!(status, Ok(WaitStatus::Stopped(pid, signal)));
+    }
+}
 
 /// A process that runs until it is killed.
 #[derive(Debug)]
@@ -37,11 +52,9 @@ impl Other {
         line.expect("it lives")
     }
 
-    /// Sends it a signal, as `-STOP`.
-    pub fn signal(&self, signal: &str) {
-        let pid = self.child.id().expect("it lives").to_string();
-        let sent = std::process::Command::new("kill").args([signal, &pid]).status();
-        assert!(sent.expect("there is a kill").success());
+    /// Sends it a signal, see [`send_signal`].
+    pub fn signal(&self, signal: Signal) {
+        send_signal(self.child.id().expect("it lives"), signal);
     }
 
     /// Kills it by SIGKILL; returns its unread lines.

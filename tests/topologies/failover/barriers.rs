@@ -4,7 +4,7 @@ use redgrid_barrier::{Barrier, DoubleBarrier, Event, Phaser};
 use redgrid_core::Client;
 use redgrid_testkit::{Cluster, RedisServer, Sentinels, wait_until};
 use redgrid_tests::SOON;
-use redgrid_tests::process::Other;
+use redgrid_tests::process::{Other, Signal};
 
 use super::{FAILOVER, LEASE, replicated};
 use crate::fixture::{by_seeds, by_sentinels, connected};
@@ -79,13 +79,13 @@ pub(super) async fn sentinel_a_barrier_opening_that_a_failover_lost_is_announced
         info.contains("connected_slaves:0")
     };
     wait_until(SOON, cut).await;
-    waiting.signal("-STOP");
+    waiting.signal(Signal::SIGSTOP);
     let opened = Barrier::new(&opener, "tag", 2).wait().timeout(SOON).await.unwrap();
     assert!(opened.is_leader());
     let address = former.addr();
     former.kill().await.unwrap();
     let promoted = sentinels.wait_for_primary_other_than(address).await.unwrap();
-    waiting.signal("-CONT");
+    waiting.signal(Signal::SIGCONT);
     assert_eq!(waiting.next_line().await, "through");
     // The stopped party has read the opening in the data from the former primary. The opener
     // announces it to the new primary by itself.
