@@ -24,8 +24,8 @@ pub enum ServerError {
     },
     /// The server does not accept this client (WRONGPASS, NOAUTH), or one of the two sides rejects
     /// the other's certificate.
-    ///
-    /// The request was not executed. The client keeps trying; only a change of password, user or
+    /// The server does not accept this client (WRONGPASS, NOAUTH), or the client or the server
+    /// rejects the other's certificate.
     /// certificate helps.
     #[error("not authorized: {message}")]
     Unauthorized {
