@@ -316,7 +316,7 @@ impl Watch {
             if known && newest > self.latest {
                 return answers;
             }
-            // A majority that knows only of older elections is not sufficient: wait for the other
+            // A majority that reports only older elections is not sufficient: wait for the other
             // sentinels.
             let is_majority = said.clone().count() * 2 > all;
             if is_majority && said.clone().any(|told| told.epoch >= self.latest && told.elected.is_some()) {
@@ -350,8 +350,8 @@ fn is_called_down<'a>(answers: impl Iterator<Item = &'a PrimaryReport>, primary:
 ///
 /// An older election is usually reported by a sentinel that is cut off, perhaps together with the
 /// former primary. But if most sentinels report only older elections, they have been set up anew,
-/// and the client follows. Sentinels that were replaced elsewhere are not counted in `all` after a
-/// while.
+/// and the client follows the latest of these. Sentinels that were replaced elsewhere are not
+/// counted in `all` after a while.
 fn is_followed(told: u64, latest: u64, said: usize, all: usize) -> bool {
     told >= latest || said * 2 > all
 }
