@@ -192,8 +192,8 @@ macro_rules! setters {
 }
 
 setters! {
-    /// Sets how often the client fetches the password of open connections from a provider: every 10
-    /// s unless set. If the password has changed, the connections log in again.
+    /// Sets how often the client fetches the password of open connections from a provider: every
+    /// 10 s unless set. If the password has changed, the connections log in again.
     credentials_interval: Duration;
 
     /// Sets how long one answer of a server may take: 3 s unless set. A shorter time detects a hung
@@ -203,9 +203,9 @@ setters! {
     /// Sets how long setting up one connection may take: 2 s unless set.
     connect_timeout: Duration;
 
-    /// Sets how many times an unanswered request is retried if a retry is safe: 4 unless set. A
-    /// call without any contact ends after `response_timeout × (retries + 1)`: 15 s with the
-    /// default values.
+    /// Sets how many times an unanswered idempotent request is retried: 4 unless set. A call
+    /// without any contact ends after `response_timeout × (retries + 1)`: 15 s with the default
+    /// values.
     retries: u32;
 
     /// Sets the mean delay before a retry: 100 ms unless set. Each delay varies by up to half of
@@ -232,9 +232,9 @@ setters! {
     /// the primary. All services that share locks need the same value.
     subscription_mode: SubscriptionMode;
 
-    /// Sets how far a replica may lag behind its primary and still serve reads and subscriptions: 1
-    /// s unless set. A replica within this limit has all writes that are older than the limit. The
-    /// client compares offsets every [`scan_interval`](Self::scan_interval). A longer time also
+    /// Sets how far a replica may lag behind its primary and still serve reads and subscriptions:
+    /// 1 s unless set. A replica within this limit has all writes that are older than the limit.
+    /// The client compares offsets every [`scan_interval`](Self::scan_interval). A longer time also
     /// uses slow replicas; a shorter one switches to the primary sooner.
     max_replica_lag: Duration;
 

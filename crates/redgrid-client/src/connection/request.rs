@@ -112,7 +112,7 @@ impl Request {
 
     /// Creates a call of a function that is stored on the servers (Redis 7.0 or newer, Valkey).
     ///
-    /// If the server does not know the function, the client loads the code of `library`, if given,
+    /// If the server does not have the function, the client loads the code of `library`, if given,
     /// and repeats the call. An error that the function returns is final, whatever its text.
     pub fn function(name: impl Into<Bytes>, library: Option<Bytes>) -> Self {
         Request::new(What::Function { name: name.into(), library })
@@ -255,7 +255,7 @@ impl Request {
     /// Keeps the request in order relative to others with this mark.
     ///
     /// Such requests share one connection if a node has several, and scripts are sent as text.
-    /// Later requests could overtake a script that is sent by its hash, if the server does not know
+    /// Later requests could overtake a script that is sent by its hash, if the server does not have
     /// the script.
     pub fn in_order(mut self) -> Self {
         self.in_order = true;

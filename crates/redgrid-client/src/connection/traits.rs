@@ -1,5 +1,4 @@
-//! The two interfaces to the servers: [`Server`] is one node, [`Topology`] says which node serves a
-//! key.
+//! The two interfaces to the servers: [`Server`] is one node, [`Topology`] maps keys to nodes.
 //!
 //! Modules outside of `connection` reach the servers only through these traits. So the code of real
 //! connections can be replaced: tests implement the traits to lose, delay and repeat requests and
@@ -274,7 +273,7 @@ pub trait Server: Send + Sync + 'static {
 /// Returns the result of a request that followed ASKING: the last of the two replies.
 ///
 /// If ASKING was refused, the target answers the request with a redirect back to the source node.
-/// The refusal of ASKING is then the cause, and is returned.
+/// In that case the refusal of ASKING is the cause, and is returned.
 pub(super) fn of_asking(mut answers: Vec<Result<Reply, ServerError>>) -> Result<Reply, ServerError> {
     let answer = answers.pop().unwrap_or_else(|| Err(ServerError::unknown("no result")));
     match (answer, answers.pop()) {

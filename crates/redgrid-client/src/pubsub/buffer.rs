@@ -101,7 +101,7 @@ impl MessageBuffer {
         self.push(channel, payload);
     }
 
-    /// Records that a channel is not active any more. A gap is reported before its next message.
+    /// Records that a channel has become inactive. A gap is reported before its next message.
     pub(super) fn channel_interrupted(&self, channel_id: u64) {
         self.state().gap_reported.remove(&channel_id);
     }

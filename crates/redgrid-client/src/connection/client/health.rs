@@ -75,7 +75,7 @@ pub struct Health {
     /// The known nodes, each primary followed by its replicas. While no node is known, one entry
     /// says why.
     pub nodes: Vec<NodeHealth>,
-    /// Why the client would not notice a failover at the moment: no node reports which server is
+    /// Why the client would not detect a failover at the moment: no node reports which server is
     /// the primary.
     ///
     /// The value is set only in deployments with sentinels or a list of nodes, and cleared by the

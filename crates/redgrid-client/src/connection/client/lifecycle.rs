@@ -77,8 +77,8 @@ impl Lifecycle {
         self.0.borrow().closes_by
     }
 
-    /// Returns whether new requests are rejected: the shutdown has begun its work, or the client has
-    /// ended.
+    /// Returns whether new requests are rejected: the shutdown has begun its work, or the client
+    /// has ended.
     pub fn is_closed(&self) -> bool {
         self.0.borrow().is_closed
     }

@@ -117,8 +117,8 @@ fn decides(core: &Core, server: &Arc<dyn Server>) -> bool {
     core.topology.primaries().iter().any(|primary| is_same(primary, server))
 }
 
-/// Sends a request to one node until it is finally answered, the node is not a primary any more, or
-/// `until` has passed.
+/// Sends a request to one node until the request is finally answered, the node stops being a
+/// primary, or `until` has passed.
 ///
 /// A refused login or the beginning of a shutdown ends the attempts at once. An error of
 /// [`Server::refusal`] also ends them, unless a transmission is unanswered or the request is

@@ -266,8 +266,8 @@ pub(super) async fn replaced(
     }
 }
 
-/// Returns the local time from which a transmission with this `limit` can certainly not execute any
-/// more. It is later than `limit` by a small margin.
+/// Returns the local time from which a transmission with this `limit` certainly cannot execute.
+/// This time is later than `limit` by a small margin.
 ///
 /// The server's clock may be slower than the local one by twice the allowed drift (500 ppm each),
 /// and its resolution is one microsecond. Without the margin, a transmission could acquire

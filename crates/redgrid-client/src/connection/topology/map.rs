@@ -178,8 +178,8 @@ impl Map {
     /// Returns the slots that the new map (`named`) assigns to no node, with their previous nodes.
     ///
     /// These nodes keep the slots for a while. The reason is that a cluster node omits the slots of
-    /// a primary that it regards as failed, until it learns of the promoted replica. Each node
-    /// learns of the promotion at a different time. The ranges of both maps must be sorted.
+    /// a primary that it regards as failed, until news of the promotion reaches it. The news
+    /// reaches each node at a different time. The ranges of both maps must be sorted.
     pub(super) fn left_out(&self, named: &[Served], now: Instant) -> Vec<Served> {
         let mut kept = Vec::new();
         let mut named = named.iter().peekable();

@@ -187,9 +187,9 @@ impl Replicated {
 
     /// Sets the replicas.
     ///
-    /// Replicas in `doubted` were reported as down by a sentinel, or failed to answer. They stay
-    /// while they are connected, because the next query may have another result. If replicas serve
-    /// neither reads nor subscriptions, none is opened.
+    /// Replicas in `doubted` were reported as down by a sentinel, or failed to answer. These
+    /// replicas stay while they are connected, because the next query may have another result. If
+    /// replicas serve neither reads nor subscriptions, none is opened.
     pub(super) fn set_replicas(&self, addresses: &[Address], doubted: &[Address]) {
         let mut members = self.change_members();
         if !self.nodes.settings.uses_replicas() || self.closed.load(Ordering::Acquire) {

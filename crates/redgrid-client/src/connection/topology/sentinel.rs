@@ -77,7 +77,7 @@ pub(super) fn open(sentinel: &Sentinel, nodes: Nodes) -> Arc<Replicated> {
 
 struct Watch {
     replicated: Arc<Replicated>,
-    /// The name by which the sentinels know the primary.
+    /// The sentinels' name for the primary.
     name: String,
     nodes: Nodes,
     seeds: Vec<Address>,
@@ -249,7 +249,7 @@ impl Watch {
 
     /// Follows the server that `by` names as the primary, or as the chosen replica.
     ///
-    /// `is_heard` says whether the sentinel that leads the failover has answered this time.
+    /// `is_heard` is true if the sentinel that leads the failover has answered this time.
     fn follow(&mut self, by: &Arc<Node>, told: PrimaryReport, is_heard: bool) {
         // A failover is over if its election was counted and the winner is named, or if the
         // failover was given up.

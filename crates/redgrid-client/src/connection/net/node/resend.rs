@@ -1,6 +1,6 @@
 //! Requests that take more than one command:
 //!
-//! - A request is sent again if the server does not know its script, function or command.
+//! - A request is sent again if the server does not have its script, function or command.
 //! - A request to the new node of a slot that is being migrated follows ASKING.
 //! - Requests that are executed together follow MULTI.
 
@@ -75,8 +75,8 @@ impl Node {
         }
     }
 
-    /// Sends a request again while the server answers that it does not know the script, function or
-    /// command.
+    /// Sends a request again while the server answers that the script, function or command is
+    /// unknown.
     ///
     /// The request was not executed in these cases, so this is safe. The deadline argument is
     /// encoded anew.

@@ -20,7 +20,7 @@ const CHOSEN: &str = "+selected-slave";
 
 pub(super) struct SentinelEvents {
     pub(super) node: Arc<Node>,
-    /// The name by which the sentinels know the primary.
+    /// The sentinels' name for the primary.
     pub(super) name: String,
     pub(super) replicated: Arc<Replicated>,
     /// Notified when the sentinels must be queried.
