@@ -1,8 +1,8 @@
 //! The service of a client: everything that is held through the client.
 //!
-//! The client knows connections and requests, and nothing of locks. It has one slot for a service,
-//! which `redgrid-core` attaches when a service is first needed. The client runs the service,
-//! notifies it of new connections and topology changes, and closes it before the connections close.
+//! The client handles connections and requests, but no locks. It has one slot for a service, which
+//! `redgrid-core` attaches when a service is first needed. The client runs the service, notifies it
+//! of new connections and topology changes, and closes it before the connections close.
 
 use std::any::Any;
 use std::pin::Pin;
@@ -19,8 +19,8 @@ pub type BackgroundTask = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Everything that is held through a client: its locks and permits.
 pub trait Service: Any + Send + Sync {
-    /// Returns a future that does the work of the service. The client runs it beside its own tasks,
-    /// until the client ends.
+    /// Returns a future that does the work of the service. The client runs it concurrently with its
+    /// own tasks, until the client ends.
     ///
     /// `notices` are the messages of the client's notice channel. `first` is the last notice that
     /// arrived before the service was attached; `None` if there was none.
@@ -111,12 +111,13 @@ impl ServiceSlot {
     }
 }
 
-/// Runs the service once it is attached. Earlier notices are about no hold of this client.
+/// Runs the service once it is attached. A notice that arrives before that cannot concern a hold of
+/// this client.
 pub(in crate::connection) async fn serve(slot: Arc<ServiceSlot>, mut notices: OrderedSubscription) {
     let mut first = None;
     let service = loop {
-        // A notice that arrives while the service is being attached may be about a hold. So the
-        // last notice is passed to the service.
+        // A notice that arrives while the service is being attached may concern a hold. So the last
+        // notice is passed to the service.
         if let Some(service) = slot.get() {
             break Arc::clone(service);
         }
