@@ -94,8 +94,9 @@ impl<C: BatchExecutor> Batcher<C> {
     /// Submits a request, which is batched with others, and waits for the reply.
     ///
     /// While several callers wait, the client drives their requests and deadlines, in the runtime
-    /// in which it was created. While nothing drives that runtime, no caller gets a result. An
-    /// example is a single-threaded runtime whose thread is blocked or not inside `block_on`.
+    /// in which it was created. Callers get their results only while that runtime is driven. For
+    /// example, a single-threaded runtime is not driven while its thread is blocked or outside
+    /// `block_on`.
     ///
     /// # Errors
     ///
@@ -112,8 +113,8 @@ impl<C: BatchExecutor> Batcher<C> {
     /// still wait for the batch.
     pub async fn submit(&self, client: &Client, request: C::Request) -> Result<C::Reply, ServerError> {
         let mut inline_loop = InlineLoop { inline_task: None, client };
-        // `waiter` is dropped before `inline_loop`. So a task that takes over the loop knows that
-        // this caller is gone.
+        // `waiter` is dropped before `inline_loop`. So a task that takes over the loop finds
+        // the request of this caller cancelled.
         let mut waiter = WaiterGuard { inner: &self.0, index: None };
         let mut request = Some(request);
         poll_fn(|cx| {
