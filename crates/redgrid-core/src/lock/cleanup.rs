@@ -217,8 +217,8 @@ impl Table {
         }
         let lacks_permission = |error: &ServerError| error.code() == Some(Code::NoPermission);
         if mode == ReleaseMode::Yield && asked.result.as_ref().is_err_and(lacks_permission) {
-            // Perhaps only reading the flag of polling waiters was denied: release without reading
-            // the flag.
+            // Perhaps the server denied only reading the flag of polling waiters: release without
+            // reading the flag.
             asked = self.send_release(server_lease, ReleaseMode::Release, until).await;
         }
         (mode, asked)

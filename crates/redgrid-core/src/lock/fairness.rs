@@ -199,8 +199,8 @@ impl YieldPlan {
     /// `message_count` is `None` without a subscription.
     pub(crate) fn is_over(&mut self, message_count: Option<u64>) -> bool {
         let Some(message_count) = message_count else { return false };
-        // The only listener is taken for this process. If it is another process, the next release
-        // counts both subscribers.
+        // The only listener is assumed to be this process. If the assumption is wrong, the next
+        // release counts both subscribers.
         if self.may_be_ours {
             return true;
         }

@@ -104,7 +104,7 @@ mod tests {
             (renewed(30), 5 * MS, renewed(30), 0, LeaseFit::Yes),
             (fixed(10), Duration::ZERO, fixed(10), 0, LeaseFit::Yes),
             (fixed(10), 9 * MS, fixed(10), 0, LeaseFit::Yes),
-            // Covered by a longer lease of the same kind.
+            // A longer lease of the same kind covers the request.
             (fixed(10), 5 * MS, fixed(6), 0, LeaseFit::Yes),
             // From a short lease to a long one.
             (fixed(10), 5 * MS, fixed(11), 0, LeaseFit::Lengthen(server(fixed(11)))),

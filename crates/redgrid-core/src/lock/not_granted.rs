@@ -86,7 +86,7 @@ impl Table {
         is_passing
     }
 
-    /// Schedules a release of what unanswered retransmissions of a request may acquire. The release
+    /// Schedules a release of the lock, which unanswered retransmissions may acquire. The release
     /// is sent when the retransmissions can no longer execute. With `is_unknown`, the last
     /// transmission may have been granted, too, so a release is also sent at once.
     pub(super) fn schedule_cleanup_of_retransmissions(

@@ -1,7 +1,7 @@
 //! All locks of a client: the table, the state of each lock, and its waiters.
 //!
 //! The table owns every server lease, every queue and every in-flight request. The caller's future
-//! only waits for the outcome. Dropping the future therefore gives up a place in a queue, and
+//! only waits for the outcome. Dropping the future therefore gives up a position in a queue, and
 //! leaves no request without an owner.
 
 use std::collections::{HashMap, VecDeque};

@@ -254,8 +254,8 @@ impl Table {
                     match self.core.subscriptions.key_ttl(wait_loop.key.key()).await {
                         Some(left) => {
                             (until, silence) = (self.now() + left.min(NO_TIMEOUT), Instant::MAX);
-                            // Others had their chance to go first: announce this waiter from now
-                            // on, so that the others step back.
+                            // The quiet period is over, and the lock is taken. Announce this
+                            // waiter from now on: later readers then wait behind it.
                             said = said.or(wait_loop.announces.map(|_| Instant::MIN));
                         }
                         None => (silence, found_free) = (self.now() + STAYS_FREE, true),

@@ -6,8 +6,8 @@
 //!
 //! The object of a key is derived from the key alone, if the key has a form that users do not give
 //! to names ([`owner_of`]). Other keys are ambiguous: `{a}:timeout` may be a companion of `a`, or
-//! another object. [`possible_owner`] returns what the server must be asked about them.
-//! [`COMPANION_SUFFIXES`] has the suffixes of such companions.
+//! another object. For such a key, [`possible_owner`] returns the condition that must be checked on
+//! the server. [`COMPANION_SUFFIXES`] has the suffixes of such companions.
 
 use std::sync::LazyLock;
 

@@ -158,7 +158,7 @@ impl<T> Paged for ScanPosition<T> {
     }
 
     fn take(&mut self, (from, (next, page)): Page, found: &mut VecDeque<Result<T, ObjectError>>) {
-        // Another server process has another order, and does not know the cursor of the previous
+        // Another server process has another order, and cannot use the cursor of the previous
         // process. So the scan starts over.
         let has_started = self.from.is_some();
         if has_started && self.from.as_ref() != Some(&from) {
