@@ -267,7 +267,7 @@ pub trait ClientExt: Sealed {
         self.client().core().subscriptions.watch_with_notify(channel, slot_of, Arc::default())
     }
 
-    /// Subscribes to `channels` in the slot of `key`, and polls the key to notice that it is gone.
+    /// Subscribes to `channels` in the slot of `key`, and polls the key to notice its removal.
     ///
     /// Messages arrive in the order in which they are published at the server.
     fn subscribe_ordered(&self, channels: impl IntoIterator<Item = Bytes>, key: &Bytes) -> OrderedSubscription {

@@ -5,9 +5,9 @@
 //! turns, each idle while the other works. So two or three batches can be in flight on such a
 //! runtime, each with an equal share of all requests (measured: 1.1 to 1.5 times as fast).
 //!
-//! A lone caller polls the loop that sends its request. When a second caller comes, a task of the
-//! client takes the loop over. The only state of a caller is a slot, which it has until it gets its
-//! result or is dropped. Slots are reused, and the loop checks the deadlines of all callers.
+//! A lone caller polls the loop that sends its request. When a second caller submits a request, a
+//! task of the client takes the loop over. The only state of a caller is a slot, which it has until
+//! it gets its result or is dropped. Slots are reused, and the loop checks the deadlines of all callers.
 
 mod waiters;
 

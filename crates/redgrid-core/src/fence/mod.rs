@@ -164,7 +164,7 @@ impl Fence {
     ///
     /// After a lost reply the write is sent again, but it is executed only once. The server stores
     /// the reply of the write as long as a retransmission can be in flight. So a late
-    /// retransmission does not undo what the same holder has written since.
+    /// retransmission does not undo later writes of the same holder.
     ///
     /// # Errors
     ///

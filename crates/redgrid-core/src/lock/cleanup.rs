@@ -133,7 +133,7 @@ impl Table {
     }
 
     /// Sends the release, and waits for its reply for at most one response timeout. Schedules the
-    /// release again if no reply came, or if a late retransmission can still execute.
+    /// release again if no reply arrived, or if a late retransmission can still execute.
     pub(super) async fn clean_up(self: &Arc<Self>, what: DeferredRelease) {
         let until = self.now() + self.core.settings.response_timeout;
         let left = tokio::select! {

@@ -2,9 +2,9 @@
 //! wait.
 //!
 //! The release reports the number n of subscribers that its message reached, normally including
-//! this process. Each other subscriber that wants the lock acquires and releases it, which sends
-//! one more message. So after n messages, the first of which is from this process, every process
-//! has had the lock once. Only silence ends a yield early: a limit on the total time would break
+//! this process. Each other subscriber that waits for the lock acquires and releases it, and the
+//! release sends one more message. So after n messages, the first of which is from this process,
+//! every process has had the lock once. Only silence ends a yield early: a limit on the total time would break
 //! the order.
 
 #[cfg(test)]
@@ -119,7 +119,7 @@ pub(crate) struct YieldPlan {
 }
 
 impl YieldPlan {
-    /// Returns what to wait for after a release at the end of a hand-over window.
+    /// Returns the plan of the yield after a release at the end of a hand-over window.
     ///
     /// Returns `None` if no other process waits.
     pub(crate) fn after(audience: SubscriberCount, round_trip: Duration) -> Option<YieldPlan> {
@@ -161,8 +161,8 @@ impl YieldPlan {
         }
         let passed = message_count.zip(self.from).map_or(0, |(message_count, from)| message_count.saturating_sub(from));
         let left = self.passes.saturating_sub(passed) as f64 / self.passes.max(1) as f64;
-        // Until the release arrives back at this process, no listener at the replica can know of
-        // the release and try.
+        // Until the message of the release arrives at this process, no listener at the replica can
+        // have received it and try.
         let least = match self.patient || (self.by_replica && passed == 0) {
             true => PATIENCE,
             false => Duration::ZERO,
@@ -302,7 +302,7 @@ impl Table {
 
     /// Remembers that other processes go first, while no request of this process waits.
     ///
-    /// The next request of this process obeys the plan if it comes soon.
+    /// The next request of this process obeys the plan if it arrives soon.
     pub(super) fn remember_yield(&self, state: &mut State, key: &LockId, plan: YieldPlan, handover_ends: Instant) {
         let since = self.now();
         let window = state.locks.get(key).map_or(Duration::ZERO, |lock| self.handover_window(lock.protocol, key));

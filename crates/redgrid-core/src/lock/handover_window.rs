@@ -91,7 +91,7 @@ mod tests {
         }
     }
 
-    /// Cases: (current lease, its age, requested lease, `at_least` in seconds, what is to be done).
+    /// Cases: (current lease, its age, requested lease, `at_least` in seconds, expected result).
     #[test]
     fn each_request_after_a_hand_over_changes_the_lease_as_needed() {
         let now = Instant::MIN + 100 * SECOND;

@@ -210,8 +210,8 @@ impl Table {
         if lock.holds.first().is_some_and(|hold| hold.server_lease.is_valid_locally()) {
             return Some(self.now());
         }
-        // Another process holds the lock. While the connection is up and the server does not hang,
-        // waiting does not count as loss of contact.
+        // Another process holds the lock. While the connection is up and the server answers,
+        // waiting counts as contact.
         let waits = if lock.contended { self.core.contact(key.key()) } else { None };
         Some(lock.contact.max(self.core.subscriptions.contact(key.key())).max(waits.unwrap_or(Instant::MIN)))
     }

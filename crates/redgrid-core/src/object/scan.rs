@@ -16,7 +16,7 @@ use crate::author::ClientExt;
 /// Default of the approximate number of entries in a page.
 const DEFAULT_PAGE: u32 = 100;
 
-/// A page: the connection that it came from, the next cursor, and the entries.
+/// A page: the connection of its reply, the next cursor, and the entries.
 type Page = (Option<ConnectionId>, (Bytes, Vec<Bytes>));
 
 /// A stream of the entries of a map or a set, in no particular order. It requests a page when the

@@ -43,8 +43,8 @@ pub(in crate::lock) struct LocalPass {
     /// A hand-over that is suspended until the pass request completes: the id of its server lease,
     /// and the last adjustment of that lease, if any.
     suspended: Option<(u64, Option<Fitted>)>,
-    /// Id of a server lease that is no longer passed along, because a pass request was not
-    /// answered, or because a retransmission of one can still release the lock.
+    /// Id of a server lease that is no longer passed along. Either a pass request was not answered,
+    /// or a retransmission of one can still release the lock.
     ended: Option<u64>,
 }
 
@@ -139,8 +139,8 @@ impl Table {
         pass.served.push(number);
         let limit = waiter.status.may_execute_until();
         if now < limit {
-            // An earlier request for this position can execute late, and create a position that no
-            // waiter wants.
+            // An earlier request for this position can execute late, and create a position
+            // without a waiter.
             self.take_out(lock, number, Some(limit), false);
         }
     }

@@ -282,7 +282,7 @@ impl HoldGuard {
     ///
     /// # Errors
     ///
-    /// [`AcquireError`] says what is true after the failure; it is `Lost` if this hold has ended.
+    /// [`AcquireError`] describes the state after the failure; it is `Lost` if this hold has ended.
     ///
     /// # Cancel safety
     ///
