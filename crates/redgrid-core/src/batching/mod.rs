@@ -7,7 +7,8 @@
 //!
 //! A lone caller polls the loop that sends its request. When a second caller submits a request, a
 //! task of the client takes the loop over. The only state of a caller is a slot, which it has until
-//! it gets its result or is dropped. Slots are reused, and the loop checks the deadlines of all callers.
+//! it gets its result or is dropped. Slots are reused, and the loop checks the deadlines of all
+//! callers.
 
 mod waiters;
 

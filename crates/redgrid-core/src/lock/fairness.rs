@@ -4,8 +4,8 @@
 //! The release reports the number n of subscribers that its message reached, normally including
 //! this process. Each other subscriber that waits for the lock acquires and releases it, and the
 //! release sends one more message. So after n messages, the first of which is from this process,
-//! every process has had the lock once. Only silence ends a yield early: a limit on the total time would break
-//! the order.
+//! every process has had the lock once. Only silence ends a yield early: a limit on the total time
+//! would break the order.
 
 #[cfg(test)]
 mod tests;
