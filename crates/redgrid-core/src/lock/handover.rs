@@ -50,7 +50,8 @@ impl ServerLease {
 }
 
 impl Table {
-    /// Returns whether a server lease is handed to a waiter of this process after its release.
+    /// Returns whether a server lease is handed to a waiter of this process when its owner releases
+    /// the hold.
     pub(super) fn may_pass_on(&self, lock: &mut LockState, server_lease: &ServerLease, now: Instant) -> bool {
         let passes_on = server_lease.may_hand_over(now) || self.passes_locally(lock).is_some();
         passes_on && server_lease.is_valid_locally_at(now) && lock.next(now).is_some()

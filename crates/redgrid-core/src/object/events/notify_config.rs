@@ -39,7 +39,7 @@ impl EventSource {
 pub(super) struct NotifyConfig {
     pub(super) source: EventSource,
     pub(super) letters: String,
-    /// Whether missing letters are added. Otherwise they are an error.
+    /// Whether missing letters are added. If false, missing letters are an error.
     pub(super) enable: bool,
 }
 
