@@ -50,7 +50,8 @@ pub trait BatchExecutor: Send + Sync + 'static {
     /// always 1.
     ///
     /// If several batches are in flight and one is sent again, the server may execute them in
-    /// another order. The requests must allow that. Replies are delivered in the order of the batches.
+    /// another order. The requests must allow that. Replies are delivered in the order of the
+    /// batches.
     const MAX_IN_FLIGHT: usize = 1;
 
     /// Returns how many of the first requests form a batch.
