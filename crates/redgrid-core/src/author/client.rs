@@ -231,8 +231,8 @@ pub trait ClientExt: Sealed {
     /// Returns the id of the connection to the current primary of `key`; `None` while there is no
     /// contact.
     ///
-    /// The id changes with each loss of contact, restart and failover. The state of the
-    /// server that was read under an older id may be outdated.
+    /// The id changes with each loss of contact, restart and failover. The state of the server
+    /// that was read under an older id may be outdated.
     fn epoch_of(&self, key: &[u8]) -> Option<ConnectionId> {
         self.client().core().topology.primary(key).current_connection_id()
     }

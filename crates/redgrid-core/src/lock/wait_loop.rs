@@ -4,8 +4,8 @@
 //! The loop tries to acquire. If the lock is taken, it subscribes to the channel and tries again
 //! when the subscription is confirmed. Later it tries at every message, at every gap, when the poll
 //! finds the key gone, and when the reported lease has run out. After a hand-over window of this
-//! process, other processes go first. The loop tries again when all of them have had the lock, or
-//! after a quiet period.
+//! process, other processes go first. The loop tries again only when all of them have had the
+//! lock, or after a quiet period.
 //!
 //! For lock kinds without release messages, the loop subscribes to nothing and tries again after
 //! growing pauses.
