@@ -118,7 +118,7 @@ pub(crate) async fn state(client: &Client, target: &Arc<LockKeys>) -> Result<Opt
     Ok((holder_count > 0).then_some(LockState { holders, holder_count, remaining }))
 }
 
-/// Waits until the lock is free. Returns `false` if it was not when `within` had passed.
+/// Waits until the lock is free. Returns `false` if `within` passes first.
 pub(crate) async fn until_free(
     client: &Client,
     target: &Arc<LockKeys>,

@@ -76,7 +76,7 @@ impl Lock {
         Lock { reenters: false, ..self }
     }
 
-    /// Returns the same lock with pauses between tries, instead of messages.
+    /// Returns the same lock, whose waiters retry after pauses instead of waiting for messages.
     pub(crate) fn with_backoff(self, backoff: Backoff) -> Self {
         Lock { backoff: Some(backoff), ..self }
     }

@@ -44,8 +44,8 @@ macro_rules! option_methods {
             /// Keeps the lock taken for at least this long, for a job that must run once per
             /// interval.
             ///
-            /// This holds even if the guard is released or the process dies earlier. The default is
-            /// zero.
+            /// The lock stays taken even if the guard is released or the process dies earlier. The
+            /// default is zero.
             pub fn hold_at_least(mut self, keep: std::time::Duration) -> Self {
                 self.0.at_least = keep;
                 self

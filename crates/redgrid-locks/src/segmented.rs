@@ -226,8 +226,8 @@ impl SegmentIter {
                         contact = clock.now();
                         last_error = Some(error);
                     }
-                    // The short timeout may pass before any reply. Nothing is held, or only for a
-                    // moment.
+                    // The short timeout may pass before any reply. If the server grants the lock
+                    // nevertheless, the grant is released at once.
                     Err(error @ AcquireError::Failed(Failure::Unavailable { .. } | Failure::OutcomeUnknown { .. }))
                         if !is_last =>
                     {

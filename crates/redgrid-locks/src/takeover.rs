@@ -23,8 +23,8 @@ impl Lock {
     /// only when it unlocks. Until then it may still be working: use the fencing token where that
     /// matters.
     ///
-    /// The lock is free half a second later. Until then a holder that was not notified could hand
-    /// out tokens to its own tasks that are higher than those of the next holder.
+    /// The lock is free half a second later. If it were free at once, a holder that was not
+    /// notified yet could give its own tasks tokens that are higher than those of the next holder.
     ///
     /// # Errors
     ///

@@ -69,8 +69,8 @@ impl FencedLock {
 ///
 /// It is for very many locks with little contention, and for servers where channels are not
 /// available. Tasks of one process queue, and hand the lock over as those of a [`Lock`] do. Between
-/// processes there is no order. At the end of a hand-over window, other processes get the time of
-/// the longest pause.
+/// processes there is no order. At the end of a hand-over window, the process leaves the lock to
+/// other processes for the time of the longest pause.
 ///
 /// A [`Lock`] of the same name excludes this one and is excluded by it. It is not notified of this
 /// one's releases.

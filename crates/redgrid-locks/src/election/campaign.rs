@@ -37,7 +37,8 @@ impl Campaign {
         Campaign { election, id: None, wait: None, renewed_lease: None }
     }
 
-    /// Sets what the leader proclaims to observers: an address, an id, or JSON, for example.
+    /// Sets the id that the leader proclaims to observers: an address, a name, or JSON, for
+    /// example.
     ///
     /// It has up to 1,024 bytes, and is the id of the client unless set.
     #[doc(alias = "Proclaim")]

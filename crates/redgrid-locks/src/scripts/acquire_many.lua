@@ -44,7 +44,7 @@ for i, key in ipairs(KEYS) do
     written = redis.pcall('PEXPIRE', key, ARGV[1])
   end
   if type(written) == 'table' then
-    -- No lock without a lifetime, and none if not all can be acquired.
+    -- A lock needs a lifetime, and all locks are acquired or none: remove the fields that were set.
     for j = 1, i do
       redis.pcall('HDEL', KEYS[j], ARGV[j + 2])
     end
