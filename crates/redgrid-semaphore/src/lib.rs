@@ -24,11 +24,11 @@
 //! that finds held plain permits.
 //!
 //! A [`PlainSemaphore`], from [`Semaphore::plain`], is Redisson's RSemaphore: a plain number. The
-//! permits of a process that dies are lost to it.
+//! permits of a process that dies are lost.
 //!
 //! Permits are taken and returned exactly once, even if replies are lost. Waiters of one process
 //! are served in their order, and small requests do not starve a large one. With
-//! [`fair`](Semaphore::fair) that holds over all processes. Processes take turns: a process passes
+//! [`fair`](Semaphore::fair) both hold over all processes. Processes take turns: a process passes
 //! released permits to its own tasks for a hand-over window of 10 ms, and then returns them.
 //!
 //! # Keys
