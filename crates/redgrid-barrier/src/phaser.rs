@@ -79,7 +79,7 @@ impl Phaser {
         Phaser { handle: SyncHandle::new(client, "phaser", name) }
     }
 
-    /// Returns the [`Object`] of this name: existence, lifetime, other names, events. It covers all
+    /// Returns the [`Object`] of this name: existence, lifetime, renaming, events. It covers all
     /// keys of the object.
     ///
     /// Its operations ignore the parties. After a deletion, the parties register again with their

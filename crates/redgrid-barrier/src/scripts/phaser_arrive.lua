@@ -11,7 +11,7 @@
 -- ARGV[7]   deregister  1: the party is deregistered
 -- ARGV[8]   publish     PUBLISH or SPUBLISH
 -- ARGV[9]   channel     for phases
--- ARGV[10]  arrived     the last phase at which the party has arrived, as far as it knows
+-- ARGV[10]  arrived     the last phase at which the party has arrived, according to its client
 -- ARGV[11]  run         in which it was registered; 0 if the registration is not confirmed: then
 --                       it is undone completely
 -- Returns   {1, arrived, phase, ended, ms}  it has arrived at `arrived`; the current phase; 1 if
