@@ -24,11 +24,11 @@ impl<T: AtomicNumber> Atomic<T> {
     ///
     /// # Errors
     ///
-    /// [`AtomicError::Contended`] if others were faster for `response_timeout × (retries + 1)`.
-    /// [`Failure::Unavailable`](crate::Failure::Unavailable) if earlier updates received no reply
-    /// for that long, or the server could not be reached: nothing was changed.
-    /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) if `change` returns an invalid
-    /// number. Otherwise those of [`Atomic::set`].
+    /// [`AtomicError::Contended`] if other clients changed the number before each attempt, for
+    /// `response_timeout × (retries + 1)`. [`Failure::Unavailable`](crate::Failure::Unavailable) if
+    /// earlier updates received no reply for that long, or the server could not be reached: nothing
+    /// was changed. [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) if `change`
+    /// returns an invalid number. Otherwise those of [`Atomic::set`].
     ///
     /// # Cancel safety
     ///
