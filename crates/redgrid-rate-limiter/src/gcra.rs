@@ -83,8 +83,8 @@ impl GcraLimiter {
     ///
     /// # Cancel safety
     ///
-    /// Dropped before the request is sent, it takes nothing. Dropped later, it may take the permit,
-    /// which is not given back.
+    /// If the future is dropped before the request is sent, it takes nothing. If it is dropped
+    /// later, it may take the permit, which is not given back.
     pub async fn try_acquire(&self) -> Result<bool, LimitError> {
         self.try_acquire_many(1).await
     }
@@ -198,7 +198,8 @@ pub(crate) struct Gcra {
     name: Name,
     key: Bytes,
     channel: Bytes,
-    /// This many are replenished in `per` microseconds; the two have no common divisor.
+    /// The number of permits that are replenished in `per` microseconds. The two numbers have no
+    /// common divisor.
     permits: u64,
     per: u64,
     burst: u64,
