@@ -4,7 +4,7 @@ use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How changes wait for the store.
+/// Options of the queue of changes that wait for the store.
 ///
 /// ```
 /// use std::time::Duration;
