@@ -34,8 +34,8 @@
 //!   a value is invalidated as soon as the message of its change arrives. The bound holds whatever
 //!   happens to connections. Four times per bound the cache sends itself a heartbeat, which arrives
 //!   after all earlier messages. If no heartbeat comes back, no cached value is returned. One
-//!   exception: a primary that was replaced and does not know it is trusted as long as the client
-//!   trusts it, as for any read.
+//!   exception: as for any read, the client may use a replaced primary until it detects the
+//!   replacement.
 //! - **Unpublished changes.** Writes by other means ([`Map`], a transaction, HSET) are not
 //!   published. Their staleness is bounded only by [`Options::time_to_live`], which is not set by
 //!   default.
