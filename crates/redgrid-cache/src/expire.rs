@@ -44,8 +44,7 @@ impl<K, V, KC: Codec, VC: Codec, Y: Layout> Cache<K, V, KC, VC, Y> {
     /// # Errors
     ///
     /// [`ObjectError`] states what failed and whether anything may have changed.
-    /// [`ObjectError::Unsupported`] for a native map on a server that does not know lifetimes of
-    /// hash fields.
+    /// [`ObjectError::Unsupported`] for a native map on a server without lifetimes of hash fields.
     ///
     /// # Cancel safety
     ///
