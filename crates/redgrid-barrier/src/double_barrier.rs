@@ -200,7 +200,7 @@ impl DoubleBarrierGuard {
     ///
     /// # Errors
     ///
-    /// [`BarrierError`]. This party has left then, at the latest when its lease ends.
+    /// [`BarrierError`]. After an error this party has left, at the latest when its lease ends.
     ///
     /// # Cancel safety
     ///

@@ -56,7 +56,7 @@ impl CountDownLatch {
     ///
     /// # Errors
     ///
-    /// [`LatchError`] says whether the count may be set.
+    /// [`LatchError`] states whether the count may be set.
     ///
     /// # Cancel safety
     ///
@@ -72,7 +72,7 @@ impl CountDownLatch {
     ///
     /// # Errors
     ///
-    /// [`LatchError`] says whether the count-down may have been executed. After
+    /// [`LatchError`] states whether the count-down may have been executed. After
     /// [`Failure::OutcomeUnknown`](crate::Failure::OutcomeUnknown) do not call it again: the
     /// request is still being retried.
     ///
@@ -157,7 +157,7 @@ impl CountDownLatch {
     ///
     /// # Errors
     ///
-    /// [`LatchError`] says whether the round may be deleted.
+    /// [`LatchError`] states whether the round may be deleted.
     ///
     /// # Cancel safety
     ///

@@ -93,7 +93,7 @@ pub(crate) struct LatchState {
     pub(crate) is_open: bool,
     /// The number of the round; 0 if Redisson has begun it, `None` if it could not be read.
     pub(crate) round: Option<u64>,
-    /// The number of the last round of ours that is known to be over; 0 if there is none.
+    /// The number of the last redgrid round that is known to be over; 0 if there is none.
     pub(crate) over: u64,
     /// When the round ends by its lifetime.
     pub(crate) ends_in: Option<Duration>,

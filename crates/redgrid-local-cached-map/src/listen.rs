@@ -21,8 +21,8 @@ static ACKNOWLEDGE: Script<1> = Script::new("local_cached_map/acknowledge", incl
 /// Heartbeats per staleness bound. The cache stays valid if two of these four are lost.
 const HEARTBEATS_PER_BOUND: u32 = 4;
 
-/// Number of heartbeats that are sent after the last read. They cover a pause between reads; after
-/// them none is sent until the next read.
+/// Number of heartbeats that are sent after the last read. They cover a pause between reads. After
+/// that, no heartbeat is sent until the next read.
 const IDLE_HEARTBEATS: u32 = 4;
 
 /// The longest time for which other clients may disable keys: a minute. After that, such a client

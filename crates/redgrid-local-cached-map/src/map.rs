@@ -139,8 +139,8 @@ impl<K, V, KC: Codec, VC: Codec> LocalCachedMap<K, V, KC, VC> {
         self.shared.near.stats()
     }
 
-    /// Returns whether cached values are returned at present. They are while it is certain that all
-    /// changes are received.
+    /// Returns whether cached values are returned at present, that is, whether it is certain that
+    /// all changes are received.
     ///
     /// The subscription starts with the first read. Without reads the heartbeats stop, and the
     /// result becomes false.

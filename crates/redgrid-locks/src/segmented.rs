@@ -118,7 +118,7 @@ impl SegmentedLock {
 
     /// Marks all segments as not empty, so that iterators return them again.
     ///
-    /// This concerns this [`SegmentedLock`] and its clones. Call it in each process.
+    /// It applies to this [`SegmentedLock`] and its clones. Call it in each process.
     pub fn reset(&self) {
         self.segments.iter().for_each(|segment| segment.is_empty.store(false, Ordering::Relaxed));
     }

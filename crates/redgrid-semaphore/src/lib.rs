@@ -20,8 +20,8 @@
 //!
 //! The permits of a [`Semaphore`] have leases. The permits of a process that dies are available
 //! again within one lease, and there are never more permits than the number that all processes
-//! give. A process that gives another number gets an error that names both. So does a process
-//! that finds held plain permits.
+//! give. A process that gives another number gets an error that names both. A process that finds
+//! held plain permits gets this error, too.
 //!
 //! A [`PlainSemaphore`], from [`Semaphore::plain`], is Redisson's RSemaphore: a plain number. The
 //! permits of a process that dies are lost.

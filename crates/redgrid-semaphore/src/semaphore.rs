@@ -67,7 +67,7 @@ impl Semaphore {
     ///
     /// # Errors
     ///
-    /// [`Failure`] says whether the number may have been set.
+    /// [`Failure`] states whether the number may have been set.
     ///
     /// # Cancel safety
     ///

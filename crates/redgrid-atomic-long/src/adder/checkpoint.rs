@@ -188,7 +188,7 @@ mod tests {
         checkpoint.adopt_missing(0, String::new(), true);
         let again = checkpoint.next_save(9).unwrap();
         assert_eq!((again.amount.as_str(), again.last_record.as_str(), checkpoint.sum_at(0)), ("9", "", Some(0)));
-        // The sequence has grown all the while: the unanswered save does not fit any more.
+        // The sequence has grown all the while: the unanswered save can no longer be executed.
         assert!(again.next_record > unanswered.next_record, "{again:?}");
         assert_eq!(checkpoint.adopt("x", 1, "b".into()), None);
     }

@@ -145,7 +145,7 @@ impl<N: AdderNumber> Call<N> {
 struct OpenRound<'a> {
     client: &'a Client,
     keys: RoundKeys,
-    /// Whether all members have answered: none writes to the keys any more.
+    /// Whether all members have answered: after that, none writes to the keys.
     is_complete: bool,
 }
 
@@ -258,7 +258,7 @@ impl<N: AdderNumber> SharedAdder<N> {
             {
                 return RoundOutcome::Stalled;
             }
-            // A member that has left does not answer any more.
+            // A member that has left does not answer.
             if PAUSES.after(polls) == PAUSES.longest
                 && let Some(subscribers) = client.subscribers_at_primary(&member.keys.topic, &member.keys.key).await
                 && subscribers < expected

@@ -1,4 +1,4 @@
--- phaser_arrive.lua: arrive at a phase, deregister if requested, or learn the current phase.
+-- phaser_arrive.lua: arrive at a phase, deregister if requested, or return the current phase.
 --
 -- KEYS      the phaser, its parties, arrived parties: see phaser.lua
 -- ARGV[1]   not after   microseconds since 1970 by this server's clock; later than that, nothing is
@@ -37,7 +37,7 @@ if generation and (generation > own_generation or generation == own_generation a
 end
 local is_known = generation == own_generation
 if not is_known then
-  -- Only an earlier generation is known: the registration is lost, or was never executed.
+  -- At most an earlier generation is stored: the registration is lost, or was never executed.
   redis.call('ZREM', k[3], id)
 end
 if ARGV[11] == '0' then
@@ -70,7 +70,7 @@ elseif field('ended') == 1 then
   end
   return {-4, field('phase')}
 else
-  -- A party that deregisters does not delay the others, unless no party is known.
+  -- A party that deregisters does not delay the others, unless no registration is stored.
   if not is_known and (not deregister or field('began') == 0) then
     start_grace(lease)
   end

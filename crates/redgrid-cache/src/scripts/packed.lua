@@ -90,7 +90,7 @@ local function purge(most)
       local packed = redis.call('HGET', KEYS[1], field)
       local ok, idle, value = pcall(struct.unpack, 'dLc0', packed or '')
       if at == 3 and ok and idle == 0 then
-        -- The entry has no idle time any more.
+        -- The entry has no idle time: its score is obsolete.
         redis.call('ZREM', KEYS[3], field)
       else
         delete_entry(field)
@@ -104,8 +104,8 @@ local function purge(most)
   return visited
 end
 
--- Gives the companion keys the TTL of the map. If the map has none, or does not exist any more,
--- a TTL that they have from an earlier map is removed.
+-- Gives the companion keys the TTL of the map. If the map has none, or does not exist, a TTL that
+-- they have from an earlier map is removed.
 local function sync_expiry()
   local ttl = redis.call('PTTL', KEYS[1])
   for at = 2, 5 do

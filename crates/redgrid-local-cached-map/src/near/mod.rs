@@ -147,7 +147,7 @@ impl NearCache {
             && self.store.insert(hash, Entry::new(field.clone(), value, generation, now))
     }
 
-    /// Invalidates these keys: values that were read before this call are not returned any more.
+    /// Invalidates these keys: after this call, values that were read before it are not returned.
     pub(crate) fn invalidate(&self, hashes: impl IntoIterator<Item = Hash>) {
         let mut pending_reads = self.pending_reads();
         for hash in hashes {
@@ -158,7 +158,7 @@ impl NearCache {
         }
     }
 
-    /// Clears the cache: values that were read before this call are not returned any more.
+    /// Clears the cache: after this call, values that were read before it are not returned.
     pub(crate) fn clear(&self) {
         let mut pending_reads = self.pending_reads();
         pending_reads.invalidate_all();

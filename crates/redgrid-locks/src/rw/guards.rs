@@ -89,7 +89,7 @@ macro_rules! guard_methods {
             ///
             /// # Errors
             ///
-            /// [`ExtendError`] says which lease is valid then.
+            /// [`ExtendError`] states which lease is valid then.
             ///
             /// # Cancel safety
             ///

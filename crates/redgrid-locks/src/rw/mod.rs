@@ -282,7 +282,7 @@ impl RwLock {
 
     /// Frees the lock, whichever readers or writer hold it. Returns whether there was a holder.
     ///
-    /// Redgrid holders are notified a round trip later. A Redisson holder learns of the loss only
+    /// Redgrid holders are notified a round trip later. A Redisson holder notices the loss only
     /// when it unlocks.
     ///
     /// The lock is free half a second later. If it were free at once, a writer that was not

@@ -6,7 +6,7 @@
 -- ARGV[3]  lease      minimum time from now, in milliseconds; 0 leaves the remaining time as it is
 -- ARGV[4]  not after  microseconds since 1970 by this server's clock; later, nothing is done
 -- Returns  {1, time, left}  the new holder has it, for `left` milliseconds after `time`
---          {0, time, 0}     the former holder does not have it any more
+--          {0, time, 0}     the former holder does not hold it
 --          {2, time, 0}     too late
 --
 -- Work: O(1), writes one key. Sent twice, the second transmission finds its own field. Once the

@@ -13,8 +13,7 @@
 -- ARGV[6…] holders    the positions
 -- Returns  {time, left, first, kept, kept, …}
 --          `left` is the lock's PTTL, -2 when free; `first` is the number of the position that is
---          the head, 0 for none; `kept` is 1 for each position, or 0 if it is not in the queue (any
---          more)
+--          the head, 0 for none; `kept` is 1 for each position, or 0 if it is not in the queue
 --
 -- Work: O(positions of the process), and O(n) for n positions of the queue if one is removed or
 -- with `all`. Sent twice, it keeps twice; it never creates a position.

@@ -66,9 +66,9 @@ if was and right_for and right_for ~= set[1] then
   used = rate - free
 end
 -- Permits that Redisson gives back stay in the log, so the value may be higher than the log allows.
--- When entries have expired, the value is corrected. Otherwise their permits would be free a second
--- time, although others may have them by then. A short log is counted in each call. In a long one,
--- each entry counts as one permit.
+-- When entries have expired, the value is corrected. Otherwise the permits of these entries would
+-- be free a second time, although others may have taken them by then. A short log is counted in
+-- each call. In a long one, each entry counts as one permit.
 local all = left <= COUNTED and sum(redis.call('ZRANGE', permits, #over, -1))
 local most = (own or freed > 0) and rate - (all or left) or rate
 local wrong = not was or free > most or (all and free + all < rate)
