@@ -33,7 +33,7 @@
 //!   some moment at most [`Options::max_stale`] before the read began. As long as messages arrive,
 //!   a value is invalidated as soon as the message of its change arrives. The bound holds whatever
 //!   happens to connections. Four times per bound the cache sends itself a heartbeat, which arrives
-//!   after all earlier messages. If no heartbeat comes back, no cached value is returned. One
+//!   after all earlier messages. Cached values are returned only while heartbeats come back. One
 //!   exception: as for any read, the client may use a replaced primary until it detects the
 //!   replacement.
 //! - **Unpublished changes.** Writes by other means ([`Map`], a transaction, HSET) are not

@@ -1,5 +1,5 @@
 //! Acquires that consist of several steps. If the caller does not poll the future, a task of the
-//! client continues the acquire, so that the grants of earlier steps are not kept from others.
+//! client continues the acquire, so that others do not wait for the grants of its earlier steps.
 
 use std::time::Duration;
 

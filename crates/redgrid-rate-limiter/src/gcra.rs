@@ -178,8 +178,8 @@ impl AcquireGcra {
     /// Waits at most this long, for permits and for a server that cannot be reached.
     ///
     /// By default, the wait for permits has no bound. Without contact to the server it ends after
-    /// `response_timeout × (retries + 1)`. Zero does not wait for permits, as
-    /// [`try_acquire`](GcraLimiter::try_acquire); without contact, it ends after the same time.
+    /// `response_timeout × (retries + 1)`. With zero, the call does not wait for permits, as
+    /// [`try_acquire`](GcraLimiter::try_acquire). Without contact, it ends after the same time.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self

@@ -6,7 +6,7 @@
 -- KEYS[3]  token        string; the last token, if tokens are counted; expires 30 days after it
 -- ARGV[1]  holder       new for each grant
 -- ARGV[2]  lease        milliseconds
--- ARGV[3]  not after    microseconds since 1970 by this server's clock; later, nothing is done
+-- ARGV[3]  not after    microseconds since 1970 by this server's clock; after it, nothing is done
 -- Returns  {1, time, 0}     granted at `time` (microseconds since 1970); with KEYS[3] the token is
 --                           a fourth element
 --          {0, time, left}  held by another holder; its PTTL

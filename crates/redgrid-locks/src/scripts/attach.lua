@@ -4,7 +4,7 @@
 -- ARGV[1]  holder     new for each grant
 -- ARGV[2]  former     the holder that was detached
 -- ARGV[3]  lease      minimum time from now, in milliseconds; 0 leaves the remaining time as it is
--- ARGV[4]  not after  microseconds since 1970 by this server's clock; later, nothing is done
+-- ARGV[4]  not after  microseconds since 1970 by this server's clock; after it, nothing is done
 -- Returns  {1, time, left}  the new holder has it, for `left` milliseconds after `time`
 --          {0, time, 0}     the former holder does not hold it
 --          {2, time, 0}     too late

@@ -2,7 +2,7 @@
 --
 -- KEYS[i]  lock       hash; one field, the holder; those to be released come first
 -- ARGV[1]  releases   number of locks to release
--- ARGV[2]  not after  microseconds since 1970 by this server's clock; later, nothing is acquired
+-- ARGV[2]  not after  microseconds since 1970 by this server's clock; after it, nothing is acquired
 -- ARGV[3]  publish    PUBLISH or SPUBLISH
 -- ARGV[2i + 2], ARGV[2i + 3]  of the i-th
 --          a release: holder, channel

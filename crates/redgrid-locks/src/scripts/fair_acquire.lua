@@ -6,7 +6,7 @@
 -- KEYS[4]  alive      sorted set, redgrid's: when each of its positions expires, milliseconds
 -- ARGV[1]  holder     new for each grant
 -- ARGV[2]  lease      milliseconds
--- ARGV[3]  not after  microseconds since 1970 by this server's clock; later, nothing is done
+-- ARGV[3]  not after  microseconds since 1970 by this server's clock; after it, nothing is done
 -- ARGV[4]  wait       milliseconds that each position adds to the score
 -- ARGV[5]  ttl        how long the position is kept without a further request, milliseconds; 0 only
 --                     tries, without a position

@@ -6,7 +6,7 @@
 -- KEYS[3]  scores     sorted set, Redisson's
 -- KEYS[4]  alive      sorted set, redgrid's: when each of its positions expires, milliseconds
 -- ARGV[1]  holder     `<client id>:<number>`, as are the positions of its process
--- ARGV[2]  not after  microseconds since 1970 by this server's clock; later, nothing is done
+-- ARGV[2]  not after  microseconds since 1970 by this server's clock; after it, nothing is done
 -- ARGV[3]  wait       milliseconds that each position adds to the score
 -- ARGV[4]  ttl        how long a position that is new, or in the reply, is kept without a further
 --                     request, milliseconds

@@ -81,7 +81,7 @@ pub struct WriteBehindStats {
     /// Number of keys that were written. A key that was changed several times while it was pending
     /// counts once.
     pub written: u64,
-    /// Number of keys that were not written and will not be.
+    /// Number of keys whose changes will never be written.
     pub lost: u64,
 }
 

@@ -73,7 +73,7 @@ impl<Y: Kind> MultimapObject<Y> {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future changes no key that has not expired.
+    /// Dropping the future changes no live key.
     #[doc(alias = "isExists")]
     pub async fn exists(&self) -> Result<bool, ObjectError> {
         Ok(!self.map.is_empty().await?)
@@ -134,7 +134,7 @@ impl<Y: Kind> MultimapObject<Y> {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future changes no key that has not expired.
+    /// Dropping the future changes no live key.
     #[doc(alias = "sizeInMemory")]
     pub async fn memory(&self) -> Result<Option<u64>, ObjectError> {
         self.purge_expired().await?;
@@ -162,7 +162,7 @@ impl<Y: Kind> MultimapObject<Y> {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future changes no key that has not expired.
+    /// Dropping the future changes no live key.
     #[doc(alias = "remainTimeToLive")]
     #[doc(alias = "getExpireTime")]
     pub async fn lifetime(&self) -> Result<Lifetime, ObjectError> {
