@@ -180,7 +180,7 @@ mod tests {
             rounds.poll_sent();
             assert_eq!(rounds.poll_replied(&closed(8)), Ended::Known);
         }
-        // Redisson's round is followed by one of ours.
+        // Redisson's round is followed by a redgrid round.
         let mut rounds = tracking(0);
         rounds.poll_sent();
         assert_eq!(rounds.poll_replied(&closed(5)), Ended::Known);

@@ -52,7 +52,8 @@ pub struct SegmentedLock {
 #[derive(Debug)]
 struct Segment {
     lock: Lock,
-    /// A holder marked the segment as permanently empty, through this [`SegmentedLock`] or a clone.
+    /// Whether a holder marked the segment as permanently empty, through this [`SegmentedLock`] or
+    /// a clone.
     is_empty: AtomicBool,
 }
 

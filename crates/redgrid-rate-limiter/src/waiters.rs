@@ -278,7 +278,8 @@ mod tests {
             next_poll(request, ms(wait))
         };
         assert_eq!((next(100, 1000), next(100, 101), next(100, 61)), (ms(940), ms(41), ms(5)));
-        // No permits are free before the end of the waiter's time, or none can be taken ahead.
+        // Close to the end of the waiter's time nothing is taken ahead: the poll is sent when the
+        // wait is over.
         assert_eq!((next(80, 81), next(10, 60), next(0, 3)), (ms(81), ms(60), ms(3)));
         assert_eq!((next(100, 60), next(100, 8), next(100, 3), next(100, 0)), (ms(30), ms(5), ms(3), ms(1)));
     }

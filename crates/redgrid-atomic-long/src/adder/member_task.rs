@@ -144,11 +144,11 @@ impl<N: AdderNumber> MemberTask<N> {
         let (until, keys) = (self.deadline(), self.member.keys.round(id));
         let is_redgrid = if id.starts_with(REDGRID_PREFIX) { "1" } else { "" };
         let command = if kind == RoundKind::Sum { N::ADD_COMMANDS[0] } else { "" };
-        // Later additions belong to the next round, or are not reset.
+        // The count is taken first: later additions belong to the next round, or survive the reset.
         let counted = self.count();
         let Some(saved) = self.enter(id, command, is_redgrid, until).await? else { return Ok(false) };
         let amount = match kind {
-            // Empty if it is out of range.
+            // The amount is empty if it is out of range.
             RoundKind::Sum => N::text(N::minus(counted, saved)).unwrap_or_default(),
             RoundKind::Reset => {
                 // Only this task takes the local count, so nothing was counted since. A new start

@@ -31,7 +31,7 @@ impl KeyGuard {
     pub(super) async fn release(self) {
         #[cfg(feature = "locks")]
         if let Some(guard) = self.distributed {
-            // The work is done. A lock that cannot be released ends with its lease.
+            // The key is no longer needed. A lock that cannot be released ends with its lease.
             let _ = guard.release().await;
         }
     }
