@@ -32,7 +32,7 @@ local function own_state()
   return generation == own_generation and state
 end
 if own_state() == 'n' and redis.call('ZSCORE', k[3], id) then
-  -- It is alive: its notification goes to no other waiter.
+  -- The participant is alive: its notification goes to no other waiter.
   redis.call('ZADD', k[3], now + lease, id)
 end
 pass_on_expired(ARGV[6], ARGV[7], ARGV[8])

@@ -12,7 +12,7 @@ local holders
 if n <= most then
   holders = redis.call('HKEYS', KEYS[1])
 else
-  -- Without the permission or the command, only the number of fields is returned.
+  -- Without HRANDFIELD, or the permission for it, only the number of fields is returned.
   holders = redis.pcall('HRANDFIELD', KEYS[1], ARGV[1])
 end
 for _, holder in ipairs(holders) do

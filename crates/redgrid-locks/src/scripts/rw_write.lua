@@ -40,7 +40,7 @@ if not free then
     end
     local number = string.match(ARGV[1], ':(%d+):write$') or '0'
     local announcement = since .. ' ' .. string.format('%.0f', ms + ARGV[6]) .. ' ' .. number
-    -- Without the permission to write it, the writer waits without an announcement.
+    -- Without the permission to write the announcement, the writer waits without one.
     local written = redis.pcall('HSET', KEYS[2], ARGV[5], announcement)
     if type(written) == 'number' and type(redis.pcall('PEXPIRE', KEYS[2], ARGV[6])) == 'table' then
       redis.pcall('DEL', KEYS[2])

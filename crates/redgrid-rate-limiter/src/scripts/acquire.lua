@@ -17,7 +17,8 @@
 -- 64 counted, or 5,000 if the value is wrong. Sent twice, it takes once.
 local scores = {}
 local entries, loaded, longest = {}, 0, false
--- Returns the i-th entry to expire next, as permits and score. Nil after the last one that is read.
+-- Returns the i-th entry to expire next, as permits and score. Returns nil after the last entry
+-- that is read.
 local function following(i)
   if i > loaded and not longest then
     local size = loaded == 0 and 16 or 1024
