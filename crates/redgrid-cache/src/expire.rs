@@ -14,8 +14,8 @@ use crate::put::{Idle, encode_idle_time, encode_lifetime};
 
 /// Sets the lifetime and the idle time of entries when awaited; returned by [`Cache::expire`].
 ///
-/// The result is the number of changed entries. Absent keys do not count, and with
-/// [`Expire::only_if_no_expiry`] neither do entries that expire already.
+/// The result is the number of changed entries. Absent keys do not count. With
+/// [`Expire::only_if_no_expiry`], entries that already have an expiry do not count.
 #[must_use = "does nothing until awaited"]
 #[derive(Clone)]
 pub struct Expire<Y> {

@@ -201,7 +201,7 @@ impl<T, C: Codec> SetCache<T, C> {
         Ok(self.contains_many([value]).await?.into_iter().any(|is_in| is_in))
     }
 
-    /// Returns for each value, in their order, whether the set contains it, not expired. Up to 500
+    /// Returns for each value, in their order, whether it is in the set and not expired. Up to 500
     /// values a request.
     ///
     /// # Errors and cancel safety
@@ -237,7 +237,7 @@ impl<T, C: Codec> SetCache<T, C> {
         Ok(Lifetime::of(if remaining >= NEVER_FROM { -1 } else { remaining }))
     }
 
-    /// Removes a value. Returns whether the set contained it, not expired.
+    /// Removes a value. Returns whether it was in the set and not expired.
     ///
     /// # Errors and cancel safety
     ///
@@ -249,8 +249,8 @@ impl<T, C: Codec> SetCache<T, C> {
         Ok(self.remove_many([value]).await? > 0)
     }
 
-    /// Removes values, up to 500 or about 4 MiB a request. Returns the number of values that the
-    /// set contained, not expired.
+    /// Removes values, up to 500 or about 4 MiB a request. Returns the number of values that were
+    /// in the set and not expired.
     ///
     /// After an error, some of them may have been removed.
     ///

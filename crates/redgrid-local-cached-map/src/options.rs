@@ -87,9 +87,9 @@ impl Options {
     /// s.
     ///
     /// The bound applies to changes that are published: those by the methods of a
-    /// [`LocalCachedMap`](crate::LocalCachedMap) or of Redisson. One exception: the client may use
-    /// a replaced primary until it detects the replacement. The value of the first handle of the
-    /// name in the client applies.
+    /// [`LocalCachedMap`](crate::LocalCachedMap) or of Redisson. One exception: until the client
+    /// detects that a primary was replaced, it may read older values from the former primary. The
+    /// bound of the first handle of the name in the client applies.
     ///
     /// As long as messages arrive, a value is invalidated when the message of its change arrives:
     /// within the delay of the network. The bound limits the time in which messages fail to arrive

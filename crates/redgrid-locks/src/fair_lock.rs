@@ -176,8 +176,8 @@ impl FairLock {
 
     /// Returns the position in the queue of the request with this [`QueuePosition`]; 0 is next.
     ///
-    /// `None` means that the request has no position on the server. It was not sent yet, waits
-    /// behind others of its process, holds the lock, or has ended.
+    /// `None` means that the request has no position on the server. The request was not sent yet,
+    /// waits behind others of its process, holds the lock, or has ended.
     ///
     /// # Errors
     ///

@@ -72,8 +72,8 @@ impl FencedLock {
 /// processes there is no order. At the end of a hand-over window, the process leaves the lock to
 /// other processes for the time of the longest pause.
 ///
-/// A [`Lock`] of the same name excludes this one and is excluded by it. It is not notified of this
-/// one's releases.
+/// A [`Lock`] of the same name excludes this one and is excluded by it. Its waiters are not
+/// notified of the releases of a spin lock.
 ///
 /// ```no_run
 /// # use std::time::Duration;
@@ -96,8 +96,8 @@ impl SpinLock {
 
     /// Sets the pauses between two tries.
     ///
-    /// They begin with `first` and double up to `longest`. Each is shortened at random by up to
-    /// half, and is at least a millisecond before that. Short pauses find a release sooner and send
+    /// They begin with `first` and double up to `longest`. Each pause is at least a millisecond,
+    /// and is then shortened at random by up to half. Short pauses find a release sooner and send
     /// more requests. Of all waiters in a process, the pauses of the first one apply.
     #[must_use]
     pub fn backoff(self, first: Duration, longest: Duration) -> Self {

@@ -2,7 +2,7 @@
 --
 -- KEYS[1]  set, see set_insert.lua
 -- ARGV     values, 500 at most
--- Returns  the number of values that the set contained, not expired
+-- Returns  the number of values that were in the set and not expired
 --
 -- Work: O(values * log n); removes up to 100 expired values. Not to be sent twice: the second
 -- transmission would find nothing.

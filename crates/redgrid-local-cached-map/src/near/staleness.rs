@@ -2,8 +2,8 @@
 //!
 //! A heartbeat is a message of this client to itself, on the connection that carries the messages
 //! of the other clients. When it is received, all messages that were published before it have been
-//! received too. Cached entries were therefore current when the heartbeat was sent. It proves
-//! nothing about messages that were lost between two generations of the subscription.
+//! received too. Cached entries were therefore current when the heartbeat was sent. A heartbeat
+//! proves nothing about messages that were lost between two generations of the subscription.
 
 use std::collections::VecDeque;
 use std::hash::BuildHasher;
