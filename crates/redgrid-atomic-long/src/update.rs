@@ -15,7 +15,7 @@ impl<T: AtomicNumber> Atomic<T> {
     ///
     /// The update is an optimistic retry: `change` is called again with each new number. Every
     /// number that it receives was the stored number at some time since the update began. After an
-    /// unknown outcome it is not retried.
+    /// unknown outcome the update is not retried.
     ///
     /// Updates of tasks of one client run one at a time, in FIFO order. A waiting update starts
     /// with the number that the previous one left, so only updates of other processes cause

@@ -64,8 +64,8 @@ impl Condition {
     ///
     /// # Errors
     ///
-    /// [`ConditionError`]. The lock is not held then, and a notification that may have arrived goes
-    /// to the next waiter.
+    /// [`ConditionError`]. After an error the lock is not held, and a notification that may have
+    /// arrived goes to the next waiter.
     ///
     /// # Cancel safety
     ///

@@ -27,8 +27,8 @@ static GCRA: IdempotentScript<1> = IdempotentScript::new("rate/gcra", include_st
 /// are at most `burst + t × permits / per`.
 ///
 /// The state is one key with a TTL, however high the rate. A [`RateLimiter`](crate::RateLimiter)
-/// has an entry for each request in its window. This is the generic cell rate algorithm of ATM
-/// networks (ITU-T I.371): the key holds the time at which all taken permits are replenished.
+/// has an entry for each request in its window. The algorithm is the generic cell rate algorithm of
+/// ATM networks (ITU-T I.371): the key holds the time at which all taken permits are replenished.
 ///
 /// It is cheap to clone; clones are the same limiter. The constructor sends nothing to the server:
 /// the first call reports an invalid name or quota.

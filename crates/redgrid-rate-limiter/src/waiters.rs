@@ -13,7 +13,7 @@ use crate::error::LimitError;
 use crate::reply::{LimiterReply, PermitRequest, Verdict};
 
 /// How early permits may be taken for a waiter, before they are free: 100 ms. The waiter then waits
-/// for them without noticing changes.
+/// until they are free, without noticing changes.
 ///
 /// If the reply to the poll arrives in this time, the limit is used in full.
 const RESERVE_AHEAD: Duration = Duration::from_millis(100);

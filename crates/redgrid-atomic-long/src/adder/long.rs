@@ -74,8 +74,8 @@ impl LongAdder {
 
     /// Adds `by`, of either sign, to the count of this process.
     ///
-    /// If the name is invalid, or this client has a [`DoubleAdder`](crate::DoubleAdder) with it,
-    /// nothing is added. Calls that return errors report that.
+    /// If the name is invalid, or this client has a [`DoubleAdder`](crate::DoubleAdder) with that
+    /// name, nothing is added. Calls that return errors report that.
     #[inline]
     pub fn add(&self, by: i64) {
         if let Ok(adder) = self.0.get() {
