@@ -21,7 +21,7 @@ static SCAN: Script<1> = Script::new("set_cache/scan", include_str!("scripts/set
 const NEVER: i64 = 92_233_720_368_547_758;
 
 /// A remaining time of at least this counts as no lifetime. For a value without a lifetime,
-/// Redisson stores [`NEVER`] minus the time of insertion.
+/// Redisson stores `NEVER` minus the time of insertion.
 const NEVER_FROM: i64 = NEVER / 2;
 
 redgrid_core::value_object! {

@@ -202,7 +202,7 @@ impl Acquirable for MultiLock {
 impl Members {
     /// Acquires all locks; `None` if one is taken and the request does not wait.
     ///
-    /// The grants stay reserved until [`MultiGrant::commit`].
+    /// The grants stay reserved until `MultiGrant::commit`.
     async fn acquire(
         self: Arc<Self>,
         options: AcquireOptions,
