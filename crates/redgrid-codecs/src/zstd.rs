@@ -17,8 +17,8 @@ use crate::{Codec, Decode, DecodeError, Encode, EncodeError};
 ///
 /// `LIMIT` is the maximum uncompressed size that is written and read. The default is
 /// [`MAX_DECOMPRESSED`]; set another as in `Zstd<Json, { 256 << 20 }>`. A larger length is rejected
-/// before memory is allocated, and memory is allocated as data arrives. A window above 8 MiB is
-/// rejected; RFC 8878 requires decoders to support 8 MiB.
+/// before memory is allocated, and memory is allocated as data arrives. A window above 8 MiB, the
+/// size that RFC 8878 recommends decoders to support, is rejected.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[doc(alias = "ZStdCodec")]
 // Exhaustive: users construct it as `Zstd(codec)`.

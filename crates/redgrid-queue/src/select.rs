@@ -77,8 +77,8 @@ impl<'a, S: TakeSource> Wait<'a, S> {
                     }
                 },
                 WaitEnd::NoReply => {
-                    // No poll since this call began was answered. Poll once more, and wait for its
-                    // reply or until contact counts as lost.
+                    // No poll since this call began was answered in time. Poll once more, and wait
+                    // for its reply or until contact counts as lost.
                     self.until = Instant::MAX;
                     self.request.set_try_only();
                     queue.poll_soon();

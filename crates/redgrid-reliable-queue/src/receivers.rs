@@ -74,8 +74,8 @@ impl Resource for Receivers {
     type Outcome = Received;
     type Reply = Polled;
 
-    /// The task lingers for this time, because a consumer usually receives the next message after
-    /// handling one.
+    /// The subscription is kept for this time after the last wait, because a consumer usually
+    /// receives the next message after handling one.
     const LINGER: Duration = Duration::from_secs(1);
 
     fn key(&self) -> &[u8] {

@@ -29,9 +29,9 @@
 //! # Guarantees
 //!
 //! - A call is sent once. If its reply is lost, it returns [`Failure::OutcomeUnknown`] and is not
-//!   sent again, unless it is marked with [`Call::idempotent`] or [`Call::reads`]. - An error that
-//!   a script returns is not interpreted: even if it begins with `BUSY` or `MOVED`, the script is
-//!   not run again.
+//!   sent again, unless it is marked with [`Call::idempotent`] or [`Call::reads`].
+//! - An error that a script returns is not interpreted: even if it begins with `BUSY` or `MOVED`,
+//!   the script is not run again.
 //! - If a server does not have a script, or a function of a given [`Library`], the call loads it.
 //! - An atomic batch is executed as a whole or not at all. A command that fails during execution
 //!   does not affect the others, because Redis has no rollback.

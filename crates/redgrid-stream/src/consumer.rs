@@ -100,11 +100,11 @@ impl<K, V> Consumer<K, V> {
     }
 
     /// Claims entries that were not delivered for this long, from other consumers and from this
-    /// one. A page is claimed at the start, and then every half of that time, before new entries
-    /// are read. If the reply to a claim is lost and the claim is executed late, the claimed
-    /// entries are idle for another such period. The time must be longer than the work on a page;
-    /// otherwise the work is done twice. Without this option nothing is claimed. The smallest value
-    /// is 10 ms.
+    /// one. Claiming begins at the start, and again every half of that time. Entries are claimed a
+    /// page at a time, before new entries are read. If the reply to a claim is lost and the claim
+    /// is executed late, the claimed entries are idle for another such period. The time must be
+    /// longer than the work on a page; otherwise the work is done twice. Without this option
+    /// nothing is claimed. The smallest value is 10 ms.
     pub fn claim_idle(mut self, idle: Duration) -> Self {
         // The server counts milliseconds, and each check is a request.
         self.options.claim = Some(idle.max(Duration::from_millis(10)));

@@ -126,8 +126,8 @@ impl Resource for NewEntries {
     type Outcome = ();
     type Reply = Polled;
 
-    /// The task lingers for this time, because a consumer usually waits again after it has handled
-    /// an entry.
+    /// The subscription is kept for this time after the last wait, because a consumer usually waits
+    /// again after it has handled an entry.
     const LINGER: Duration = Duration::from_secs(1);
 
     fn key(&self) -> &[u8] {

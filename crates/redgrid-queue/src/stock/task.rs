@@ -34,7 +34,7 @@ const RETRY_PAUSES: Backoff = Backoff { first: Duration::from_secs(1), longest: 
 /// put back.
 type InFlight = Pin<Box<dyn Future<Output = bool> + Send>>;
 
-/// The running task of a stock. If it ends early, its drop answers the poll and logs lost elements.
+/// The running task of a stock. If it ends early, its drop ends the poll and logs lost elements.
 pub(super) struct RunningTask<S: TakeSource> {
     pub(super) stock: Arc<Stock<S>>,
     pub(super) is_over: bool,

@@ -109,7 +109,7 @@ local function mark_dead(id, state, reason)
 end
 
 -- Makes a message ready again, or a dead letter after the maximum number of attempts. An
--- acknowledgement with `receipt` is still accepted if the message is ready.
+-- acknowledgement with `receipt` is still accepted, unless `receipt` is empty.
 local function redeliver(id, state, due, receipt)
   state[3] = receipt
   if settings.attempts > 0 and state[1] >= settings.attempts then
