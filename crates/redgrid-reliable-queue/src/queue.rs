@@ -311,8 +311,8 @@ impl<T, C> ReliableQueue<T, C> {
         Option::<Vec<_>>::ok_or_else(messages, || ObjectError::of(&queue_client.name, unexpected()))
     }
 
-    /// Removes a message in any state. Returns whether it existed. If a consumer has received it,
-    /// it can no longer acknowledge it.
+    /// Removes a message in any state. Returns whether it existed. A consumer that has received the
+    /// message can no longer acknowledge it.
     ///
     /// # Errors
     ///
