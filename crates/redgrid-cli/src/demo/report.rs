@@ -192,7 +192,7 @@ pub(crate) fn grouped(number: impl Into<u128>) -> String {
     out
 }
 
-/// Returns the smallest value that is at least as large as `percent` of the sorted values; 0 if
+/// Returns the smallest value that is at least as large as `percent` % of the sorted values; 0 if
 /// there are none.
 fn percentile(sorted: &[u64], percent: usize) -> u64 {
     let rank = (sorted.len() * percent).div_ceil(100);

@@ -15,7 +15,8 @@ const CHECK: &str = "acl";
 
 /// Executes the commands of the lock scripts, and returns those that are denied. The script
 /// declares no keys, so that cluster nodes and replicas execute it too. They check permissions
-/// before they reject a command for another reason. The next line deletes the written keys.
+/// before they reject a command for another reason. The script deletes the field that it writes;
+/// the key that it sets expires after 1 ms.
 const SCRIPT: &str = "\
 local name, denied = ARGV[1], {}
 local function may(label, ...)
@@ -62,7 +63,7 @@ const COMMANDS: [(&str, &[&str]); 12] = [
     ("pubsub|shardnumsub", &["PUBSUB", "SHARDNUMSUB", "0"]),
 ];
 
-/// Without these, locks do not work.
+/// The commands without which locks do not work.
 const NEEDED: [&str; 9] = ["time", "eval", "evalsha", "exists", "hexists", "hset", "hdel", "pexpire", "pttl"];
 
 /// The commands needed for sharded channels in a cluster.
