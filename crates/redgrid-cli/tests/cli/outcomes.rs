@@ -23,7 +23,7 @@ fn lock(url: &str, options: &[&str]) -> Child {
     redgrid(&arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program runs")
 }
 
-/// Waits for a command that ends before it runs its program.
+/// Waits until the command ends, for at most `SOON`.
 async fn ended(child: Child) -> Ended {
     let output = tokio::task::spawn_blocking(move || -> Output { child.wait_with_output().expect("it ends") });
     Ended::of(tokio::time::timeout(SOON, output).await.expect("it ends in time").expect("it is waited for"))
