@@ -88,8 +88,8 @@ fn check(book: &Path, sources: &Path) -> io::Result<Found> {
                     let has = |anchors: &BTreeSet<&str>| anchors.contains(anchor);
                     leads_to.exists() && (anchor.is_empty() || anchors.get(leads_to.as_path()).is_some_and(has))
                 }
-                // mdBook renames all links to Markdown files, so the link may lead to another file
-                // of the workspace.
+                // mdBook changes the ending of every Markdown link to `.html`, even if the link
+                // leads out of the book.
                 Err(_) => {
                     let outside = sources.join(folder.strip_prefix(book).unwrap_or(folder)).join(file);
                     outside.exists()

@@ -81,8 +81,8 @@ impl Driver {
     /// Returns the processor time of the process; `None` without `/proc`.
     pub(super) fn cpu(&self) -> Option<Duration> {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()?)).ok()?;
-        // The name may contain any character except a closing parenthesis after its end. User and
-        // system time are the 12th and 13th field after it.
+        // The program's name ends at the last closing parenthesis. User and system time are the
+        // 12th and 13th field after it.
         let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
         let ticks: u64 = fields.next()?.parse::<u64>().ok()? + fields.next()?.parse::<u64>().ok()?;
         // Linux reports the times in hundredths of a second.
