@@ -21,7 +21,7 @@ pub enum Fate {
     },
     /// Executed late, after later requests and after the loss of its connection; the reply is lost.
     Late {
-        /// Its way to the server.
+        /// Time to the server.
         by: Duration,
     },
     /// Executed twice, and both replies are lost.
