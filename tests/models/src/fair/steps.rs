@@ -178,7 +178,8 @@ impl State {
         matches!(self.clients[usize::from(place.id)].phase, Phase::Requesting | Phase::Waiting)
     }
 
-    /// Removes a place, and lowers the scores behind it by what it was worth.
+    /// Removes a place, and subtracts the ticks that it had added from the scores of the places
+    /// behind it.
     pub(super) fn remove_place(&mut self, wait: u8, which: impl Fn(&Place) -> bool) {
         let Some(at) = self.queue.iter().position(which) else { return };
         self.queue.remove(at);

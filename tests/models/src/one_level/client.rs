@@ -131,8 +131,8 @@ impl Client {
         } else {
             memo.refused_from = setup.timing.refused_from();
             memo.shortens = shortens;
-            // An earlier request may be confirmed after this extend leaves, but it ran before this
-            // extend. Its confirmation must not raise the deadline.
+            // An earlier request may be confirmed after this extend is sent, but the server
+            // executed it before this extend. Its confirmation must not raise the deadline.
             overtaken = shortens && setup.rules.rise_waits_for_the_shortening;
             Order::Extend { lease, refused_from: written_refusal(setup, setup.rules.extend_carries_not_after) }
         };
@@ -270,8 +270,7 @@ impl Client {
         if is_extend && !setup.rules.shortening_lowers_first {
             hold.deadline = deadline;
         }
-        // The caller already knows that the deadline has passed, so a later reply does not raise
-        // it.
+        // The caller was notified that the deadline has passed, so a later reply does not raise it.
         if raises && hold.is_within_deadline() {
             hold.deadline = hold.deadline.max(deadline);
         }

@@ -59,8 +59,9 @@ pub struct Rules {
     /// If a repeated release does not find the field after the deadline, the outcome is reported as
     /// unknown. Off: as lost.
     pub nothing_after_the_deadline_is_unknown: bool,
-    /// A release of an unclean hold that finds it after the deadline is reported as unknown: a late
-    /// copy may have acquired it again after another holder. Off: as released.
+    /// If a release finds the field of an unclean hold after the deadline, the outcome is reported
+    /// as unknown: a late copy may have acquired the lock again after another holder. Off: as
+    /// released.
     pub found_after_the_deadline_is_unknown: bool,
     /// After the answer "too late" the client retries. Off: it reports busy.
     pub too_late_is_not_busy: bool,
