@@ -7,8 +7,8 @@ use redgrid_tests::model::seeds;
 
 use super::caches::{HOUR, ready};
 
-/// A map is compared with a model through random operations. An entry expires when its score is
-/// changed.
+/// Compares a map with its model through random operations. The test lets an entry expire by
+/// changing its score.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_map_matches_its_model() {
     let (_server, client, observer) = ready().await;
@@ -75,7 +75,7 @@ async fn a_map_matches_its_model() {
                     }
                     put!(map.expire([&key])) == u64::from(had.is_some())
                 }
-                // Its lifetime or idle time ends.
+                // Ends the entry's lifetime or idle time.
                 8 | 9 => {
                     let (set, ends) = match step {
                         8 => ("redisson__timeout__set", had.is_some_and(|(_, lives, _)| lives)),

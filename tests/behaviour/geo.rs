@@ -177,7 +177,7 @@ async fn a_move_with_a_lost_reply_has_an_unknown_outcome() {
     proxy.next(1, "GEOADD", Action::SwallowReply);
     let told = geo.add("a", at(1.0, 2.0)).await.unwrap_err();
     assert!(matches!(told, ObjectError::Failed(Failure::OutcomeUnknown { .. })), "{told:?}");
-    // Reads are retried.
+    // A read without a reply is sent again.
     proxy.next(1, "GEOPOS", Action::SwallowReply);
     assert!(near(geo.position("a").await.unwrap().unwrap(), at(1.0, 2.0)));
 }

@@ -269,7 +269,7 @@ async fn a_change_is_sent_once_and_its_lost_reply_reported() {
     proxy.next(1, insert, Action::SwallowReply);
     unknown(list.insert(1, &20).await.map(drop));
     assert_eq!(sure.read_all().await.unwrap(), [10, 20, 30, 20, 10, 40]);
-    // Reads are retried.
+    // A read without a reply is sent again.
     let list = lossy().await;
     proxy.next(1, "LINDEX", Action::SwallowReply);
     assert_eq!(list.get(2).await.unwrap(), Some(30));

@@ -288,7 +288,7 @@ async fn a_deletion_with_a_lost_reply_is_unknown_and_executed_once() {
     let KeysError::Partial { done: 0, failed } = &told else { panic!("{told:?}") };
     assert!(matches!(failed[0].source, ServerError::Unknown { .. }), "{}", failed[0]);
     assert!(!observer.exists("a").await.unwrap());
-    // Reads are retried.
+    // A read without a reply is sent again.
     observer.cmd(&["SET", "b", "1"]).await.unwrap();
     assert_eq!(keys.exists(["a"]).await.unwrap(), 0);
     for command in ["EVALSHA", "DBSIZE", "SCAN"] {
