@@ -16,7 +16,7 @@ async fn a_map_matches_its_model() {
         let mut random = fastrand::Rng::with_seed(seed);
         let name = format!("m{seed}");
         let map: MapCache<u8, u8> = MapCache::new(&client, &name);
-        // The value, and whether it has a lifetime and an idle time.
+        // For each key the value, and whether the entry has a lifetime and an idle time.
         let mut model: BTreeMap<u8, (u8, bool, bool)> = BTreeMap::new();
         let mut story = Vec::new();
         for _ in 0..60 {
