@@ -57,7 +57,8 @@ async fn a_server_that_has_forgotten_its_counters_repeats_no_id() {
     assert_eq!(all.len(), mine.len() + theirs.len());
 }
 
-/// A counter that is deleted within the second continues above the issued ids. Contact is not lost.
+/// If the counter is deleted within the second, numbers continue above the issued ids. The client
+/// keeps its connection.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_deleted_counter_continues_above_issued_ids() {
     let server = server().await;

@@ -225,7 +225,7 @@ async fn thousands_of_count_downs_of_one_client_are_a_few_requests_and_each_coun
     assert_eq!(told.into_iter().map(Result::unwrap).collect::<Vec<_>>(), [most - 1, 1, 0]);
 }
 
-/// A count-down that is dropped in the queue does not count, and does not affect others.
+/// A count-down that is dropped while it is queued does not count, and does not affect others.
 #[tokio::test(flavor = "multi_thread")]
 async fn count_downs_that_are_dropped_before_their_turn_do_not_count() {
     let server = server().await;
