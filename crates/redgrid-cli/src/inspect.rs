@@ -43,11 +43,11 @@ struct Output {
 struct Waiter {
     client: String,
     number: Option<u64>,
-    /// A client of this library; otherwise Redisson's.
+    /// Whether the client uses this library; otherwise it is Redisson.
     ours: bool,
 }
 
-/// Holders, and waiters of a queue, that are printed as text.
+/// How many holders, and how many waiters of a queue, are printed as text.
 const SHOWN: usize = 20;
 
 /// A holder of a lock. The fields are those of the JSON line, in its order.
@@ -57,7 +57,7 @@ pub(crate) struct Holder {
     pub(crate) client: String,
     /// The number of the grant, or of Redisson's thread.
     pub(crate) number: Option<u64>,
-    /// How often it has entered.
+    /// How often the holder has acquired the lock (re-entrancy).
     pub(crate) entries: u64,
 }
 
@@ -94,7 +94,7 @@ async fn subscribers(server: &Server, name: &Name) -> Result<u64, ServerError> {
     client.waiting_subscribers(&channels, &key).await
 }
 
-/// Returns the answer; `None` without permission.
+/// Returns the value; `None` if the user lacks the permission.
 pub(crate) fn unless_denied<T>(answer: Result<T, ServerError>) -> Result<Option<T>, ServerError> {
     match answer {
         Err(error) if error.code() == Some(Code::NoPermission) => Ok(None),
@@ -162,7 +162,7 @@ pub(crate) fn holder_text(client: &str, number: Option<u64>) -> String {
     number.map_or_else(|| client.to_owned(), |number| format!("client {client}, number {number}"))
 }
 
-/// Formats the rest of a lease.
+/// Formats the remaining lease.
 pub(crate) fn lease_text(millis: Option<u64>) -> String {
     let whole = |millis| humantime::format_duration(Duration::from_millis(millis)).to_string();
     millis.map_or_else(|| "without an end".into(), |millis| format!("{} left", whole(millis)))

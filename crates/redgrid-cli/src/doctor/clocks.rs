@@ -1,4 +1,4 @@
-//! Compares the clocks of the servers with each other and with ours.
+//! Compares the clocks of the servers with each other and with this host's clock.
 
 use std::time::Duration;
 
@@ -7,10 +7,11 @@ use super::finding::Finding;
 
 const CHECK: &str = "clocks";
 
-/// The safety margin of a lease: a twentieth.
+/// The safety margin of a lease, as a divisor: a twentieth.
 const MARGIN: u32 = 20;
 
-/// From which difference this host's clock is reported: 1 s. Nothing depends on it.
+/// From which difference, in microseconds, this host's clock is reported: 1 s. Locks do not depend
+/// on it.
 const OFF: i64 = 1_000_000;
 
 pub(crate) fn check(facts: &Facts, requirements: &Requirements) -> Vec<Finding> {

@@ -13,8 +13,8 @@ use super::sentinels::Sentinels;
 use crate::failure::Failure;
 use crate::server::Server;
 
-/// How long one node may take to answer at first: 3 s. The deployment as a whole has already
-/// answered.
+/// How long the first connection to a node may take: 3 s. At least one node of the deployment has
+/// already answered.
 pub(crate) const READY_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Server settings that are read.
@@ -50,7 +50,7 @@ pub(crate) struct Facts {
 #[derive(Default)]
 pub(crate) struct Node {
     pub(crate) address: NodeAddress,
-    /// Why it could not be reached.
+    /// Why the node could not be reached.
     pub(crate) unreachable: Option<String>,
     /// The fields of `INFO`; empty without permission.
     pub(crate) info: HashMap<String, String>,
@@ -74,14 +74,14 @@ impl std::fmt::Display for NodeAddress {
     }
 }
 
-/// How far a server's clock is ahead of ours, in microseconds, as an interval.
+/// How far a server's clock is ahead of this host's clock, in microseconds, as an interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Clock {
     pub(crate) at_least: i64,
     pub(crate) at_most: i64,
 }
 
-/// Requirements of the configuration.
+/// The settings of the client's configuration that a server must support.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Requirements {
     pub(crate) lease: Duration,
@@ -112,12 +112,12 @@ impl Node {
         self.info.get("role").is_none_or(|role| role == "master")
     }
 
-    /// Returns the number of its replicas.
+    /// Returns the number of this node's replicas.
     pub(crate) fn replicas(&self) -> u32 {
         self.info.get("connected_slaves").and_then(|count| count.parse().ok()).unwrap_or(0)
     }
 
-    /// Returns the addresses of its replicas, from `slave0:ip=127.0.0.1,port=6380,…`.
+    /// Returns the addresses of this node's replicas, from `slave0:ip=127.0.0.1,port=6380,…`.
     fn known_replicas(&self) -> Vec<Address> {
         let address = |(name, value): (&String, &String)| {
             name.strip_prefix("slave")?.parse::<u32>().ok()?;
@@ -137,7 +137,7 @@ impl Node {
         self.setting(name).parse().ok()
     }
 
-    /// Returns the major and minor version; Valkey's own if it is one.
+    /// Returns the major and minor version; for Valkey, that of Valkey.
     pub(crate) fn release(&self) -> Option<(u32, u32)> {
         let version = self.info.get("valkey_version").or_else(|| self.info.get("redis_version"))?;
         let mut parts = version.split('.').map(str::parse);
@@ -149,7 +149,7 @@ impl Node {
         match connect(address, &server.config).await {
             Ok(client) => {
                 node.look(&client).await;
-                // This client holds nothing.
+                // This client holds no lock, so a failed shutdown has no effect.
                 let _ = client.shutdown(READY_TIMEOUT).await;
             }
             Err(why) => node.unreachable = Some(why),
@@ -203,7 +203,7 @@ impl Facts {
         let query =
             async |addresses: &[Address]| join_all(addresses.iter().map(|address| Node::query(address, server))).await;
         let mut nodes = query(&addresses).await;
-        // Replicas that are not configured: they may be promoted manually.
+        // Replicas that are not configured are checked too: they may be promoted manually.
         let unnamed: Vec<Address> = nodes.iter().flat_map(Node::known_replicas).collect();
         let unnamed: Vec<Address> = unnamed.into_iter().filter(|address| !addresses.contains(address)).collect();
         nodes.extend(query(&unnamed).await);
@@ -242,7 +242,8 @@ fn fields(text: &str) -> HashMap<String, String> {
     text.lines().filter_map(field).collect()
 }
 
-/// Measures the server's clock against ours: the shortest of three requests counts.
+/// Measures the server's clock against this host's. Of three requests, the one with the shortest
+/// round trip counts.
 async fn clock(client: &Client) -> Option<Clock> {
     let mut best: Option<Clock> = None;
     for _ in 0..3 {

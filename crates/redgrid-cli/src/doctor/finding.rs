@@ -8,13 +8,13 @@ use serde::Serialize;
 pub(crate) enum Level {
     /// No problem.
     Ok,
-    /// Not right for all uses.
+    /// A problem for some uses.
     Warn,
     /// Locks do not work, or not as documented.
     Fail,
 }
 
-/// A result. The fields are those of the JSON line, in its order.
+/// The result of a check. The fields are those of the JSON line, in its order.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Finding {
     /// The severity.
@@ -23,7 +23,7 @@ pub(crate) struct Finding {
     pub(crate) check: &'static str,
     /// The node; `None` for the deployment as a whole.
     pub(crate) node: Option<String>,
-    /// The meaning for locks, and the remedy.
+    /// What the result means for locks, and what to change.
     pub(crate) says: String,
 }
 
@@ -50,7 +50,7 @@ impl Finding {
         self
     }
 
-    /// Formats it as a line.
+    /// Formats the finding as a line.
     pub(crate) fn text(&self) -> String {
         let level = match self.level {
             Level::Ok => "ok  ",

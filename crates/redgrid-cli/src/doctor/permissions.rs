@@ -1,5 +1,5 @@
-//! Checks on each node whether the user has the permissions that locks need: users are settings of
-//! a node.
+//! Checks whether the user has the permissions that locks need. Each node is checked, because each
+//! has its own users.
 
 use std::collections::BTreeSet;
 
@@ -13,9 +13,10 @@ use super::finding::Finding;
 
 const CHECK: &str = "acl";
 
-/// Executes the commands of the scripts, and returns what is denied. No key is declared, so that
-/// nodes of a cluster and replicas answer too: they check permissions before they reject for other
-/// reasons. Written keys are deleted by the next line.
+/// Executes the commands of the lock scripts, and returns those that are denied. The script
+/// declares no keys, so that cluster nodes and replicas execute it too. They check permissions
+/// before they reject a command for another reason. The script deletes the field that it writes;
+/// the key that it sets expires after 1 ms.
 const SCRIPT: &str = "\
 local name, denied = ARGV[1], {}
 local function may(label, ...)
@@ -65,10 +66,10 @@ const COMMANDS: [(&str, &[&str]); 12] = [
     ("pubsub|shardnumsub", &["PUBSUB", "SHARDNUMSUB", "0"]),
 ];
 
-/// Without these, locks do not work.
+/// The commands without which locks do not work.
 const NEEDED: [&str; 9] = ["time", "eval", "evalsha", "exists", "hexists", "hset", "hdel", "pexpire", "pttl"];
 
-/// Needed for sharded channels in a cluster.
+/// The commands needed for sharded channels in a cluster.
 const IN_A_CLUSTER: [&str; 4] = ["cluster|slots", "asking", "spublish", "pubsub|shardnumsub"];
 
 /// The permissions that one node denies to the user.
@@ -91,7 +92,7 @@ impl Permissions {
             Err(error) if is_denied(&error) => {
                 denied.insert("eval".to_owned());
             }
-            // A replica may reject scripts altogether; then the permissions in them are unknown.
+            // A replica may reject every script; then the permissions inside scripts are unknown.
             Err(_) => {}
         }
         Permissions { denied }
@@ -111,7 +112,7 @@ pub(crate) fn check(node: &Node, facts: &Facts, requirements: &Requirements) -> 
     let wanted = |label: &str| match label {
         "wait" => matches!(requirements.durability, Durability::Replicas { .. }),
         "waitaof" => matches!(requirements.durability, Durability::Disk { .. }),
-        // They do not exist before 7.0, which is not a matter of permissions.
+        // These commands do not exist before 7.0; their absence is not a missing permission.
         label if IN_A_CLUSTER.contains(&label) => clustered,
         _ => true,
     };

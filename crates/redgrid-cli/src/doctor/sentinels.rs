@@ -14,28 +14,28 @@ use super::finding::Finding;
 
 const CHECK: &str = "sentinels";
 
-/// The report of the first sentinel that answered.
+/// The state of the sentinels, reported by the first sentinel that answered.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sentinels {
     /// Servers with data, the primary first.
     pub(crate) nodes: Vec<Address>,
-    /// Why nothing is known, if no sentinel answered.
+    /// The reason if no sentinel answered.
     pub(crate) silent: Option<String>,
     /// Number of sentinels.
     pub(crate) count: u64,
     /// How many must agree that a primary is down.
     pub(crate) quorum: u64,
-    /// The reply of `SENTINEL CKQUORUM` without a quorum.
+    /// The reply of `SENTINEL CKQUORUM`, if there is no quorum.
     pub(crate) short: Option<String>,
-    /// An unknown fact and its reason: no permission, or no reply.
+    /// Facts that could not be read, each with its reason: no permission, or no reply.
     pub(crate) unknown: Vec<String>,
     /// Configured sentinels that did not answer.
     pub(crate) absent: Vec<String>,
 }
 
 impl Sentinels {
-    /// Asks the configured sentinels on the client's connections, which have the login and the
-    /// encryption.
+    /// Queries the configured sentinels on the client's connections, which are already
+    /// authenticated and encrypted.
     pub(crate) async fn query(client: &Client, named: &Sentinel) -> Self {
         let mut report = Sentinels::default();
         for address in &named.sentinels {
@@ -56,7 +56,8 @@ impl Sentinels {
     }
 
     async fn query_one(&mut self, sentinel: &Arc<dyn Server>, name: &str) -> Result<(), ServerError> {
-        // Without a connection in time, the request's error has the reason.
+        // If no connection is established in time, the error of the next request contains the
+        // reason.
         let _ = tokio::time::timeout(READY_TIMEOUT, sentinel.connection_id().wait_for(Option::is_some)).await;
         let primary: HashMap<String, String> = sentinel_command(&**sentinel, "MASTER", name).await?;
         if !self.nodes.is_empty() {
@@ -77,8 +78,8 @@ impl Sentinels {
         Ok(())
     }
 
-    /// Interprets the reply about the quorum. Only an error reply of the sentinel is a verdict; a
-    /// transport error is not.
+    /// Interprets the reply about the quorum. Only an error reply of the sentinel means that there
+    /// is no quorum; a transport error does not.
     fn judge(&mut self, quorum: Result<String, ServerError>) {
         let enough = "the quorum";
         match quorum {

@@ -5,7 +5,7 @@ use redgrid::config::Durability;
 use super::facts::{Node, Requirements};
 use super::finding::Finding;
 
-/// From which time limit of scripts a warning is given: 10 s, twice the default.
+/// From this time limit of scripts on, a warning is given: 10 s, twice the default.
 const LONG_SCRIPT_MS: u64 = 10_000;
 
 pub(crate) fn check(node: &Node, requirements: &Requirements) -> Vec<Finding> {
@@ -111,7 +111,7 @@ fn notifications(node: &Node) -> Finding {
 
 fn scripts(node: &Node) -> Finding {
     match node.number("lua-time-limit") {
-        // A server without the old name uses another setting.
+        // The server does not have a setting of this name.
         None => Finding::ok("scripts", "the time limit of scripts is unknown"),
         Some(0) => Finding::warn(
             "scripts",

@@ -1,4 +1,4 @@
-//! `redgrid inspect`, `redgrid ls`, `redgrid unlock`: inspecting locks, and releasing them by
+//! `redgrid inspect`, `redgrid ls` and `redgrid unlock`: inspecting locks, and releasing them by
 //! force.
 
 use std::collections::BTreeSet;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::support::{Ended, run};
 
-/// For operations that take milliseconds, on a busy machine.
+/// Timeout of operations that take milliseconds, long enough for a busy machine.
 const SOON: Duration = Duration::from_secs(60);
 
 /// A holder as a Java service writes it.
@@ -93,7 +93,7 @@ async fn the_list_has_the_locks_and_nothing_else() {
     let server = RedisServer::start().await.expect("a server");
     let observer = server.observer().await.expect("an observer");
     assert_eq!(on(&server, &["ls"]).stdout(), "");
-    // More keys than one page has, and everything that resembles a lock.
+    // More keys than one page of SCAN has, and keys of every form that resembles a lock.
     for number in 0..1200 {
         observer.cmd(&["HSET", &format!("other:{number}"), "field", "1"]).await.expect("an answer");
     }
@@ -116,7 +116,7 @@ async fn the_list_has_the_locks_and_nothing_else() {
     assert_eq!(names(on(&server, &["ls", "--json"])), all);
     assert_eq!(names(on(&server, &["ls", "orders:*", "--json"])), ["orders:1", "orders:2"]);
     assert_eq!(names(on(&server, &["ls", "--json", "--namespace", "prod"])), ["orders:9"]);
-    // A namespace is not a pattern.
+    // The namespace is not interpreted as a pattern.
     assert_eq!(names(on(&server, &["ls", "--json", "--namespace", "p*"])), [""; 0]);
 
     let one = on(&server, &["ls", "mail", "--json"]).json();
@@ -205,7 +205,7 @@ async fn waiters_are_counted_in_a_cluster() {
     let url = cluster.url();
     let [one, two] =
         [Grid::connect(url.as_str()).await.expect("a client"), Grid::connect(&*url).await.expect("a client")];
-    // They are in slots of different nodes.
+    // The three names are in slots of different nodes.
     for name in ["a", "b", "c"] {
         let guard = one.lock(name).acquire().await.expect("it is free");
         let waiting = tokio::spawn(two.lock(name).acquire().into_future());
@@ -293,7 +293,8 @@ async fn long_values_are_not_read() {
     assert!(sent < 100_000, "{sent} bytes");
 }
 
-/// Returns a client that polls more rarely than the test lasts: only a message wakes its waiters.
+/// Returns a client whose poll interval exceeds the duration of the test, so that only a message
+/// wakes its waiters.
 async fn deaf_to_time(server: &RedisServer) -> Grid {
     let config = Config::from_url(server.url()).expect("a URL").poll_interval(Duration::from_secs(60));
     Grid::connect(config).await.expect("a client")
