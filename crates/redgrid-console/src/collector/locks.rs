@@ -1,0 +1,189 @@
+//! The search for locks, and the locks on the screen.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::pin::pin;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use redgrid_inspect::{ObjectFilter, ObjectKind, ObjectView};
+use tokio::time::Instant;
+
+use super::Collector;
+use super::viewers::Need;
+use crate::board::{Found, MOST_LOCKS};
+use crate::snapshot::Reading;
+use crate::text::{millis, now_ms};
+
+/// A search rests 49 times as long as it has worked: it takes at most 2 % of a node's time.
+const REST: u32 = 49;
+
+/// Work after which the search rests: 2 ms, some pages of `SCAN`.
+const WORK: Duration = Duration::from_millis(2);
+
+/// Shortest time from the beginning of one search to that of the next.
+const SEARCH_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Keys of a deployment from which on it is not searched without a request.
+const MOST_KEYS: u64 = 1_000_000;
+
+/// How often the locks on the screen are read.
+const SHOWN_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Locks that are read in one interval. A lock takes up to four commands.
+const MOST_READS: usize = 12;
+
+/// The kinds that are listed as locks.
+pub(crate) const LOCKS: [ObjectKind; 3] = [ObjectKind::Lock, ObjectKind::FairLock, ObjectKind::ReadWriteLock];
+
+impl Collector {
+    pub(super) async fn search_locks(&self) {
+        while self.needed(Need::Search).await {
+            let began = Instant::now();
+            if self.is_too_large() {
+                self.change(|snapshot| snapshot.sweep.is_too_large = true);
+            } else {
+                self.search_once().await;
+            }
+            let rest = SEARCH_INTERVAL.saturating_sub(began.elapsed());
+            tokio::time::sleep(rest).await;
+        }
+    }
+
+    fn is_too_large(&self) -> bool {
+        let snapshot = self.snapshot.borrow();
+        snapshot.servers.get().is_some_and(|servers| servers.iter().map(|server| server.keys).sum::<u64>() > MOST_KEYS)
+    }
+
+    async fn search_once(&self) {
+        let began = now_ms();
+        let mut seen = BTreeMap::new();
+        let mut is_cut = false;
+        let mut worked = Duration::ZERO;
+        let mut objects = pin!(self.inspector.objects(&ObjectFilter::kinds(LOCKS)));
+        loop {
+            let asked = Instant::now();
+            let next = objects.next().await;
+            worked += asked.elapsed();
+            match next {
+                None => break,
+                Some(Err(error)) => {
+                    let now = now_ms();
+                    self.change(|snapshot| {
+                        let since = snapshot.sweep.trouble.take().map_or(now, |(_, since)| since);
+                        snapshot.sweep.trouble = Some((error.to_string(), since));
+                    });
+                    return;
+                }
+                Some(Ok(_)) if seen.len() >= MOST_LOCKS => is_cut = true,
+                Some(Ok(object)) => {
+                    let (name, found) = self.found(object);
+                    seen.insert(name, found);
+                }
+            }
+            if is_cut {
+                break;
+            }
+            // The time of several primaries is spread over them.
+            if worked > WORK {
+                let primaries = u32::try_from(self.primaries()).unwrap_or(1);
+                let count = seen.len();
+                self.change(|snapshot| snapshot.sweep.found = count);
+                if !self.rest(worked * REST / primaries).await {
+                    return;
+                }
+                worked = Duration::ZERO;
+            }
+        }
+        let rest = worked * REST;
+        let ended = now_ms();
+        *self.found.lock().unwrap_or_else(PoisonError::into_inner) = seen;
+        self.change(|snapshot| {
+            snapshot.sweep.completed = Some((began, ended));
+            snapshot.sweep.is_cut = is_cut;
+            snapshot.sweep.is_too_large = false;
+            snapshot.sweep.trouble = None;
+        });
+        self.update_board();
+        tokio::time::sleep(rest).await;
+    }
+
+    /// Rests. Returns whether somebody still needs the search.
+    async fn rest(&self, time: Duration) -> bool {
+        tokio::time::sleep(time).await;
+        self.viewers().need(Need::Search, Instant::now())
+    }
+
+    fn found(&self, object: ObjectView) -> (String, Found) {
+        let now = now_ms();
+        let found = Found {
+            kind: object.kind,
+            holder: object.holder,
+            until: object.lifetime.map(|left| now.saturating_add(millis(left))),
+            seen_at: now,
+            holder_since: now,
+        };
+        let known = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = found.after(known.get(&object.name));
+        (object.name, found)
+    }
+
+    pub(super) async fn read_shown_locks(&self) {
+        let mut last = String::new();
+        while self.needed(Need::Shown).await {
+            let (pages, mut lists) = self.viewers().names(Instant::now());
+            // While the search is fast, it has read the locks of lists within the last seconds.
+            if self.is_search_fast() {
+                lists.clear();
+            }
+            self.forget_other_locks(&pages);
+            let batch = next_batch(&pages, &lists, &last);
+            if let Some(name) = batch.iter().rev().find(|name| !pages.contains(*name)) {
+                name.clone_into(&mut last);
+            }
+            let read = batch.iter().map(async |name| (name.clone(), self.inspector.lock(name).await));
+            let read = futures_util::future::join_all(read).await;
+            let now = now_ms();
+            self.change(|snapshot| {
+                let mut watched = (*snapshot.watched).clone();
+                for (name, answer) in read {
+                    let reading = watched.entry(name).or_insert_with(Reading::default);
+                    match answer {
+                        Ok(lock) => reading.answered(lock, now),
+                        Err(error) => reading.failed(error.to_string(), now),
+                    }
+                }
+                snapshot.watched = Arc::new(watched);
+            });
+            let _ = tokio::time::timeout(SHOWN_INTERVAL, async {
+                // A page of another lock was opened.
+                self.came.notified().await;
+            })
+            .await;
+        }
+    }
+
+    fn is_search_fast(&self) -> bool {
+        let completed = self.snapshot.borrow().sweep.completed;
+        completed.is_some_and(|(_, ended)| now_ms().saturating_sub(ended) < 3_000)
+    }
+
+    fn forget_other_locks(&self, pages: &BTreeSet<String>) {
+        self.change(|snapshot| {
+            if snapshot.watched.keys().any(|name| !pages.contains(name)) {
+                let mut watched = (*snapshot.watched).clone();
+                watched.retain(|name, _| pages.contains(name));
+                snapshot.watched = Arc::new(watched);
+            }
+        });
+    }
+}
+
+/// Returns the locks to read: those of lock pages, then those of lists after the last one read, in
+/// a circle.
+fn next_batch(pages: &BTreeSet<String>, lists: &BTreeSet<String>, last: &str) -> Vec<String> {
+    let after = lists.iter().skip_while(|name| name.as_str() <= last);
+    let before = lists.iter().take_while(|name| name.as_str() <= last);
+    let rest = after.chain(before).filter(|name| !pages.contains(*name));
+    pages.iter().chain(rest).take(MOST_READS).cloned().collect()
+}
