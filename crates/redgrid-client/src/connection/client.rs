@@ -24,10 +24,10 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use uuid::Uuid;
 
+use self::introspection::listen;
 pub use self::lifecycle::NotClosed;
 pub use self::ready::NotReady;
 pub(crate) use self::ready::refused;
-use self::introspection::listen;
 use super::core::{Core, is_one_thread};
 use super::driver::{Driver, follow};
 use super::events::{ConnectionEvents, Events};

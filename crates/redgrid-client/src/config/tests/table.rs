@@ -7,7 +7,8 @@ use super::super::draft::Draft;
 use super::super::form::Value;
 use super::super::table::{DURABILITIES, INTROSPECTION, PROTOCOLS, READ_MODES, SHARDED, SUBSCRIPTION_MODES, TABLE};
 use super::super::{
-    Access, Config, Durability, Introspection, Protocol, ReadMode, Settings, ShardedSubscriptions, SubscriptionMode, Tls, reference,
+    Access, Config, Durability, Introspection, Protocol, ReadMode, Settings, ShardedSubscriptions, SubscriptionMode,
+    Tls, reference,
 };
 use super::value;
 

@@ -73,7 +73,8 @@ struct Questions {
 impl Questions {
     /// Remembers the reply channel of a question; `None` if the question is invalid.
     fn add(&mut self, channel: Option<&str>) {
-        let is_new = |channel: &&str| self.channels.len() < MAX_CHANNELS && !self.channels.iter().any(|it| it == channel);
+        let is_new =
+            |channel: &&str| self.channels.len() < MAX_CHANNELS && !self.channels.iter().any(|it| it == channel);
         if let Some(channel) = channel.filter(is_new) {
             self.channels.push(channel.to_owned());
         }
@@ -256,7 +257,11 @@ mod tests {
                 assert_eq!(read, report);
             } else {
                 assert!(json.len() > MAX_REPORT_BYTES / 2, "each list has entries");
-                assert!([read.held.len(), read.waits.len(), read.contention.len(), read.events.len()].iter().all(|n| *n > 0));
+                assert!(
+                    [read.held.len(), read.waits.len(), read.contention.len(), read.events.len()]
+                        .iter()
+                        .all(|n| *n > 0)
+                );
             }
         }
     }
