@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use redgrid_client::report::ClientReport;
+use redgrid_core::report::ClientReport;
 use redgrid_inspect::ObjectKind;
 
 use crate::snapshot::{Living, Process, Reading};
@@ -135,13 +135,14 @@ pub(crate) struct Sources<'a> {
 impl Sources<'_> {
     /// Returns the list, sorted by name.
     pub(crate) fn rows(&self) -> Vec<LockRow> {
-        let mut rows: BTreeMap<&str, LockRow> = BTreeMap::new();
+        let mut rows = BTreeMap::new();
         for (name, found) in self.found {
-            rows.insert(name, self.found_row(name, found));
+            rows.insert(name.clone(), self.found_row(name, found));
         }
         for (id, process) in self.processes {
             let Some((report, at)) = &process.report else { continue };
-            self.add_report(&mut rows, id, report, *at);
+            self.add_held(&mut rows, id, process, report, *at);
+            add_waits(&mut rows, process, report);
         }
         rows.into_values().take(MOST_LOCKS).collect()
     }
@@ -158,7 +159,7 @@ impl Sources<'_> {
         });
         LockRow {
             name: name.to_owned(),
-            kind: kind_text(&found.kind).to_owned(),
+            kind: found.kind.as_str().to_owned(),
             holders: holder.into_iter().collect(),
             until: found.until,
             is_endless: found.until.is_none(),
@@ -166,7 +167,15 @@ impl Sources<'_> {
         }
     }
 
-    fn add_report<'a>(&'a self, rows: &mut BTreeMap<&'a str, LockRow>, id: &str, report: &'a ClientReport, at: u64) {
+    /// Adds what a process reported at this time to hold.
+    fn add_held(
+        &self,
+        rows: &mut BTreeMap<String, LockRow>,
+        id: &str,
+        process: &Process,
+        report: &ClientReport,
+        at: u64,
+    ) {
         for held in report.held.iter().filter(|held| is_lock(&held.kind)) {
             let details = Holder {
                 client: id.to_owned(),
@@ -177,14 +186,15 @@ impl Sources<'_> {
                 since: Some(at.saturating_sub(held.held_for_ms)),
                 token: held.token,
             };
-            let found = self.found.get(&held.name);
+            let name = format!("{}{}", process.namespace, held.name);
+            let found = self.found.get(&name);
             if found.is_none() && self.searched_since.is_some_and(|since| since > at) {
                 // The lock was released after the report.
                 continue;
             }
-            let row = rows.entry(&held.name).or_insert_with(|| LockRow {
-                name: held.name.clone(),
-                kind: held.kind.clone(),
+            let row = rows.entry(name.clone()).or_insert_with(|| LockRow {
+                name,
+                kind: reported_kind(&held.kind).to_owned(),
                 until: held.lease_left_ms.map(|left| at.saturating_add(left)),
                 ..LockRow::default()
             });
@@ -199,15 +209,6 @@ impl Sources<'_> {
                 }
                 row.holders.push(details);
             }
-        }
-        for wait in report.waits.iter().filter(|wait| is_lock(&wait.kind)) {
-            let row = rows.entry(&wait.name).or_insert_with(|| LockRow {
-                name: wait.name.clone(),
-                kind: wait.kind.clone(),
-                ..LockRow::default()
-            });
-            row.waiting_tasks = row.waiting_tasks.saturating_add(wait.tasks);
-            row.waiting_processes += 1;
         }
     }
 
@@ -250,28 +251,31 @@ pub(crate) fn process_text(report: &ClientReport) -> String {
     format!("{program} on {}, pid {}", report.host, report.pid)
 }
 
-/// Returns whether what a report names is listed as a lock.
-fn is_lock(kind: &str) -> bool {
-    !kind.contains("semaphore") && !kind.contains("permit")
+/// Adds what tasks of a process wait for.
+fn add_waits(rows: &mut BTreeMap<String, LockRow>, process: &Process, report: &ClientReport) {
+    for wait in report.waits.iter().filter(|wait| is_lock(&wait.kind)) {
+        let name = format!("{}{}", process.namespace, wait.name);
+        let row = rows.entry(name.clone()).or_insert_with(|| LockRow {
+            name,
+            kind: reported_kind(&wait.kind).to_owned(),
+            ..LockRow::default()
+        });
+        row.waiting_tasks = row.waiting_tasks.saturating_add(wait.tasks);
+        row.waiting_processes += 1;
+    }
 }
 
-/// Names a kind of object.
-pub(crate) fn kind_text(kind: &ObjectKind) -> &'static str {
+/// Returns whether what a report names is listed as a lock.
+fn is_lock(kind: &str) -> bool {
+    !kind.contains("semaphore")
+}
+
+/// Returns the kind for the list from that of a report.
+fn reported_kind(kind: &str) -> &'static str {
     match kind {
-        ObjectKind::Lock => "lock",
-        ObjectKind::FairLock => "fair lock",
-        ObjectKind::ReadWriteLock => "read-write lock",
-        ObjectKind::Semaphore => "semaphore",
-        ObjectKind::PermitExpirableSemaphore => "permit semaphore",
-        ObjectKind::CountDownLatch => "latch",
-        ObjectKind::RateLimiter => "rate limiter",
-        ObjectKind::ReliableQueue => "reliable queue",
-        ObjectKind::Map => "map",
-        ObjectKind::Set => "set",
-        ObjectKind::SortedSet => "sorted set",
-        ObjectKind::List => "list",
-        ObjectKind::String => "string",
-        ObjectKind::Stream => "stream",
-        _ => "other",
+        "election" => ObjectKind::Election.as_str(),
+        kind if kind.contains("read") || kind.contains("write") => ObjectKind::ReadWriteLock.as_str(),
+        kind if kind.contains("fair") => ObjectKind::FairLock.as_str(),
+        _ => ObjectKind::Lock.as_str(),
     }
 }

@@ -152,7 +152,7 @@ fn of_servers(snapshot: &Snapshot, lints: &mut Vec<Lint>) {
 mod tests {
     use std::sync::Arc;
 
-    use redgrid_client::report::{ClientReport, HeldReport};
+    use redgrid_core::report::{ClientReport, HeldReport};
 
     use super::*;
     use crate::board::{Holder, LockRow};

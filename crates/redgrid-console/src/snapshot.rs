@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use redgrid_client::report::ClientReport;
 use redgrid_core::Health;
+use redgrid_core::report::ClientReport;
 use redgrid_inspect::{DoctorReport, LockView};
 
 use crate::board::LockRow;
@@ -69,7 +69,7 @@ pub(crate) struct Snapshot {
     pub(crate) servers: Reading<Vec<ServerInfo>>,
     /// The clients with a channel.
     pub(crate) living: Reading<Living>,
-    /// What is known of each living client, by its id.
+    /// What is known of each living client, by its UUID.
     pub(crate) processes: Arc<BTreeMap<String, Process>>,
     /// The search for locks.
     pub(crate) sweep: Sweep,
@@ -86,22 +86,38 @@ pub(crate) struct Snapshot {
 /// The living clients.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Living {
-    /// Their ids, sorted.
-    pub(crate) ids: Vec<String>,
+    /// Their UUIDs, with the ids for questions. The latter begin with the namespace of the client,
+    /// if it is another one than the console's.
+    pub(crate) clients: BTreeMap<String, String>,
     /// Whether these are all.
     pub(crate) is_complete: bool,
 }
 
+/// Length of a UUID.
+const UUID_LEN: usize = 36;
+
 impl Living {
-    /// Returns whether this client lives.
-    pub(crate) fn has(&self, id: &str) -> bool {
-        self.ids.binary_search_by(|one| one.as_str().cmp(id)).is_ok()
+    /// Creates it from the ids for questions.
+    pub(crate) fn of(ids: Vec<String>, is_complete: bool) -> Living {
+        let uuid = |id: String| {
+            let start = id.len().checked_sub(UUID_LEN).filter(|start| id.is_char_boundary(*start))?;
+            Some((id[start..].to_owned(), id))
+        };
+        Living { clients: ids.into_iter().filter_map(uuid).collect(), is_complete }
+    }
+
+    /// Returns whether the client with this UUID lives.
+    pub(crate) fn has(&self, client: &str) -> bool {
+        self.clients.contains_key(client)
     }
 }
 
 /// What is known of a living client.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Process {
+    /// The namespace of the client below that of the console, with a colon; empty if it is the
+    /// same.
+    pub(crate) namespace: String,
     /// Its last report, and when it came.
     pub(crate) report: Option<(Arc<ClientReport>, u64)>,
     /// Since when it does not answer; `None` if it answered the last question, or was not asked.

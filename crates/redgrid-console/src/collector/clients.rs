@@ -1,6 +1,7 @@
 //! The living clients, and their reports.
 
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,10 +20,6 @@ const LONG_LIST_INTERVAL: Duration = Duration::from_secs(10);
 /// From this number on, clients are many: the list takes a server some 100 µs.
 const MANY: usize = 1_000;
 
-/// Channels of a node from which on its clients are not listed, since the server looks at all of
-/// its channels.
-const MOST_CHANNELS: u64 = 50_000;
-
 /// How often clients are asked.
 const ASK_INTERVAL: Duration = Duration::from_secs(5);
 
@@ -35,67 +32,53 @@ const MOST_QUESTIONS: usize = 250;
 impl Collector {
     pub(super) async fn read_clients(&self) {
         while self.needed(Need::Clients).await {
-            let crowded = self.crowded_node();
-            let living = match crowded {
-                Some(node) => Err(format!("{node} has more than {MOST_CHANNELS} channels, so its clients are not listed")),
-                None => self.inspector.living_clients().await.map_err(|error| error.to_string()),
-            };
+            let living = self.inspector.living_clients().await;
             let now = now_ms();
             let mut interval = LIST_INTERVAL;
             match living {
                 Ok(living) => {
-                    let mut ids = living.ids;
-                    ids.sort_unstable();
-                    ids.dedup();
-                    if ids.len() > MANY {
+                    if living.ids.len() > MANY {
                         interval = LONG_LIST_INTERVAL;
                     }
-                    let living = Living { ids, is_complete: living.is_complete };
+                    let living = Living::of(living.ids, living.is_complete);
                     self.change(|snapshot| {
                         keep_processes(&mut snapshot.processes, &living);
                         snapshot.living.answered(living, now);
                     });
                 }
-                Err(why) => self.change(|snapshot| snapshot.living.failed(why, now)),
+                Err(error) => self.change(|snapshot| snapshot.living.failed(error.to_string(), now)),
             }
             self.update_board();
             tokio::time::sleep(interval).await;
         }
     }
 
-    fn crowded_node(&self) -> Option<String> {
-        let snapshot = self.snapshot.borrow();
-        let servers = snapshot.servers.get()?;
-        let crowded = servers.iter().find(|server| server.channels.is_some_and(|count| count > MOST_CHANNELS));
-        crowded.map(|server| server.node.clone())
-    }
-
     pub(super) async fn ask_clients(&self) {
         let mut last = String::new();
         while self.needed(Need::Clients).await {
             let ids = self.snapshot.borrow().living.get().map(Arc::clone);
-            let Some(living) = ids.filter(|living| !living.ids.is_empty()) else {
+            let Some(living) = ids.filter(|living| !living.clients.is_empty()) else {
                 // The first list comes soon.
                 tokio::time::sleep(super::IDLE / 5).await;
                 continue;
             };
-            let batch = next_batch(&living.ids, &last);
-            batch.last().unwrap_or(&last).clone_into(&mut last);
+            let batch = next_batch(&living.clients, &last);
+            if let Some((client, _)) = batch.last() {
+                client.clone_into(&mut last);
+            }
+            let ids: Vec<String> = batch.iter().map(|(_, id)| id.clone()).collect();
             let asked_at = now_ms();
             // An error concerns the connection, which the health shows. The clients stay as they were.
-            if let Ok(answers) = self.inspector.ask(&batch, ANSWER_TIMEOUT).await {
+            if let Ok(answers) = self.inspector.ask(&ids, ANSWER_TIMEOUT).await {
                 let reports: HashMap<String, _> =
                     answers.into_iter().filter_map(|answer| Some((answer.id, answer.report?))).collect();
                 let now = now_ms();
                 self.change(|snapshot| {
                     let mut processes = (*snapshot.processes).clone();
                     let mut reports = reports;
-                    for id in batch {
+                    for (client, id) in batch {
                         // A client that has left meanwhile is not silent.
-                        if !snapshot.living.get().is_some_and(|living| living.has(&id)) {
-                            continue;
-                        }
-                        let process = processes.entry(id.clone()).or_default();
+                        let Some(process) = processes.get_mut(&client) else { continue };
                         process.is_asked = true;
                         match reports.remove(&id) {
                             Some(report) => {
@@ -116,18 +99,23 @@ impl Collector {
     }
 }
 
-/// Returns the clients to ask after the last one asked, in a circle.
-fn next_batch(ids: &[String], last: &str) -> Vec<String> {
-    let start = ids.partition_point(|id| id.as_str() <= last);
-    ids[start..].iter().chain(&ids[..start]).take(MOST_QUESTIONS).cloned().collect()
+/// Returns the clients to ask after the last one asked, in a circle, with their ids for questions.
+fn next_batch(clients: &BTreeMap<String, String>, last: &str) -> Vec<(String, String)> {
+    let after = clients.range::<str, _>((Bound::Excluded(last), Bound::Unbounded));
+    let before = clients.range::<str, _>((Bound::Unbounded, Bound::Included(last)));
+    let owned = |(client, id): (&String, &String)| (client.clone(), id.clone());
+    after.chain(before).take(MOST_QUESTIONS).map(owned).collect()
 }
 
 /// Removes the processes that do not live any more, and adds new ones.
 fn keep_processes(processes: &mut Arc<BTreeMap<String, Process>>, living: &Living) {
-    let is_same = processes.len() == living.ids.len() && living.ids.iter().all(|id| processes.contains_key(id));
-    if !is_same {
-        let known = |id: &String| (id.clone(), processes.get(id).cloned().unwrap_or_default());
-        *processes = Arc::new(living.ids.iter().map(known).collect());
+    if !processes.keys().eq(living.clients.keys()) {
+        let known = |(client, id): (&String, &String)| {
+            let namespace = id.strip_suffix(client.as_str()).unwrap_or_default().to_owned();
+            let process = processes.get(client).cloned();
+            (client.clone(), process.unwrap_or_else(|| Process { namespace, ..Process::default() }))
+        };
+        *processes = Arc::new(living.clients.iter().map(known).collect());
     }
 }
 
@@ -135,29 +123,32 @@ fn keep_processes(processes: &mut Arc<BTreeMap<String, Process>>, living: &Livin
 mod tests {
     use super::*;
 
-    fn ids(range: std::ops::Range<usize>) -> Vec<String> {
-        range.map(|n| format!("{n:05}")).collect()
+    /// Ids for questions: the number has the length of a UUID.
+    fn ids(range: std::ops::Range<usize>, namespace: &str) -> Vec<String> {
+        range.map(|n| format!("{namespace}{n:036}")).collect()
     }
 
     #[test]
     fn many_clients_are_asked_in_turns() {
-        let all = ids(0..600);
+        let all = Living::of(ids(0..600, "prod:"), true).clients;
         let first = next_batch(&all, "");
-        assert_eq!((first.len(), first[0].as_str()), (MOST_QUESTIONS, "00000"));
-        let second = next_batch(&all, first.last().unwrap());
-        assert_eq!(second[0], "00250");
-        let third = next_batch(&all, second.last().unwrap());
-        assert_eq!((third[0].as_str(), third[100].as_str()), ("00500", "00000"));
-        assert_eq!(next_batch(&ids(0..3), "00001"), ["00002", "00000", "00001"]);
-        assert!(next_batch(&[], "x").is_empty());
+        assert_eq!((first.len(), &first[0].1), (MOST_QUESTIONS, &format!("prod:{:036}", 0)));
+        let second = next_batch(&all, &first.last().unwrap().0);
+        assert_eq!(second[0].0, format!("{:036}", 250));
+        let third = next_batch(&all, &second.last().unwrap().0);
+        assert_eq!((&third[0].0, &third[100].0), (&format!("{:036}", 500), &format!("{:036}", 0)));
+        let few = Living::of(ids(0..3, ""), true).clients;
+        assert_eq!(next_batch(&few, &format!("{:036}", 1)).len(), 3);
+        assert!(next_batch(&BTreeMap::new(), "x").is_empty());
     }
 
     #[test]
     fn processes_that_are_gone_are_forgotten() {
         let mut processes = Arc::new(BTreeMap::new());
-        keep_processes(&mut processes, &Living { ids: ids(0..3), is_complete: true });
+        keep_processes(&mut processes, &Living::of(ids(0..3, ""), true));
         assert_eq!(processes.len(), 3);
-        keep_processes(&mut processes, &Living { ids: ids(2..4), is_complete: true });
-        assert_eq!(processes.keys().cloned().collect::<Vec<_>>(), ids(2..4));
+        keep_processes(&mut processes, &Living::of(ids(2..4, "prod:"), true));
+        assert_eq!(processes.keys().cloned().collect::<Vec<_>>(), ids(2..4, ""));
+        assert_eq!(processes[&format!("{:036}", 3)].namespace, "prod:");
     }
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use redgrid_inspect::{ObjectFilter, ObjectKind, ObjectView};
+use redgrid_inspect::{InspectError, LockKind, LockView, ObjectFilter, ObjectKind, ObjectView};
 use tokio::time::Instant;
 
 use super::Collector;
@@ -34,7 +34,8 @@ const SHOWN_INTERVAL: Duration = Duration::from_secs(1);
 const MOST_READS: usize = 12;
 
 /// The kinds that are listed as locks.
-pub(crate) const LOCKS: [ObjectKind; 3] = [ObjectKind::Lock, ObjectKind::FairLock, ObjectKind::ReadWriteLock];
+const LOCKS: [ObjectKind; 4] =
+    [ObjectKind::Lock, ObjectKind::FairLock, ObjectKind::ReadWriteLock, ObjectKind::Election];
 
 impl Collector {
     pub(super) async fn search_locks(&self) {
@@ -60,7 +61,7 @@ impl Collector {
         let mut seen = BTreeMap::new();
         let mut is_cut = false;
         let mut worked = Duration::ZERO;
-        let mut objects = pin!(self.inspector.objects(&ObjectFilter::kinds(LOCKS)));
+        let mut objects = pin!(self.inspector.objects(&ObjectFilter::new().of_kinds(LOCKS)));
         loop {
             let asked = Instant::now();
             let next = objects.next().await;
@@ -143,23 +144,59 @@ impl Collector {
             }
             let read = batch.iter().map(async |name| (name.clone(), self.inspector.lock(name).await));
             let read = futures_util::future::join_all(read).await;
-            let now = now_ms();
-            self.change(|snapshot| {
-                let mut watched = (*snapshot.watched).clone();
-                for (name, answer) in read {
-                    let reading = watched.entry(name).or_insert_with(Reading::default);
-                    match answer {
-                        Ok(lock) => reading.answered(lock, now),
-                        Err(error) => reading.failed(error.to_string(), now),
-                    }
-                }
-                snapshot.watched = Arc::new(watched);
-            });
+            let (of_pages, of_lists): (Vec<_>, Vec<_>) = read.into_iter().partition(|(name, _)| pages.contains(name));
+            self.set_watched(of_pages);
+            if !of_lists.is_empty() {
+                self.set_found(of_lists);
+                self.update_board();
+            }
             let _ = tokio::time::timeout(SHOWN_INTERVAL, async {
                 // A page of another lock was opened.
                 self.came.notified().await;
             })
             .await;
+        }
+    }
+
+    /// Records the locks of lock pages.
+    fn set_watched(&self, read: Vec<(String, Result<LockView, InspectError>)>) {
+        let now = now_ms();
+        self.change(|snapshot| {
+            let mut watched = (*snapshot.watched).clone();
+            for (name, answer) in read {
+                let reading = watched.entry(name).or_insert_with(Reading::default);
+                match answer {
+                    Ok(lock) => reading.answered(lock, now),
+                    Err(error) => reading.failed(error.to_string(), now),
+                }
+            }
+            snapshot.watched = Arc::new(watched);
+        });
+    }
+
+    /// Records locks of lists, as if the search had found them. A failure leaves what was found.
+    fn set_found(&self, read: Vec<(String, Result<LockView, InspectError>)>) {
+        let now = now_ms();
+        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        for (name, answer) in read {
+            let Ok(lock) = answer else { continue };
+            let kind = match lock.kind {
+                LockKind::Plain => ObjectKind::Lock,
+                LockKind::Fair => ObjectKind::FairLock,
+                LockKind::ReadWrite => ObjectKind::ReadWriteLock,
+                LockKind::Election => ObjectKind::Election,
+                _ => {
+                    found.remove(&name);
+                    continue;
+                }
+            };
+            let holder = match &lock.holders[..] {
+                [holder] => holder.number.map(|number| (holder.client.clone(), number)),
+                _ => None,
+            };
+            let until = lock.lease_left.map(|left| now.saturating_add(millis(left)));
+            let new = Found { kind, holder, until, seen_at: now, holder_since: now }.after(found.get(&name));
+            found.insert(name, new);
         }
     }
 

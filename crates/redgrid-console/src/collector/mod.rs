@@ -7,7 +7,7 @@
 //! |---|---|---|
 //! | health | `PING` at each node | 2 s |
 //! | servers | `INFO` at each primary | 10 s |
-//! | clients | `PUBSUB CHANNELS` at each node | 2 s, or 10 s with more than 1,000 clients |
+//! | clients | `INFO stats` and `PUBSUB CHANNELS` at each primary | 2 s, or 10 s with more than 1,000 clients |
 //! | reports | a question to each client | 5 s, at most 50 a second |
 //! | search for locks | `SCAN` with a bounded script | at most 2 % of a node's time |
 //! | locks on the screen | bounded reads | 1 s, at most 12 locks |
@@ -40,7 +40,7 @@ const IDLE: Duration = Duration::from_millis(500);
 pub(crate) struct Collector {
     client: Client,
     pub(crate) inspector: Inspector,
-    requirements: Requirements,
+    requirements: Option<Requirements>,
     viewers: Mutex<Viewers>,
     snapshot: watch::Sender<Snapshot>,
     /// The locks that the search found.
@@ -52,7 +52,7 @@ pub(crate) struct Collector {
 
 impl Collector {
     /// Creates it. It sends nothing until somebody looks.
-    pub(crate) fn new(client: &Client, requirements: Requirements) -> Arc<Collector> {
+    pub(crate) fn new(client: &Client, requirements: Option<Requirements>) -> Arc<Collector> {
         Arc::new(Collector {
             client: client.clone(),
             inspector: Inspector::new(client),
@@ -141,13 +141,6 @@ impl Collector {
             self.read_shown_locks(),
             self.run_doctor(),
         );
-    }
-
-    /// Waits before the next read of a source. Returns whether somebody looks, so that it is to be
-    /// read again.
-    async fn next(&self, interval: Duration, need: Need) -> bool {
-        tokio::time::sleep(interval).await;
-        self.needed(need).await
     }
 
     /// Waits until a source is needed. Returns `false` when nobody looks at any page any more.

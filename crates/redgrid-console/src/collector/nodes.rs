@@ -84,12 +84,13 @@ impl Collector {
     }
 
     pub(super) async fn run_doctor(&self) {
+        let Some(requirements) = &self.requirements else { return };
         while self.needed(Need::Doctor).await {
             let is_wanted = self.is_doctor_wanted.swap(false, Ordering::Relaxed);
             let last = self.snapshot.borrow().doctor.read_at();
             if is_wanted && last.is_none_or(|last| now_ms() >= last.saturating_add(DOCTOR_INTERVAL_MS)) {
                 self.change(|snapshot| snapshot.is_doctor_running = true);
-                let report = self.inspector.doctor(&self.requirements).await;
+                let report = self.inspector.doctor(requirements).await;
                 let now = now_ms();
                 self.change(|snapshot| {
                     snapshot.is_doctor_running = false;

@@ -48,7 +48,7 @@ impl Need {
     fn of(self, page: Page) -> bool {
         match self {
             Need::Health => true,
-            Need::Servers => matches!(page, Page::Overview | Page::Locks | Page::Clients),
+            Need::Servers => matches!(page, Page::Overview | Page::Locks),
             Need::Clients => matches!(page, Page::Overview | Page::Locks | Page::Lock | Page::Clients),
             Need::Search => matches!(page, Page::Overview | Page::Locks),
             Need::Shown => matches!(page, Page::Locks | Page::Lock),
