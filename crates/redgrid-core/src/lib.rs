@@ -51,7 +51,7 @@ pub use redgrid_client::{
     Deployment, DeploymentKind, DrainingSubscription, FromReply, Generation, Health, HealthCheck, IntoArg, InvalidName,
     Name, NodeHealth, NodeId, NodePart, NotClosed, NotReady, OrderedSubscription, OwnedScript, Pairs, Participant,
     Primary, PubSubEvent, PubSubStream, Push, Refused, Reply, Request, ResponseFuture, Script, ServerClock,
-    ServerError, Shard, ShardServers, TopologyHint, Wake, Watch, WeakClient, clock, config, name,
+    ServerError, Shard, ShardServers, TopologyHint, Wake, Watch, WeakClient, clock, config, name, report,
 };
 pub use token::Token;
 pub use unpolled::Offer;
