@@ -1,22 +1,12 @@
 //! `redgrid doctor`: reports what the servers' settings mean for locks, and what to change.
 
-mod clocks;
-mod facts;
-mod finding;
-mod permissions;
-mod sentinels;
-mod settings;
-mod topology;
-
 use std::process::ExitCode;
 
-use serde::Serialize;
+use redgrid_inspect::{DoctorReport, Finding, InspectError, Inspector, Level, Requirements};
 
 use crate::cli::Global;
-use crate::failure::{Failure, WRONG};
-use crate::server::{Reach, Server, print_line};
-use facts::{Facts, Requirements};
-use finding::{Finding, Level};
+use crate::failure::{Failure, WRONG, one_line};
+use crate::server::{Reach, Server, print_json, print_line};
 
 /// Options of `redgrid doctor`.
 #[derive(Debug, clap::Args)]
@@ -25,52 +15,41 @@ pub(crate) struct DoctorOptions {
     reach: Reach,
 }
 
-/// The output. The fields are those of the JSON line, in its order.
-#[derive(Debug, Serialize)]
-struct Output {
-    topology: &'static str,
-    nodes: Vec<String>,
-    worst: Level,
-    findings: Vec<Finding>,
-}
-
 /// Runs `redgrid doctor`.
 pub(crate) async fn run(global: &Global, options: &DoctorOptions) -> Result<ExitCode, Failure> {
     let server = Server::reach(global, &options.reach).await?;
-    let facts = Facts::gather(&server).await;
-    let requirements = Requirements::of(&server.config);
-    server.leave().await;
-    let facts = facts?;
-    let mut findings = topology::check(&facts, &requirements);
-    findings.extend(sentinels::check(&facts));
-    findings.extend(clocks::check(&facts, &requirements));
-    findings.extend(facts.nodes.iter().flat_map(|node| settings::check(node, &requirements)));
-    findings.extend(facts.nodes.iter().flat_map(|node| permissions::check(node, &facts, &requirements)));
-    let worst = findings.iter().map(|finding| finding.level).max().unwrap_or(Level::Ok);
-    let nodes = facts.nodes.iter().map(|node| node.address.to_string()).collect();
-    let report = Output { topology: facts.topology, nodes, worst, findings };
-    print_line(&if global.json {
-        serde_json::to_string(&report).map_err(|error| Failure::broken(error.to_string()))?
-    } else {
-        report.text()
+    let report = Inspector::new(server.grid.client()).doctor(&Requirements::of(&server.config)).await;
+    let report = report.map_err(|error| match error {
+        InspectError::NoAddresses => Failure::usage(one_line(&error)),
+        error => server.failed(&error),
     })?;
-    Ok(if worst == Level::Fail { ExitCode::from(WRONG) } else { ExitCode::SUCCESS })
+    server.leave().await;
+    if global.json { print_json(&report) } else { print_line(&text(&report)) }?;
+    Ok(if report.worst == Level::Fail { ExitCode::from(WRONG) } else { ExitCode::SUCCESS })
 }
 
-impl Output {
-    fn text(&self) -> String {
-        let mut text = format!("{}: {}", self.topology, self.nodes.join(", "));
-        for finding in &self.findings {
-            text.push('\n');
-            text.push_str(&finding.text());
-        }
-        let count = |level| self.findings.iter().filter(|finding| finding.level == level).count();
-        let fine = count(Level::Ok);
-        let warned = count(Level::Warn);
-        let failed = count(Level::Fail);
-        text.push_str(&format!("\n{fine} ok, {warned} to consider, {failed} to correct"));
-        text
+fn text(report: &DoctorReport) -> String {
+    let mut text = format!("{}: {}", report.topology, report.nodes.join(", "));
+    for finding in &report.findings {
+        text.push('\n');
+        text.push_str(&line(finding));
     }
+    let count = |level| report.findings.iter().filter(|finding| finding.level == level).count();
+    let fine = count(Level::Ok);
+    let warned = count(Level::Warn);
+    let failed = count(Level::Fail);
+    text.push_str(&format!("\n{fine} ok, {warned} to consider, {failed} to correct"));
+    text
+}
+
+fn line(finding: &Finding) -> String {
+    let level = match finding.level {
+        Level::Ok => "ok  ",
+        Level::Warn => "warn",
+        _ => "FAIL",
+    };
+    let place = finding.node.as_deref().map(|node| format!(" {node}:")).unwrap_or_default();
+    format!("{level}  {:<12}{place} {}", finding.check, finding.message)
 }
 
 /// Appended to the long help.

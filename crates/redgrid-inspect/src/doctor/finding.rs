@@ -3,9 +3,10 @@
 use serde::Serialize;
 
 /// The severity.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Level {
+#[non_exhaustive]
+pub enum Level {
     /// No problem.
     Ok,
     /// Not right for all uses.
@@ -14,50 +15,42 @@ pub(crate) enum Level {
     Fail,
 }
 
-/// A result. The fields are those of the JSON line, in its order.
+/// A result. The fields are those of its JSON, in their order.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(crate) struct Finding {
+#[non_exhaustive]
+pub struct Finding {
     /// The severity.
-    pub(crate) level: Level,
-    /// The check.
-    pub(crate) check: &'static str,
+    pub level: Level,
+    /// The check, such as `persistence`.
+    pub check: &'static str,
     /// The node; `None` for the deployment as a whole.
-    pub(crate) node: Option<String>,
-    /// The meaning for locks, and the remedy.
-    pub(crate) says: String,
+    pub node: Option<String>,
+    /// The meaning for locks, and the remedy, in one line.
+    pub message: String,
 }
 
 impl Finding {
-    pub(crate) fn of(check: &'static str, level: Level, says: impl Into<String>) -> Self {
-        Finding { level, check, node: None, says: says.into() }
+    fn of(check: &'static str, level: Level, message: impl Into<String>) -> Self {
+        // Causes may be texts of a server or an operating system.
+        let message = message.into().replace(['\r', '\n'], " ");
+        Finding { level, check, node: None, message }
     }
 
-    pub(crate) fn ok(check: &'static str, says: impl Into<String>) -> Self {
-        Finding::of(check, Level::Ok, says)
+    pub(super) fn ok(check: &'static str, message: impl Into<String>) -> Self {
+        Finding::of(check, Level::Ok, message)
     }
 
-    pub(crate) fn warn(check: &'static str, says: impl Into<String>) -> Self {
-        Finding::of(check, Level::Warn, says)
+    pub(super) fn warn(check: &'static str, message: impl Into<String>) -> Self {
+        Finding::of(check, Level::Warn, message)
     }
 
-    pub(crate) fn fail(check: &'static str, says: impl Into<String>) -> Self {
-        Finding::of(check, Level::Fail, says)
+    pub(super) fn fail(check: &'static str, message: impl Into<String>) -> Self {
+        Finding::of(check, Level::Fail, message)
     }
 
     /// Sets the node.
-    pub(crate) fn at(mut self, node: &impl ToString) -> Self {
+    pub(super) fn at(mut self, node: &impl ToString) -> Self {
         self.node = Some(node.to_string());
         self
-    }
-
-    /// Formats it as a line.
-    pub(crate) fn text(&self) -> String {
-        let level = match self.level {
-            Level::Ok => "ok  ",
-            Level::Warn => "warn",
-            Level::Fail => "FAIL",
-        };
-        let place = self.node.as_deref().map(|node| format!(" {node}:")).unwrap_or_default();
-        format!("{level}  {:<12}{place} {}", self.check, self.says)
     }
 }
