@@ -5,14 +5,17 @@
 
 mod bench;
 mod cli;
+mod clients;
 mod config;
 mod demo;
 mod doctor;
 mod failure;
+mod holder;
 mod inspect;
 mod lock;
 mod ls;
 mod server;
+mod text;
 mod unlock;
 mod watch;
 
@@ -43,6 +46,7 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
     }
     match cli.command {
         Command::Bench(options) => bench::run(global, &options),
+        Command::Clients(options) => server::runtime()?.block_on(clients::run(global, &options)),
         Command::Config { command: ConfigCommand::Check { file } } => config::check(global, &file),
         Command::Demo { command } => match command {
             DemoCommand::FlashSale(options) => demo::flash_sale(global, options),
