@@ -105,10 +105,15 @@ impl Inspector {
         timeout: Duration,
     ) -> Result<(), ServerError> {
         let clock = self.client.clock();
-        let distinct: BTreeSet<&String> = ids.iter().filter(|id| uuid_of(id).is_some()).collect();
-        let questions = stream::iter(distinct).then(async |id| {
-            clock.sleep_until(self.reserve_question()).await;
-            self.publish_question(id, channel)
+        let distinct: BTreeSet<String> = ids.iter().filter(|id| uuid_of(id).is_some()).cloned().collect();
+        let questions = stream::iter(distinct).then(|id| {
+            // Owned values: with references, the compiler cannot prove that the future is `Send`.
+            let inspector = self.clone();
+            let channel = channel.to_owned();
+            async move {
+                inspector.client.clock().sleep_until(inspector.reserve_question()).await;
+                async move { inspector.publish_question(&id, &channel).await }
+            }
         });
         let mut questions = pin!(questions.buffer_unordered(MAX_IN_FLIGHT));
         let mut ends = Instant::MAX;
