@@ -19,7 +19,7 @@ pub(crate) struct Asset {
 
 impl Asset {
     fn new(stem: &str, extension: &str, kind: &'static str, content: &'static str) -> Asset {
-        let hash = Sha1::from(content).hexdigest();
+        let hash = Sha1::from(content).digest().to_string();
         Asset { name: format!("{stem}-{}.{extension}", &hash[..12]), kind, content }
     }
 }

@@ -43,7 +43,7 @@ struct TableChange<'a> {
 
 /// Returns the id of a row, which identifies what the row shows, not its content.
 pub(crate) fn row_id(identity: &str) -> String {
-    format!("r{}", &Sha1::from(identity).hexdigest()[..16])
+    format!("r{}", &Sha1::from(identity).digest().to_string()[..16])
 }
 
 impl View {

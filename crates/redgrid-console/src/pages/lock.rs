@@ -82,7 +82,7 @@ pub(super) fn view(content: &Content<'_>, view: &mut View) -> Vec<String> {
             let id = row_id(&format!("{}:{}", waiter.client, waiter.number.unwrap_or_default()));
             view.row("queue", id.clone(), waiter_row(&id, snapshot, place + 1, waiter));
         }
-        for (client, process) in &snapshot.processes {
+        for (client, process) in snapshot.processes.iter() {
             add_local_waiters(view, lock, client, process);
         }
     }
