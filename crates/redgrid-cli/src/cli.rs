@@ -6,6 +6,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use serde::{Deserialize, Serialize};
 
 use crate::clients::ClientsOptions;
+#[cfg(feature = "console")]
+use crate::console::ConsoleOptions;
 use crate::doctor::DoctorOptions;
 use crate::inspect::InspectOptions;
 use crate::lock::LockOptions;
@@ -56,6 +58,10 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: ConfigCommand,
     },
+    /// Serve the web console: who holds which lock, who waits, and what looks wrong
+    #[cfg(feature = "console")]
+    #[command(after_long_help = crate::console::HELP)]
+    Console(ConsoleOptions),
     /// Demonstrate the locks on a workload that can be verified
     Demo {
         /// The demonstration.

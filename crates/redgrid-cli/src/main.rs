@@ -7,6 +7,8 @@ mod bench;
 mod cli;
 mod clients;
 mod config;
+#[cfg(feature = "console")]
+mod console;
 mod demo;
 mod doctor;
 mod failure;
@@ -48,6 +50,8 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Bench(options) => bench::run(global, &options),
         Command::Clients(options) => server::runtime()?.block_on(clients::run(global, &options)),
         Command::Config { command: ConfigCommand::Check { file } } => config::check(global, &file),
+        #[cfg(feature = "console")]
+        Command::Console(options) => server::runtime()?.block_on(console::run(global, &options)),
         Command::Demo { command } => match command {
             DemoCommand::FlashSale(options) => demo::flash_sale(global, options),
             DemoCommand::Requests(options) => demo::sample(&options),

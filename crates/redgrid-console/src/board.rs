@@ -82,6 +82,13 @@ pub(crate) struct LockRow {
     pub(crate) waiting_processes: u64,
 }
 
+impl LockRow {
+    /// Returns whether the state of a holder is not known.
+    pub(crate) fn has_unknown(&self) -> bool {
+        self.holders.iter().any(|holder| holder.state == State::Unknown)
+    }
+}
+
 /// A holder in the list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Holder {

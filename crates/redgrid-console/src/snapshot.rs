@@ -46,6 +46,13 @@ impl<T> Reading<T> {
     }
 }
 
+impl Reading<Living> {
+    /// Returns whether all living clients are known.
+    pub(crate) fn is_all(&self) -> bool {
+        self.trouble.is_none() && self.get().is_some_and(|living| living.is_complete)
+    }
+}
+
 impl<T> Default for Reading<T> {
     fn default() -> Self {
         Reading { answer: None, trouble: None }

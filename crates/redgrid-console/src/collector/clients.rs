@@ -17,6 +17,9 @@ const LIST_INTERVAL: Duration = Duration::from_secs(2);
 /// The same with many clients.
 const LONG_LIST_INTERVAL: Duration = Duration::from_secs(10);
 
+/// Shortest time between two lists, while holders are found that are newer than the list.
+const SHORTEST_INTERVAL: Duration = Duration::from_millis(500);
+
 /// From this number on, clients are many: the list takes a server some 100 µs.
 const MANY: usize = 1_000;
 
@@ -49,7 +52,8 @@ impl Collector {
                 Err(error) => self.change(|snapshot| snapshot.living.failed(error.to_string(), now)),
             }
             self.update_board();
-            tokio::time::sleep(interval).await;
+            tokio::time::sleep(SHORTEST_INTERVAL).await;
+            let _ = tokio::time::timeout(interval - SHORTEST_INTERVAL, self.is_list_old.notified()).await;
         }
     }
 

@@ -30,7 +30,7 @@ use tokio::time::Instant;
 
 pub(crate) use self::viewers::{Interest, TooManyViewers};
 use self::viewers::{Need, Viewers};
-use crate::board::{Found, Sources};
+use crate::board::{Found, LockRow, Sources};
 use crate::snapshot::Snapshot;
 
 /// How often a source that nobody needs looks whether somebody does; a new viewer also wakes it.
@@ -47,6 +47,8 @@ pub(crate) struct Collector {
     found: Mutex<BTreeMap<String, Found>>,
     /// Notified when a viewer comes.
     came: Notify,
+    /// Notified when a holder was found that is newer than the list of clients.
+    is_list_old: Notify,
     is_doctor_wanted: AtomicBool,
 }
 
@@ -61,6 +63,7 @@ impl Collector {
             snapshot: watch::Sender::default(),
             found: Mutex::default(),
             came: Notify::new(),
+            is_list_old: Notify::new(),
             is_doctor_wanted: AtomicBool::new(false),
         })
     }
@@ -175,6 +178,9 @@ impl Collector {
                 processes: &snapshot.processes,
             }
             .rows();
+            if snapshot.living.is_all() && rows.iter().any(LockRow::has_unknown) {
+                self.is_list_old.notify_one();
+            }
             if *snapshot.locks != rows {
                 snapshot.locks = Arc::new(rows);
             }

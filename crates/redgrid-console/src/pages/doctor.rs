@@ -69,7 +69,7 @@ pub(super) fn view(content: &Content<'_>, view: &mut View) -> Vec<String> {
             tr id=(id) {
                 td { span class={ "state " (class) } { (level) } }
                 th scope="row" { (finding.check) }
-                td { (visible(node)) }
+                td.w { (visible(node)) }
                 td.text { (visible(&finding.message)) }
             }
         };

@@ -1,5 +1,7 @@
 //! The page of one lock: holders, waiters, and the queue.
 
+use std::collections::BTreeSet;
+
 use maud::{Markup, html};
 use redgrid_inspect::{HolderState, HolderView, LockKind, LockView, Mode, WaiterView};
 
@@ -41,12 +43,14 @@ pub(super) fn frame(content: &Content<'_>, view: &View) -> Markup {
             div #waiting { (view.get("waiting")) }
             div.scroll tabindex="0" role="region" aria-label="Queue" {
                 table {
-                    caption { "The queue of a fair lock, the next one first, and other tasks that processes report" }
+                    caption { "The queue of a fair lock, the next one first, and other clients with waiting tasks" }
                     thead { tr {
                         th.n scope="col" { "Position" }
                         th scope="col" { "Client" }
                         th scope="col" { "Process" }
+                        th.n scope="col" { "Tasks" }
                         th scope="col" { "State" }
+                        th scope="col" { "Waiting" }
                     } }
                     tbody #queue { (view.rows("queue")) }
                 }
@@ -80,33 +84,31 @@ pub(super) fn view(content: &Content<'_>, view: &mut View) -> Vec<String> {
         }
         for (place, waiter) in lock.queue.iter().enumerate().take(MOST_ROWS) {
             let id = row_id(&format!("{}:{}", waiter.client, waiter.number.unwrap_or_default()));
-            view.row("queue", id.clone(), waiter_row(&id, snapshot, place + 1, waiter));
+            let shown = shown_state(snapshot, &waiter.client, waiter.state);
+            let html = waiter_row(&id, snapshot, lock, Some(place + 1), &waiter.client, Some(waiter), shown);
+            view.row("queue", id, html);
         }
-        for (client, process) in snapshot.processes.iter() {
-            add_local_waiters(view, lock, client, process);
+        // Other locks have no queue on the server. Their waiters are known from reports.
+        let queued: BTreeSet<&str> = lock.queue.iter().map(|waiter| waiter.client.as_str()).collect();
+        let others = snapshot.processes.iter().filter(|(client, process)| {
+            !queued.contains(client.as_str()) && waiting_tasks(lock, Some(process)).is_some()
+        });
+        for (client, _) in others.take(MOST_ROWS) {
+            let id = row_id(client);
+            let html = waiter_row(&id, snapshot, lock, None, client, None, shown_state(snapshot, client, HolderState::Alive));
+            view.row("queue", id, html);
         }
     }
     Vec::new()
 }
 
-/// Adds the tasks of a process that wait without a place in the queue on the server.
-fn add_local_waiters(view: &mut View, lock: &LockView, client: &str, process: &Process) {
-    let Some((report, at)) = &process.report else { return };
-    let is_it = |one: &&redgrid_core::report::WaitReport| {
-        lock.name.strip_prefix(process.namespace.as_str()).is_some_and(|name| name == one.name)
-    };
-    for wait in report.waits.iter().filter(is_it) {
-        let id = row_id(&format!("{client}:{}", wait.kind));
-        let html = html! {
-            tr id=(id) {
-                td.n { "–" }
-                td { span.id { (name(client)) } }
-                td { (name(&process_text(report))) ": " (count(usize::try_from(wait.tasks).unwrap_or(0), "task")) }
-                td { (since(at.saturating_sub(wait.longest_ms))) }
-            }
-        };
-        view.row("queue", id, html);
-    }
+/// Returns the tasks of a client that wait for the lock: how many, and since when.
+fn waiting_tasks(lock: &LockView, process: Option<&Process>) -> Option<(u64, u64)> {
+    let process = process?;
+    let (report, at) = process.report.as_ref()?;
+    let name = lock.name.strip_prefix(process.namespace.as_str())?;
+    let wait = report.waits.iter().find(|wait| wait.name == name)?;
+    Some((wait.tasks, at.saturating_sub(wait.longest_ms)))
 }
 
 /// Says in short what is stored under the name.
@@ -221,20 +223,34 @@ fn holder_row(id: &str, snapshot: &Snapshot, lock: &LockView, holder: &HolderVie
     }
 }
 
-fn waiter_row(id: &str, snapshot: &Snapshot, place: usize, waiter: &WaiterView) -> Markup {
-    let report = snapshot.processes.get(&waiter.client).and_then(Process::report);
+fn waiter_row(
+    id: &str,
+    snapshot: &Snapshot,
+    lock: &LockView,
+    place: Option<usize>,
+    client: &str,
+    waiter: Option<&WaiterView>,
+    shown: State,
+) -> Markup {
+    let process = snapshot.processes.get(client);
+    let tasks = waiting_tasks(lock, process);
     html! {
         tr id=(id) {
-            td.n { (place) }
-            td { span.id { (name(&waiter.client)) } @if let Some(n) = waiter.number { ", number " (n) } }
+            td.n { (place.map_or_else(|| "–".to_owned(), |place| place.to_string())) }
             td {
-                @match report {
+                span.id { (name(client)) }
+                @if let Some(n) = waiter.and_then(|waiter| waiter.number) { ", number " (n) }
+            }
+            td {
+                @match process.and_then(Process::report) {
                     Some(report) => { (name(&process_text(report))) }
-                    None if waiter.is_redgrid => { "not known" }
+                    None if waiter.is_none_or(|waiter| waiter.is_redgrid) => { "not known" }
                     None => { "a client of Redisson" }
                 }
             }
-            td { (state(shown_state(snapshot, &waiter.client, waiter.state))) }
+            td.n { (tasks.map_or_else(|| "–".to_owned(), |(tasks, _)| number(tasks))) }
+            td { (state(shown)) }
+            td.w { @if let Some((_, start)) = tasks { (since(start)) } @else { "–" } }
         }
     }
 }

@@ -159,7 +159,7 @@ fn lock_row(id: &str, row: &LockRow) -> Markup {
     html! {
         tr id=(id) {
             th scope="row" { a href={ "lock?name=" (encoded(&row.name)) } { (name(&row.name)) } }
-            td { (row.kind) }
+            td.w { (row.kind) }
             td {
                 @match (&row.holders[..], row.until.is_some() || row.is_endless) {
                     ([], true) => { "see the lock" }

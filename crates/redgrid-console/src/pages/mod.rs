@@ -17,6 +17,7 @@ use axum::response::Response;
 use maud::{Markup, html};
 
 pub(crate) use self::layout::{bare_page, not_found, problem, see_other};
+use crate::board::LockRow;
 use crate::collector::Interest;
 use crate::console::App;
 use crate::query::Query;
@@ -169,14 +170,15 @@ async fn show(app: &Arc<App>, page: Page, uri: &Uri) -> Response {
 /// Returns whether a page has its first data.
 fn is_known(page: Page, lock: Option<&str>, snapshot: &Snapshot) -> bool {
     let has_health = snapshot.health.is_known();
+    let has_states = !snapshot.living.is_all() || !snapshot.locks.iter().any(LockRow::has_unknown);
     let has_clients = snapshot.living.is_known()
         && (snapshot.living.trouble.is_some() || snapshot.processes.values().all(|process| process.is_asked));
     let is_searched =
         snapshot.sweep.completed.is_some() || snapshot.sweep.is_too_large || snapshot.sweep.trouble.is_some();
     has_health
         && match page {
-            Page::Overview => snapshot.servers.is_known() && has_clients && is_searched,
-            Page::Locks => has_clients && is_searched,
+            Page::Overview => snapshot.servers.is_known() && has_clients && is_searched && has_states,
+            Page::Locks => has_clients && is_searched && has_states,
             Page::Lock => lock.is_none_or(|name| snapshot.watched.contains_key(name)),
             Page::Clients => has_clients,
             Page::Objects | Page::Doctor => true,

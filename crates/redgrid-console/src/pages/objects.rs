@@ -139,7 +139,7 @@ fn row(object: &ObjectView) -> Markup {
                     a href={ "lock?name=" (encoded(&object.name)) } { (name(&object.name)) }
                 } @else { (name(&object.name)) }
             }
-            td { (object.kind.as_str()) }
+            td.w { (object.kind.as_str()) }
             td.n { (object.size.map_or_else(|| "–".to_owned(), number)) }
             td { (object.lifetime.map_or_else(|| "none".to_owned(), duration)) }
         }
