@@ -11,21 +11,23 @@ use super::registry::SemaphoreRegistry;
 use super::semaphore_state::SemaphoreState;
 use super::waiter::Waiter;
 use crate::clock::Instant;
-use crate::introspection::{Gathered, LOST, PART, RENEWAL_FAILED, UNKNOWN};
+use crate::introspection::{Gathered, LOST, PART, RENEWAL_FAILED, Tally, UNKNOWN};
 use crate::lock::LostReason;
 
 /// A report reads at most this many waiters of a queue, to find the first one that still waits: 100.
 const MAX_ENDED: usize = 100;
 
-impl SemaphoreState {
+impl Waiter {
     /// Adds a wait that has ended, if there were too few permits at first.
-    pub(super) fn wait_ended(&mut self, waiter: &Waiter, now: impl FnOnce() -> Instant) {
-        if waiter.has_waited {
+    pub(super) fn wait_ended(&self, waits: &mut Option<Box<Tally>>, now: impl FnOnce() -> Instant) {
+        if self.has_waited {
             let now = now();
-            self.waits.get_or_insert_default().add(now.since(waiter.entered), now);
+            waits.get_or_insert_default().add(now.since(self.entered), now);
         }
     }
+}
 
+impl SemaphoreState {
     /// Records a grant of permits without leases, before they count as held.
     pub(super) fn note_plain(&mut self, permits: &PermitSet, request: &PermitRequest, now: impl FnOnce() -> Instant) {
         if !permits.leases.is_empty() {

@@ -159,10 +159,11 @@ impl SemaphoreState {
         if now < self.first_timeout {
             return;
         }
-        let SemaphoreState { queue, cancelled_positions, should_request, .. } = self;
+        let SemaphoreState { queue, cancelled_positions, should_request, waits, .. } = self;
         queue.retain(|waiter| {
             let live = waiter.is_live(now);
             if !live {
+                waiter.wait_ended(waits, || now);
                 waiter.cancel_position(semaphore, cancelled_positions, should_request);
             }
             live
@@ -254,7 +255,7 @@ impl SemaphoreState {
             self.idle_permits.merge(permits);
             return;
         }
-        self.wait_ended(&waiter, || semaphore.clock().now());
+        waiter.wait_ended(&mut self.waits, || semaphore.clock().now());
         self.note_plain(&permits, &waiter.request, || semaphore.clock().now());
         self.held += permits.count;
         let permit = Permit::new(waiter.client, Arc::clone(semaphore), permits);

@@ -127,23 +127,34 @@ fn process() -> &'static (String, String) {
 
 /// Publishes a report at each of these channels.
 ///
-/// In a cluster it is a plain PUBLISH, which reaches the subscribers of all nodes. A failure is only
-/// logged: the asking process sees that there is no answer.
+/// A failure is only logged: the asking process sees that there is no answer.
 async fn publish(core: &Core, report: ClientReport, channels: Vec<String>) {
     let json = encoded(report);
     for channel in channels {
         let request = Arc::new(Request::command("PUBLISH").arg(channel).arg(json.clone()));
         let limit = core.clock.now() + core.settings.response_timeout;
+        if let Err(error) = publish_at_any(core, &request, limit).await {
+            tracing::debug!(%error, "cannot publish a report about the client");
+        }
+    }
+}
+
+/// Sends a request to the first primary that is connected. Waits for a connection if there is none.
+///
+/// In a cluster, a plain PUBLISH at any node reaches the subscribers of all nodes.
+async fn publish_at_any(core: &Core, request: &Arc<Request>, limit: Instant) -> Result<(), ServerError> {
+    loop {
         for server in core.topology.primaries() {
-            match server.ask(&request, limit).await {
+            match server.ask(request, limit).await {
                 Err(ServerError::NotSent { .. }) => {}
-                Ok(_) => break,
-                Err(error) => {
-                    tracing::debug!(%error, "cannot publish a report about the client");
-                    break;
-                }
+                answer => return answer.map(drop),
             }
         }
+        let again = core.clock.now() + core.settings.retry_delay;
+        if again >= limit {
+            return Err(ServerError::not_sent("no primary was connected in time"));
+        }
+        core.clock.sleep_until(again).await;
     }
 }
 
