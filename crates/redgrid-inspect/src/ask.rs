@@ -106,9 +106,9 @@ impl Inspector {
     ) -> Result<(), ServerError> {
         let clock = self.client.clock();
         let distinct: BTreeSet<&String> = ids.iter().filter(|id| uuid_of(id).is_some()).collect();
-        let questions = stream::iter(distinct).then(async |id| {
+        let questions = stream::iter(distinct).map(async |id| {
             clock.sleep_until(self.reserve_question()).await;
-            self.publish_question(id, channel)
+            self.publish_question(id, channel).await
         });
         let mut questions = pin!(questions.buffer_unordered(MAX_IN_FLIGHT));
         let mut ends = Instant::MAX;
