@@ -7,8 +7,10 @@ use redgrid_testkit::RedisServer;
 
 use crate::support::{JAVA, ONE, hold, inspector, list, observer, send, server};
 
-/// Objects as they are on the server: what writes them, the name, the kind, the size.
-const OBJECTS: &[(&[&[&str]], &str, ObjectKind, Option<u64>)] = &[
+/// An object on the server: the commands that write it, its name, its kind, its size.
+type Written = (&'static [&'static [&'static str]], &'static str, ObjectKind, Option<u64>);
+
+const OBJECTS: &[Written] = &[
     (&[&["SET", "bucket", "text"]], "bucket", ObjectKind::String, Some(4)),
     (&[&["SET", "number", "-17"]], "number", ObjectKind::Number, Some(3)),
     (
