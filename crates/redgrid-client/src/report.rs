@@ -167,7 +167,9 @@ pub fn parse_question(payload: &[u8]) -> Option<&str> {
 /// The result is `None` for an answer of more than [`MAX_REPORT_BYTES`], and for one that is no
 /// report.
 pub fn parse_answer(payload: &[u8]) -> Option<ClientReport> {
-    if payload.len() > MAX_REPORT_BYTES { None } else { serde_json::from_slice(payload).ok() }
+    // A list of values would also be read as a report.
+    let is_object = payload.first() == Some(&b'{') && payload.len() <= MAX_REPORT_BYTES;
+    if is_object { serde_json::from_slice(payload).ok() } else { None }
 }
 
 #[cfg(test)]
