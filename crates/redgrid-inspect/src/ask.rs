@@ -106,13 +106,13 @@ impl Inspector {
     ) -> Result<(), ServerError> {
         let clock = self.client.clock();
         let distinct: BTreeSet<String> = ids.iter().filter(|id| uuid_of(id).is_some()).cloned().collect();
-        let questions = stream::iter(distinct).then(|id| {
+        let questions = stream::iter(distinct).map(|id| {
             // Owned values: with references, the compiler cannot prove that the future is `Send`.
             let inspector = self.clone();
             let channel = channel.to_owned();
             async move {
                 inspector.client.clock().sleep_until(inspector.reserve_question()).await;
-                async move { inspector.publish_question(&id, &channel).await }
+                inspector.publish_question(&id, &channel).await
             }
         });
         let mut questions = pin!(questions.buffer_unordered(MAX_IN_FLIGHT));

@@ -1,6 +1,7 @@
 //! The real binary with real servers: its output and its exit codes.
 
 mod bench;
+mod clients;
 mod config;
 mod doctor;
 mod endings;
