@@ -144,7 +144,11 @@ fn print(global: &Global, output: &Output<'_>) -> Result<ExitCode, Failure> {
 /// Returns an address that a browser on this machine can use.
 fn reachable(mut local: SocketAddr) -> SocketAddr {
     if local.ip().is_unspecified() {
-        local.set_ip(if local.is_ipv4() { IpAddr::from([127, 0, 0, 1]) } else { IpAddr::from([0, 0, 0, 0, 0, 0, 0, 1]) });
+        local.set_ip(if local.is_ipv4() {
+            IpAddr::from([127, 0, 0, 1])
+        } else {
+            IpAddr::from([0, 0, 0, 0, 0, 0, 0, 1])
+        });
     }
     local
 }

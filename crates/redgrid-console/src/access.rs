@@ -102,14 +102,14 @@ fn permission(app: &App, parts: &Parts) -> Result<Option<u64>, Box<Response>> {
     Err(Box::new(see_other(&format!("login{next}"))))
 }
 
-/// Redirects a request for the mount path itself to the same path with a slash. Without the slash,
-/// the relative links of the page lead to wrong paths.
-pub(crate) async fn add_slash(request: Request, next: Next) -> Response {
+/// Redirects a request for the mount path without a slash to the first page. Without the slash, the
+/// relative links of the page would lead to wrong paths.
+pub(crate) async fn leave_mount_path(request: Request, next: Next) -> Response {
     let original = request.extensions().get::<OriginalUri>().map_or(request.uri(), |original| &original.0);
     let last = original.path().rsplit('/').next().unwrap_or_default();
     if is_root(request.uri()) && !last.is_empty() {
         // With the prefix `./`, a last part with a colon is no scheme.
-        return see_other(&format!("./{last}/"));
+        return see_other(&format!("./{last}/overview"));
     }
     next.run(request).await
 }

@@ -140,6 +140,8 @@ impl Console {
         });
         let pages = Router::new()
             .route("/", get(pages::overview))
+            // Its own path: a router that is nested with `nest` has no path that ends with a slash.
+            .route("/overview", get(pages::overview))
             .route("/locks", get(pages::locks))
             .route("/lock", get(pages::lock))
             .route("/clients", get(pages::clients))
@@ -157,7 +159,7 @@ impl Console {
         let open = open.method_not_allowed_fallback(pages::not_found);
         pages
             .merge(open)
-            .layer(from_fn(access::add_slash))
+            .layer(from_fn(access::leave_mount_path))
             .layer(CsrfLayer::new())
             .layer(from_fn_with_state(Arc::clone(&app), access::check_host))
             .layer(from_fn(headers::add))

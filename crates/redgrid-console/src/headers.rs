@@ -1,10 +1,10 @@
 //! The security headers of every response.
 
 use axum::extract::Request;
+use axum::http::HeaderValue;
 use axum::http::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, HeaderName, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
 };
-use axum::http::HeaderValue;
 use axum::middleware::Next;
 use axum::response::Response;
 

@@ -35,7 +35,7 @@
 //!
 //! All links are relative, so the console works at any path, and behind a proxy that strips a part
 //! of the path. Mount it with `nest_service` or `nest`. A request for the path without the final
-//! slash is redirected.
+//! slash is redirected to the first page.
 //!
 //! The crate requires the Tokio runtime. It has no keys of its own.
 

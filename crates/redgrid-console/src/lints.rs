@@ -159,15 +159,8 @@ mod tests {
     use crate::snapshot::{Process, ServerInfo};
 
     fn row(name: &str, state: State, until: Option<u64>) -> LockRow {
-        let holder = Holder {
-            client: "c".into(),
-            number: Some(1),
-            state,
-            process: None,
-            label: None,
-            since: None,
-            token: None,
-        };
+        let holder =
+            Holder { client: "c".into(), number: Some(1), state, process: None, label: None, since: None, token: None };
         LockRow { name: name.into(), holders: vec![holder], until, is_endless: until.is_none(), ..LockRow::default() }
     }
 

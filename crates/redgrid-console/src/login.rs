@@ -23,7 +23,7 @@ use crate::token::COOKIE_LIFETIME_S;
 pub(crate) const MAX_BODY: usize = 16 << 10;
 
 /// Pages to which the login can return.
-const PAGES: [&str; 5] = ["locks", "lock", "clients", "objects", "doctor"];
+const PAGES: [&str; 6] = ["overview", "locks", "lock", "clients", "objects", "doctor"];
 
 /// The fields of the form.
 #[derive(Deserialize)]
@@ -65,7 +65,7 @@ pub(crate) async fn submit(State(app): State<Arc<App>>, parts: Parts, Form(field
 fn target(next: &str) -> &str {
     let (page, _) = next.split_once('?').unwrap_or((next, ""));
     let is_plain = next.bytes().all(|byte| byte.is_ascii_graphic());
-    if is_plain && PAGES.contains(&page) { next } else { "./" }
+    if is_plain && PAGES.contains(&page) { next } else { "overview" }
 }
 
 fn page(app: &App, status: StatusCode, next: &str, fault: Option<&str>) -> Response {
@@ -94,12 +94,12 @@ mod tests {
         for (next, page) in [
             ("locks", "locks"),
             ("lock?name=%2F%2Fevil", "lock?name=%2F%2Fevil"),
-            ("", "./"),
-            ("//evil.example.com", "./"),
-            ("https://evil.example.com", "./"),
-            ("locks/../../evil", "./"),
-            ("locks\r\nx: y", "./"),
-            ("login", "./"),
+            ("", "overview"),
+            ("//evil.example.com", "overview"),
+            ("https://evil.example.com", "overview"),
+            ("locks/../../evil", "overview"),
+            ("locks\r\nx: y", "overview"),
+            ("login", "overview"),
         ] {
             assert_eq!(target(next), page, "{next}");
         }

@@ -26,10 +26,7 @@ const MOST_OBJECTS: usize = 10_000;
 const LIMIT: Duration = Duration::from_secs(2);
 
 /// A search rests nine times as long as it has worked: it takes at most 10 % of a node's time.
-const REST: u32 = 9;
-
-/// Work after which a search rests: 5 ms.
-const WORK: Duration = Duration::from_millis(5);
+pub(crate) const REST: u32 = 9;
 
 /// Why there is no page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -129,26 +126,19 @@ impl Search {
         // One more than the page, so that the last page has no link to a next one.
         let wanted = page.saturating_mul(PAGE).saturating_add(1);
         let ends = Instant::now() + LIMIT;
-        let mut worked = Duration::ZERO;
         while self.found.len() < wanted && Instant::now() < ends {
             let Some(objects) = &mut self.objects else { break };
             if self.found.len() >= MOST_OBJECTS {
                 (self.is_cut, self.objects) = (true, None);
                 break;
             }
-            let began = Instant::now();
             // The stream keeps its place if the time is over.
             let next = tokio::time::timeout_at(ends, objects.next()).await;
-            worked += began.elapsed();
             match next {
                 Err(_) => break,
                 Ok(None) => self.objects = None,
                 Ok(Some(Ok(object))) => self.found.push(object),
                 Ok(Some(Err(error))) => (self.trouble, self.objects) = (Some(error.to_string()), None),
-            }
-            if worked > WORK {
-                tokio::time::sleep((worked * REST).min(ends.saturating_duration_since(Instant::now()))).await;
-                worked = Duration::ZERO;
             }
         }
         let is_running = self.objects.is_some() && self.found.len() < wanted;

@@ -33,7 +33,9 @@ pub struct AccessToken {
 
 /// The token cannot be used: it is too short, too long, or not printable ASCII.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the token has {length} characters; expected {SHORTEST} to {LONGEST} printable ASCII characters without spaces")]
+#[error(
+    "the token has {length} characters; expected {SHORTEST} to {LONGEST} printable ASCII characters without spaces"
+)]
 pub struct WeakToken {
     length: usize,
 }

@@ -33,6 +33,9 @@ pub struct ObjectFilter {
     pub pattern: String,
     /// Only objects of these kinds. Empty for all kinds.
     pub kinds: Vec<ObjectKind>,
+    /// How many times its duration to rest after a page of 500 keys: with 49, the stream takes at
+    /// most 2 % of a node's time. 0 for no rest.
+    pub rest: u32,
 }
 
 impl ObjectFilter {
@@ -50,6 +53,12 @@ impl ObjectFilter {
     /// Adds kinds.
     pub fn of_kinds(mut self, kinds: impl IntoIterator<Item = ObjectKind>) -> Self {
         self.kinds.extend(kinds);
+        self
+    }
+
+    /// Sets how many times its duration to rest after a page.
+    pub fn rest(mut self, factor: u32) -> Self {
+        self.rest = factor;
         self
     }
 
@@ -96,7 +105,7 @@ impl Inspector {
         &self,
         filter: &ObjectFilter,
     ) -> impl Stream<Item = Result<ObjectView, InspectError>> + Send + use<> {
-        let mut keys = Keys::new(&self.client).objects().page(PAGE);
+        let mut keys = Keys::new(&self.client).objects().page(PAGE).rest(filter.rest);
         // The pattern `*` is omitted, so that the server compares nothing.
         if !filter.pattern.is_empty() && filter.pattern != "*" {
             keys = keys.matching(filter.pattern.clone());

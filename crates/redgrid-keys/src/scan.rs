@@ -48,6 +48,8 @@ pub(crate) struct ScanOptions {
     pub(crate) pattern: Option<Glob>,
     pub(crate) kind: Option<Kind>,
     pub(crate) page: u32,
+    /// How many times its duration to rest after a page.
+    pub(crate) rest: u32,
 }
 
 /// The position of a scan in a node.
@@ -109,6 +111,11 @@ impl Scan {
             node_replaced: false,
             current: None,
         }
+    }
+
+    /// Returns how many times its duration to rest after a page.
+    pub(crate) fn rest(&self) -> u32 {
+        self.options.rest
     }
 
     /// Returns the next page, which may be empty; `None` at the end.

@@ -18,8 +18,11 @@ use crate::text::{millis, now_ms};
 /// A search rests 49 times as long as it has worked: it takes at most 2 % of a node's time.
 const REST: u32 = 49;
 
-/// Work after which the search rests: 2 ms, some pages of `SCAN`.
-const WORK: Duration = Duration::from_millis(2);
+/// How often a search looks whether somebody still needs it.
+const CHECK_INTERVAL: Duration = Duration::from_millis(500);
+
+/// Locks after which the progress is reported.
+const PROGRESS: usize = 100;
 
 /// Shortest time from the beginning of one search to that of the next.
 const SEARCH_INTERVAL: Duration = Duration::from_secs(1);
@@ -60,15 +63,13 @@ impl Collector {
         let began = now_ms();
         let mut seen = BTreeMap::new();
         let mut is_cut = false;
-        let mut worked = Duration::ZERO;
-        let mut objects = pin!(self.inspector.objects(&ObjectFilter::new().of_kinds(LOCKS)));
-        loop {
-            let asked = Instant::now();
-            let next = objects.next().await;
-            worked += asked.elapsed();
-            match next {
-                None => break,
-                Some(Err(error)) => {
+        let mut objects = pin!(self.inspector.objects(&ObjectFilter::new().of_kinds(LOCKS).rest(REST)));
+        while !is_cut {
+            // The stream keeps its place if the time is over.
+            match tokio::time::timeout(CHECK_INTERVAL, objects.next()).await {
+                Err(_) => {}
+                Ok(None) => break,
+                Ok(Some(Err(error))) => {
                     let now = now_ms();
                     self.change(|snapshot| {
                         let since = snapshot.sweep.trouble.take().map_or(now, |(_, since)| since);
@@ -76,27 +77,19 @@ impl Collector {
                     });
                     return;
                 }
-                Some(Ok(_)) if seen.len() >= MOST_LOCKS => is_cut = true,
-                Some(Ok(object)) => {
+                Ok(Some(Ok(_))) if seen.len() >= MOST_LOCKS => is_cut = true,
+                Ok(Some(Ok(object))) => {
                     let (name, found) = self.found(object);
                     seen.insert(name, found);
+                    if seen.len() % PROGRESS == 0 {
+                        self.change(|snapshot| snapshot.sweep.found = seen.len());
+                    }
                 }
             }
-            if is_cut {
-                break;
-            }
-            // The time of several primaries is spread over them.
-            if worked > WORK {
-                let primaries = u32::try_from(self.primaries()).unwrap_or(1);
-                let count = seen.len();
-                self.change(|snapshot| snapshot.sweep.found = count);
-                if !self.rest(worked * REST / primaries).await {
-                    return;
-                }
-                worked = Duration::ZERO;
+            if !self.viewers().need(Need::Search, Instant::now()) {
+                return;
             }
         }
-        let rest = worked * REST;
         let ended = now_ms();
         *self.found.lock().unwrap_or_else(PoisonError::into_inner) = seen;
         self.change(|snapshot| {
@@ -106,13 +99,6 @@ impl Collector {
             snapshot.sweep.trouble = None;
         });
         self.update_board();
-        tokio::time::sleep(rest).await;
-    }
-
-    /// Rests. Returns whether somebody still needs the search.
-    async fn rest(&self, time: Duration) -> bool {
-        tokio::time::sleep(time).await;
-        self.viewers().need(Need::Search, Instant::now())
     }
 
     fn found(&self, object: ObjectView) -> (String, Found) {

@@ -3,8 +3,8 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use redgrid_core::Request;
 use redgrid_core::author::ClientExt;
-use redgrid_core::{NodePart, Request};
 
 use super::Collector;
 use super::viewers::Need;
@@ -74,13 +74,6 @@ impl Collector {
             });
             tokio::time::sleep(INFO_INTERVAL).await;
         }
-    }
-
-    /// Returns the number of primaries, for limits of each node.
-    pub(super) fn primaries(&self) -> usize {
-        let snapshot = self.snapshot.borrow();
-        let nodes = snapshot.health.get().map(|health| &health.nodes);
-        nodes.map_or(1, |nodes| nodes.iter().filter(|node| node.part == NodePart::Primary).count()).max(1)
     }
 
     pub(super) async fn run_doctor(&self) {

@@ -53,15 +53,18 @@ pub(super) fn view(content: &Content<'_>, view: &mut View) -> Vec<String> {
             ". Clients of Redisson are not listed: they have no channel of their own."
         }
     });
-    view.part("clients-pages", html! {
-        @if pages > 1 {
-            nav.pages aria-label="Pages of the list" {
-                @if page > 1 { a rel="prev" href={ "clients?p=" (page - 1) } { "Previous" } }
-                span { "Page " (page) " of " (pages) }
-                @if page < pages { a rel="next" href={ "clients?p=" (page + 1) } { "Next" } }
+    view.part(
+        "clients-pages",
+        html! {
+            @if pages > 1 {
+                nav.pages aria-label="Pages of the list" {
+                    @if page > 1 { a rel="prev" href={ "clients?p=" (page - 1) } { "Previous" } }
+                    span { "Page " (page) " of " (pages) }
+                    @if page < pages { a rel="next" href={ "clients?p=" (page + 1) } { "Next" } }
+                }
             }
-        }
-    });
+        },
+    );
     view.table("clients");
     for (client, process) in snapshot.processes.iter().skip((page - 1) * PAGE).take(PAGE) {
         let id = row_id(client);

@@ -38,21 +38,24 @@ pub(super) fn frame(app: &App, view: &View) -> Markup {
 
 pub(super) fn view(content: &Content<'_>, view: &mut View) -> Vec<String> {
     let doctor = &content.snapshot.doctor;
-    view.part("doctor", html! {
-        (trouble(doctor, "the settings"))
-        p {
-            @if content.snapshot.is_doctor_running {
-                "The servers are being checked."
-            } @else if let (Some(report), Some(at)) = (doctor.get(), doctor.read_at()) {
-                "Checked " (ago(at)) ": " (report.topology) " with " (report.nodes.join(", ")) ". "
-                a href="doctor?again=1" { "Check again" } " (at most once a minute)"
-            } @else if doctor.trouble.is_some() {
-                a href="doctor?again=1" { "Check again" }
-            } @else {
-                "The checks start."
+    view.part(
+        "doctor",
+        html! {
+            (trouble(doctor, "the settings"))
+            p {
+                @if content.snapshot.is_doctor_running {
+                    "The servers are being checked."
+                } @else if let (Some(report), Some(at)) = (doctor.get(), doctor.read_at()) {
+                    "Checked " (ago(at)) ": " (report.topology) " with " (report.nodes.join(", ")) ". "
+                    a href="doctor?again=1" { "Check again" } " (at most once a minute)"
+                } @else if doctor.trouble.is_some() {
+                    a href="doctor?again=1" { "Check again" }
+                } @else {
+                    "The checks start."
+                }
             }
-        }
-    });
+        },
+    );
     view.table("findings");
     let Some(report) = doctor.get() else { return Vec::new() };
     let mut findings: Vec<&Finding> = report.findings.iter().collect();

@@ -33,7 +33,7 @@ pub(super) fn page(
             a.skip href="#main" { "Skip to the content" }
             header {
                 div.bar {
-                    p.brand { a href="./" { "redgrid" } @if app.title != "redgrid" { " " span { (app.title) } } }
+                    p.brand { a href=(Page::Overview.path()) { "redgrid" } @if app.title != "redgrid" { " " span { (app.title) } } }
                     nav aria-label="Pages" {
                         ul {
                             @for one in NAVIGATION {
@@ -92,6 +92,6 @@ pub(crate) async fn not_found() -> Response {
 pub(crate) fn see_other(target: &str) -> Response {
     // All targets are ASCII, as they are percent-encoded; another one leads to the first page.
     let is_ascii = target.bytes().all(|byte| byte.is_ascii_graphic());
-    let target = if is_ascii { target.to_owned() } else { "./".to_owned() };
+    let target = if is_ascii { target.to_owned() } else { "overview".to_owned() };
     (StatusCode::SEE_OTHER, [(LOCATION, target)]).into_response()
 }

@@ -70,10 +70,13 @@ pub(super) fn view(content: &Content<'_>, view: &mut View) -> Vec<String> {
         return Vec::new();
     };
     let known = reading.get();
-    view.part("lock", html! {
-        (trouble(reading, "the lock"))
-        @if let Some(lock) = known { (summary(snapshot, lock, reading.read_at().unwrap_or(content.now))) }
-    });
+    view.part(
+        "lock",
+        html! {
+            (trouble(reading, "the lock"))
+            @if let Some(lock) = known { (summary(snapshot, lock, reading.read_at().unwrap_or(content.now))) }
+        },
+    );
     view.part("waiting", html! { @if let Some(lock) = known { (waiting(snapshot, lock)) } });
     if let Some(lock) = known {
         let read_at = reading.read_at().unwrap_or(content.now);
@@ -95,7 +98,8 @@ pub(super) fn view(content: &Content<'_>, view: &mut View) -> Vec<String> {
         });
         for (client, _) in others.take(MOST_ROWS) {
             let id = row_id(client);
-            let html = waiter_row(&id, snapshot, lock, None, client, None, shown_state(snapshot, client, HolderState::Alive));
+            let html =
+                waiter_row(&id, snapshot, lock, None, client, None, shown_state(snapshot, client, HolderState::Alive));
             view.row("queue", id, html);
         }
     }
@@ -135,7 +139,8 @@ fn summary(snapshot: &Snapshot, lock: &LockView, read_at: u64) -> Markup {
     let listed = snapshot.locks.iter().find(|row| row.name == lock.name);
     // The end that the list shows does not change with the inaccuracy of each measurement.
     let measured = lock.lease_left.map(|left| read_at.saturating_add(millis(left)));
-    let end = measured.map(|end| listed.and_then(|row| row.until).filter(|one| one.abs_diff(end) < 2_000).unwrap_or(end));
+    let end =
+        measured.map(|end| listed.and_then(|row| row.until).filter(|one| one.abs_diff(end) < 2_000).unwrap_or(end));
     html! {
         dl.numbers {
             div { dt { "Kind" } dd { (kind) } }

@@ -51,7 +51,7 @@ impl Page {
     /// Returns its relative path.
     pub(crate) fn path(self) -> &'static str {
         match self {
-            Page::Overview => "./",
+            Page::Overview => "overview",
             Page::Locks => "locks",
             Page::Lock => "lock",
             Page::Clients => "clients",
@@ -62,10 +62,7 @@ impl Page {
 
     /// Returns its name in the address of the stream.
     pub(crate) fn id(self) -> &'static str {
-        match self {
-            Page::Overview => "overview",
-            page => page.path(),
-        }
+        self.path()
     }
 
     /// Returns the page with this name.

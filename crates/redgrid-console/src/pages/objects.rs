@@ -8,7 +8,7 @@ use redgrid_inspect::{ObjectFilter, ObjectKind, ObjectView};
 use super::problem;
 use crate::console::App;
 use crate::query::Query;
-use crate::search::{Found, SearchError};
+use crate::search::{Found, REST, SearchError};
 use crate::text::{count, duration, encoded, name, number};
 
 /// Longest pattern: longer than every name.
@@ -45,7 +45,7 @@ pub(super) async fn answer(app: &App, query: &Query) -> Result<Outcome, Box<Resp
         let text = "There is no such kind of object.";
         return Err(Box::new(problem(StatusCode::BAD_REQUEST, "Unknown kind", text)));
     };
-    let filter = ObjectFilter::new().matching(pattern).of_kinds(kinds);
+    let filter = ObjectFilter::new().matching(pattern).of_kinds(kinds).rest(REST);
     let objects = app.collector.inspector.objects(&filter);
     let id = app.searches.start(objects, pattern, kind).map_err(|error| Box::new(failure(&error)))?;
     Ok(Outcome::Moved(format!("objects?search={id}")))

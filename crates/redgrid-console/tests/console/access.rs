@@ -73,7 +73,7 @@ async fn the_token_is_exchanged_for_a_cookie() {
     let secure = login(&router, &format!("token={TOKEN}"), &[("origin", "https://localhost:7979")]).await;
     let cookie = secure.headers.get(SET_COOKIE).expect("a cookie").to_str().expect("text");
     assert!(cookie.ends_with("; Secure"), "{cookie}");
-    assert_eq!(secure.location(), "./");
+    assert_eq!(secure.location(), "overview");
 }
 
 #[tokio::test]

@@ -113,8 +113,11 @@ async fn hostile_names_are_text_everywhere() {
         assert!(page.contains(shown), "{shown}: {page}");
     }
     // Each link leads to the page of its lock.
-    let links: Vec<&str> =
-        page.split("href=\"").filter_map(|rest| rest.split('"').next()).filter(|link| link.starts_with("lock?")).collect();
+    let links: Vec<&str> = page
+        .split("href=\"")
+        .filter_map(|rest| rest.split('"').next())
+        .filter(|link| link.starts_with("lock?"))
+        .collect();
     assert_eq!(links.len(), names.len());
     for link in links {
         assert!(link.bytes().all(|byte| byte.is_ascii_graphic()), "{link}");
@@ -215,8 +218,7 @@ async fn unknown_pages_do_not_exist_and_assets_are_kept() {
         assert_eq!(get(&router, path).await.status, StatusCode::NOT_FOUND, "{path}");
     }
     let page = get(&router, "/").await.text;
-    let paths: Vec<&str> =
-        page.split('"').filter(|part| part.starts_with("assets/")).collect();
+    let paths: Vec<&str> = page.split('"').filter(|part| part.starts_with("assets/")).collect();
     assert_eq!(paths.len(), 3, "{page}");
     for path in paths {
         let asset = get(&router, &format!("/{path}")).await;
@@ -236,10 +238,13 @@ async fn all_links_are_relative_so_that_it_can_be_mounted_anywhere() {
     let slash = axum::Router::new().nest("/a/b/", setup.console());
     for router in [&nested, &service] {
         let answer = get(router, "/a/b").await;
-        assert_eq!((answer.status, answer.location()), (StatusCode::SEE_OTHER, "./b/"));
+        assert_eq!((answer.status, answer.location()), (StatusCode::SEE_OTHER, "./b/overview"));
+    }
+    for router in [&service, &slash] {
+        assert_eq!(get(router, "/a/b/").await.status, StatusCode::OK);
     }
     for router in [&nested, &service, &slash] {
-        for path in ["/a/b/", "/a/b/locks", "/a/b/clients"] {
+        for path in ["/a/b/overview", "/a/b/locks", "/a/b/clients"] {
             let page = get(router, path).await;
             assert_eq!(page.status, StatusCode::OK, "{path}");
             for link in page.text.split("href=\"").chain(page.text.split("src=\"")).skip(1) {

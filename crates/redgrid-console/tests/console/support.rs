@@ -35,7 +35,7 @@ impl Setup {
 
     /// A console that everybody may see.
     pub(crate) fn console(&self) -> Router {
-        let config = Config::from_url(&self.server.url()).expect("a URL");
+        let config = Config::from_url(self.server.url()).expect("a URL");
         Console::new(&self.client).access(|_| Access::Read).config(&config).router()
     }
 }
