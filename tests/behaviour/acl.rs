@@ -11,7 +11,9 @@ use redgrid_testkit::redis::Value;
 use redgrid_testkit::{RedisServer, ServerBinary, wait_until};
 use redgrid_tests::{SOON, client_with, published_rules, server};
 
-/// Returns the published rules for locks, without the user's name.
+use crate::introspection::Asker;
+
+/// The published rules for locks, without the user's name.
 fn published() -> Vec<String> {
     published_rules("on ")
 }
@@ -92,6 +94,7 @@ async fn complete_lifecycle(server: RedisServer) {
     Lock::new(&one, "job").acquire().hold_at_least(Duration::from_millis(200)).await.unwrap().release().await.unwrap();
     let thief = lock.steal().await.unwrap();
     tokio::time::timeout(SOON, held.lost()).await.unwrap();
+    assert_eq!(Asker::new(&server).await.ask(&one).await.id, one.id());
     assert!(Lock::new(&two, "orders:42").force_release().await.unwrap());
     tokio::time::timeout(SOON, thief.lost()).await.unwrap();
     one.shutdown(SOON).await.unwrap();

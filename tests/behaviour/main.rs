@@ -67,6 +67,7 @@ mod ids_by_time_losses;
 mod ids_of_processes;
 mod in_flight;
 mod inference;
+mod introspection;
 mod keys;
 mod latch;
 mod latch_crowds;

@@ -5,6 +5,9 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use serde::{Deserialize, Serialize};
 
+use crate::clients::ClientsOptions;
+#[cfg(feature = "console")]
+use crate::console::ConsoleOptions;
 use crate::doctor::DoctorOptions;
 use crate::inspect::InspectOptions;
 use crate::lock::LockOptions;
@@ -46,12 +49,19 @@ pub(crate) enum Command {
     /// Measure the locks on a server, alone or side by side with other libraries
     #[command(after_long_help = BENCH_HELP)]
     Bench(BenchOptions),
+    /// List the connected clients: host, program, and what they hold
+    #[command(after_long_help = crate::clients::HELP)]
+    Clients(ClientsOptions),
     /// Show what a configuration file means
     Config {
         /// The subcommand.
         #[command(subcommand)]
         command: ConfigCommand,
     },
+    /// Serve the web console: who holds which lock, who waits, and what looks wrong
+    #[cfg(feature = "console")]
+    #[command(after_long_help = crate::console::HELP)]
+    Console(ConsoleOptions),
     /// Demonstrate the locks on a workload that can be verified
     Demo {
         /// The demonstration.
@@ -64,9 +74,10 @@ pub(crate) enum Command {
     /// Run a program while a lock is held
     #[command(after_long_help = crate::lock::HELP)]
     Lock(LockOptions),
-    /// Show the holders of a lock
+    /// Show the holders of a lock, and who they are
+    #[command(after_long_help = crate::inspect::HELP)]
     Inspect(InspectOptions),
-    /// List the locks that are held
+    /// List the locks that are held, or objects of other kinds
     Ls(LsOptions),
     /// Take a lock away from its holder
     #[command(after_long_help = crate::unlock::HELP)]

@@ -5,14 +5,19 @@
 
 mod bench;
 mod cli;
+mod clients;
 mod config;
+#[cfg(feature = "console")]
+mod console;
 mod demo;
 mod doctor;
 mod failure;
+mod holder;
 mod inspect;
 mod lock;
 mod ls;
 mod server;
+mod text;
 mod unlock;
 mod watch;
 
@@ -44,7 +49,10 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
     }
     match cli.command {
         Command::Bench(options) => bench::run(global, &options),
+        Command::Clients(options) => server::runtime()?.block_on(clients::run(global, &options)),
         Command::Config { command: ConfigCommand::Check { file } } => config::check(global, &file),
+        #[cfg(feature = "console")]
+        Command::Console(options) => server::runtime()?.block_on(console::run(global, &options)),
         Command::Demo { command } => match command {
             DemoCommand::FlashSale(options) => demo::flash_sale(global, options),
             DemoCommand::Requests(options) => demo::sample(&options),

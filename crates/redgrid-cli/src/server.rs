@@ -177,6 +177,11 @@ pub(crate) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
     built.map_err(|error| Failure::broken(format!("the runtime could not be started: {error}")))
 }
 
+/// Writes a value as a line of JSON.
+pub(crate) fn print_json(value: &impl Serialize) -> Result<ExitCode, Failure> {
+    print_line(&serde_json::to_string(value).map_err(|error| Failure::broken(error.to_string()))?)
+}
+
 /// Writes a line of the output. A closed pipe is not an error, as with `head`.
 pub(crate) fn print_line(line: &str) -> Result<ExitCode, Failure> {
     match writeln!(io::stdout(), "{line}") {

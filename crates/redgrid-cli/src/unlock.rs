@@ -3,16 +3,17 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use redgrid::Name;
-use redgrid::client::Request;
+use redgrid::client::{Code, Request};
 use redgrid::locks::AcquireError;
 use redgrid::locks::LockHolder;
+use redgrid::{Name, ServerError};
 use serde::Serialize;
 
 use crate::cli::Global;
 use crate::failure::{Failure, one_line};
-use crate::inspect::{Holder, holder_text, unless_denied};
+use crate::holder::Holder;
 use crate::server::{Reach, Server, print_line};
+use crate::text::holder_text;
 
 /// No lock was released: it was free, or its holder is not the expected one.
 const NOT_FREED: u8 = 1;
@@ -122,6 +123,14 @@ async fn free(server: &Server, name: &Name, expected: Option<&LockHolder>) -> Re
         (true, None) => fair.force_release().await,
         (false, Some(holder)) => grid.lock(name.as_str()).force_release_if(holder).await,
         (false, None) => grid.lock(name.as_str()).force_release().await,
+    }
+}
+
+/// Returns the answer; `None` without permission.
+fn unless_denied<T>(answer: Result<T, ServerError>) -> Result<Option<T>, ServerError> {
+    match answer {
+        Err(error) if error.code() == Some(Code::NoPermission) => Ok(None),
+        answer => answer.map(Some),
     }
 }
 

@@ -12,8 +12,9 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::cli::Global;
 use crate::failure::{Failure, one_line};
-use crate::inspect::{Holder, holder_text, lease_text};
+use crate::holder::Holder;
 use crate::server::{Reach, Server};
+use crate::text::{holder_text, lease_text};
 
 /// The end of `redgrid watch --help`.
 pub(crate) const HELP: &str = "\

@@ -32,6 +32,7 @@ pub mod name;
 mod participant;
 mod pinned;
 mod pubsub;
+pub mod report;
 mod script;
 mod shrink;
 mod sync;

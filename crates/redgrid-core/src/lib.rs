@@ -26,6 +26,8 @@ mod batching;
 mod exactly_once;
 mod failure;
 pub mod fence;
+mod introspection;
+mod label;
 mod lease;
 mod lifetime;
 pub mod lock;
@@ -41,6 +43,7 @@ pub mod wait_queue;
 pub use background::BackgroundClient;
 pub use exactly_once::{IdempotentBulkScript, IdempotentRequest, IdempotentScript};
 pub use failure::{Failure, Operation};
+pub use label::Label;
 pub use lifetime::{LIFETIMES, LIFETIMES_EXPECTED, TIMES_EXPECTED, describe_time, unix_millis};
 pub use lock::Holder;
 #[cfg(feature = "testing")]
@@ -51,7 +54,7 @@ pub use redgrid_client::{
     Deployment, DeploymentKind, DrainingSubscription, FromReply, Generation, Health, HealthCheck, IntoArg, InvalidName,
     Name, NodeHealth, NodeId, NodePart, NotClosed, NotReady, OrderedSubscription, OwnedScript, Pairs, Participant,
     Primary, PubSubEvent, PubSubStream, Push, Refused, Reply, Request, ResponseFuture, Script, ServerClock,
-    ServerError, Shard, ShardServers, TopologyHint, Wake, Watch, WeakClient, clock, config, name,
+    ServerError, Shard, ShardServers, TopologyHint, Wake, Watch, WeakClient, clock, config, name, report,
 };
 pub use token::Token;
 pub use unpolled::Offer;

@@ -2,12 +2,15 @@
 //!
 //! The first lock, permit or offer of a client attaches the service; see [`Service`].
 
+use std::pin::Pin;
 use std::sync::Arc;
 
 use redgrid_client::internal::{BackgroundTask, Core, Service, ServiceStats, inner};
-use redgrid_client::{ChannelEvent, Client, OrderedSubscription, Server};
+use redgrid_client::report::ClientReport;
+use redgrid_client::{ChannelEvent, Client, Server};
 use tokio::task::JoinSet;
 
+use crate::introspection::{EventLog, Gathered};
 use crate::lock::Table;
 use crate::permits::SemaphoreRegistry;
 use crate::unpolled::UnpolledRegistry;
@@ -18,26 +21,45 @@ pub(crate) struct Holdings {
     table: Arc<Table>,
     semaphores: Arc<SemaphoreRegistry>,
     pub(crate) unpolled: Arc<UnpolledRegistry>,
+    events: Arc<EventLog>,
 }
 
 impl Holdings {
     fn new(core: &Arc<Core>) -> Holdings {
         let unpolled = Arc::<UnpolledRegistry>::default();
-        let table = Table::new(Arc::clone(core), Arc::clone(&unpolled));
-        let semaphores = SemaphoreRegistry::new(core, Arc::clone(&unpolled));
-        Holdings { core: Arc::clone(core), table, semaphores, unpolled }
+        let events = EventLog::new(core);
+        let table = Table::new(Arc::clone(core), Arc::clone(&unpolled), Arc::clone(&events));
+        let semaphores = SemaphoreRegistry::new(core, Arc::clone(&unpolled), Arc::clone(&events));
+        Holdings { core: Arc::clone(core), table, semaphores, unpolled, events }
     }
 }
 
 impl Service for Holdings {
-    fn run(self: Arc<Self>, first: Option<ChannelEvent>, notices: OrderedSubscription) -> BackgroundTask {
+    fn run(self: Arc<Self>) -> BackgroundTask {
         Box::pin(async move {
             let mut tasks = JoinSet::new();
-            tasks.spawn(follow_notices(first, notices, Arc::clone(&self.table)));
             tasks.spawn(Arc::clone(&self.table).run_renewal());
             tasks.spawn(Arc::clone(&self.semaphores).run_renewals());
             tasks.spawn(async move { self.unpolled.watch(&self.core).await });
             while tasks.join_next().await.is_some() {}
+        })
+    }
+
+    /// Handles a notice of a hold that was taken over by force.
+    fn notice(&self, notice: &ChannelEvent) {
+        match notice {
+            ChannelEvent::Message { payload, .. } => self.table.preempted(payload),
+            // A notice may have been missed: verify all holds.
+            ChannelEvent::Resync => self.table.verify_all(),
+        }
+    }
+
+    fn report(self: Arc<Self>) -> Pin<Box<dyn Future<Output = ClientReport> + Send>> {
+        Box::pin(async move {
+            let mut gathered = Gathered::new(self.core.settings.introspection, self.core.clock.now());
+            self.table.report(&mut gathered).await;
+            self.semaphores.report(&mut gathered).await;
+            gathered.into_report(|| self.events.report(self.core.clock.now()))
         })
     }
 
@@ -68,20 +90,6 @@ impl Service for Holdings {
             holds: self.table.holds() + permits,
             waiting: self.table.waiting() + waiting,
         }
-    }
-}
-
-/// Handles notices of holds that were taken over by force.
-async fn follow_notices(first: Option<ChannelEvent>, mut notices: OrderedSubscription, table: Arc<Table>) {
-    let mut next = first;
-    loop {
-        match next {
-            Some(ChannelEvent::Message { payload, .. }) => table.preempted(&payload),
-            // A notice may have been missed: verify all holds.
-            Some(ChannelEvent::Resync) => table.verify_all(),
-            None => {}
-        }
-        next = Some(notices.next().await);
     }
 }
 

@@ -62,7 +62,7 @@ impl Keys {
 
     /// Deletes every key under the namespace.
     pub(crate) async fn delete_all(&self) -> Result<u64, KeysError> {
-        let options = ScanOptions { include: Include::All, pattern: None, kind: None, page: 500 };
+        let options = ScanOptions { include: Include::All, pattern: None, kind: None, page: 500, rest: 0 };
         let mut scan = Scan::new(&self.client, options);
         let mut deleted = 0;
         while let Some(page) = next_page(&mut scan, deleted).await? {

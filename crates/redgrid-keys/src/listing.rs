@@ -3,10 +3,12 @@
 use std::collections::VecDeque;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use futures_util::stream::{self, BoxStream};
 use futures_util::{Stream, StreamExt, TryStreamExt};
 use redgrid_core::{Client, IntoArg};
+use tokio::time::Instant;
 
 use crate::KeysError;
 use crate::glob::Glob;
@@ -15,6 +17,9 @@ use crate::scan::{Include, Scan, ScanOptions};
 
 /// The default number of keys that a server examines for a page.
 const PAGE: u32 = 500;
+
+/// The longest rest between two pages.
+const MAX_REST: Duration = Duration::from_secs(2);
 
 /// A stream over the keys of all primaries, one after the other; made by
 /// [`Keys::objects`](crate::Keys::objects) and [`Keys::all`](crate::Keys::all).
@@ -44,7 +49,7 @@ pub struct Listing {
 
 impl Listing {
     pub(crate) fn new(client: &Client, include: Include) -> Self {
-        let options = ScanOptions { include, pattern: None, kind: None, page: PAGE };
+        let options = ScanOptions { include, pattern: None, kind: None, page: PAGE, rest: 0 };
         Listing { client: client.clone(), options: Ok(options), pages: None, fetched: VecDeque::new(), ended: false }
     }
 
@@ -96,6 +101,17 @@ impl Listing {
         self
     }
 
+    /// Rests after each page, for so many times the duration of the page. The default is 0.
+    ///
+    /// The duration is the time until the next page is requested, so it includes requests about the
+    /// keys of the page. With 49, listing takes at most 2 % of a node's time. A rest is at most 2 s.
+    pub fn rest(mut self, factor: u32) -> Self {
+        if let Ok(options) = &mut self.options {
+            options.rest = factor;
+        }
+        self
+    }
+
     /// Returns the next key; `None` at the end.
     ///
     /// # Errors
@@ -130,13 +146,19 @@ impl Listing {
 
 fn pages(client: &Client, options: Result<ScanOptions, KeysError>) -> BoxStream<'static, Result<Vec<Key>, KeysError>> {
     let scan = options.map(|options| Scan::new(client, options));
-    stream::unfold(Some(scan), async |scan| {
-        let mut scan = match scan? {
+    stream::unfold(Some((scan, Instant::now())), async |state| {
+        let (scan, last) = state?;
+        let mut scan = match scan {
             Ok(scan) => scan,
             Err(error) => return Some((Err(error), None)),
         };
+        let rest = last.elapsed().saturating_mul(scan.rest()).min(MAX_REST);
+        if !rest.is_zero() {
+            tokio::time::sleep(rest).await;
+        }
+        let began = Instant::now();
         match scan.next_page().await {
-            Ok(page) => page.map(|page| (Ok(page), Some(Ok(scan)))),
+            Ok(page) => page.map(|page| (Ok(page), Some((Ok(scan), began)))),
             Err(error) => Some((Err(error), None)),
         }
     })

@@ -50,6 +50,8 @@ pub(crate) struct ScanOptions {
     pub(crate) pattern: Option<Glob>,
     pub(crate) kind: Option<Kind>,
     pub(crate) page: u32,
+    /// How many times its duration to rest after a page.
+    pub(crate) rest: u32,
 }
 
 /// The position of a scan on a node.
@@ -111,6 +113,11 @@ impl Scan {
             node_replaced: false,
             current: None,
         }
+    }
+
+    /// Returns how many times its duration to rest after a page.
+    pub(crate) fn rest(&self) -> u32 {
+        self.options.rest
     }
 
     /// Returns the next page, which may be empty; `None` at the end.

@@ -10,7 +10,7 @@ use redgrid_core::author::{Backoff, ClientExt, LockExt, LockProtocol};
 use redgrid_core::config::{Durability, LONGEST_LEASE, SHORTEST_LEASE};
 use redgrid_core::lock::{AcquireRequest, HoldGuard, LeaseMode, LockKeys, PendingAcquire};
 use redgrid_core::name::InvalidName;
-use redgrid_core::{Client, Holder, Name};
+use redgrid_core::{Client, Holder, Label, Name};
 
 use crate::AcquireError;
 use crate::fair_lock::QueuePosition;
@@ -39,6 +39,7 @@ pub struct AcquireOptions {
     pub(crate) at_least: Duration,
     pub(crate) max_hold: Option<Duration>,
     pub(crate) durability: Option<Durability>,
+    pub(crate) label: Option<Label>,
 }
 
 impl AcquireOptions {
@@ -193,6 +194,9 @@ impl AcquireBuilder {
         if let Some(longest) = self.max_hold.filter(|longest| *longest < SHORTEST_LEASE) {
             return refuse("hold_at_most", "at least 100 ms", longest);
         }
+        if let Some(label) = &self.label {
+            label.check(&target.name)?;
+        }
         let lease = match self.lease {
             Some(lease) => LeaseMode::Fixed(lease),
             None => LeaseMode::Renewed(self.renewed_lease.unwrap_or(self.client.watchdog_lease())),
@@ -208,6 +212,7 @@ impl AcquireBuilder {
             durability: self.durability.unwrap_or(self.client.durability()),
             reenters: self.reenters,
             backoff: self.backoff,
+            label: self.label.clone(),
         })
     }
 }

@@ -62,6 +62,15 @@ macro_rules! option_methods {
                 self
             }
 
+            /// Gives the hold a label of at most 64 bytes, such as the job that it is for.
+            ///
+            /// [Reports about the client](redgrid_core::report) show it. It is not stored on the
+            /// server.
+            pub fn label(mut self, label: impl Into<String>) -> Self {
+                self.0.label = Some(redgrid_core::Label::new(label));
+                self
+            }
+
             /// Ends the renewal after this time. Unlimited unless set.
             ///
             /// A holder that hangs loses the lock one lease later.

@@ -120,5 +120,6 @@ pub(crate) fn default_request(client: &Client) -> AcquireRequest {
         durability: client.durability(),
         reenters: true,
         backoff: None,
+        label: None,
     }
 }

@@ -14,5 +14,5 @@
 pub use redgrid_core::{
     Client, ClientStats, Code, Command, CommitError, ConfigError, ConnectError, ConnectionEvent, ConnectionEvents,
     Deployment, DeploymentKind, Failure, FromReply, Health, HealthCheck, InvalidName, Name, NodeHealth, NodeId,
-    NodePart, NotClosed, NotReady, Reply, Request, Script, ServerError, Shard, WeakClient,
+    NodePart, NotClosed, NotReady, Reply, Request, Script, ServerError, Shard, WeakClient, report,
 };

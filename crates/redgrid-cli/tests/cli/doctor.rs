@@ -64,7 +64,7 @@ async fn settings_that_break_locks_are_reported_with_exit_code_1() {
         assert_level(&told, check, level);
     }
     for finding in told["findings"].as_array().expect("a list") {
-        assert!(finding["says"].as_str().is_some_and(|says| !says.is_empty() && !says.contains('\n')), "{finding}");
+        assert!(finding["message"].as_str().is_some_and(|text| !text.is_empty() && !text.contains('\n')), "{finding}");
     }
 }
 
@@ -78,10 +78,12 @@ async fn missing_permissions_are_reported() {
     let told = ended.json();
     assert_eq!(ended.code(), 1, "{told} {}", ended.stderr());
     assert_level(&told, "acl", "fail");
-    let says = told["findings"].to_string();
-    assert!(says.contains("+hexists") && says.contains("+pexpire") && !says.contains("+exists +"), "{says}");
-    // With all permissions except reading settings, the command works and reports the skipped
-    // checks.
+    let findings = told["findings"].to_string();
+    assert!(
+        findings.contains("+hexists") && findings.contains("+pexpire") && !findings.contains("+exists +"),
+        "{findings}"
+    );
+    // With all permissions but reading settings, it works and reports what was not checked.
     server.set_user("app", &["on", ">secret", "~*", "&*", "+@all", "-config"]).await.expect("an answer");
     let ended = examine(&url("app"));
     let told = ended.json();

@@ -45,7 +45,11 @@ async fn a_held_lock_is_shown_with_holder_lease_and_waiters() {
     assert!(places.iter().all(Option::is_some) && places.is_sorted(), "{text}");
     let told = ended.json();
     assert_eq!((&told["name"], &told["held"]), (&json!("job"), &json!(true)));
-    assert_eq!(told["holders"], json!([{ "client": CLIENT, "number": 17, "entries": 2 }]));
+    let unknown = json!({ "host": null, "pid": null, "program": null, "label": null, "held_for_ms": null });
+    let mut holder =
+        json!({ "client": CLIENT, "number": 17, "entries": 2, "mode": "exclusive", "state": "not redgrid" });
+    holder.as_object_mut().expect("an object").append(&mut unknown.as_object().expect("an object").clone());
+    assert_eq!((&told["kind"], &told["holders"]), (&json!("lock"), &json!([holder])));
     assert!(told["lease_left_ms"].as_u64().is_some_and(|left| (30_000..=60_000).contains(&left)), "{told}");
     assert_eq!(told["waiting"], json!(0));
 
@@ -58,7 +62,9 @@ async fn a_held_lock_is_shown_with_holder_lease_and_waiters() {
     .await;
     let text = on(&server, &["inspect", "job"]).stdout();
     assert!(
-        text.starts_with(&format!("job: held\n  holder   client {CLIENT}, number 17\n  entered  2 times\n")),
+        text.starts_with(&format!(
+            "job: held\n  holder   client {CLIENT}, number 17\n  entered  2 times\n  state    not a client of redgrid\n"
+        )),
         "{text}"
     );
     assert!(text.ends_with("  waiting  1 client\n"), "{text}");
@@ -70,7 +76,18 @@ async fn a_free_lock_is_shown_as_free_with_exit_code_0() {
     let server = RedisServer::start().await.expect("a server");
     let ended = on(&server, &["inspect", "job", "--json"]);
     assert_eq!(ended.code(), 0, "{}", ended.stderr());
-    let want = json!({ "name": "job", "held": false, "holders": [], "holder_count": 0, "lease_left_ms": null, "queue": [], "waiting": 0 });
+    let want = json!({
+        "name": "job",
+        "kind": "free",
+        "held": false,
+        "holders": [],
+        "holder_count": 0,
+        "lease_left_ms": null,
+        "waiting": 0,
+        "queue": [],
+        "queue_len": 0,
+        "token": null,
+    });
     assert_eq!(ended.json(), want);
     assert_eq!(on(&server, &["inspect", "job"]).stdout(), "job: free\n  waiting  no client\n");
 }
@@ -122,9 +139,36 @@ async fn the_list_has_the_locks_and_nothing_else() {
     let one = on(&server, &["ls", "mail", "--json"]).json();
     assert_eq!((&one["client"], &one["number"]), (&json!(CLIENT), &json!(17)), "{one}");
     assert!(one["lease_left_ms"].as_u64().is_some_and(|left| (30_000..=60_000).contains(&left)), "{one}");
-    assert_eq!(one.as_object().map(serde_json::Map::len), Some(4));
+    assert_eq!((&one["kind"], &one["size"]), (&json!("lock"), &json!(1)), "{one}");
+    assert_eq!(one.as_object().map(serde_json::Map::len), Some(6));
     let text = on(&server, &["ls", "mail"]).stdout();
     assert!(text.starts_with(&format!("mail  client {CLIENT}, number 17, ")) && text.ends_with(" left\n"), "{text}");
+}
+
+#[tokio::test]
+async fn other_kinds_are_listed_on_request() {
+    let server = RedisServer::start().await.expect("a server");
+    let observer = server.observer().await.expect("an observer");
+    hold(&observer, "job", "1", "60000").await;
+    observer.cmd(&["HSET", "prices", "mode", "write", &format!("{HOLDER}:write"), "1"]).await.expect("an answer");
+    observer.cmd(&["SET", "leased", "5"]).await.expect("an answer");
+    observer.cmd(&["ZADD", "{leased}:timeout", "1", "permit"]).await.expect("an answer");
+    observer.cmd(&["HSET", "redgrid_reliable_queue:{mail}", "last", "1"]).await.expect("an answer");
+    observer.cmd(&["SET", "text\u{202e}", "abc"]).await.expect("an answer");
+    let kinds = |option: &[&str]| -> BTreeSet<(String, String)> {
+        let ended = on(&server, &[&["ls", "--json"], option].concat());
+        assert_eq!(ended.code(), 0, "{}", ended.stderr());
+        let text = |value: &Value| value.as_str().expect("text").to_owned();
+        lines(&ended).iter().map(|line| (text(&line["name"]), text(&line["kind"]))).collect()
+    };
+    let set = |all: &[(&str, &str)]| all.iter().map(|(name, kind)| ((*name).to_owned(), (*kind).to_owned())).collect();
+    assert_eq!(kinds(&[]), set(&[("job", "lock")]));
+    assert_eq!(kinds(&["--kind", "rw,queue"]), set(&[("prices", "read-write lock"), ("mail", "reliable queue")]));
+    assert_eq!(kinds(&["--kind", "semaphore"]), set(&[("leased", "leased semaphore")]));
+    assert_eq!(kinds(&["--kind", "all"]).len(), 5);
+    let text = |kind: &str| on(&server, &["ls", "--kind", kind]).stdout();
+    assert_eq!(text("rw"), format!("prices  read-write lock, client {CLIENT}, number 17, without an end\n"));
+    assert_eq!(text("string"), "text\\u{202e}  string, size 3\n");
 }
 
 #[tokio::test]
@@ -168,7 +212,7 @@ async fn the_queue_of_a_fair_lock_is_listed_in_its_order() {
     let queue = || on(&server, &["inspect", "job", "--json"]).json()["queue"].clone();
     redgrid_testkit::wait_until(SOON, async || queue().as_array().is_some_and(|queue| queue.len() == 2)).await;
     let told = queue();
-    assert_eq!(told[0], json!({ "client": CLIENT, "number": 17, "ours": false }));
+    assert_eq!(told[0], json!({ "client": CLIENT, "number": 17, "ours": false, "state": "not redgrid" }));
     assert_eq!((&told[1]["client"], &told[1]["ours"]), (&json!(client.id()), &json!(true)));
     let text = on(&server, &["inspect", "job"]).stdout();
     assert!(
@@ -238,6 +282,9 @@ async fn without_permission_waiters_are_shown_as_unknown() {
     assert_eq!((ended.code(), &ended.json()["waiting"]), (0, &json!(null)), "{}", ended.stderr());
     let text = on(&server, &["inspect", "job"]).stdout();
     assert_eq!(text, "job: free\n  waiting  unknown: this user lacks the permission\n");
+    let observer = server.observer().await.expect("an observer");
+    hold(&observer, "job", "1", "60000").await;
+    assert_eq!(on(&server, &["inspect", "job", "--json"]).json()["holders"][0]["state"], json!("unknown"));
 }
 
 /// Returns the bytes that the server has sent to all clients.
@@ -254,16 +301,23 @@ async fn a_large_hash_is_read_in_a_bounded_part() {
     let fill = "for i = 1, 200000 do redis.call('HSET', KEYS[1], 'field:' .. i, '1') end";
     observer.cmd(&["EVAL", fill, "1", "visits"]).await.expect("an answer");
     let before = sent(&observer).await;
-    let ended = on(&server, &["inspect", "visits", "--json"]);
-    assert_eq!(ended.code(), 0, "{}", ended.stderr());
-    let told = ended.json();
-    assert_eq!((&told["held"], &told["holder_count"]), (&json!(true), &json!(200_000)));
-    assert_eq!(told["holders"].as_array().map(Vec::len), Some(1000));
+    let ended = on(&server, &["inspect", "visits"]);
+    assert_eq!((ended.code(), ended.stdout().as_str()), (2, ""), "{}", ended.stderr());
+    assert_eq!(ended.stderr(), "redgrid: `visits` is not a lock: it is a hash of 200000 fields\n");
+    assert!(sent(&observer).await - before < 20_000, "only a few fields");
+    // A read-write lock with as many readers.
+    let fill = "redis.call('HSET', KEYS[1], 'mode', 'read') \
+                for i = 1, 200000 do redis.call('HSET', KEYS[1], ARGV[1] .. ':' .. i, '1') end";
+    observer.cmd(&["EVAL", fill, "1", "crowd", CLIENT]).await.expect("an answer");
+    let before = sent(&observer).await;
+    let told = on(&server, &["inspect", "crowd", "--json"]).json();
+    assert_eq!((&told["kind"], &told["holder_count"]), (&json!("read-write lock"), &json!(200_000)));
+    assert!(told["holders"].as_array().is_some_and(|holders| (999..=1000).contains(&holders.len())), "{told}");
     let sent = sent(&observer).await - before;
     assert!(sent < 200_000, "{sent} bytes: as many as a thousand holders have, and not all");
-    let text = on(&server, &["inspect", "visits"]).stdout();
+    let text = on(&server, &["inspect", "crowd"]).stdout();
     assert!(text.contains("\n  holder   and 199980 more\n"), "{text}");
-    assert!(text.lines().count() < 50, "{text}");
+    assert!(text.lines().count() < 120, "{text}");
 }
 
 #[tokio::test]
@@ -286,9 +340,11 @@ async fn long_values_are_not_read() {
         observer.cmd(&["HSET", "pages", &format!("page:{number}"), &page]).await.expect("an answer");
     }
     let before = sent(&observer).await;
-    let ended = on(&server, &["inspect", "pages", "--json"]);
-    assert_eq!(ended.code(), 0, "{}", ended.stderr());
-    assert_eq!(ended.json()["holders"].as_array().map(Vec::len), Some(5));
+    let ended = on(&server, &["inspect", "pages"]);
+    assert_eq!(ended.code(), 2, "{}", ended.stdout());
+    assert!(ended.stderr().contains("it is a hash of 5 fields"), "{}", ended.stderr());
+    let listed = on(&server, &["ls", "--kind", "all", "--json"]).json();
+    assert_eq!((&listed["kind"], &listed["size"]), (&json!("map"), &json!(5)));
     let sent = sent(&observer).await - before;
     assert!(sent < 100_000, "{sent} bytes");
 }

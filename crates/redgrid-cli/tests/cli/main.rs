@@ -1,6 +1,7 @@
 //! Runs the real program with real servers, and checks its output and its exit codes.
 
 mod bench;
+mod clients;
 mod config;
 mod doctor;
 mod endings;

@@ -21,7 +21,9 @@ fn an_unknown_server_gives_exit_code_69_and_one_sentence() {
 
 #[test]
 fn every_command_gives_exit_code_69_without_a_server() {
-    for line in ["lock job -- echo ran", "lock job --wait 0s -- echo ran", "inspect job", "ls", "unlock --force job"] {
+    for line in
+        ["lock job -- echo ran", "lock job --wait 0s -- echo ran", "inspect job", "ls", "clients", "unlock --force job"]
+    {
         let ended = run(&[&["--url", "redis://127.0.0.1:1"], &line.split(' ').collect::<Vec<_>>()[..]].concat());
         assert_eq!((ended.code(), ended.stdout().as_str()), (69, ""), "{line}: {}", ended.stderr());
         assert!(ended.stderr().starts_with("redgrid: cannot work with the server at 127.0.0.1:1"), "{line}");
@@ -50,6 +52,9 @@ fn bad_usage_gives_exit_code_2_and_says_what_is_wrong() {
         ("lock job -- true", "REDGRID_URL"),
         ("inspect job", "REDGRID_URL"),
         ("ls", "REDGRID_URL"),
+        ("clients", "REDGRID_URL"),
+        ("ls --kind locks --url redis://127.0.0.1:1", "rw"),
+        ("clients --timeout 1 --url redis://127.0.0.1:1", "--timeout"),
         ("unlock --force job", "REDGRID_URL"),
         ("unlock job", "--force"),
         ("lock job", "COMMAND"),

@@ -8,7 +8,7 @@ use super::access::{CredentialProvider, Provider, Secret, Tls};
 use super::error::{ConfigError, Origin};
 use super::network::{Dialer, Resolver, Socks};
 use super::servers::{Address, Sentinel, Servers};
-use super::settings::{Durability, Protocol, ReadMode, ShardedSubscriptions, SubscriptionMode};
+use super::settings::{Durability, Introspection, Protocol, ReadMode, ShardedSubscriptions, SubscriptionMode};
 use crate::name::Namespace;
 
 impl Config {
@@ -270,6 +270,10 @@ setters! {
     /// 30 s unless set. redgrid keeps it for 1 s. The time must exceed the difference between the
     /// clocks of this host and of hosts with Java services.
     fair_wait: Duration;
+
+    /// Selects what the client reports of itself when another process asks it, such as the command
+    /// line: everything unless set. See [`report`](crate::report).
+    introspection: Introspection;
 
     /// Limits how many waiters of a process have their own position in the queue of a fair lock, 1
     /// to 1,000: 16 unless set. The others wait behind them inside the process.

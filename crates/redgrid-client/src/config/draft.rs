@@ -9,7 +9,9 @@ use super::check;
 use super::error::{ConfigError, Origin};
 use super::network::{Network, Socks};
 use super::servers::{Address, Cluster, MasterSlave, ReplicatedNodes, Sentinel, Servers, Single, UnixSocket};
-use super::settings::{Durability, Protocol, ReadMode, Settings, ShardedSubscriptions, SubscriptionMode};
+use super::settings::{
+    Durability, Introspection, Protocol, ReadMode, Settings, ShardedSubscriptions, SubscriptionMode,
+};
 use super::{Config, Notes};
 use crate::name::Namespace;
 
@@ -34,6 +36,7 @@ pub(super) struct Draft {
     pub(super) subscription_mode: usize,
     pub(super) sharded_subscriptions: usize,
     pub(super) protocol: usize,
+    pub(super) introspection: usize,
     pub(super) durability: usize,
     pub(super) durability_at_least: u32,
     pub(super) durability_timeout: Duration,
@@ -53,6 +56,7 @@ const SUBSCRIPTION_MODES: [SubscriptionMode; 2] = [SubscriptionMode::Primary, Su
 const SHARDED: [ShardedSubscriptions; 3] =
     [ShardedSubscriptions::Auto, ShardedSubscriptions::On, ShardedSubscriptions::Off];
 const PROTOCOLS: [Protocol; 3] = [Protocol::Auto, Protocol::Resp3, Protocol::Resp2];
+const INTROSPECTION: [Introspection; 3] = [Introspection::Full, Introspection::Counts, Introspection::Off];
 
 /// Default time for replicas or the disk to confirm: 1 s, as in Redisson.
 const DURABILITY_TIMEOUT: Duration = Duration::from_secs(1);
@@ -86,6 +90,7 @@ impl Draft {
             subscription_mode: index(&SUBSCRIPTION_MODES, settings.subscription_mode),
             sharded_subscriptions: index(&SHARDED, settings.sharded_subscriptions),
             protocol: index(&PROTOCOLS, settings.protocol),
+            introspection: index(&INTROSPECTION, settings.introspection),
             durability,
             durability_at_least,
             durability_timeout,
@@ -135,6 +140,7 @@ impl Draft {
             subscription_mode: SUBSCRIPTION_MODES.get(self.subscription_mode).copied().unwrap_or_default(),
             sharded_subscriptions: SHARDED.get(self.sharded_subscriptions).copied().unwrap_or_default(),
             protocol: PROTOCOLS.get(self.protocol).copied().unwrap_or_default(),
+            introspection: INTROSPECTION.get(self.introspection).copied().unwrap_or_default(),
             durability,
             namespace: Namespace::new(self.namespace.unwrap_or_default()).map_err(ConfigError::Namespace)?,
             client_name: self.client_name.unwrap_or_default(),

@@ -36,7 +36,8 @@ pub use network::{Dialer, Resolver, Stream};
 pub use servers::{Address, Cluster, MasterSlave, ReplicatedNodes, Sentinel, Servers, Single, UnixSocket};
 pub(crate) use settings::Settings;
 pub use settings::{
-    Durability, LONGEST_LEASE, Protocol, ReadMode, SHORTEST_LEASE, ShardedSubscriptions, SubscriptionMode,
+    Durability, Introspection, LONGEST_LEASE, Protocol, ReadMode, SHORTEST_LEASE, ShardedSubscriptions,
+    SubscriptionMode,
 };
 
 /// The crate rustls, in the version that [`Tls::client_config`] takes.

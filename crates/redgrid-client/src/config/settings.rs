@@ -78,6 +78,19 @@ pub enum Protocol {
     Resp2,
 }
 
+/// What a client reports of itself when another process asks it. It never reports values of objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Introspection {
+    /// The process, the holds, the names that tasks wait for, and the last losses and failures.
+    #[default]
+    Full,
+    /// The process, and the numbers of holds and of waiting tasks.
+    Counts,
+    /// Nothing: questions are ignored.
+    Off,
+}
+
 /// Where a grant, and every renewal of it, must be stored before it counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
@@ -161,6 +174,8 @@ pub struct Settings {
     /// The prefix of all names.
     pub namespace: Namespace,
     pub(crate) client_name: String,
+    /// What the client reports of itself.
+    pub introspection: Introspection,
 }
 
 impl Default for Settings {
@@ -189,6 +204,7 @@ impl Default for Settings {
             poll_budget: 500,
             namespace: Namespace::default(),
             client_name: "redgrid".into(),
+            introspection: Introspection::Full,
         }
     }
 }

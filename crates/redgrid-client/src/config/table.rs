@@ -73,6 +73,7 @@ pub(super) const READ_MODES: &[&str] = &["primary", "replica", "any"];
 pub(super) const SUBSCRIPTION_MODES: &[&str] = &["primary", "replica"];
 pub(super) const SHARDED: &[&str] = &["auto", "on", "off"];
 pub(super) const PROTOCOLS: &[&str] = &["auto", "resp3", "resp2"];
+pub(super) const INTROSPECTION: &[&str] = &["full", "counts", "off"];
 pub(super) const DURABILITIES: &[&str] = &["primary", "replicas", "disk"];
 
 use Form::{Address, AddressMap, Addresses, AutoTime, Choice, Count, File, Pem, Secret, Switch, Text, Time};
@@ -174,6 +175,8 @@ pub(super) static TABLE: &[Setting] = table! {
             "The prefix of every key and channel: `namespace:name`. It has no braces, and at most 256 bytes.";
         client_name: Text(|d| &mut d.client_name, client_name) =>
             "The name of the connections in `CLIENT LIST`: printable ASCII without spaces.";
+        introspection: Choice(INTROSPECTION, |d| &mut d.introspection) =>
+            "What the client reports when the command line or a console asks it. `full`: its process, what it holds, which names its tasks wait for, and what went wrong lately. `counts`: its process, and the numbers of holds and waiting tasks. `off`: nothing. A report never has values of objects.";
     }
 };
 

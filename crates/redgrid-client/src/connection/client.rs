@@ -7,6 +7,7 @@ pub(super) mod driver;
 pub(super) mod events;
 pub(super) mod given_back;
 pub(super) mod health;
+mod introspection;
 pub(super) mod lifecycle;
 mod ready;
 mod reconnect;
@@ -23,6 +24,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use uuid::Uuid;
 
+use self::introspection::listen;
 pub use self::lifecycle::NotClosed;
 pub use self::ready::NotReady;
 pub(crate) use self::ready::refused;
@@ -114,7 +116,7 @@ impl Client {
             SubscriptionManager::new(Arc::clone(&topology), clock.clone(), settings.clone(), Arc::clone(&events));
         let (background, work) = mpsc::unbounded_channel();
         let core = Arc::new(Core {
-            id: Uuid::new_v4().to_string(),
+            id: new_id(),
             clock,
             settings,
             database,
@@ -131,7 +133,9 @@ impl Client {
         let service = Arc::<ServiceSlot>::default();
         let mut tasks = JoinSet::new();
         let notices = core.subscriptions.subscribe_everywhere(core.notices());
-        tasks.spawn(serve(Arc::clone(&service), notices));
+        let began = core.clock.now();
+        tasks.spawn(serve(Arc::clone(&service)));
+        tasks.spawn(listen(Arc::clone(&core), Arc::clone(&service), notices, began));
         tasks.spawn(repeat(Arc::clone(&core)));
         tasks.spawn(follow(Arc::clone(&core), Arc::clone(&service)));
         let driver = Driver { core: Arc::clone(&core), service: Arc::clone(&service), tasks };
@@ -232,6 +236,13 @@ impl Client {
         let held = self.0.service.get().map(|service| service.stats()).unwrap_or_default();
         ClientStats { names: held.names, holds: held.holds, waiting: held.waiting, channels }
     }
+}
+
+/// Returns the id of a new client: a random UUID of version 8.
+///
+/// Redisson's ids are of version 4. So the holder of a lock shows which library it uses.
+fn new_id() -> String {
+    Uuid::new_v8(Uuid::new_v4().into_bytes()).to_string()
 }
 
 /// Returns the parts of a client.

@@ -316,8 +316,7 @@ impl<L: Lease> Schedule<L> {
 
     /// Reschedules all leases that `concerned` selects, so that they are due at `due`.
     pub(crate) fn reschedule_all(&mut self, due: Instant, concerned: impl Fn(&L) -> bool) {
-        let leases = self.leases.values().map(|registered| &registered.lease);
-        let ids: Vec<_> = leases.filter(|lease| concerned(lease)).map(|lease| lease.id()).collect();
+        let ids: Vec<_> = self.iter().filter(|lease| concerned(lease)).map(|lease| lease.id()).collect();
         ids.into_iter().for_each(|id| self.reschedule(id, due));
     }
 
@@ -329,6 +328,11 @@ impl<L: Lease> Schedule<L> {
 
     pub(crate) fn len(&self) -> usize {
         self.leases.len()
+    }
+
+    /// Returns all leases, in any order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<L>> {
+        self.leases.values().map(|registered| &registered.lease)
     }
 }
 

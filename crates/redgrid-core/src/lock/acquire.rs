@@ -3,19 +3,19 @@
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_util::FutureExt;
 use redgrid_client::Client;
-use redgrid_client::internal::{Progress, pinned};
+use redgrid_client::internal::pinned;
 use tokio::sync::oneshot;
 
 use super::error::{AcquireError, AcquireFailure};
-use super::fair::QueuePosition;
 use super::hold::Hold;
 use super::protocol::{AcquireRequest, Holder, LockKeys, LockProtocol};
+pub(super) use super::request_status::RequestStatus;
 use super::table::{Answer, LockId, LockState, State, Table, Waiter};
 use crate::clock::Instant;
 use crate::observe::{OpContext, OpSpan, Outcome, count};
@@ -24,35 +24,6 @@ use crate::unpolled::{BackgroundTask, InlineTask};
 
 /// A caller gives up this much later than its request: 20 ms. So the request's error arrives first.
 pub(crate) const GRACE: Duration = Duration::from_millis(20);
-
-/// Facts about a request that decide which error its timeout returns.
-#[derive(Default)]
-pub(super) struct RequestStatus {
-    pub(super) progress: Progress,
-    busy: AtomicBool,
-    /// Until when a retransmission of the request can still acquire the lock, in nanoseconds.
-    may_execute_until: AtomicU64,
-    /// The request's position in the server's queue, for lock kinds that have one.
-    pub(super) position: QueuePosition,
-}
-
-impl RequestStatus {
-    pub(super) fn set_busy(&self) {
-        self.busy.store(true, Ordering::Relaxed);
-    }
-
-    pub(super) fn is_busy(&self) -> bool {
-        self.busy.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn set_maybe_executed(&self, until: Instant) {
-        self.may_execute_until.fetch_max(until.as_nanos(), Ordering::Relaxed);
-    }
-
-    pub(super) fn may_execute_until(&self) -> Instant {
-        Instant::from_nanos(self.may_execute_until.load(Ordering::Relaxed))
-    }
-}
 
 impl Table {
     /// Requests the lock with these keys. With `under`, the request converts a hold of the server
@@ -136,7 +107,7 @@ impl Table {
                 }
             }
         }
-        lock.enqueue(Waiter { id, request, client: client.clone(), answer, status, until });
+        lock.enqueue(Waiter { id, request, client: client.clone(), answer, status, entered: now, until });
         if !is_alone {
             self.join_queue(state, &key, now);
         } else if lock.yield_plan.is_some() {
@@ -350,7 +321,7 @@ impl PendingAcquire {
 impl Drop for PendingAcquire {
     fn drop(&mut self) {
         if !self.done {
-            self.client.table().cancel(&self.key, self.id, &mut self.receiver);
+            self.client.table().cancel(&self.key, self.id, (&self.status, self.entered), &mut self.receiver);
             self.release_position();
         }
         // A background task finishes the inline request, even if a shutdown has answered already.

@@ -198,9 +198,9 @@ impl Table {
         (durability, progress): (Durability, Arc<Progress>),
     ) -> Result<Option<HoldGuard>, AcquireFailure> {
         let DetachedHold { lease, at_least, max_hold, .. } = detached;
-        let (holder, once, wait, reenters, backoff) = (None, false, None, true, None);
+        let (holder, once, wait, reenters, backoff, label) = (None, false, None, true, None, None);
         let mut acquire =
-            AcquireRequest { lease, holder, at_least, max_hold, once, wait, durability, reenters, backoff };
+            AcquireRequest { lease, holder, at_least, max_hold, once, wait, durability, reenters, backoff, label };
         // After `max_hold`, no process renews the hold.
         let wanted = match lease {
             LeaseMode::Renewed(_) if max_hold != Some(Duration::ZERO) => acquire.server_lease(Duration::ZERO),

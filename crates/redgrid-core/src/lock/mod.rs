@@ -8,9 +8,9 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `protocol` | the contract of a lock kind: keys, options, scripts, the meaning of replies |
-//! | `acquire` | entering the queue of a lock, and waiting for the result; the type `HoldGuard` |
-//! | `table` | all locks of a client, the state of each, and its waiters |
+//! | `protocol` | what a lock kind defines: keys, options, scripts, the meaning of replies |
+//! | `acquire`, `request_status` | entering the queue of a lock, and waiting for the result; the type `HoldGuard` |
+//! | `table`, `lock_id` | all locks of a client, the state of each, and its waiters |
 //! | `attempt` | one acquire request, whose grant becomes a server lease with a first hold |
 //! | `hold` | server leases and holds, and the end of a hold |
 //! | `release` | dropping the last guard of a hold, and the release of the lock |
@@ -23,7 +23,8 @@
 //! | `queue`, `reentry`, `handover`, `handover_window` | several requests of this process |
 //! | `wait_loop`, `not_granted`, `fairness`, `phantoms` | other processes |
 //! | `renewal`, `verification`, `cold_fields`, `change_lease`, `extend` | leases after the grant |
-//! | `guard`, `hold_watch` | the methods of a caller's hold |
+//! | `guard`, `hold_watch` | what a caller can do with a hold |
+//! | `report` | what a client reports about its locks |
 //! | `cleanup`, `shutdown`, `takeover`, `detach` | other ends of a hold |
 
 mod acquire;
@@ -41,6 +42,7 @@ mod handover;
 mod handover_window;
 mod hold;
 mod hold_watch;
+mod lock_id;
 pub(crate) mod multi;
 mod not_granted;
 mod phantoms;
@@ -49,6 +51,8 @@ mod queue;
 mod reentry;
 mod release;
 mod renewal;
+mod report;
+mod request_status;
 pub(crate) mod shared;
 mod shutdown;
 mod table;

@@ -16,6 +16,7 @@ use super::protocol::{AcquireReply, AcquireRequest};
 use super::table::{Answers, LockId, Table, send};
 use crate::clock::Instant;
 use crate::failure::Failure;
+use crate::introspection::UNKNOWN;
 
 impl Attempt {
     fn deferred_release(&self, id: u64, limit: Option<Instant>) -> DeferredRelease {
@@ -165,6 +166,9 @@ impl Table {
     /// Waiters that would fail for the same lack of durability fail together with that waiter. All
     /// others try in their order, each within its own timeout.
     pub(super) fn failed(self: &Arc<Self>, attempt: &Attempt, failure: AcquireFailure) {
+        if let AcquireFailure::Unknown(error) = &failure {
+            self.events.record(UNKNOWN, &attempt.key.keys.name, format_args!("acquire: {error}"));
+        }
         let now = self.now();
         let mut answers = Answers::new();
         let mut state = self.state();
@@ -240,6 +244,7 @@ impl PendingAcquire {
         let (core, keys) = (&self.table().core, &self.key.keys);
         if now < self.status.may_execute_until() {
             let source = ServerError::unknown("a request without a reply may still be executed");
+            self.table().events.record(UNKNOWN, &keys.name, format_args!("acquire: {source}"));
             return Failure::OutcomeUnknown { operation: AcquireError::operation(&keys.name), source }.into();
         }
         let is_current = now.since(contact) <= core.settings.response_timeout;

@@ -16,6 +16,7 @@ use super::shared::ReadWriteMode;
 use super::takeover::TakeoverFrom;
 use crate::backoff::Backoff;
 use crate::config::Durability;
+use crate::label::Label;
 use crate::lease::{LeaseMode, with_margin};
 use crate::name::{Name, companion};
 
@@ -80,6 +81,8 @@ pub struct AcquireRequest {
     /// The pauses between tries if releases send no messages; `None` if they do. Each pause is
     /// shortened at random by up to half.
     pub backoff: Option<Backoff>,
+    /// A text for reports about the client.
+    pub label: Option<Label>,
 }
 
 impl AcquireRequest {
@@ -347,6 +350,7 @@ impl AcquireRequest {
             durability: Durability::Primary,
             reenters: true,
             backoff: None,
+            label: None,
         }
     }
 }

@@ -5,6 +5,7 @@ use std::sync::{Arc, MutexGuard};
 
 use tokio::sync::oneshot;
 
+use super::acquire::RequestStatus;
 use super::hold::Hold;
 use super::protocol::HolderId;
 use super::release::Release;
@@ -180,12 +181,19 @@ impl Table {
     ///
     /// From then on the request does not count as a waiter. A grant that was sent to it before is
     /// released when the receiver is dropped.
-    pub(super) fn cancel(&self, key: &LockId, id: u64, receiver: &mut oneshot::Receiver<Answer>) {
+    pub(super) fn cancel(
+        &self,
+        key: &LockId,
+        id: u64,
+        (status, entered): (&RequestStatus, Instant),
+        receiver: &mut oneshot::Receiver<Answer>,
+    ) {
         let mut state = self.state();
         // Close the receiver under the table's lock: code that reads the queue twice under that
         // lock must see the same waiters.
         receiver.close();
         let Some(lock) = state.locks.get_mut(key) else { return };
+        lock.wait_ended(status, entered, || self.now());
         if lock.cancel(id) {
             lock.notify_loop();
         }

@@ -244,6 +244,7 @@ impl Table {
                     let Release { id, server_lease, keep_until } = release;
                     let Released { result, subscribers } = table.release(&server_lease, keep_until, yields).await;
                     table.release_answered(id, &server_lease, subscribers);
+                    table.note_released(&server_lease, &result);
                     if result.as_ref().is_err_and(is_denied) {
                         let denied = Arc::clone(&table).release_denied(server_lease, keep_until);
                         table.spawn_background(Box::pin(denied));

@@ -88,7 +88,7 @@ impl Table {
         }
         let (mut due, mut keep_until) = (Instant::MAX, Instant::MIN);
         for hold in std::mem::take(&mut lock.holds) {
-            match due_of(&hold, now) {
+            match self.due_of(&hold, now) {
                 Due::At(at) => {
                     due = due.min(at);
                     lock.add(hold);
@@ -128,6 +128,7 @@ impl Table {
             for hold in &holds {
                 hold.mark_ended(Some(reason));
             }
+            self.note_lost(server_lease, reason, holds.len());
             for hold in &holds {
                 hold.notify_ended();
                 lock.remember_lost(hold);
@@ -215,6 +216,7 @@ impl Table {
                     }
                     if let Err(error) = answer.commit(durability, &server_leases[0].keys.key).await {
                         tracing::debug!(server_leases = server_leases.len(), %error, "renewed, and not as durable as asked");
+                        self.note_not_renewed(&server_leases, &error);
                         self.try_again(&mut self.state(), &server_leases);
                         return;
                     }
@@ -236,6 +238,7 @@ impl Table {
                     }
                     let error = other.err().map_or("another number of answers".to_owned(), |error| error.to_string());
                     tracing::debug!(server_leases = server_leases.len(), error, "renewal failed");
+                    self.note_not_renewed(&server_leases, &error);
                     self.try_again(&mut self.state(), &server_leases);
                 }
             }
@@ -321,22 +324,25 @@ enum Due {
     Over,
 }
 
-fn due_of(hold: &Hold, now: Instant) -> Due {
-    let name = &hold.server_lease.keys.name;
-    // When the offer is revoked, another guard of the same hold may still be alive.
-    if now >= hold.offered_until() && hold.revoke_offer() && hold.guards.fetch_sub(1, Ordering::AcqRel) == 1 {
-        tracing::debug!(%name, "granted, and not taken");
-        hold.end(None);
-        return Due::NotTaken;
+impl Table {
+    fn due_of(&self, hold: &Hold, now: Instant) -> Due {
+        let name = &hold.server_lease.keys.name;
+        // When the offer is revoked, another guard of the same hold may still be alive.
+        if now >= hold.offered_until() && hold.revoke_offer() && hold.guards.fetch_sub(1, Ordering::AcqRel) == 1 {
+            tracing::debug!(%name, "granted, and not taken");
+            hold.end(None);
+            return Due::NotTaken;
+        }
+        if !hold.has_run_out(now) {
+            let deadline = hold.deadline_of_its_own();
+            return Due::At(if hold.is_offered() { deadline.min(hold.offered_until()) } else { deadline });
+        }
+        if hold.end(Some(LostReason::Expired)) {
+            tracing::debug!(%name, reason = %LostReason::Expired, "hold lost");
+            self.note_lost(&hold.server_lease, LostReason::Expired, 1);
+        }
+        if now < hold.ends() { Due::At(hold.ends()) } else { Due::Over }
     }
-    if !hold.has_run_out(now) {
-        let deadline = hold.deadline_of_its_own();
-        return Due::At(if hold.is_offered() { deadline.min(hold.offered_until()) } else { deadline });
-    }
-    if hold.end(Some(LostReason::Expired)) {
-        tracing::debug!(%name, reason = %LostReason::Expired, "hold lost");
-    }
-    if now < hold.ends() { Due::At(hold.ends()) } else { Due::Over }
 }
 
 /// Returns whether only some keys of a batch may have caused its rejection.

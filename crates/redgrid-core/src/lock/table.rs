@@ -5,12 +5,10 @@
 //! leaves no request without an owner.
 
 use std::collections::{HashMap, VecDeque};
-use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
-use bytes::Bytes;
 use redgrid_client::Client;
 use redgrid_client::internal::{Core, shrink_if_sparse};
 use smallvec::SmallVec;
@@ -21,10 +19,12 @@ use super::error::AcquireFailure;
 use super::fair::LocalPass;
 use super::fairness::{PendingYields, YieldPlan};
 use super::hold::{Hold, ServerLease};
+pub(super) use super::lock_id::LockId;
 use super::phantoms::Phantoms;
 use super::protocol::{AcquireRequest, LockKeys, LockProtocol};
 use super::shared::{GrantSet, SharedGrant};
 use crate::clock::Instant;
+use crate::introspection::{Contention, EventLog, Tally};
 use crate::lease::{Wakeup, handover_window};
 use crate::unpolled::{BackgroundTask, InlineTask, UnpolledRegistry};
 
@@ -33,6 +33,7 @@ pub(crate) struct Table {
     pub(super) core: Arc<Core>,
     state: Mutex<State>,
     pub(super) unpolled: Arc<UnpolledRegistry>,
+    pub(super) events: Arc<EventLog>,
     /// The next wake-up of the renewal loop.
     pub(super) alarm: Wakeup,
     next: AtomicU64,
@@ -64,6 +65,8 @@ pub(super) struct State {
     /// Ids of grants that another client took over before this process received them, each with the
     /// time of the notice.
     pub(super) forced: HashMap<u64, Instant>,
+    /// The waits for locks whose state was removed.
+    pub(super) contention: Contention,
     pub(super) closed: bool,
 }
 
@@ -78,51 +81,14 @@ impl State {
 
     pub(super) fn remove_if_idle(&mut self, key: &LockId) {
         if self.locks.get_mut(key).is_some_and(|lock| lock.is_idle()) {
-            self.locks.remove(key);
+            if let Some(tally) = self.locks.remove(key).and_then(|lock| lock.waits) {
+                self.contention.merge(key.kind, &key.keys.name, *tally);
+            }
             shrink_if_sparse(&mut self.locks);
             if key.grant != 0 {
                 self.grants.remove(key);
             }
         }
-    }
-}
-
-/// Identifies a [`LockState`]: the lock kind, the key, and the number of the grant.
-///
-/// A key can have several grants at a time; the first has number 0. Only the key of the
-/// [`LockKeys`] is compared. The whole struct is stored because an `Arc` is smaller than a copy of
-/// the key.
-#[derive(Clone)]
-pub(super) struct LockId {
-    pub(super) kind: &'static str,
-    pub(super) keys: Arc<LockKeys>,
-    pub(super) grant: u64,
-}
-
-impl LockId {
-    pub(super) fn of(kind: &dyn LockProtocol, keys: &Arc<LockKeys>) -> Self {
-        LockId { kind: kind.name(), keys: Arc::clone(keys), grant: 0 }
-    }
-
-    pub(super) fn key(&self) -> &Bytes {
-        &self.keys.key
-    }
-}
-
-impl PartialEq for LockId {
-    fn eq(&self, other: &Self) -> bool {
-        let same_key = || Arc::ptr_eq(&self.keys, &other.keys) || self.key() == other.key();
-        self.grant == other.grant && self.kind == other.kind && same_key()
-    }
-}
-
-impl Eq for LockId {}
-
-impl Hash for LockId {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        // Few lock kinds use the same key, so the hash leaves the kind out.
-        state.write(self.key());
-        state.write_u64(self.grant);
     }
 }
 
@@ -165,6 +131,8 @@ pub(super) struct LockState {
     pub(super) local_pass: Option<Box<LocalPass>>,
     /// For readers and writers: the fields that other kinds do not need.
     pub(super) shared: Option<Box<SharedGrant>>,
+    /// The waits of tasks for this lock; created by the first one.
+    pub(super) waits: Option<Box<Tally>>,
 }
 
 /// The in-flight operation on a server lease.
@@ -206,6 +174,7 @@ impl LockState {
             contact: now,
             local_pass: None,
             shared: None,
+            waits: None,
         }
     }
 
@@ -295,6 +264,8 @@ pub(super) struct Waiter {
     pub(super) client: Client,
     pub(super) answer: oneshot::Sender<Answer>,
     pub(super) status: Arc<RequestStatus>,
+    /// When the task began to wait.
+    pub(super) entered: Instant,
     /// When the waiter times out.
     pub(super) until: Instant,
 }
@@ -325,9 +296,9 @@ pub(super) fn send(answers: Answers) {
 }
 
 impl Table {
-    pub(crate) fn new(core: Arc<Core>, unpolled: Arc<UnpolledRegistry>) -> Arc<Table> {
+    pub(crate) fn new(core: Arc<Core>, unpolled: Arc<UnpolledRegistry>, events: Arc<EventLog>) -> Arc<Table> {
         let (state, alarm, next, attended) = (Mutex::default(), Wakeup::new(), AtomicU64::new(1), AtomicU64::new(0));
-        Arc::new(Table { core, state, unpolled, alarm, next, attended })
+        Arc::new(Table { core, state, unpolled, events, alarm, next, attended })
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {

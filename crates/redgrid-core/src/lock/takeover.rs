@@ -220,6 +220,7 @@ impl Table {
                 server_lease.end();
                 let hold = Arc::new(Hold::new(Arc::clone(&server_lease), sent, now, wanted));
                 hold.end(Some(LostReason::Forced));
+                self.note_lost(&server_lease, LostReason::Forced, 1);
                 if let Some(lock) = state.locks.get_mut(&key) {
                     lock.remember_lost(&hold);
                 }

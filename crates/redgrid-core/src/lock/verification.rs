@@ -36,13 +36,11 @@ impl Table {
 
     /// Marks a hold as lost, after the notice of another client that took the lock over.
     pub(crate) fn preempted(self: &Arc<Self>, field: &[u8]) {
-        let Some(number) = number_of(field) else { return };
+        // The holder field of another client is no notice.
+        let Some(number) = number_of(field).filter(|number| self.core.field(*number) == field) else { return };
         let mut state = self.state();
         match state.schedule.get(number).cloned() {
-            Some(server_lease) if self.core.field(number) == field => {
-                self.mark_lost(&mut state, &server_lease, LostReason::Forced)
-            }
-            Some(_) => {}
+            Some(server_lease) => self.mark_lost(&mut state, &server_lease, LostReason::Forced),
             None => {
                 // The reply with the grant may still be in flight: remember the notice for that
                 // reply.

@@ -12,6 +12,7 @@ use crate::author::ClientExt;
 use crate::config::{Durability, LONGEST_LEASE, SHORTEST_LEASE};
 use crate::failure::Failure;
 use crate::into_future;
+use crate::label::Label;
 use crate::lease::LeaseMode;
 use crate::service::ClientParts;
 
@@ -30,6 +31,7 @@ pub(super) struct Options {
     lease: Option<LeaseMode>,
     awaits_init: bool,
     durability: Option<Durability>,
+    label: Option<Label>,
 }
 
 impl Options {
@@ -63,6 +65,9 @@ impl Options {
                 return invalid(option, "100 ms to 30 days", format!("{lease:?}"));
             }
         }
+        if let Some(label) = &self.label {
+            label.check(&keys.name)?;
+        }
         let client = &self.handle.client;
         let request = PermitRequest {
             permits: self.permits,
@@ -72,6 +77,7 @@ impl Options {
             // A try-only request has no time limit: it ends with the reply to its exchange.
             wait: self.timeout.filter(|timeout| !timeout.is_zero()),
             durability: self.durability.unwrap_or(client.durability()),
+            label: self.label,
         };
         if self.handle.is_closed() {
             return Err(AcquireError::Closed { name: name() });
@@ -124,6 +130,7 @@ macro_rules! options {
                     lease: None,
                     awaits_init: false,
                     durability: None,
+                    label: None,
                 })
             }
 
@@ -172,6 +179,15 @@ macro_rules! options {
             /// request fails with [`NotDurable`](AcquireError::NotDurable).
             pub fn durability(mut self, durability: Durability) -> Self {
                 self.0.durability = Some(durability);
+                self
+            }
+
+            /// Gives the permits a label of at most 64 bytes, such as the job that they are for.
+            ///
+            /// [Reports about the client](redgrid_client::report) show it. It is not stored on the
+            /// server.
+            pub fn label(mut self, label: impl Into<String>) -> Self {
+                self.0.label = Some(Label::new(label));
                 self
             }
         }

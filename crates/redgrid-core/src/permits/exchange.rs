@@ -11,6 +11,7 @@ use super::permit_set::{PermitId, PermitLease, millis};
 use super::semaphore_state::{Extension, PendingReturn};
 use crate::config::Durability;
 use crate::exactly_once::{self, IdempotentScript};
+use crate::label::Label;
 use crate::lease::{LeaseMode, with_margin};
 use crate::name::{InvalidName, Name, companion, suffixed};
 
@@ -107,6 +108,7 @@ pub(super) struct RequestArgs {
     pub(super) position: Bytes,
     pub(super) lease: Option<LeaseMode>,
     pub(super) ids: Vec<PermitId>,
+    pub(super) label: Option<Label>,
 }
 
 /// The check or renewal of a lease in an exchange.

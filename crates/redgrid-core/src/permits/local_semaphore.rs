@@ -17,12 +17,13 @@ use super::semaphore_state::{Extension, ReleaseSender, SemaphoreState};
 use super::waiter::Waiter;
 use crate::clock::{Clock, Instant};
 use crate::config::Durability;
+use crate::label::Label;
 use crate::lease::LeaseMode;
 use crate::lock::{InlineTask, LostReason};
 use crate::unpolled::Offer;
 
 /// A request for permits.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 // Exhaustive: only authors of objects use it.
 pub struct PermitRequest {
     /// The number of permits.
@@ -37,6 +38,8 @@ pub struct PermitRequest {
     pub wait: Option<Duration>,
     /// How durable the grant must be.
     pub durability: Durability,
+    /// A text for reports about the client.
+    pub label: Option<Label>,
 }
 
 /// The granted permits, which the caller must take within a second. `None` if a try-only request
@@ -206,7 +209,9 @@ impl LocalSemaphore {
     pub(super) fn cancel(self: &Arc<Self>, id: u64) {
         let mut state = self.state();
         let Some(at) = state.queue.iter().position(|waiter| waiter.id == id) else { return };
-        state.remove(at, self);
+        if let Some(waiter) = state.remove(at, self) {
+            waiter.wait_ended(&mut state.waits, || self.clock().now());
+        }
         // The waiters behind the removed one may need fewer permits.
         let handoff = self.wake_or_start_loop(&mut state);
         drop(state);

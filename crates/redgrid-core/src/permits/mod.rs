@@ -33,6 +33,7 @@
 //! | `permit_loop` | the loop: when it sends an exchange, and how it applies a reply |
 //! | `durability` | grants and extensions that wait until they are as durable as requested |
 //! | `registry` | all semaphores of a client: renewals, shutdown |
+//! | `report` | what a client reports about its semaphores |
 //! | `acquire` | the options of a request |
 //! | `pending_permit` | a pending request |
 //! | `permit` | the guard |
@@ -49,6 +50,7 @@ mod permit;
 mod permit_loop;
 mod permit_set;
 mod registry;
+mod report;
 mod semaphore_handle;
 mod semaphore_methods;
 mod semaphore_state;

@@ -44,12 +44,14 @@ impl PendingPermit {
         let id = registry.next_number();
         let waiter = Waiter {
             id,
-            request,
+            request: request.clone(),
             client: client.clone(),
+            entered,
             until,
             status: Arc::clone(&status),
             result_sender,
             may_be_queued: false,
+            has_waited: false,
         };
         let (semaphore, handoff) = registry.enqueue(keys, waiter);
         let client = client.clone();
@@ -130,7 +132,7 @@ impl PendingPermit {
         }
         let wait = self.request.wait.map(|_| self.until.since(now));
         let mut again =
-            PendingPermit::start(&self.client, &self.semaphore.keys, PermitRequest { wait, ..self.request });
+            PendingPermit::start(&self.client, &self.semaphore.keys, PermitRequest { wait, ..self.request.clone() });
         again.entered = self.entered;
         again.wait().await
     }

@@ -189,12 +189,12 @@ impl LocalSemaphore {
         report_returns(self, returns, &reply.returned_found);
 
         let mut leases = Vec::new();
-        let mut losses = false;
+        let mut losses = 0;
         for (LeaseCheck { lease, duration, .. }, held) in checks.iter().zip(&reply.still_held) {
             if !held {
                 lease.mark_lost(LostReason::Gone);
                 state.leases.remove(lease.id);
-                losses = true;
+                losses += 1;
             } else if !duration.is_zero() {
                 leases.push((Arc::clone(lease), deadline(sent, *duration)));
             }
@@ -211,8 +211,9 @@ impl LocalSemaphore {
                 let waiter = at.and_then(|at| state.queue.remove(at));
                 grants.push(GrantedPermits { waiter, permits: self.permits_of(permit_request, durability, sent) });
             } else if let Some(at) = at {
-                let waiter = &state.queue[at];
+                let waiter = &mut state.queue[at];
                 waiter.status.set_exchange(None);
+                waiter.has_waited = true;
                 let result = match refusal {
                     Some(Refusal::NotInitialised) if !waiter.request.awaits_init => {
                         Some(Err(AcquireError::NotInitialised { name: name() }))
@@ -286,7 +287,8 @@ impl LocalSemaphore {
         }
         self.wake_renewal(state);
         drop(guard);
-        if losses {
+        if losses > 0 {
+            self.note_lost(losses, LostReason::Gone);
             self.lost.notify_waiters();
         }
     }
@@ -303,8 +305,9 @@ impl LocalSemaphore {
 
     /// Returns the permits that a request has acquired if the server has executed it.
     fn permits_of(&self, request: RequestArgs, durability: Durability, sent: Instant) -> PermitSet {
-        let RequestArgs { count, lease, ids, .. } = request;
-        let lease_of = |id| Some(PermitLease::new(id, (lease?, durability), sent, self.clock().clone()));
+        let RequestArgs { count, lease, ids, label, .. } = request;
+        let lease_of =
+            |id| Some(PermitLease::new(id, (lease?, durability), (sent, label.clone()), self.clock().clone()));
         PermitSet { count, leases: ids.into_iter().filter_map(lease_of).collect(), durability }
     }
 
@@ -313,6 +316,7 @@ impl LocalSemaphore {
         let name = || self.keys.name.clone();
         let mut guard = self.state();
         let state = &mut *guard;
+        self.note_failed(&exchange, &error);
         let Exchange { returns, checks, cancelled_positions, requests, extension, .. } = exchange;
         state.underway = None;
         state.left = i64::MAX;

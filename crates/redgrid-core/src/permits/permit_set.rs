@@ -3,12 +3,13 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use super::exchange::server_lease;
 use crate::clock::{Clock, Instant};
 use crate::config::Durability;
+use crate::label::Label;
 use crate::lease::{Deadline, Lease, LeaseMode, deadline, next_renewal};
 use crate::lock::LostReason;
 
@@ -70,6 +71,13 @@ pub(super) struct PermitLease {
     /// requests do not extend the lease.
     set_at: AtomicU64,
     lost: OnceLock<LostReason>,
+    owner: Mutex<Owner>,
+}
+
+/// What a report says about the guard that holds a permit.
+struct Owner {
+    since: Instant,
+    label: Option<Label>,
 }
 
 impl Lease for PermitLease {
@@ -89,12 +97,23 @@ impl PermitLease {
     pub(super) fn new(
         id: PermitId,
         (mode, durability): (LeaseMode, Durability),
-        sent: Instant,
+        (sent, label): (Instant, Option<Label>),
         clock: Clock,
     ) -> Arc<Self> {
         let deadline = Deadline::new(deadline(sent, server_lease(mode)));
-        let (set_at, lost) = (AtomicU64::default(), OnceLock::new());
-        Arc::new(PermitLease { id, mode, durability, clock, deadline, set_at, lost })
+        let (set_at, lost, owner) = (AtomicU64::default(), OnceLock::new(), Mutex::new(Owner { since: sent, label }));
+        Arc::new(PermitLease { id, mode, durability, clock, deadline, set_at, lost, owner })
+    }
+
+    /// Records that another guard has got the permit at `since`.
+    pub(super) fn set_owner(&self, since: Instant, label: Option<Label>) {
+        *self.owner.lock().unwrap_or_else(PoisonError::into_inner) = Owner { since, label };
+    }
+
+    /// Returns since when a guard holds the permit, and its label.
+    pub(super) fn owner(&self) -> (Instant, Option<Label>) {
+        let owner = self.owner.lock().unwrap_or_else(PoisonError::into_inner);
+        (owner.since, owner.label.clone())
     }
 
     /// Returns when the lease is renewed next, after a request that was sent at `sent`.
@@ -218,8 +237,12 @@ mod tests {
         const S: Duration = Duration::from_secs(1);
         let clock = Clock::runtime();
         let sent = clock.now();
-        let lease =
-            PermitLease::new(PermitId::new(), (LeaseMode::Fixed(30 * S), Durability::Primary), sent, clock.clone());
+        let lease = PermitLease::new(
+            PermitId::new(),
+            (LeaseMode::Fixed(30 * S), Durability::Primary),
+            (sent, None),
+            clock.clone(),
+        );
         let first = lease.deadline();
         lease.confirm(first + S, sent);
         assert_eq!(lease.deadline(), first + S);
@@ -241,7 +264,8 @@ mod tests {
         let (clock, ms) = (Clock::boot(), Duration::from_millis(1));
         let sent = clock.now();
         let due = |mode| {
-            PermitLease::new(PermitId::new(), (mode, Durability::Primary), sent, clock.clone()).next_renewal(sent)
+            PermitLease::new(PermitId::new(), (mode, Durability::Primary), (sent, None), clock.clone())
+                .next_renewal(sent)
         };
         assert_eq!(due(LeaseMode::Renewed(30_000 * ms)), sent + 10_000 * ms);
         assert_eq!(due(LeaseMode::Fixed(30_000 * ms)), Instant::MAX);

@@ -16,6 +16,7 @@ use super::permit::Permit;
 use super::permit_set::PermitSet;
 use super::waiter::Waiter;
 use crate::clock::Instant;
+use crate::introspection::{Contention, EventLog};
 use crate::lease::Wakeup;
 use crate::lock::{BackgroundTask, LostReason};
 use crate::unpolled::UnpolledRegistry;
@@ -24,6 +25,7 @@ use crate::unpolled::UnpolledRegistry;
 pub(crate) struct SemaphoreRegistry {
     core: Arc<Core>,
     pub(super) unpolled: Arc<UnpolledRegistry>,
+    pub(super) events: Arc<EventLog>,
     state: Mutex<RegistryState>,
     /// The next number to be used, as the sequence number of an exchange or the id of a request.
     next_number: AtomicU64,
@@ -32,23 +34,30 @@ pub(crate) struct SemaphoreRegistry {
 }
 
 #[derive(Default)]
-struct RegistryState {
-    semaphores: HashMap<SemaphoreId, Arc<LocalSemaphore>>,
+pub(super) struct RegistryState {
+    pub(super) semaphores: HashMap<SemaphoreId, Arc<LocalSemaphore>>,
+    /// The waits for semaphores that are not in use any more.
+    pub(super) contention: Contention,
     closed: bool,
 }
 
 impl SemaphoreRegistry {
-    pub(crate) fn new(core: &Arc<Core>, unpolled: Arc<UnpolledRegistry>) -> Arc<SemaphoreRegistry> {
+    pub(crate) fn new(
+        core: &Arc<Core>,
+        unpolled: Arc<UnpolledRegistry>,
+        events: Arc<EventLog>,
+    ) -> Arc<SemaphoreRegistry> {
         Arc::new(SemaphoreRegistry {
             core: Arc::clone(core),
             unpolled,
+            events,
             state: Mutex::default(),
             next_number: AtomicU64::new(1),
             alarm: Wakeup::new(),
         })
     }
 
-    fn state(&self) -> MutexGuard<'_, RegistryState> {
+    pub(super) fn state(&self) -> MutexGuard<'_, RegistryState> {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
@@ -105,6 +114,9 @@ impl SemaphoreRegistry {
         if semaphore.is_idle() && state.semaphores.get(&id).is_some_and(|registered| Arc::ptr_eq(registered, semaphore))
         {
             state.semaphores.remove(&id);
+            if let Some(tally) = semaphore.state().waits.take() {
+                state.contention.merge(semaphore.keys.kind(), &semaphore.keys.name, *tally);
+            }
         }
     }
 
@@ -185,6 +197,7 @@ impl LocalSemaphore {
         drop(state);
         handoff.into_background(&self.registry);
         if !expired.is_empty() {
+            self.note_lost(expired.len(), LostReason::Expired);
             self.lost.notify_waiters();
             self.registry.remove_if_idle(self);
         }

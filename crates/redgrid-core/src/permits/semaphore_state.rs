@@ -17,6 +17,8 @@ use super::permit_set::{PermitId, PermitLease, PermitSet};
 use super::waiter::Waiter;
 use crate::clock::Instant;
 use crate::config::Durability;
+use crate::introspection::Tally;
+use crate::label::Label;
 use crate::lease::{LeaseMode, Schedule, deadline, retry_pause};
 use crate::lock::{ExtendError, InlineTask, Phantom, YieldPlan};
 use crate::unpolled::Offer;
@@ -104,6 +106,12 @@ pub(super) struct SemaphoreState {
     /// so, the next exchange carries no requests.
     pub(super) send_separately: bool,
     pub(super) closed: bool,
+    /// For permits without leases: since when guards have held any.
+    pub(super) held_since: Instant,
+    /// The label of the held permits without leases, if all have the same one.
+    pub(super) plain_label: Option<Label>,
+    /// The waits of tasks for permits; created by the first one.
+    pub(super) waits: Option<Box<Tally>>,
 }
 
 impl SemaphoreState {
@@ -131,7 +139,8 @@ impl SemaphoreState {
         self.leases.reschedule(lease.id, now + retry_pause(lease.mode.duration()));
     }
 
-    pub(super) fn push(&mut self, waiter: Waiter) {
+    pub(super) fn push(&mut self, mut waiter: Waiter) {
+        waiter.has_waited = self.contended;
         self.first_timeout = self.first_timeout.min(waiter.until);
         self.has_tries |= waiter.request.try_only;
         self.queue.push_back(waiter);
@@ -150,10 +159,11 @@ impl SemaphoreState {
         if now < self.first_timeout {
             return;
         }
-        let SemaphoreState { queue, cancelled_positions, should_request, .. } = self;
+        let SemaphoreState { queue, cancelled_positions, should_request, waits, .. } = self;
         queue.retain(|waiter| {
             let live = waiter.is_live(now);
             if !live {
+                waiter.wait_ended(waits, || now);
                 waiter.cancel_position(semaphore, cancelled_positions, should_request);
             }
             live
@@ -232,6 +242,7 @@ impl SemaphoreState {
             }
             let Some(waiter) = self.queue.pop_front() else { return };
             let permits = self.idle_permits.split(count);
+            permits.leases.iter().for_each(|lease| lease.set_owner(now, waiter.request.label.clone()));
             self.grant(semaphore, waiter, permits);
         }
     }
@@ -244,6 +255,8 @@ impl SemaphoreState {
             self.idle_permits.merge(permits);
             return;
         }
+        waiter.wait_ended(&mut self.waits, || semaphore.clock().now());
+        self.note_plain(&permits, &waiter.request, || semaphore.clock().now());
         self.held += permits.count;
         let permit = Permit::new(waiter.client, Arc::clone(semaphore), permits);
         let offer = Offer::new(&semaphore.registry.unpolled, permit);
@@ -309,9 +322,10 @@ impl SemaphoreState {
                     true => waiter.queue_position(&semaphore.core.id),
                     false => Bytes::new(),
                 };
-                let PermitRequest { permits: count, lease, .. } = waiter.request;
+                let PermitRequest { permits: count, lease, ref label, .. } = waiter.request;
                 let ids = (0..if lease.is_some() { count } else { 0 }).map(|_| PermitId::new()).collect();
-                exchange.requests.push(RequestArgs { id: waiter.id, count, position, lease, ids });
+                let (id, label) = (waiter.id, label.clone());
+                exchange.requests.push(RequestArgs { id, count, position, lease, ids, label });
             }
         }
         (!exchange.is_empty()).then_some(exchange)

@@ -34,11 +34,15 @@ pub(super) struct Waiter {
     pub(super) id: u64,
     pub(super) request: PermitRequest,
     pub(super) client: Client,
+    /// When the task made the request.
+    pub(super) entered: Instant,
     pub(super) until: Instant,
     pub(super) status: Arc<RequestStatus>,
     pub(super) result_sender: oneshot::Sender<AcquireResult>,
     /// Whether the request may have a position in the server queue.
     pub(super) may_be_queued: bool,
+    /// Whether the request had to wait, because there were too few permits.
+    pub(super) has_waited: bool,
 }
 
 impl Waiter {

@@ -97,6 +97,7 @@ impl Campaign {
             durability: client.durability(),
             reenters: true,
             backoff: None,
+            label: None,
         };
         let clock = client.clock();
         let until = request.wait.map_or(Instant::MAX, |wait| clock.now() + wait);

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use super::super::draft::Draft;
 use super::super::form::Value;
-use super::super::table::{DURABILITIES, PROTOCOLS, READ_MODES, SHARDED, SUBSCRIPTION_MODES, TABLE};
+use super::super::table::{DURABILITIES, INTROSPECTION, PROTOCOLS, READ_MODES, SHARDED, SUBSCRIPTION_MODES, TABLE};
 use super::super::{
-    Access, Config, Durability, Protocol, ReadMode, Settings, ShardedSubscriptions, SubscriptionMode, Tls, reference,
+    Access, Config, Durability, Introspection, Protocol, ReadMode, Settings, ShardedSubscriptions, SubscriptionMode,
+    Tls, reference,
 };
 use super::value;
 
@@ -67,6 +68,7 @@ fn every_field_of_the_settings_has_a_row() {
         poll_budget: 7,
         namespace: crate::name::Namespace::new("seven").unwrap(),
         client_name: "seven".into(),
+        introspection: Introspection::Counts,
     };
     // No value changes if all values are formatted and parsed again.
     let config = Config { settings: all.clone(), ..Config::single("h").unwrap() };
@@ -95,6 +97,9 @@ fn each_word_selects_its_value() {
     }
     for (word, protocol) in PROTOCOLS.iter().zip([Protocol::Auto, Protocol::Resp3, Protocol::Resp2]) {
         assert_eq!(config(&format!("redis://h?protocol={word}")).settings.protocol, protocol);
+    }
+    for (word, mode) in INTROSPECTION.iter().zip([Introspection::Full, Introspection::Counts, Introspection::Off]) {
+        assert_eq!(config(&format!("redis://h?introspection={word}")).settings.introspection, mode);
     }
     let timeout = Duration::from_secs(1);
     let kinds = [Durability::Primary, Durability::Replicas { at_least: 1, timeout }, Durability::Disk { timeout }];

@@ -1,8 +1,9 @@
 //! The service of a client: everything that is held through the client.
 //!
-//! The client handles connections and requests, but no locks. It has one slot for a service, which
-//! `redgrid-core` attaches when a service is first needed. The client runs the service, notifies it
-//! of new connections and topology changes, and closes it before the connections close.
+//! The client knows connections and requests, and nothing of locks. It has one slot for a service,
+//! which `redgrid-core` attaches when a service is first needed. The client runs the service,
+//! notifies it of new connections and topology changes, passes notices on to it, and closes it
+//! before the connections close.
 
 use std::any::Any;
 use std::pin::Pin;
@@ -11,7 +12,8 @@ use std::sync::{Arc, OnceLock};
 use tokio::sync::Notify;
 
 use crate::connection::{Core, Server};
-use crate::pubsub::{ChannelEvent, OrderedSubscription};
+use crate::pubsub::ChannelEvent;
+use crate::report::ClientReport;
 use crate::sync::Mutex;
 
 /// Work that ends by itself and delivers its own result.
@@ -19,12 +21,17 @@ pub type BackgroundTask = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Everything that is held through a client: its locks and permits.
 pub trait Service: Any + Send + Sync {
-    /// Returns a future that does the work of the service. The client runs it concurrently with its
-    /// own tasks, until the client ends.
-    ///
-    /// `notices` are the messages of the client's notice channel. `first` is the last notice that
-    /// arrived before the service was attached; `None` if there was none.
-    fn run(self: Arc<Self>, first: Option<ChannelEvent>, notices: OrderedSubscription) -> BackgroundTask;
+    /// Returns a future that does the work of the service. The client runs it beside its own tasks,
+    /// until the client ends.
+    fn run(self: Arc<Self>) -> BackgroundTask;
+
+    /// Handles an event of the client's notice channel. Questions about the client are not passed
+    /// on.
+    fn notice(&self, notice: &ChannelEvent);
+
+    /// Makes the service's part of a report about the client: what is held and awaited, and what
+    /// has happened. The setting `introspection` limits it. The client fills in the rest.
+    fn report(self: Arc<Self>) -> Pin<Box<dyn Future<Output = ClientReport> + Send>>;
 
     /// Handles a new connection of a node. The server of the node may have lost holds and permits.
     fn reconnected(&self, server: &Arc<dyn Server>);
@@ -111,23 +118,15 @@ impl ServiceSlot {
     }
 }
 
-/// Runs the service once it is attached. A notice that arrives before that cannot concern a hold of
-/// this client.
-pub(in crate::connection) async fn serve(slot: Arc<ServiceSlot>, mut notices: OrderedSubscription) {
-    let mut first = None;
+/// Runs the service once it is attached.
+pub(in crate::connection) async fn serve(slot: Arc<ServiceSlot>) {
     let service = loop {
-        // A notice that arrives while the service is being attached may concern a hold. So the last
-        // notice is passed to the service.
         if let Some(service) = slot.get() {
             break Arc::clone(service);
         }
-        tokio::select! {
-            biased;
-            () = slot.attached.notified() => {}
-            notice = notices.next() => first = Some(notice),
-        }
+        slot.attached.notified().await;
     };
-    service.run(first, notices).await;
+    service.run().await;
 }
 
 #[cfg(test)]
@@ -145,8 +144,14 @@ mod tests {
     }
 
     impl Service for Fake {
-        fn run(self: Arc<Self>, _: Option<ChannelEvent>, _: OrderedSubscription) -> BackgroundTask {
+        fn run(self: Arc<Self>) -> BackgroundTask {
             Box::pin(std::future::pending())
+        }
+
+        fn notice(&self, _: &ChannelEvent) {}
+
+        fn report(self: Arc<Self>) -> Pin<Box<dyn Future<Output = ClientReport> + Send>> {
+            Box::pin(std::future::ready(ClientReport::default()))
         }
 
         fn reconnected(&self, _: &Arc<dyn Server>) {}

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use super::facts::{Clock, Facts, Requirements};
+use super::facts::{Clock, Facts};
 use super::finding::Finding;
+use super::limits::Limits;
 
 const CHECK: &str = "clocks";
 
@@ -14,13 +15,13 @@ const MARGIN: u32 = 20;
 /// on it.
 const OFF: i64 = 1_000_000;
 
-pub(crate) fn check(facts: &Facts, requirements: &Requirements) -> Vec<Finding> {
+pub(super) fn check(facts: &Facts, limits: &Limits) -> Vec<Finding> {
     let clocks: Vec<(String, Clock)> =
         facts.nodes.iter().filter_map(|node| Some((node.address.to_string(), node.clock?))).collect();
     let mut findings: Vec<Finding> = clocks.iter().map(|(node, clock)| host(*clock).at(node)).collect();
     let apart = clocks.iter().flat_map(|(_, one)| clocks.iter().map(|(_, two)| apart(*one, *two))).max();
     if let (Some(apart), true) = (apart, clocks.len() > 1) {
-        findings.push(nodes(apart, requirements.lease));
+        findings.push(nodes(apart, limits.lease));
     }
     findings
 }

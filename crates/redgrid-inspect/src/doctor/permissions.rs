@@ -3,52 +3,18 @@
 
 use std::collections::BTreeSet;
 
-use redgrid::client::Code;
-use redgrid::config::Durability;
-use redgrid::{Client, ServerError};
+use redgrid_core::config::Durability;
+use redgrid_core::{Client, Code, ServerError};
 use uuid::Uuid;
 
-use super::facts::{Facts, Node, Requirements, command};
+use super::facts::{Facts, Node, command};
 use super::finding::Finding;
+use super::limits::Limits;
 
 const CHECK: &str = "acl";
 
-/// Executes the commands of the lock scripts, and returns those that are denied. The script
-/// declares no keys, so that cluster nodes and replicas execute it too. They check permissions
-/// before they reject a command for another reason. The script deletes the field that it writes;
-/// the key that it sets expires after 1 ms.
-const SCRIPT: &str = "\
-local name, denied = ARGV[1], {}
-local function may(label, ...)
-  local answer = redis.pcall(...)
-  local refused = type(answer) == 'table' and answer.err
-  -- Before 7.0 the texts differ.
-  if refused and (refused:find('NOPERM', 1, true) or refused:find(\"can't run this command\", 1, true)
-      or refused:find(\"can't access at least one of the keys\", 1, true) or refused:find('no permission', 1, true)
-      or refused:find('ACL failure', 1, true) or refused:find('No permissions', 1, true)) then
-    denied[#denied + 1] = label
-    return false
-  end
-  return true
-end
-may('exists', 'EXISTS', name)
-may('hexists', 'HEXISTS', name, 'f')
-may('hkeys', 'HKEYS', name)
-may('hlen', 'HLEN', name)
-may('hget', 'HGET', name, 'f')
-may('pttl', 'PTTL', name)
-may('time', 'TIME')
-may('pexpire', 'PEXPIRE', name, '1000')
-if may('hdel', 'HDEL', name, 'f') and may('hset', 'HSET', name, 'f', '1') then
-  redis.pcall('HDEL', name, 'f')
-end
-may('publish', 'PUBLISH', 'redisson_lock__channel:{' .. name .. '}', 'doctor')
-local wait = 'redgrid_wait:{' .. name .. '}'
-if may('set', 'SET', wait, '1', 'PX', '1') then
-  redis.pcall('DEL', wait)
-end
-may('spublish', 'SPUBLISH', 'redisson_lock__channel:{' .. name .. '}', 'doctor')
-return denied";
+/// Executes the commands of the scripts of locks, and returns what is denied.
+const SCRIPT: &str = include_str!("../scripts/permissions.lua");
 
 /// Commands outside of scripts, each in a form that changes nothing.
 const COMMANDS: [(&str, &[&str]); 12] = [
@@ -74,12 +40,12 @@ const IN_A_CLUSTER: [&str; 4] = ["cluster|slots", "asking", "spublish", "pubsub|
 
 /// The permissions that one node denies to the user.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Permissions {
+pub(super) struct Permissions {
     denied: BTreeSet<String>,
 }
 
 impl Permissions {
-    pub(crate) async fn of(client: &Client) -> Self {
+    pub(super) async fn of(client: &Client) -> Self {
         let mut denied = BTreeSet::new();
         for (label, words) in COMMANDS {
             if command(client, words).query::<()>().await.is_err_and(|error| is_denied(&error)) {
@@ -103,16 +69,16 @@ fn is_denied(error: &ServerError) -> bool {
     matches!(error, ServerError::Refused { code: Code::NoPermission, .. })
 }
 
-pub(crate) fn check(node: &Node, facts: &Facts, requirements: &Requirements) -> Option<Finding> {
+pub(super) fn check(node: &Node, facts: &Facts, limits: &Limits) -> Option<Finding> {
     if node.unreachable.is_some() {
         return None;
     }
     let user = facts.user.as_deref().unwrap_or("the user");
     let clustered = facts.topology == "cluster";
     let wanted = |label: &str| match label {
-        "wait" => matches!(requirements.durability, Durability::Replicas { .. }),
-        "waitaof" => matches!(requirements.durability, Durability::Disk { .. }),
-        // These commands do not exist before 7.0; their absence is not a missing permission.
+        "wait" => matches!(limits.durability, Durability::Replicas { .. }),
+        "waitaof" => matches!(limits.durability, Durability::Disk { .. }),
+        // They do not exist before 7.0, which is not a matter of permissions.
         label if IN_A_CLUSTER.contains(&label) => clustered,
         _ => true,
     };

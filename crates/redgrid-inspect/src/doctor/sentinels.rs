@@ -3,11 +3,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use redgrid::client::{Code, Request};
-use redgrid::config::{Address, Sentinel};
-use redgrid::{Client, ServerError};
-use redgrid_core::FromReply;
 use redgrid_core::author::{ClientExt, Server};
+use redgrid_core::config::{Address, Sentinel};
+use redgrid_core::{Client, Code, FromReply, Request, ServerError};
 
 use super::facts::{Facts, READY_TIMEOUT};
 use super::finding::Finding;
@@ -16,27 +14,27 @@ const CHECK: &str = "sentinels";
 
 /// The state of the sentinels, reported by the first sentinel that answered.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Sentinels {
+pub(super) struct Sentinels {
     /// Servers with data, the primary first.
-    pub(crate) nodes: Vec<Address>,
-    /// The reason if no sentinel answered.
-    pub(crate) silent: Option<String>,
+    pub(super) nodes: Vec<Address>,
+    /// Why nothing is known, if no sentinel answered.
+    pub(super) silent: Option<String>,
     /// Number of sentinels.
-    pub(crate) count: u64,
+    pub(super) count: u64,
     /// How many must agree that a primary is down.
-    pub(crate) quorum: u64,
-    /// The reply of `SENTINEL CKQUORUM`, if there is no quorum.
-    pub(crate) short: Option<String>,
-    /// Facts that could not be read, each with its reason: no permission, or no reply.
-    pub(crate) unknown: Vec<String>,
+    pub(super) quorum: u64,
+    /// The reply of `SENTINEL CKQUORUM` without a quorum.
+    pub(super) short: Option<String>,
+    /// An unknown fact and its reason: no permission, or no reply.
+    pub(super) unknown: Vec<String>,
     /// Configured sentinels that did not answer.
-    pub(crate) absent: Vec<String>,
+    pub(super) absent: Vec<String>,
 }
 
 impl Sentinels {
-    /// Queries the configured sentinels on the client's connections, which are already
-    /// authenticated and encrypted.
-    pub(crate) async fn query(client: &Client, named: &Sentinel) -> Self {
+    /// Asks the configured sentinels on the client's connections, which have the login and the
+    /// encryption.
+    pub(super) async fn query(client: &Client, named: &Sentinel) -> Self {
         let mut report = Sentinels::default();
         for address in &named.sentinels {
             let known = client.sentinels().into_iter().find(|known| *known.id().0 == *address.to_string());
@@ -106,18 +104,18 @@ fn place(facts: &HashMap<String, String>) -> Option<Address> {
     Some(Address::new(facts.get("ip")?.as_str(), facts.get("port")?.parse().ok()?))
 }
 
-pub(crate) fn check(facts: &Facts) -> Vec<Finding> {
+pub(super) fn check(facts: &Facts) -> Vec<Finding> {
     let Some(report) = &facts.sentinels else { return Vec::new() };
     if let Some(why) = &report.silent {
         return vec![Finding::warn(CHECK, format!("were not checked: {why}"))];
     }
     let mut findings = vec![quorum(report)];
     if !report.absent.is_empty() {
-        let says = format!(
+        let message = format!(
             "{} did not answer; a client that knows no other sentinel finds no primary",
             report.absent.join(", ")
         );
-        findings.push(Finding::warn(CHECK, says));
+        findings.push(Finding::warn(CHECK, message));
     }
     let unknown = report.unknown.iter().map(|what| Finding::warn(CHECK, format!("not checked: {what}")));
     findings.extend(unknown);
@@ -135,11 +133,11 @@ fn quorum(report: &Sentinels) -> Finding {
             format!("{count} sentinels: if one is lost, there is no majority for a failover; run three"),
         )
     } else if quorum <= count / 2 {
-        let says = format!(
+        let message = format!(
             "{quorum} of {count} may declare the primary dead: a small part of a split network starts failovers; set a quorum of {}",
             count / 2 + 1
         );
-        Finding::warn(CHECK, says)
+        Finding::warn(CHECK, message)
     } else {
         Finding::ok(CHECK, format!("{count} sentinels, of which {quorum} must agree that a primary is dead"))
     }

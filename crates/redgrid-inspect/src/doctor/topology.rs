@@ -1,13 +1,14 @@
 //! Checks which servers can become primary, and whether they then have the locks.
 
-use redgrid::config::Durability;
+use redgrid_core::config::Durability;
 
-use super::facts::{Facts, Node, Requirements};
+use super::facts::{Facts, Node};
 use super::finding::Finding;
+use super::limits::Limits;
 
 const SLOTS: &str = "16384";
 
-pub(crate) fn check(facts: &Facts, requirements: &Requirements) -> Vec<Finding> {
+pub(super) fn check(facts: &Facts, limits: &Limits) -> Vec<Finding> {
     let mut findings = Vec::new();
     if facts.primaries().next().is_none() {
         findings
@@ -19,7 +20,7 @@ pub(crate) fn check(facts: &Facts, requirements: &Requirements) -> Vec<Finding> 
         if primary.settings.is_some() {
             findings.push(min_replicas(primary, watched).at(&primary.address));
         }
-        findings.extend(durability(primary, requirements).map(|found| found.at(&primary.address)));
+        findings.extend(durability(primary, limits).map(|found| found.at(&primary.address)));
     }
     for replica in facts.nodes.iter().filter(|node| node.unreachable.is_none() && !node.is_primary()) {
         findings.extend(link(replica).map(|found| found.at(&replica.address)));
@@ -63,9 +64,9 @@ fn min_replicas(primary: &Node, watched: bool) -> Finding {
 }
 
 /// Compares the configuration's durability with the servers.
-fn durability(primary: &Node, requirements: &Requirements) -> Option<Finding> {
+fn durability(primary: &Node, limits: &Limits) -> Option<Finding> {
     const CHECK: &str = "durability";
-    let Durability::Replicas { at_least, .. } = requirements.durability else { return None };
+    let Durability::Replicas { at_least, .. } = limits.durability else { return None };
     let there = primary.replicas();
     Some(if at_least > there {
         Finding::fail(
@@ -102,26 +103,26 @@ fn cluster(facts: &Facts) -> Vec<Finding> {
     for node in &known {
         let of = |name: &str| node.cluster.get(name).map_or("", String::as_str);
         if of("cluster_state") != "ok" || of("cluster_slots_ok") != SLOTS {
-            let says = format!(
+            let message = format!(
                 "reports cluster_state:{} with {} of {SLOTS} slots served: locks in the other slots cannot be acquired; \
                  restore their nodes, or assign the slots",
                 of("cluster_state"),
                 of("cluster_slots_ok"),
             );
-            findings.push(Finding::fail(CHECK, says).at(&node.address));
+            findings.push(Finding::fail(CHECK, message).at(&node.address));
         }
     }
     if findings.is_empty() {
         findings.push(Finding::ok(CHECK, format!("all {SLOTS} slots are served")));
     }
     if facts.primaries().count() < 3 {
-        let says = "fewer than three primaries: there is no majority to promote a replica of a dead primary";
-        findings.push(Finding::warn(CHECK, says));
+        let message = "fewer than three primaries: there is no majority to promote a replica of a dead primary";
+        findings.push(Finding::warn(CHECK, message));
     }
     if known.iter().any(|node| node.setting("cluster-require-full-coverage") == "yes") {
-        let says = "cluster-require-full-coverage is yes: while one primary is missing, no lock can be acquired in any slot; set no \
+        let message = "cluster-require-full-coverage is yes: while one primary is missing, no lock can be acquired in any slot; set no \
                     to keep locks in the other slots available";
-        findings.push(Finding::warn(CHECK, says));
+        findings.push(Finding::warn(CHECK, message));
     }
     findings
 }
@@ -159,9 +160,8 @@ mod tests {
     fn required_replicas_must_exist_and_all_be_used() {
         let level = |at_least| {
             let durability_asked = Durability::Replicas { at_least, timeout: Duration::from_secs(1) };
-            let requirements =
-                Requirements { lease: Duration::ZERO, ping_interval: Duration::ZERO, durability: durability_asked };
-            durability(&primary("2", "0"), &requirements).map(|found| found.level)
+            let limits = Limits { lease: Duration::ZERO, ping_interval: Duration::ZERO, durability: durability_asked };
+            durability(&primary("2", "0"), &limits).map(|found| found.level)
         };
         assert_eq!([1, 2, 3].map(level), [Some(Level::Warn), Some(Level::Ok), Some(Level::Fail)]);
     }

@@ -4,18 +4,16 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant, SystemTime};
 
 use futures_util::future::join_all;
-use redgrid::client::Reply;
-use redgrid::config::{Address, Durability, Servers};
-use redgrid::{Client, Config, ServerError};
+use redgrid_core::config::{Address, Servers};
+use redgrid_core::{Client, Command, Config, Reply, ServerError};
 
 use super::permissions::Permissions;
 use super::sentinels::Sentinels;
-use crate::failure::Failure;
-use crate::server::Server;
+use crate::error::InspectError;
 
-/// How long the first connection to a node may take: 3 s. At least one node of the deployment has
-/// already answered.
-pub(crate) const READY_TIMEOUT: Duration = Duration::from_secs(3);
+/// How long one node may take to answer at first: 3 s. The deployment as a whole has already
+/// answered.
+pub(super) const READY_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Server settings that are read.
 const SETTINGS: [&str; 15] = [
@@ -37,36 +35,36 @@ const SETTINGS: [&str; 15] = [
 ];
 
 /// The state of the deployment.
-pub(crate) struct Facts {
-    pub(crate) topology: &'static str,
-    pub(crate) nodes: Vec<Node>,
+pub(super) struct Facts {
+    pub(super) topology: &'static str,
+    pub(super) nodes: Vec<Node>,
     /// `None` without sentinels.
-    pub(crate) sentinels: Option<Sentinels>,
+    pub(super) sentinels: Option<Sentinels>,
     /// The user of the connections; `None` if the server does not report it.
-    pub(crate) user: Option<String>,
+    pub(super) user: Option<String>,
 }
 
 /// A server with data.
 #[derive(Default)]
-pub(crate) struct Node {
-    pub(crate) address: NodeAddress,
-    /// Why the node could not be reached.
-    pub(crate) unreachable: Option<String>,
+pub(super) struct Node {
+    pub(super) address: NodeAddress,
+    /// Why it could not be reached.
+    pub(super) unreachable: Option<String>,
     /// The fields of `INFO`; empty without permission.
-    pub(crate) info: HashMap<String, String>,
+    pub(super) info: HashMap<String, String>,
     /// `None` without permission.
-    pub(crate) settings: Option<HashMap<String, String>>,
+    pub(super) settings: Option<HashMap<String, String>>,
     /// Why RESP2 is used, if the server or a proxy rejects RESP3.
-    pub(crate) without_resp3: Option<String>,
-    pub(crate) clock: Option<Clock>,
-    pub(crate) permissions: Permissions,
+    pub(super) without_resp3: Option<String>,
+    pub(super) clock: Option<Clock>,
+    pub(super) permissions: Permissions,
     /// The fields of `CLUSTER INFO`; empty outside a cluster.
-    pub(crate) cluster: HashMap<String, String>,
+    pub(super) cluster: HashMap<String, String>,
 }
 
 /// The address of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct NodeAddress(pub(crate) String);
+pub(super) struct NodeAddress(pub(super) String);
 
 impl std::fmt::Display for NodeAddress {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -76,44 +74,18 @@ impl std::fmt::Display for NodeAddress {
 
 /// How far a server's clock is ahead of this host's clock, in microseconds, as an interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Clock {
-    pub(crate) at_least: i64,
-    pub(crate) at_most: i64,
-}
-
-/// The settings of the client's configuration that a server must support.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Requirements {
-    pub(crate) lease: Duration,
-    pub(crate) ping_interval: Duration,
-    pub(crate) durability: Durability,
-}
-
-impl Requirements {
-    pub(crate) fn of(config: &Config) -> Self {
-        let settings = config.explain();
-        let value = |name: &str| settings.iter().find(|one| one.name == name).and_then(|one| one.value.clone());
-        let time = |name: &str| value(name).and_then(|value| humantime::parse_duration(&value).ok());
-        let lease = time("watchdog_lease").unwrap_or(Duration::from_secs(30));
-        let ping_interval = time("ping_interval").unwrap_or(Duration::from_secs(30));
-        let timeout = time("durability_timeout").unwrap_or(Duration::from_secs(1));
-        let at_least = value("durability_at_least").and_then(|value| value.parse().ok()).unwrap_or(1);
-        let durability = match value("durability").as_deref() {
-            Some("disk") => Durability::Disk { timeout },
-            Some("replicas") => Durability::Replicas { at_least, timeout },
-            _ => Durability::Primary,
-        };
-        Requirements { lease, ping_interval, durability }
-    }
+pub(super) struct Clock {
+    pub(super) at_least: i64,
+    pub(super) at_most: i64,
 }
 
 impl Node {
-    pub(crate) fn is_primary(&self) -> bool {
+    pub(super) fn is_primary(&self) -> bool {
         self.info.get("role").is_none_or(|role| role == "master")
     }
 
-    /// Returns the number of this node's replicas.
-    pub(crate) fn replicas(&self) -> u32 {
+    /// Returns the number of its replicas.
+    pub(super) fn replicas(&self) -> u32 {
         self.info.get("connected_slaves").and_then(|count| count.parse().ok()).unwrap_or(0)
     }
 
@@ -128,25 +100,25 @@ impl Node {
     }
 
     /// Returns a setting as text; empty if it is unknown.
-    pub(crate) fn setting(&self, name: &str) -> &str {
+    pub(super) fn setting(&self, name: &str) -> &str {
         self.settings.as_ref().and_then(|settings| settings.get(name)).map_or("", String::as_str)
     }
 
     /// Returns a numeric setting.
-    pub(crate) fn number(&self, name: &str) -> Option<u64> {
+    pub(super) fn number(&self, name: &str) -> Option<u64> {
         self.setting(name).parse().ok()
     }
 
-    /// Returns the major and minor version; for Valkey, that of Valkey.
-    pub(crate) fn release(&self) -> Option<(u32, u32)> {
+    /// Returns the major and minor version; Valkey's own if it is one.
+    pub(super) fn release(&self) -> Option<(u32, u32)> {
         let version = self.info.get("valkey_version").or_else(|| self.info.get("redis_version"))?;
         let mut parts = version.split('.').map(str::parse);
         Some((parts.next()?.ok()?, parts.next()?.ok()?))
     }
 
-    async fn query(address: &Address, server: &Server) -> Node {
+    async fn query(address: &Address, config: &Config) -> Node {
         let mut node = Node { address: NodeAddress(address.to_string()), ..Node::default() };
-        match connect(address, &server.config).await {
+        match connect(address, config).await {
             Ok(client) => {
                 node.look(&client).await;
                 // This client holds no lock, so a failed shutdown has no effect.
@@ -176,9 +148,7 @@ impl Node {
 
 impl Facts {
     /// Finds the nodes, and queries each of them.
-    pub(crate) async fn gather(server: &Server) -> Result<Self, Failure> {
-        let client = server.grid.client();
-        let config = &server.config;
+    pub(super) async fn gather(client: &Client, config: &Config) -> Result<Self, InspectError> {
         let mut sentinels = None;
         let addresses = match config.servers() {
             Servers::Single(single) => vec![single.address.clone()],
@@ -194,14 +164,10 @@ impl Facts {
                 Ok(nodes) => nodes,
                 Err(_) => cluster.seeds.clone(),
             },
-            _ => {
-                return Err(Failure::usage(
-                    "doctor connects to servers by their addresses; name one that listens on a port",
-                ));
-            }
+            _ => return Err(InspectError::NoAddresses),
         };
         let query =
-            async |addresses: &[Address]| join_all(addresses.iter().map(|address| Node::query(address, server))).await;
+            async |addresses: &[Address]| join_all(addresses.iter().map(|address| Node::query(address, config))).await;
         let mut nodes = query(&addresses).await;
         // Replicas that are not configured are checked too: they may be promoted manually.
         let unnamed: Vec<Address> = nodes.iter().flat_map(Node::known_replicas).collect();
@@ -212,7 +178,7 @@ impl Facts {
     }
 
     /// Returns the nodes that grant locks.
-    pub(crate) fn primaries(&self) -> impl Iterator<Item = &Node> {
+    pub(super) fn primaries(&self) -> impl Iterator<Item = &Node> {
         self.nodes.iter().filter(|node| node.unreachable.is_none() && node.is_primary())
     }
 }
@@ -220,13 +186,13 @@ impl Facts {
 /// Connects to one node, with the settings of the deployment.
 async fn connect(address: &Address, config: &Config) -> Result<Client, String> {
     let config = config.clone().for_server(address.clone()).client_name("redgrid-doctor");
-    let client = Client::connect(config).await.map_err(|error| crate::failure::one_line(&error))?;
-    client.wait_ready(READY_TIMEOUT).await.map_err(|error| crate::failure::one_line(&error))?;
+    let client = Client::connect(config).await.map_err(|error| error.to_string())?;
+    client.wait_ready(READY_TIMEOUT).await.map_err(|error| error.to_string())?;
     Ok(client)
 }
 
 /// Creates a read-only command.
-pub(crate) fn command(client: &Client, words: &[&str]) -> redgrid::client::Command {
+pub(super) fn command(client: &Client, words: &[&str]) -> Command {
     let (name, args) = words.split_first().map_or(("PING", &[][..]), |(name, args)| (*name, args));
     let command = client.command(name.to_owned()).idempotent();
     args.iter().fold(command, |command, arg| command.arg((*arg).to_owned()))

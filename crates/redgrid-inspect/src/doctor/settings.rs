@@ -1,17 +1,18 @@
 //! Checks what a server's settings mean for the locks on it.
 
-use redgrid::config::Durability;
+use redgrid_core::config::Durability;
 
-use super::facts::{Node, Requirements};
+use super::facts::Node;
 use super::finding::Finding;
+use super::limits::Limits;
 
 /// From this time limit of scripts on, a warning is given: 10 s, twice the default.
 const LONG_SCRIPT_MS: u64 = 10_000;
 
-pub(crate) fn check(node: &Node, requirements: &Requirements) -> Vec<Finding> {
+pub(super) fn check(node: &Node, limits: &Limits) -> Vec<Finding> {
     if let Some(why) = &node.unreachable {
-        let says = format!("cannot be reached ({why}): if it is promoted, clients cannot use it either; check it");
-        return vec![Finding::fail("reach", says).at(&node.address)];
+        let message = format!("cannot be reached ({why}): if it is promoted, clients cannot use it either; check it");
+        return vec![Finding::fail("reach", message).at(&node.address)];
     }
     let mut findings = vec![version(node)];
     findings.extend(node.without_resp3.iter().map(|why| {
@@ -21,12 +22,12 @@ pub(crate) fn check(node: &Node, requirements: &Requirements) -> Vec<Finding> {
         )
     }));
     if node.settings.is_none() {
-        let says = "this user may not run CONFIG GET: persistence, memory, replicas and timeouts were not checked; run this \
+        let message = "this user may not run CONFIG GET: persistence, memory, replicas and timeouts were not checked; run this \
                     as an administrator";
-        findings.push(Finding::warn("settings", says));
+        findings.push(Finding::warn("settings", message));
     } else {
-        findings.extend([memory(node), persistence(node, requirements), notifications(node), scripts(node)]);
-        findings.extend(connections(node, requirements));
+        findings.extend([memory(node), persistence(node, limits), notifications(node), scripts(node)]);
+        findings.extend(connections(node, limits));
     }
     findings.into_iter().map(|finding| finding.at(&node.address)).collect()
 }
@@ -63,11 +64,11 @@ fn memory(node: &Node) -> Finding {
     }
 }
 
-fn persistence(node: &Node, requirements: &Requirements) -> Finding {
+fn persistence(node: &Node, limits: &Limits) -> Finding {
     const CHECK: &str = "persistence";
     let (append, fsync, save) =
         (node.setting("appendonly") == "yes", node.setting("appendfsync"), node.setting("save"));
-    match (append, fsync, requirements.durability) {
+    match (append, fsync, limits.durability) {
         (false, _, Durability::Disk { .. }) => Finding::fail(
             CHECK,
             "durability is `disk`, but there is no append-only file: no lock is ever granted; set appendonly yes",
@@ -128,14 +129,14 @@ fn scripts(node: &Node) -> Finding {
     }
 }
 
-fn connections(node: &Node, requirements: &Requirements) -> Vec<Finding> {
+fn connections(node: &Node, limits: &Limits) -> Vec<Finding> {
     let timeout = match node.number("timeout") {
-        Some(seconds) if seconds > 0 && seconds <= 2 * requirements.ping_interval.as_secs() => Finding::warn(
+        Some(seconds) if seconds > 0 && seconds <= 2 * limits.ping_interval.as_secs() => Finding::warn(
             "timeout",
             format!(
                 "connections that are idle for {seconds} s are closed, and the client pings every {:?}: waiters lose their \
                  subscriptions repeatedly; set timeout 0, or well above",
-                requirements.ping_interval
+                limits.ping_interval
             ),
         ),
         _ => Finding::ok("timeout", "idle subscriptions stay open"),
@@ -157,7 +158,7 @@ mod tests {
     use super::super::finding::Level;
     use super::*;
 
-    const REQUIREMENTS: Requirements = Requirements {
+    const LIMITS: Limits = Limits {
         lease: Duration::from_secs(30),
         ping_interval: Duration::from_secs(10),
         durability: Durability::Primary,
@@ -179,12 +180,9 @@ mod tests {
 
     #[test]
     fn required_disk_durability_must_be_available() {
-        let disk = Requirements { durability: Durability::Disk { timeout: Duration::from_secs(1) }, ..REQUIREMENTS };
+        let disk = Limits { durability: Durability::Disk { timeout: Duration::from_secs(1) }, ..LIMITS };
         let node = with(&[("appendonly", "no"), ("save", "")]);
-        assert_eq!(
-            (persistence(&node, &REQUIREMENTS).level, persistence(&node, &disk).level),
-            (Level::Warn, Level::Fail)
-        );
+        assert_eq!((persistence(&node, &LIMITS).level, persistence(&node, &disk).level), (Level::Warn, Level::Fail));
         let node = with(&[("appendonly", "yes"), ("appendfsync", "everysec")]);
         assert_eq!(persistence(&node, &disk).level, Level::Ok);
         let node = with(&[("appendonly", "yes"), ("appendfsync", "no")]);
@@ -193,8 +191,7 @@ mod tests {
 
     #[test]
     fn a_timeout_shorter_than_our_ping_interval_is_reported() {
-        let level =
-            |seconds| connections(&with(&[("timeout", seconds), ("tcp-keepalive", "300")]), &REQUIREMENTS)[0].level;
+        let level = |seconds| connections(&with(&[("timeout", seconds), ("tcp-keepalive", "300")]), &LIMITS)[0].level;
         assert_eq!((level("0"), level("15"), level("600")), (Level::Ok, Level::Warn, Level::Ok));
     }
 
@@ -204,6 +201,6 @@ mod tests {
         node.info.insert("redis_version".into(), "6.0.16".into());
         assert_eq!(version(&node).level, Level::Fail);
         node.unreachable = Some("refused".into());
-        assert_eq!(check(&node, &REQUIREMENTS).iter().map(|found| found.level).collect::<Vec<_>>(), [Level::Fail]);
+        assert_eq!(check(&node, &LIMITS).iter().map(|found| found.level).collect::<Vec<_>>(), [Level::Fail]);
     }
 }

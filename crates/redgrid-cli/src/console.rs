@@ -1,0 +1,167 @@
+//! `redgrid console`: serves the web console.
+
+use std::fs::File;
+use std::io::Read as _;
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Args;
+use redgrid_console::{Access, AccessToken, Console};
+use serde::Serialize;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::cli::Global;
+use crate::failure::{Failure, one_line};
+use crate::server::{Reach, Server, address, print_json, print_line};
+
+/// The variable with the token.
+const TOKEN_VARIABLE: &str = "REDGRID_CONSOLE_TOKEN";
+
+/// Bytes read of a token file: more than the longest token.
+const MAX_TOKEN_FILE: u64 = 4 << 10;
+
+/// Options of `redgrid console`.
+#[derive(Debug, Args)]
+pub(crate) struct ConsoleOptions {
+    /// The address at which browsers reach the console
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:7979")]
+    listen: SocketAddr,
+    /// A file with the access token; without it, that of REDGRID_CONSOLE_TOKEN, else a new one
+    #[arg(long, value_name = "FILE", conflicts_with = "no_login")]
+    token_file: Option<PathBuf>,
+    /// Ask for no token; only at a loopback address
+    #[arg(long)]
+    no_login: bool,
+    /// A host name in the address bar of browsers; IP addresses and localhost are always accepted
+    #[arg(long = "host", value_name = "NAME")]
+    hosts: Vec<String>,
+    /// The title of the pages; default: the address of the servers
+    #[arg(long, value_name = "TEXT")]
+    title: Option<String>,
+    #[command(flatten)]
+    reach: Reach,
+}
+
+/// The output. The fields are those of the JSON line, in its order.
+#[derive(Debug, Serialize)]
+struct Output<'a> {
+    url: String,
+    /// The token, if it was made for this run.
+    token: Option<&'a str>,
+}
+
+/// How requests are permitted.
+enum Login {
+    None,
+    Given(AccessToken),
+    Made(AccessToken),
+}
+
+impl Login {
+    fn of(options: &ConsoleOptions) -> Result<Self, Failure> {
+        if options.no_login {
+            if !options.listen.ip().to_canonical().is_loopback() {
+                return Err(Failure::usage(format!(
+                    "--no-login is only for a loopback address, and {} is none; give --token-file",
+                    options.listen
+                )));
+            }
+            return Ok(Login::None);
+        }
+        let text = match &options.token_file {
+            Some(file) => Some((read(file)?, file.display().to_string())),
+            None => std::env::var(TOKEN_VARIABLE)
+                .ok()
+                .filter(|text| !text.is_empty())
+                .map(|text| (text, TOKEN_VARIABLE.to_owned())),
+        };
+        let Some((text, place)) = text else { return Ok(Login::Made(AccessToken::generate())) };
+        let token = AccessToken::new(text);
+        token.map(Login::Given).map_err(|error| Failure::usage(format!("cannot use {place}: {}", one_line(&error))))
+    }
+
+    /// Returns the token to print.
+    fn printed(&self) -> Option<&str> {
+        match self {
+            Login::Made(token) => Some(token.reveal()),
+            _ => None,
+        }
+    }
+}
+
+fn read(file: &Path) -> Result<String, Failure> {
+    let mut text = String::new();
+    let read = File::open(file).and_then(|file| file.take(MAX_TOKEN_FILE).read_to_string(&mut text));
+    read.map_err(|error| Failure::usage(format!("cannot read --token-file {}: {error}", file.display())))?;
+    Ok(text)
+}
+
+/// Runs `redgrid console` until SIGINT or SIGTERM.
+pub(crate) async fn run(global: &Global, options: &ConsoleOptions) -> Result<ExitCode, Failure> {
+    let login = Login::of(options)?;
+    let listen = |kind| signal(kind).map_err(|error| Failure::broken(format!("cannot listen to signals: {error}")));
+    let mut interrupt = listen(SignalKind::interrupt())?;
+    let mut terminate = listen(SignalKind::terminate())?;
+    let server = Server::reach(global, &options.reach).await?;
+    let bound = TcpListener::bind(options.listen).await;
+    let listener = bound.map_err(|error| Failure::usage(format!("cannot listen at {}: {error}", options.listen)))?;
+    let local = listener.local_addr().map_err(|error| Failure::broken(error.to_string()))?;
+
+    let title = options.title.clone().unwrap_or_else(|| address(&server.config));
+    let mut console = Console::new(server.grid.client()).title(title).config(&server.config);
+    console = match &login {
+        Login::None => console.access(|_| Access::Read),
+        Login::Given(token) | Login::Made(token) => console.token(token.clone()),
+    };
+    for host in &options.hosts {
+        console = console.allow_host(host);
+    }
+    print(global, &Output { url: format!("http://{}/", reachable(local)), token: login.printed() })?;
+
+    let service = console.router().into_make_service_with_connect_info::<SocketAddr>();
+    let ended = tokio::select! {
+        served = axum::serve(listener, service) => served,
+        _ = interrupt.recv() => Ok(()),
+        _ = terminate.recv() => Ok(()),
+    };
+    server.leave().await;
+    ended.map_err(|error| Failure::broken(format!("the console ended: {error}")))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print(global: &Global, output: &Output<'_>) -> Result<ExitCode, Failure> {
+    if global.json {
+        return print_json(output);
+    }
+    match output.token {
+        Some(token) => print_line(&format!("console  {}\ntoken    {token}", output.url)),
+        None => print_line(&format!("console  {}", output.url)),
+    }
+}
+
+/// Returns an address that a browser on this machine can use.
+fn reachable(mut local: SocketAddr) -> SocketAddr {
+    if local.ip().is_unspecified() {
+        local.set_ip(if local.is_ipv4() {
+            IpAddr::from([127, 0, 0, 1])
+        } else {
+            IpAddr::from([0, 0, 0, 0, 0, 0, 0, 1])
+        });
+    }
+    local
+}
+
+/// Appended to the long help.
+pub(crate) const HELP: &str = "\
+The console changes nothing. It reads the servers only while a page is open, and for 30 s beyond.
+
+Browsers log in with the token. Scripts send it as `Authorization: Bearer TOKEN`. At another address than a loopback
+one, put a proxy with TLS in front of the console, and name its host with --host.
+
+Exit codes:
+  0   ended by SIGINT or SIGTERM
+  1   the console could not go on
+  2   bad usage, or the address or the token cannot be used
+  69  no server could be reached";

@@ -1,0 +1,288 @@
+//! The list of locks: what the search found on the servers, together with what the processes report.
+
+use std::collections::BTreeMap;
+
+use redgrid_core::report::ClientReport;
+use redgrid_inspect::ObjectKind;
+
+use crate::snapshot::{Living, Process, Reading};
+
+/// Locks that are listed. A larger deployment is searched by a pattern instead.
+pub(crate) const MOST_LOCKS: usize = 10_000;
+
+/// A change of a lease's end by less than this is the inaccuracy of its measurement: 1.5 s.
+const JITTER_MS: u64 = 1_500;
+
+/// Whether a holder works.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum State {
+    /// Its client is connected.
+    Alive,
+    /// Its client is connected, and does not answer questions.
+    Silent,
+    /// Its client is not connected: the hold ends with its lease.
+    Gone,
+    /// It is no client of this library, such as one of Redisson.
+    Foreign,
+    /// The connected clients cannot be listed, or not yet.
+    Unknown,
+}
+
+impl State {
+    pub(crate) const ALL: [State; 5] = [State::Alive, State::Silent, State::Gone, State::Foreign, State::Unknown];
+
+    /// Returns its name in addresses and style classes.
+    pub(crate) fn id(self) -> &'static str {
+        match self {
+            State::Alive => "alive",
+            State::Silent => "silent",
+            State::Gone => "gone",
+            State::Foreign => "foreign",
+            State::Unknown => "unknown",
+        }
+    }
+
+    /// Returns its name for people.
+    pub(crate) fn label(self) -> &'static str {
+        match self {
+            State::Alive => "alive",
+            State::Silent => "silent",
+            State::Gone => "gone",
+            State::Foreign => "not redgrid",
+            State::Unknown => "unknown",
+        }
+    }
+
+    /// Returns an explanation.
+    pub(crate) fn meaning(self) -> &'static str {
+        match self {
+            State::Alive => "The client of the holder is connected.",
+            State::Silent => "The client is connected, and does not answer. Its process is stopped or blocked.",
+            State::Gone => "The client is not connected. The lock is free when its lease ends.",
+            State::Foreign => "The holder is no client of redgrid, for example one of Redisson.",
+            State::Unknown => "It is not known which clients are connected.",
+        }
+    }
+}
+
+/// A lock in the list. Times are in milliseconds since 1970.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct LockRow {
+    pub(crate) name: String,
+    pub(crate) kind: String,
+    /// Empty if the holders are not known, as for a read-write lock that no report mentions.
+    pub(crate) holders: Vec<Holder>,
+    /// When the lease ends.
+    pub(crate) until: Option<u64>,
+    /// Whether the key has no lifetime, so that a dead holder keeps the lock.
+    pub(crate) is_endless: bool,
+    /// Tasks that wait, in the processes that report.
+    pub(crate) waiting_tasks: u64,
+    /// Processes with such tasks.
+    pub(crate) waiting_processes: u64,
+}
+
+impl LockRow {
+    /// Returns whether the state of a holder is not known.
+    pub(crate) fn has_unknown(&self) -> bool {
+        self.holders.iter().any(|holder| holder.state == State::Unknown)
+    }
+}
+
+/// A holder in the list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Holder {
+    pub(crate) client: String,
+    pub(crate) number: Option<u64>,
+    pub(crate) state: State,
+    /// The program, host and process id, if the process has reported.
+    pub(crate) process: Option<String>,
+    pub(crate) label: Option<String>,
+    pub(crate) since: Option<u64>,
+    pub(crate) token: Option<u64>,
+}
+
+/// A lock that the search found.
+#[derive(Debug, Clone)]
+pub(crate) struct Found {
+    pub(crate) kind: ObjectKind,
+    pub(crate) holder: Option<(String, u64)>,
+    pub(crate) until: Option<u64>,
+    pub(crate) seen_at: u64,
+    /// When this holder was first seen.
+    pub(crate) holder_since: u64,
+}
+
+impl Found {
+    /// Continues an older finding of the same name.
+    pub(crate) fn after(mut self, old: Option<&Found>) -> Found {
+        let Some(old) = old else { return self };
+        if old.holder == self.holder {
+            self.holder_since = old.holder_since;
+            if let (Some(until), Some(before)) = (self.until, old.until)
+                && until.abs_diff(before) < JITTER_MS
+            {
+                self.until = old.until;
+            }
+        }
+        self
+    }
+}
+
+/// The sources of the list.
+pub(crate) struct Sources<'a> {
+    pub(crate) found: &'a BTreeMap<String, Found>,
+    /// When the last complete search for locks began; a lock that was reported before and not found
+    /// then is free.
+    pub(crate) searched_since: Option<u64>,
+    pub(crate) living: &'a Reading<Living>,
+    pub(crate) processes: &'a BTreeMap<String, Process>,
+}
+
+impl Sources<'_> {
+    /// Returns the list, sorted by name.
+    pub(crate) fn rows(&self) -> Vec<LockRow> {
+        let mut rows = BTreeMap::new();
+        for (name, found) in self.found {
+            rows.insert(name.clone(), self.found_row(name, found));
+        }
+        for (id, process) in self.processes {
+            let Some((report, at)) = &process.report else { continue };
+            self.add_held(&mut rows, id, process, report, *at);
+            add_waits(&mut rows, process, report);
+        }
+        rows.into_values().take(MOST_LOCKS).collect()
+    }
+
+    fn found_row(&self, name: &str, found: &Found) -> LockRow {
+        let holder = found.holder.as_ref().map(|(client, number)| Holder {
+            client: client.clone(),
+            number: Some(*number),
+            state: self.state(client, found.holder_since),
+            process: self.processes.get(client).and_then(Process::report).map(process_text),
+            label: None,
+            since: None,
+            token: None,
+        });
+        LockRow {
+            name: name.to_owned(),
+            kind: found.kind.as_str().to_owned(),
+            holders: holder.into_iter().collect(),
+            until: found.until,
+            is_endless: found.until.is_none(),
+            ..LockRow::default()
+        }
+    }
+
+    /// Adds what a process reported at this time to hold.
+    fn add_held(
+        &self,
+        rows: &mut BTreeMap<String, LockRow>,
+        id: &str,
+        process: &Process,
+        report: &ClientReport,
+        at: u64,
+    ) {
+        for held in report.held.iter().filter(|held| is_lock(&held.kind)) {
+            let details = Holder {
+                client: id.to_owned(),
+                number: Some(held.number),
+                state: self.state(id, at),
+                process: Some(process_text(report)),
+                label: held.label.clone(),
+                since: Some(at.saturating_sub(held.held_for_ms)),
+                token: held.token,
+            };
+            let name = format!("{}{}", process.namespace, held.name);
+            let found = self.found.get(&name);
+            if found.is_none() && self.searched_since.is_some_and(|since| since > at) {
+                // The lock was released after the report.
+                continue;
+            }
+            let row = rows.entry(name.clone()).or_insert_with(|| LockRow {
+                name,
+                kind: reported_kind(&held.kind).to_owned(),
+                until: held.lease_left_ms.map(|left| at.saturating_add(left)),
+                ..LockRow::default()
+            });
+            let same = |holder: &&mut Holder| holder.client == id && holder.number == Some(held.number);
+            if let Some(holder) = row.holders.iter_mut().find(same) {
+                *holder = details;
+            } else if found.is_none_or(|found| found.holder.is_none() || found.seen_at < at) {
+                if found.is_some_and(|found| found.holder.is_some()) {
+                    // The report is newer: the lock has passed on since the search.
+                    row.holders.clear();
+                    row.until = held.lease_left_ms.map(|left| at.saturating_add(left));
+                }
+                row.holders.push(details);
+            }
+        }
+    }
+
+    /// Returns the state of a holder that was first seen at this time.
+    fn state(&self, client: &str, seen_at: u64) -> State {
+        state_of(client, seen_at, self.living, self.processes)
+    }
+}
+
+/// Returns the state of a client that was first seen at this time.
+pub(crate) fn state_of(
+    client: &str,
+    seen_at: u64,
+    living: &Reading<Living>,
+    processes: &BTreeMap<String, Process>,
+) -> State {
+    let Some(clients) = living.get() else { return State::Unknown };
+    if clients.has(client) {
+        let is_silent = processes.get(client).is_some_and(|process| process.silent_since.is_some());
+        return if is_silent { State::Silent } else { State::Alive };
+    }
+    // An older list cannot contain a client that was seen later.
+    let is_listed_since = clients.is_complete && living.read_at().is_some_and(|read_at| read_at > seen_at);
+    match is_listed_since {
+        true if is_own_id(client) => State::Gone,
+        true => State::Foreign,
+        false => State::Unknown,
+    }
+}
+
+/// Returns whether a client's id is one of redgrid: a UUID of version 8. Those of Redisson have
+/// version 4.
+fn is_own_id(client: &str) -> bool {
+    client.len() == 36 && client.as_bytes()[14] == b'8'
+}
+
+/// Names a process: `worker on host-1, pid 17`.
+pub(crate) fn process_text(report: &ClientReport) -> String {
+    let program = if report.program.is_empty() { &report.client_name } else { &report.program };
+    format!("{program} on {}, pid {}", report.host, report.pid)
+}
+
+/// Adds what tasks of a process wait for.
+fn add_waits(rows: &mut BTreeMap<String, LockRow>, process: &Process, report: &ClientReport) {
+    for wait in report.waits.iter().filter(|wait| is_lock(&wait.kind)) {
+        let name = format!("{}{}", process.namespace, wait.name);
+        let row = rows.entry(name.clone()).or_insert_with(|| LockRow {
+            name,
+            kind: reported_kind(&wait.kind).to_owned(),
+            ..LockRow::default()
+        });
+        row.waiting_tasks = row.waiting_tasks.saturating_add(wait.tasks);
+        row.waiting_processes += 1;
+    }
+}
+
+/// Returns whether what a report names is listed as a lock.
+fn is_lock(kind: &str) -> bool {
+    !kind.contains("semaphore")
+}
+
+/// Returns the kind for the list from that of a report.
+fn reported_kind(kind: &str) -> &'static str {
+    match kind {
+        "election" => ObjectKind::Election.as_str(),
+        kind if kind.contains("read") || kind.contains("write") => ObjectKind::ReadWriteLock.as_str(),
+        kind if kind.contains("fair") => ObjectKind::FairLock.as_str(),
+        _ => ObjectKind::Lock.as_str(),
+    }
+}

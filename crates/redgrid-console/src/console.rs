@@ -1,0 +1,174 @@
+//! The console: its options, and its router.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::DefaultBodyLimit;
+use axum::http::request::Parts;
+use axum::middleware::{from_fn, from_fn_with_state};
+use axum::routing::{get, post};
+use redgrid_core::{Client, Config};
+use redgrid_inspect::Requirements;
+use tower_http::csrf::CsrfLayer;
+
+use crate::access::{self, Access, Decide};
+use crate::assets;
+use crate::collector::Collector;
+use crate::headers;
+use crate::hosts::Hosts;
+use crate::live;
+use crate::login;
+use crate::pages;
+use crate::search::Searches;
+use crate::throttle::Throttle;
+use crate::token::AccessToken;
+
+/// A read-only web console for the servers of a client. [`router`](Console::router) makes it a
+/// router.
+///
+/// Without [`access`](Console::access) and [`token`](Console::token), it refuses every request.
+#[must_use = "it is served by its router"]
+#[derive(Clone)]
+pub struct Console {
+    client: Client,
+    title: String,
+    access: Decide,
+    token: Option<AccessToken>,
+    hosts: Hosts,
+    requirements: Option<Requirements>,
+}
+
+/// What all requests share.
+pub(crate) struct App {
+    pub(crate) client: Client,
+    pub(crate) title: String,
+    pub(crate) access: Decide,
+    pub(crate) token: Option<AccessToken>,
+    pub(crate) hosts: Hosts,
+    pub(crate) throttle: Throttle,
+    pub(crate) collector: Arc<Collector>,
+    pub(crate) searches: Searches,
+    /// Whether the settings can be checked.
+    pub(crate) has_doctor: bool,
+}
+
+impl Console {
+    /// Creates a console that reads with the connections of this client. Of a `Grid`, pass
+    /// `grid.client()`.
+    ///
+    /// It shows the objects of the client's namespace.
+    pub fn new(client: &Client) -> Self {
+        Console {
+            client: client.clone(),
+            title: "redgrid".to_owned(),
+            access: Arc::new(|_| Access::None),
+            token: None,
+            hosts: Hosts::default(),
+            requirements: None,
+        }
+    }
+
+    /// Sets the title of the pages: `redgrid` by default. Name the deployment, so that operators do
+    /// not mistake one for another.
+    pub fn title(mut self, title: impl Into<String>) -> Self {
+        self.title = title.into();
+        self
+    }
+
+    /// Sets who may see the console: the closure decides for each request, by its headers, or by
+    /// what the application has put into its extensions.
+    ///
+    /// The default refuses every request. A request that the closure refuses can still log in, if a
+    /// [`token`](Console::token) is set.
+    pub fn access(mut self, access: impl Fn(&Parts) -> Access + Send + Sync + 'static) -> Self {
+        self.access = Arc::new(access);
+        self
+    }
+
+    /// Sets the token for the login, and for scripts that send `Authorization: Bearer`. Without it,
+    /// there is no login.
+    ///
+    /// Five wrong tokens a minute are accepted from one address. For this, serve the router with
+    /// `into_make_service_with_connect_info::<SocketAddr>()`; otherwise all addresses are counted
+    /// together.
+    pub fn token(mut self, token: AccessToken) -> Self {
+        self.token = Some(token);
+        self
+    }
+
+    /// Serves requests whose `Host` is this name, without a port. May be called several times.
+    ///
+    /// Other names than `localhost` are refused otherwise, so that a page of an attacker cannot
+    /// read the console through a name of its own (DNS rebinding). IP addresses are always
+    /// accepted.
+    pub fn allow_host(mut self, name: impl AsRef<str>) -> Self {
+        self.hosts.allow(name.as_ref());
+        self
+    }
+
+    /// Serves requests with any `Host`. Use it if the application checks the host itself.
+    pub fn allow_any_host(mut self) -> Self {
+        self.hosts.allow_any();
+        self
+    }
+
+    /// Sets the configuration of the client. With it, the console can check the settings of the
+    /// servers, as `redgrid doctor` does.
+    ///
+    /// The checks connect to each server with the credentials of the configuration. To check the
+    /// permissions, they write two keys with random names, and delete them at once.
+    pub fn config(mut self, config: &Config) -> Self {
+        self.requirements = Some(Requirements::of(config));
+        self
+    }
+
+    /// Returns the router. Mount it with `nest_service` or `nest`, or serve it alone.
+    ///
+    /// All routers that one call returns, and their clones, share one collector.
+    pub fn router(self) -> Router {
+        let has_token = self.token.is_some();
+        let app = Arc::new(App {
+            collector: Collector::new(&self.client, self.requirements.clone()),
+            has_doctor: self.requirements.is_some(),
+            client: self.client,
+            title: self.title,
+            access: self.access,
+            token: self.token,
+            hosts: self.hosts,
+            throttle: Throttle::default(),
+            searches: Searches::default(),
+        });
+        let pages = Router::new()
+            .route("/", get(pages::overview))
+            // Its own path: a router that is nested with `nest` has no path that ends with a slash.
+            .route("/overview", get(pages::overview))
+            .route("/locks", get(pages::locks))
+            .route("/lock", get(pages::lock))
+            .route("/clients", get(pages::clients))
+            .route("/objects", get(pages::objects))
+            .route("/doctor", get(pages::doctor))
+            .route("/live", get(live::stream))
+            .fallback(pages::other)
+            .method_not_allowed_fallback(pages::not_found)
+            .layer(from_fn_with_state(Arc::clone(&app), access::check_access));
+        let mut open = Router::new().route("/assets/{name}", get(assets::serve));
+        if has_token {
+            let login = get(login::form).merge(post(login::submit).layer(DefaultBodyLimit::max(login::MAX_BODY)));
+            open = open.route("/login", login);
+        }
+        let open = open.method_not_allowed_fallback(pages::not_found);
+        pages
+            .merge(open)
+            .layer(from_fn(access::leave_mount_path))
+            .layer(CsrfLayer::new())
+            .layer(from_fn_with_state(Arc::clone(&app), access::check_host))
+            .layer(from_fn(headers::add))
+            .with_state(app)
+    }
+}
+
+impl std::fmt::Debug for Console {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Console").field("title", &self.title).field("hosts", &self.hosts).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,66 @@
+//! A read-only web console: who holds which lock, who waits for it, and what looks wrong.
+//!
+//! A [`Console`] is an axum [`Router`](axum::Router) that a service mounts at any path. It has
+//! pages for the servers, the locks, the client processes, all objects, and the checks of `redgrid
+//! doctor`. The pages update themselves while they are open.
+//!
+//! ```no_run
+//! # async fn demo() -> Result<(), Box<dyn std::error::Error>> {
+//! use redgrid_console::{AccessToken, Console};
+//! use redgrid_core::Client;
+//!
+//! let client = Client::connect("redis://127.0.0.1:6379").await?;
+//! let token = AccessToken::new("the token of the operators")?;
+//! let console = Console::new(&client).token(token).allow_host("intern.example.com").router();
+//! let app = axum::Router::new().nest_service("/admin/redgrid", console);
+//! let listener = tokio::net::TcpListener::bind("127.0.0.1:8080").await?;
+//! axum::serve(listener, app).await?;
+//! # Ok(()) }
+//! ```
+//!
+//! The command `redgrid console` serves the same router alone.
+//!
+//! # Guarantees
+//!
+//! - Nobody sees a page unless the [access](Console::access) closure or a [token](Console::token)
+//!   permits it.
+//! - The console changes no object. The only route for POST is the login.
+//! - It loads the servers with what one viewer needs, however many there are. 30 s after the last
+//!   viewer has left, only the pings of the connection remain.
+//! - It never subscribes to the channel of a lock, so it does not count as a waiter.
+//! - Names, labels and messages of other programs are shown as text. Control characters and
+//!   characters that change the direction of text are shown as `\u{…}`.
+//!
+//! # Mounting
+//!
+//! All links are relative, so the console works at any path, and behind a proxy that strips a part
+//! of the path. Mount it with `nest_service` or `nest`. A request for the path without the final
+//! slash is redirected to the first page.
+//!
+//! The crate requires the Tokio runtime. It has no keys of its own.
+
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+mod access;
+mod assets;
+mod board;
+mod collector;
+mod console;
+mod headers;
+mod hosts;
+mod lints;
+mod live;
+mod login;
+mod pages;
+mod query;
+mod search;
+mod snapshot;
+mod text;
+mod throttle;
+mod token;
+mod view;
+
+pub use access::Access;
+pub use console::Console;
+pub use redgrid_core::{Client, Config};
+pub use token::{AccessToken, WeakToken};

@@ -1,0 +1,97 @@
+//! What all pages have in common.
+
+use axum::http::StatusCode;
+use axum::http::header::LOCATION;
+use axum::response::{Html, IntoResponse, Response};
+use maud::{DOCTYPE, Markup, html};
+
+use super::Page;
+use crate::assets::{ICON, SCRIPT, STYLE};
+use crate::console::App;
+use crate::view::View;
+
+/// The pages in the navigation.
+const NAVIGATION: [Page; 5] = [Page::Overview, Page::Locks, Page::Clients, Page::Objects, Page::Doctor];
+
+/// Makes a page with the navigation.
+pub(super) fn page(
+    app: &App,
+    page: Page,
+    query: Option<&str>,
+    title: &str,
+    view: &View,
+    main: &Markup,
+    now: u64,
+) -> Response {
+    let own = query.filter(|query| !query.is_empty());
+    let live = own.map_or_else(|| format!("live?page={}", page.id()), |own| format!("live?page={}&{own}", page.id()));
+    let here = own.map_or_else(|| page.path().to_owned(), |own| format!("{}?{own}", page.path()));
+    let name = if title.is_empty() { page.title().to_owned() } else { format!("{title} · {}", page.title()) };
+    let current = if page == Page::Lock { Page::Locks } else { page };
+    let body = html! {
+        body data-live=(live) data-now=(now) {
+            a.skip href="#main" { "Skip to the content" }
+            header {
+                div.bar {
+                    p.brand { a href=(Page::Overview.path()) { "redgrid" } @if app.title != "redgrid" { " " span { (app.title) } } }
+                    nav aria-label="Pages" {
+                        ul {
+                            @for one in NAVIGATION {
+                                li {
+                                    a href=(one.path()) aria-current=[(one == current).then_some("page")] { (one.title()) }
+                                }
+                            }
+                        }
+                    }
+                }
+                p #status role="status" { (view.get("status")) }
+                noscript { p.hint { "This page does not update itself without script. " a href=(here) { "Refresh" } } }
+            }
+            main #main tabindex="-1" { (main) }
+        }
+    };
+    document(StatusCode::OK, &format!("{name} · {}", app.title), &body)
+}
+
+/// Makes a page without the navigation.
+pub(crate) fn bare_page(status: StatusCode, title: &str, main: &Markup) -> Response {
+    document(status, title, &html! { body { main #main.bare { (main) } } })
+}
+
+fn document(status: StatusCode, title: &str, body: &Markup) -> Response {
+    let text = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                title { (title) }
+                link rel="icon" href={ "assets/" (ICON.name) };
+                link rel="stylesheet" href={ "assets/" (STYLE.name) };
+                script type="module" src={ "assets/" (SCRIPT.name) } {}
+            }
+            (body)
+        }
+    };
+    (status, Html(text.into_string())).into_response()
+}
+
+/// Makes a page that says what is wrong, and what to do.
+pub(crate) fn problem(status: StatusCode, title: &str, text: &str) -> Response {
+    let body = html! { h1 { (title) } p { (text) } };
+    bare_page(status, title, &body)
+}
+
+/// Answers a path, or a method, that does not exist.
+pub(crate) async fn not_found() -> Response {
+    problem(StatusCode::NOT_FOUND, "Not found", "The console has no such page.")
+}
+
+/// Redirects to a relative address.
+pub(crate) fn see_other(target: &str) -> Response {
+    // All targets are ASCII, as they are percent-encoded; another one leads to the first page.
+    let is_ascii = target.bytes().all(|byte| byte.is_ascii_graphic());
+    let target = if is_ascii { target.to_owned() } else { "overview".to_owned() };
+    (StatusCode::SEE_OTHER, [(LOCATION, target)]).into_response()
+}

@@ -1,0 +1,156 @@
+//! Searches for objects, which go on from page to page.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures_util::stream::BoxStream;
+use futures_util::{Stream, StreamExt};
+use redgrid_inspect::{InspectError, ObjectView};
+use tokio::time::Instant;
+use uuid::Uuid;
+
+/// Searches at the same time.
+const MOST_SEARCHES: usize = 16;
+
+/// A search that was not used for this long ends.
+const IDLE: Duration = Duration::from_secs(60);
+
+/// Objects on a page.
+const PAGE: usize = 100;
+
+/// Objects of a search that are kept, so that its pages can be shown again.
+const MOST_OBJECTS: usize = 10_000;
+
+/// Time for one request. Then the page shows what was found so far.
+const LIMIT: Duration = Duration::from_secs(2);
+
+/// A search rests nine times as long as it has worked: it takes at most 10 % of a node's time.
+pub(crate) const REST: u32 = 9;
+
+/// Why there is no page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SearchError {
+    /// All searches are in use.
+    TooMany,
+    /// The search does not exist, or has ended.
+    Unknown,
+}
+
+/// All searches of a console.
+#[derive(Default)]
+pub(crate) struct Searches {
+    searches: Mutex<HashMap<String, Entry>>,
+}
+
+struct Entry {
+    used_at: Instant,
+    search: Arc<tokio::sync::Mutex<Search>>,
+}
+
+struct Search {
+    pattern: String,
+    kind: String,
+    /// `None` at the end.
+    objects: Option<BoxStream<'static, Result<ObjectView, InspectError>>>,
+    found: Vec<ObjectView>,
+    trouble: Option<String>,
+    is_cut: bool,
+}
+
+/// A page of a search.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Found {
+    pub(crate) pattern: String,
+    pub(crate) kind: String,
+    pub(crate) objects: Vec<ObjectView>,
+    /// Objects found so far, on all pages.
+    pub(crate) total: usize,
+    /// Whether the search is not at its end, and this page is not full.
+    pub(crate) is_running: bool,
+    /// Whether there is, or may be, a next page.
+    pub(crate) is_more: bool,
+    /// Whether more objects exist than are kept.
+    pub(crate) is_cut: bool,
+    pub(crate) trouble: Option<String>,
+}
+
+impl Searches {
+    /// Starts a search, and returns its id.
+    pub(crate) fn start(
+        &self,
+        objects: impl Stream<Item = Result<ObjectView, InspectError>> + Send + 'static,
+        pattern: &str,
+        kind: &str,
+    ) -> Result<String, SearchError> {
+        let mut searches = self.live();
+        if searches.len() >= MOST_SEARCHES {
+            return Err(SearchError::TooMany);
+        }
+        let search = Search {
+            pattern: pattern.to_owned(),
+            kind: kind.to_owned(),
+            objects: Some(objects.boxed()),
+            found: Vec::new(),
+            trouble: None,
+            is_cut: false,
+        };
+        let id = Uuid::new_v4().simple().to_string();
+        let entry = Entry { used_at: Instant::now(), search: Arc::new(tokio::sync::Mutex::new(search)) };
+        searches.insert(id.clone(), entry);
+        Ok(id)
+    }
+
+    /// Returns a page of a search, counted from 1. Continues the search as far as necessary, for at
+    /// most 2 s.
+    pub(crate) async fn page(&self, id: &str, page: usize) -> Result<Found, SearchError> {
+        let search = {
+            let mut searches = self.live();
+            let entry = searches.get_mut(id).ok_or(SearchError::Unknown)?;
+            entry.used_at = Instant::now();
+            Arc::clone(&entry.search)
+        };
+        Ok(search.lock().await.page(page).await)
+    }
+
+    /// Removes the searches that have ended.
+    fn live(&self) -> std::sync::MutexGuard<'_, HashMap<String, Entry>> {
+        let mut searches = self.searches.lock().unwrap_or_else(PoisonError::into_inner);
+        searches.retain(|_, entry| entry.used_at.elapsed() < IDLE);
+        searches
+    }
+}
+
+impl Search {
+    async fn page(&mut self, page: usize) -> Found {
+        // One more than the page, so that the last page has no link to a next one.
+        let wanted = page.saturating_mul(PAGE).saturating_add(1);
+        let ends = Instant::now() + LIMIT;
+        while self.found.len() < wanted && Instant::now() < ends {
+            let Some(objects) = &mut self.objects else { break };
+            if self.found.len() >= MOST_OBJECTS {
+                (self.is_cut, self.objects) = (true, None);
+                break;
+            }
+            // The stream keeps its place if the time is over.
+            let next = tokio::time::timeout_at(ends, objects.next()).await;
+            match next {
+                Err(_) => break,
+                Ok(None) => self.objects = None,
+                Ok(Some(Ok(object))) => self.found.push(object),
+                Ok(Some(Err(error))) => (self.trouble, self.objects) = (Some(error.to_string()), None),
+            }
+        }
+        let is_running = self.objects.is_some() && self.found.len() < wanted;
+        Found {
+            pattern: self.pattern.clone(),
+            kind: self.kind.clone(),
+            objects: self.found.iter().skip((page - 1).saturating_mul(PAGE)).take(PAGE).cloned().collect(),
+            total: self.found.len(),
+            is_running,
+            is_more: self.found.len() >= wanted,
+            is_cut: self.is_cut,
+            trouble: self.trouble.clone(),
+        }
+    }
+}

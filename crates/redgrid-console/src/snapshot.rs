@@ -1,0 +1,238 @@
+//! What the collector knows at one moment.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use redgrid_core::Health;
+use redgrid_core::report::ClientReport;
+use redgrid_inspect::{DoctorReport, LockView};
+
+use crate::board::LockRow;
+
+/// The state of one source: its last answer, and whether it fails now. Times are in milliseconds
+/// since 1970.
+#[derive(Debug)]
+pub(crate) struct Reading<T> {
+    answer: Option<(Arc<T>, u64)>,
+    /// Why it fails, and since when.
+    pub(crate) trouble: Option<(String, u64)>,
+}
+
+impl<T> Reading<T> {
+    /// Records an answer.
+    pub(crate) fn answered(&mut self, answer: T, now: u64) {
+        *self = Reading { answer: Some((Arc::new(answer), now)), trouble: None };
+    }
+
+    /// Records a failure. The last answer stays.
+    pub(crate) fn failed(&mut self, why: String, now: u64) {
+        let since = self.trouble.take().map_or(now, |(_, since)| since);
+        self.trouble = Some((why, since));
+    }
+
+    /// Returns the last answer.
+    pub(crate) fn get(&self) -> Option<&Arc<T>> {
+        self.answer.as_ref().map(|(answer, _)| answer)
+    }
+
+    /// Returns when the last answer came.
+    pub(crate) fn read_at(&self) -> Option<u64> {
+        self.answer.as_ref().map(|(_, at)| *at)
+    }
+
+    /// Returns whether the source has answered or failed.
+    pub(crate) fn is_known(&self) -> bool {
+        self.answer.is_some() || self.trouble.is_some()
+    }
+}
+
+impl Reading<Living> {
+    /// Returns whether all living clients are known.
+    pub(crate) fn is_all(&self) -> bool {
+        self.trouble.is_none() && self.get().is_some_and(|living| living.is_complete)
+    }
+}
+
+impl<T> Default for Reading<T> {
+    fn default() -> Self {
+        Reading { answer: None, trouble: None }
+    }
+}
+
+impl<T> Clone for Reading<T> {
+    fn clone(&self) -> Self {
+        Reading { answer: self.answer.clone(), trouble: self.trouble.clone() }
+    }
+}
+
+/// Everything that pages show. It is cheap to clone.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Snapshot {
+    /// The pings of all nodes.
+    pub(crate) health: Reading<Health>,
+    /// Since when a primary does not answer.
+    pub(crate) unreachable_since: Option<u64>,
+    /// `INFO` of the primaries.
+    pub(crate) servers: Reading<Vec<ServerInfo>>,
+    /// The clients with a channel.
+    pub(crate) living: Reading<Living>,
+    /// What is known of each living client, by its UUID.
+    pub(crate) processes: Arc<BTreeMap<String, Process>>,
+    /// The search for locks.
+    pub(crate) sweep: Sweep,
+    /// The locks that are held or awaited, by their names.
+    pub(crate) locks: Arc<Vec<LockRow>>,
+    /// The locks of open lock pages, by their names.
+    pub(crate) watched: Arc<BTreeMap<String, Reading<LockView>>>,
+    /// The last checks of the settings.
+    pub(crate) doctor: Reading<DoctorReport>,
+    /// Whether checks are running.
+    pub(crate) is_doctor_running: bool,
+}
+
+/// The living clients.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Living {
+    /// Their UUIDs, with the ids for questions. The latter begin with the namespace of the client,
+    /// if it is another one than the console's.
+    pub(crate) clients: BTreeMap<String, String>,
+    /// Whether these are all.
+    pub(crate) is_complete: bool,
+}
+
+/// Length of a UUID.
+const UUID_LEN: usize = 36;
+
+impl Living {
+    /// Creates it from the ids for questions.
+    pub(crate) fn of(ids: Vec<String>, is_complete: bool) -> Living {
+        let uuid = |id: String| {
+            let start = id.len().checked_sub(UUID_LEN).filter(|start| id.is_char_boundary(*start))?;
+            Some((id[start..].to_owned(), id))
+        };
+        Living { clients: ids.into_iter().filter_map(uuid).collect(), is_complete }
+    }
+
+    /// Returns whether the client with this UUID lives.
+    pub(crate) fn has(&self, client: &str) -> bool {
+        self.clients.contains_key(client)
+    }
+}
+
+/// What is known of a living client.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Process {
+    /// The namespace of the client below that of the console, with a colon; empty if it is the
+    /// same.
+    pub(crate) namespace: String,
+    /// Its last report, and when it came.
+    pub(crate) report: Option<(Arc<ClientReport>, u64)>,
+    /// Since when it does not answer; `None` if it answered the last question, or was not asked.
+    pub(crate) silent_since: Option<u64>,
+    /// Whether it was asked at all.
+    pub(crate) is_asked: bool,
+}
+
+impl Process {
+    /// Returns its last report.
+    pub(crate) fn report(&self) -> Option<&ClientReport> {
+        self.report.as_ref().map(|(report, _)| &**report)
+    }
+}
+
+/// The progress of the search for locks.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Sweep {
+    /// When the last complete search began and ended.
+    pub(crate) completed: Option<(u64, u64)>,
+    /// Objects found by the search under way.
+    pub(crate) found: usize,
+    /// Whether the deployment has too many keys to be searched without a request.
+    pub(crate) is_too_large: bool,
+    /// Whether more locks exist than are kept.
+    pub(crate) is_cut: bool,
+    /// Why the last search failed, and since when searches fail.
+    pub(crate) trouble: Option<(String, u64)>,
+}
+
+/// What `INFO` of a primary says.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct ServerInfo {
+    /// The address.
+    pub(crate) node: String,
+    /// The fields that are shown.
+    pub(crate) program: String,
+    pub(crate) uptime_s: Option<u64>,
+    pub(crate) memory: Option<u64>,
+    pub(crate) max_memory: Option<u64>,
+    pub(crate) eviction: String,
+    pub(crate) clients: Option<u64>,
+    pub(crate) commands_per_s: Option<u64>,
+    pub(crate) evicted: Option<u64>,
+    pub(crate) channels: Option<u64>,
+    pub(crate) replicas: Option<u64>,
+    pub(crate) keys: u64,
+}
+
+impl ServerInfo {
+    /// Reads the text of `INFO`.
+    pub(crate) fn read(node: String, text: &str) -> ServerInfo {
+        let mut info = ServerInfo { node, ..ServerInfo::default() };
+        let mut version = "";
+        let mut name = "Redis";
+        for line in text.lines() {
+            let Some((field, value)) = line.trim_end().split_once(':') else { continue };
+            let number = || value.parse().ok();
+            match field {
+                "redis_version" if version.is_empty() => version = value,
+                "valkey_version" => (name, version) = ("Valkey", value),
+                "uptime_in_seconds" => info.uptime_s = number(),
+                "used_memory" => info.memory = number(),
+                "maxmemory" => info.max_memory = number().filter(|limit| *limit > 0),
+                "maxmemory_policy" => value.clone_into(&mut info.eviction),
+                "connected_clients" => info.clients = number(),
+                "instantaneous_ops_per_sec" => info.commands_per_s = number(),
+                "evicted_keys" => info.evicted = number(),
+                "pubsub_channels" => info.channels = number(),
+                "connected_slaves" => info.replicas = number(),
+                field if field.strip_prefix("db").is_some_and(|n| n.parse::<u32>().is_ok()) => {
+                    let keys = value.strip_prefix("keys=").and_then(|rest| rest.split(',').next()?.parse::<u64>().ok());
+                    info.keys = info.keys.saturating_add(keys.unwrap_or(0));
+                }
+                _ => {}
+            }
+        }
+        info.program = if version.is_empty() { "unknown".to_owned() } else { format!("{name} {version}") };
+        info
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn info_is_read() {
+        let text = "# Server\r\nredis_version:7.2.4\r\nvalkey_version:9.1.0\r\nuptime_in_seconds:12\r\n\
+                    used_memory:1048576\r\nmaxmemory:0\r\nmaxmemory_policy:noeviction\r\nconnected_slaves:2\r\n\
+                    # Keyspace\r\ndb0:keys=3,expires=1,avg_ttl=0\r\ndb1:keys=4,expires=0,avg_ttl=0\r\n";
+        let info = ServerInfo::read("10.0.0.1:6379".into(), text);
+        assert_eq!(info.program, "Valkey 9.1.0");
+        assert_eq!((info.keys, info.replicas, info.max_memory), (7, Some(2), None));
+        assert_eq!((info.memory, info.uptime_s, info.eviction.as_str()), (Some(1_048_576), Some(12), "noeviction"));
+        assert_eq!(ServerInfo::read(String::new(), "nonsense\r\ndb0:x\r\n").program, "unknown");
+    }
+
+    #[test]
+    fn a_failure_keeps_the_last_answer_and_its_first_time() {
+        let mut reading = Reading::default();
+        assert!(!reading.is_known());
+        reading.answered(5, 10);
+        reading.failed("away".into(), 20);
+        reading.failed("still away".into(), 30);
+        assert_eq!((reading.get().map(|value| **value), reading.read_at()), (Some(5), Some(10)));
+        assert_eq!(reading.trouble, Some(("still away".into(), 20)));
+        reading.answered(6, 40);
+        assert_eq!(reading.trouble, None);
+    }
+}

@@ -1,0 +1,134 @@
+//! The stream of a page.
+
+use axum::Router;
+use axum::body::{Body, BodyDataStream};
+use axum::http::StatusCode;
+use axum::http::header::{CONTENT_TYPE, COOKIE};
+use futures_util::StreamExt as _;
+use redgrid_console::{AccessToken, Client, Console};
+use redgrid_locks::Lock;
+use serde_json::Value;
+
+use crate::support::{SOON, Setup, TOKEN, request, respond};
+
+/// An open stream.
+pub(crate) struct Stream {
+    body: BodyDataStream,
+    text: String,
+}
+
+impl Stream {
+    /// Opens the stream of a page: its name, and its query.
+    pub(crate) async fn open(router: &Router, page: &str) -> Self {
+        let request = request("GET", &format!("/live?page={page}")).body(Body::empty()).expect("a request");
+        let response = respond(router, request).await;
+        assert_eq!(response.status(), StatusCode::OK);
+        assert_eq!(response.headers()[CONTENT_TYPE], "text/event-stream");
+        assert_eq!(response.headers()["x-accel-buffering"], "no");
+        Stream { body: response.into_body().into_data_stream(), text: String::new() }
+    }
+
+    /// Returns the next message; `None` at the end.
+    pub(crate) async fn next(&mut self) -> Option<Value> {
+        loop {
+            if let Some((event, rest)) = self.text.split_once("\n\n") {
+                let data: Vec<&str> = event.lines().filter_map(|line| line.strip_prefix("data: ")).collect();
+                let message = data.concat();
+                self.text = rest.to_owned();
+                if !message.is_empty() {
+                    return Some(serde_json::from_str(&message).expect("JSON"));
+                }
+                continue;
+            }
+            let next = tokio::time::timeout(SOON, self.body.next()).await.expect("a message in time");
+            self.text.push_str(std::str::from_utf8(&next?.expect("a body")).expect("text"));
+        }
+    }
+
+    /// Returns the first message that contains a text.
+    async fn until(&mut self, text: &str) -> Value {
+        loop {
+            let message = self.next().await.expect("a message");
+            if message.to_string().contains(text) {
+                return message;
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lock_appears_and_disappears_on_an_open_page() {
+    let setup = Setup::start().await;
+    let router = setup.console();
+    let mut stream = Stream::open(&router, "locks").await;
+    let first = stream.next().await.expect("a message");
+    assert!(first["parts"]["status"].is_string() && first["now"].is_u64(), "{first}");
+    let user = Client::connect(setup.server.url().as_str()).await.expect("a client");
+    let held = Lock::new(&user, "job").acquire().await.expect("it is free");
+    let shown = stream.until("lock?name=job").await;
+    let id = shown["tables"]["locks"]["order"][0].as_str().expect("an id").to_owned();
+    assert!(shown["tables"]["locks"]["rows"][&id].as_str().expect("a row").contains(&format!("id=\"{id}\"")));
+    held.release().await.expect("it was held");
+    loop {
+        let message = stream.next().await.expect("a message");
+        if message["tables"]["locks"]["order"] == serde_json::json!([]) {
+            break;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn messages_are_a_second_apart_and_only_have_changes() {
+    let setup = Setup::start().await;
+    let router = setup.console();
+    setup.observer.cmd(&["HSET", "job", "0f8fad5b-d9cb-469f-a165-70867728950e:17", "1"]).await.expect("an answer");
+    let mut stream = Stream::open(&router, "lock&name=job").await;
+    stream.until("not redgrid").await;
+    let began = tokio::time::Instant::now();
+    // A change several times within a second.
+    for n in 0..20 {
+        setup.observer.cmd(&["PEXPIRE", "job", &(60_000 + n * 60_000).to_string()]).await.expect("an answer");
+    }
+    let next = stream.until("data-until").await;
+    assert!(began.elapsed() < SOON);
+    assert!(next["parts"].get("status").is_none(), "{next}");
+    let again = tokio::time::Instant::now();
+    setup.observer.cmd(&["DEL", "job"]).await.expect("an answer");
+    stream.until("free").await;
+    assert!(again.elapsed() >= std::time::Duration::from_millis(500), "{:?}", again.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_stream_says_when_the_server_is_away_and_back() {
+    let setup = Setup::start().await;
+    let router = setup.console();
+    let mut stream = Stream::open(&router, "overview").await;
+    stream.until("class=\\\"live\\\"").await;
+    setup.server.kill().await.expect("it runs");
+    stream.until("stale since").await;
+    setup.server.restart_empty().await.expect("it starts");
+    stream.until("class=\\\"live\\\"").await;
+}
+
+#[tokio::test]
+async fn a_stream_ends_with_its_cookie() {
+    let setup = Setup::start().await;
+    let router = Console::new(&setup.client).token(AccessToken::new(TOKEN).expect("a token")).router();
+    let request = request("GET", "/live?page=locks").header(COOKIE, "redgrid_console=1.0.43200.AAAA");
+    let response = respond(&router, request.body(Body::empty()).expect("a request")).await;
+    assert_eq!(response.status(), StatusCode::UNAUTHORIZED);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn at_most_256_pages_are_open() {
+    let setup = Setup::start().await;
+    let router = setup.console();
+    let mut streams = Vec::new();
+    for _ in 0..256 {
+        streams.push(Stream::open(&router, "clients").await);
+    }
+    let one_more = request("GET", "/live?page=clients").body(Body::empty()).expect("a request");
+    assert_eq!(respond(&router, one_more).await.status(), StatusCode::SERVICE_UNAVAILABLE);
+    streams.pop();
+    Stream::open(&router, "clients").await;
+}

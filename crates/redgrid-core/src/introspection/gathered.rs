@@ -1,0 +1,203 @@
+//! The parts of a report while they are collected: bounded lists, and sums.
+
+use std::collections::BinaryHeap;
+use std::time::Duration;
+
+use redgrid_client::report::{ClientReport, EventReport, HeldReport, WaitReport};
+
+use super::contention::Contention;
+use crate::clock::Instant;
+use crate::config::Introspection;
+use crate::name::Name;
+
+/// The most holds in a report: 500. More would exceed the size of a report, even with short names.
+const MAX_HELD: usize = 500;
+
+/// The most names with waiting tasks in a report: 200.
+const MAX_WAITS: usize = 200;
+
+/// The service's part of a report.
+pub(crate) struct Gathered {
+    /// The time of the report.
+    pub(crate) now: Instant,
+    /// Whether the report has lists, and not only sums.
+    pub(crate) is_full: bool,
+    pub(crate) holds: u64,
+    waiting: u64,
+    held: Oldest<HeldReport>,
+    waits: Oldest<WaitReport>,
+    pub(crate) contention: Contention,
+}
+
+impl Gathered {
+    pub(crate) fn new(introspection: Introspection, now: Instant) -> Gathered {
+        Gathered {
+            now,
+            is_full: introspection == Introspection::Full,
+            holds: 0,
+            waiting: 0,
+            held: Oldest::new(MAX_HELD),
+            waits: Oldest::new(MAX_WAITS),
+            contention: Contention::default(),
+        }
+    }
+
+    /// Adds a hold that exists since `since`. `fill` sets all fields but name, kind and age.
+    pub(crate) fn add_held(
+        &mut self,
+        (kind, name): (&'static str, &Name),
+        since: Instant,
+        fill: impl FnOnce(&mut HeldReport),
+    ) {
+        let now = self.now;
+        self.held.offer(since, || {
+            let mut report = HeldReport::default();
+            (report.name, report.kind) = (name.to_string(), kind.into());
+            report.held_for_ms = millis(now.since(since));
+            fill(&mut report);
+            report
+        });
+    }
+
+    /// Adds the tasks that wait for a name. The first of them waits since `since`.
+    pub(crate) fn add_waits(&mut self, (kind, name): (&'static str, &Name), tasks: usize, since: Instant) {
+        let (now, tasks) = (self.now, tasks as u64);
+        if tasks == 0 {
+            return;
+        }
+        self.waiting += tasks;
+        if self.is_full {
+            self.waits.offer(since, || {
+                let mut report = WaitReport::default();
+                (report.name, report.kind) = (name.to_string(), kind.into());
+                (report.tasks, report.longest_ms) = (tasks, millis(now.since(since)));
+                report
+            });
+        }
+    }
+
+    pub(crate) fn into_report(self, events: impl FnOnce() -> Vec<EventReport>) -> ClientReport {
+        let mut report = ClientReport::default();
+        report.is_truncated = self.held.is_cut || self.waits.is_cut;
+        (report.holds, report.waiting) = (self.holds, self.waiting);
+        report.held = self.held.into_list();
+        // If the table grew between two parts, a hold may have been read twice.
+        let id = |held: &HeldReport| (held.number, held.token, held.held_for_ms);
+        report.held.dedup_by(|one, other| id(one) == id(other) && one.name == other.name && one.kind == other.kind);
+        for waits in self.waits.into_list() {
+            // A read-write lock has a queue for each grant that its readers may share.
+            let is_same = |other: &&mut WaitReport| other.name == waits.name && other.kind == waits.kind;
+            match report.waits.iter_mut().find(is_same) {
+                Some(other) => other.tasks += waits.tasks,
+                None => report.waits.push(waits),
+            }
+        }
+        if self.is_full {
+            report.contention = self.contention.into_report(self.now);
+            report.events = events();
+        }
+        report
+    }
+}
+
+/// A list of the oldest values of those that were offered.
+struct Oldest<T> {
+    /// The newest of the values comes first.
+    heap: BinaryHeap<Aged<T>>,
+    most: usize,
+    /// The number of values that were accepted so far.
+    accepted: u64,
+    /// Whether more than `most` values were offered.
+    is_cut: bool,
+}
+
+struct Aged<T> {
+    since: Instant,
+    /// Decides between values of the same age.
+    number: u64,
+    value: T,
+}
+
+impl<T> Oldest<T> {
+    fn new(most: usize) -> Oldest<T> {
+        Oldest { heap: BinaryHeap::new(), most, accepted: 0, is_cut: false }
+    }
+
+    /// Adds the value that `make` returns, unless the list is full of older ones.
+    fn offer(&mut self, since: Instant, make: impl FnOnce() -> T) {
+        if self.heap.len() == self.most {
+            self.is_cut = true;
+            if self.heap.peek().is_some_and(|newest| newest.since <= since) {
+                return;
+            }
+            self.heap.pop();
+        }
+        self.accepted += 1;
+        self.heap.push(Aged { since, number: self.accepted, value: make() });
+    }
+
+    /// Returns the values, the oldest first.
+    fn into_list(self) -> Vec<T> {
+        self.heap.into_sorted_vec().into_iter().map(|aged| aged.value).collect()
+    }
+}
+
+impl<T> Ord for Aged<T> {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (self.since, self.number).cmp(&(other.since, other.number))
+    }
+}
+
+impl<T> PartialOrd for Aged<T> {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<T> PartialEq for Aged<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl<T> Eq for Aged<T> {}
+
+/// Returns whole milliseconds.
+pub(super) fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_values_stay_and_few_others_are_made() {
+        let (mut oldest, mut made) = (Oldest::new(3), 0);
+        for number in [7_u64, 3, 9, 1, 8, 3, 2, 9] {
+            oldest.offer(Instant::from_nanos(number), || {
+                made += 1;
+                number
+            });
+        }
+        assert!(oldest.is_cut && made == 6, "{made}");
+        assert_eq!(oldest.into_list(), [1, 2, 3]);
+    }
+
+    #[test]
+    fn waits_for_one_name_are_one_entry() {
+        let at = |ms| Instant::MIN + Duration::from_millis(ms);
+        for introspection in [Introspection::Full, Introspection::Counts] {
+            let mut gathered = Gathered::new(introspection, at(100));
+            let (a, b) = (Name::new("a").unwrap(), Name::new("b").unwrap());
+            for (name, tasks, since) in [(&a, 2, 40), (&b, 1, 30), (&a, 3, 10), (&b, 0, 0)] {
+                gathered.add_waits(("read lock", name), tasks, at(since));
+            }
+            let report = gathered.into_report(Vec::new);
+            let waits: Vec<_> = report.waits.into_iter().map(|it| (it.name, it.tasks, it.longest_ms)).collect();
+            let expected = [("a".to_owned(), 5, 90), ("b".into(), 1, 70)];
+            assert_eq!(waits, if introspection == Introspection::Full { &expected[..] } else { &[] });
+            assert_eq!((report.waiting, report.is_truncated), (6, false));
+        }
+    }
+}

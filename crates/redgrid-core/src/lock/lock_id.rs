@@ -1,0 +1,47 @@
+//! What identifies the state of a lock in the table.
+
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::protocol::{LockKeys, LockProtocol};
+
+/// Identifies a [`LockState`](super::table::LockState): the lock kind, the key, and the number of the grant.
+///
+/// A key can have several grants at a time; the first has number 0. Only the key of the
+/// [`LockKeys`] is compared. The whole struct is stored because an `Arc` is smaller than a copy of
+/// the key.
+#[derive(Clone)]
+pub(super) struct LockId {
+    pub(super) kind: &'static str,
+    pub(super) keys: Arc<LockKeys>,
+    pub(super) grant: u64,
+}
+
+impl LockId {
+    pub(super) fn of(kind: &dyn LockProtocol, keys: &Arc<LockKeys>) -> Self {
+        LockId { kind: kind.name(), keys: Arc::clone(keys), grant: 0 }
+    }
+
+    pub(super) fn key(&self) -> &Bytes {
+        &self.keys.key
+    }
+}
+
+impl PartialEq for LockId {
+    fn eq(&self, other: &Self) -> bool {
+        let same_key = || Arc::ptr_eq(&self.keys, &other.keys) || self.key() == other.key();
+        self.grant == other.grant && self.kind == other.kind && same_key()
+    }
+}
+
+impl Eq for LockId {}
+
+impl Hash for LockId {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        // Few lock kinds use the same key, so the hash leaves the kind out.
+        state.write(self.key());
+        state.write_u64(self.grant);
+    }
+}

@@ -1,0 +1,32 @@
+//! What the configuration requires of the servers.
+
+use std::time::Duration;
+
+use redgrid_core::Config;
+use redgrid_core::config::Durability;
+
+/// What the configuration requires of the servers.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Limits {
+    pub(super) lease: Duration,
+    pub(super) ping_interval: Duration,
+    pub(super) durability: Durability,
+}
+
+impl Limits {
+    pub(super) fn of(config: &Config) -> Self {
+        let settings = config.explain();
+        let value = |name: &str| settings.iter().find(|one| one.name == name).and_then(|one| one.value.clone());
+        let time = |name: &str| value(name).and_then(|value| humantime::parse_duration(&value).ok());
+        let lease = time("watchdog_lease").unwrap_or(Duration::from_secs(30));
+        let ping_interval = time("ping_interval").unwrap_or(Duration::from_secs(30));
+        let timeout = time("durability_timeout").unwrap_or(Duration::from_secs(1));
+        let at_least = value("durability_at_least").and_then(|value| value.parse().ok()).unwrap_or(1);
+        let durability = match value("durability").as_deref() {
+            Some("disk") => Durability::Disk { timeout },
+            Some("replicas") => Durability::Replicas { at_least, timeout },
+            _ => Durability::Primary,
+        };
+        Limits { lease, ping_interval, durability }
+    }
+}

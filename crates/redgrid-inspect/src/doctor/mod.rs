@@ -1,0 +1,62 @@
+//! Checks of the servers: what their settings mean for locks, and what to change.
+
+mod clocks;
+mod facts;
+mod finding;
+mod limits;
+mod permissions;
+mod sentinels;
+mod settings;
+mod topology;
+
+use redgrid_core::{Client, Config};
+use serde::Serialize;
+
+pub use finding::{Finding, Level};
+
+use crate::error::InspectError;
+use facts::Facts;
+use limits::Limits;
+
+/// What the checks compare the servers with: the configuration of the clients.
+#[derive(Debug, Clone)]
+pub struct Requirements {
+    config: Config,
+}
+
+impl Requirements {
+    /// Returns the requirements of clients with this configuration.
+    ///
+    /// Its addresses, credentials and encryption are used to connect to each server.
+    pub fn of(config: &Config) -> Self {
+        Requirements { config: config.clone() }
+    }
+}
+
+/// The result of all checks. The fields are those of its JSON, in their order.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct DoctorReport {
+    /// The kind of deployment, such as `cluster`.
+    pub topology: &'static str,
+    /// The addresses of the servers that were checked.
+    pub nodes: Vec<String>,
+    /// The highest level of all findings.
+    pub worst: Level,
+    /// The findings.
+    pub findings: Vec<Finding>,
+}
+
+/// Runs all checks.
+pub(crate) async fn run(client: &Client, requirements: &Requirements) -> Result<DoctorReport, InspectError> {
+    let facts = Facts::gather(client, &requirements.config).await?;
+    let limits = Limits::of(&requirements.config);
+    let mut findings = topology::check(&facts, &limits);
+    findings.extend(sentinels::check(&facts));
+    findings.extend(clocks::check(&facts, &limits));
+    findings.extend(facts.nodes.iter().flat_map(|node| settings::check(node, &limits)));
+    findings.extend(facts.nodes.iter().flat_map(|node| permissions::check(node, &facts, &limits)));
+    let worst = findings.iter().map(|finding| finding.level).max().unwrap_or(Level::Ok);
+    let nodes = facts.nodes.iter().map(|node| node.address.to_string()).collect();
+    Ok(DoctorReport { topology: facts.topology, nodes, worst, findings })
+}

@@ -1,0 +1,54 @@
+//! Who holds what: locks with their holders, living clients, objects by type, and checks of the
+//! servers.
+//!
+//! Use it for tools of operators. The command line and the console read the servers with it.
+//!
+//! ```no_run
+//! # async fn demo() -> Result<(), Box<dyn std::error::Error>> {
+//! use redgrid_inspect::{Client, Inspector};
+//!
+//! let client = Client::connect("redis://127.0.0.1:6379").await?;
+//! let lock = Inspector::new(&client).lock("orders:42").await?;
+//! for holder in &lock.holders {
+//!     println!("{} {:?}: {:?}", holder.client, holder.number, holder.state);
+//! }
+//! # Ok(()) }
+//! ```
+//!
+//! # Guarantees
+//!
+//! - It only reads, with one exception: [`Inspector::ask`] publishes a question to clients. The
+//!   checks of [`Inspector::doctor`] write two keys with random names, and delete them.
+//! - It never subscribes to the channel of a lock, so it does not slow the lock's users.
+//! - Each read is bounded, whatever a key contains. No command reads a value of unknown size.
+//! - What the user may not read is unknown ([`None`], [`HolderState::Unknown`]), or an error. It is
+//!   never an empty answer.
+//! - In a cluster, the results are those of all primaries. Each name is returned once.
+//!
+//! It has no keys of its own, and one channel: answers of clients arrive at
+//! `redgrid_console:<uuid>`.
+
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+mod ask;
+mod clients;
+mod doctor;
+mod error;
+mod holder;
+mod inspector;
+mod lock;
+mod object_kind;
+mod objects;
+mod scripts;
+
+pub use ask::{ASK_TIMEOUT, Answer};
+pub use clients::LivingClients;
+pub use doctor::{DoctorReport, Finding, Level, Requirements};
+pub use error::InspectError;
+pub use holder::{HolderState, HolderView, Mode, WaiterView};
+pub use inspector::Inspector;
+pub use lock::{LockKind, LockView};
+pub use object_kind::ObjectKind;
+pub use objects::{ObjectFilter, ObjectView};
+pub use redgrid_core::report::{ClientReport, ContentionReport, EventReport, HeldReport, WaitReport};
+pub use redgrid_core::{Client, Config, Failure, ServerError};

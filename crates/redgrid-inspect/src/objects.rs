@@ -1,0 +1,238 @@
+//! All objects with their types, as a stream.
+
+use std::collections::HashSet;
+use std::hash::{BuildHasher, RandomState};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::future::ready;
+use futures_util::{Stream, StreamExt, TryStreamExt};
+use redgrid_core::author::ClientExt;
+use redgrid_core::name::{companion, suffixed};
+use redgrid_core::{Client, Code, ServerError};
+use redgrid_keys::{Key, Keys, Kind};
+
+use crate::error::InspectError;
+use crate::holder::HolderField;
+use crate::inspector::Inspector;
+use crate::object_kind::ObjectKind;
+use crate::scripts::CLASSIFY;
+
+/// The number of keys that a server examines for one page of SCAN. Measured: 0.4 ms of its time, and
+/// about 10 ms on slow managed servers.
+const PAGE: u32 = 500;
+
+/// The most objects that are classified at the same time.
+const MAX_IN_FLIGHT: usize = 64;
+
+/// Which objects are listed. The default is all of them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ObjectFilter {
+    /// Only names that match this glob pattern of Redis, such as `orders:*`. Empty for all names.
+    pub pattern: String,
+    /// Only objects of these kinds. Empty for all kinds.
+    pub kinds: Vec<ObjectKind>,
+    /// How many times its duration to rest after a page of 500 keys: with 49, the stream takes at
+    /// most 2 % of a node's time. 0 for no rest.
+    pub rest: u32,
+}
+
+impl ObjectFilter {
+    /// Returns the filter for all objects.
+    pub fn new() -> Self {
+        ObjectFilter::default()
+    }
+
+    /// Sets the pattern of the names.
+    pub fn matching(mut self, pattern: impl Into<String>) -> Self {
+        self.pattern = pattern.into();
+        self
+    }
+
+    /// Adds kinds.
+    pub fn of_kinds(mut self, kinds: impl IntoIterator<Item = ObjectKind>) -> Self {
+        self.kinds.extend(kinds);
+        self
+    }
+
+    /// Sets how many times its duration to rest after a page.
+    pub fn rest(mut self, factor: u32) -> Self {
+        self.rest = factor;
+        self
+    }
+
+    /// Returns the type of all keys that a scan has to return; `None` if they have several.
+    fn key_type(&self) -> Option<Kind> {
+        let first = self.kinds.first()?.key_type()?;
+        self.kinds.iter().all(|kind| kind.key_type() == Some(first)).then_some(first)
+    }
+}
+
+/// An object on the servers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ObjectView {
+    /// The name, without the namespace. Bytes of a name that is not UTF-8 are escaped.
+    pub name: String,
+    /// The type.
+    pub kind: ObjectKind,
+    /// The number of elements, or of bytes of a string. `None` if it is not known.
+    pub size: Option<u64>,
+    /// The remaining lifetime. `None` if the object has none, or if the user may not read it.
+    pub lifetime: Option<Duration>,
+    /// The holder of a lock: its client and its number. `None` for other objects, and for several
+    /// readers.
+    pub holder: Option<(String, u64)>,
+}
+
+impl Inspector {
+    /// Returns a stream of all objects of every primary, without their companion keys.
+    ///
+    /// It scans 500 keys at a time, and describes each object by one short script. The next page is
+    /// requested when the objects of the last one have been consumed. An object is returned once,
+    /// even if slots move; for this, the stream remembers 16 bytes of each object that it returned.
+    ///
+    /// Without a filter by kind, an object that the user may not read is
+    /// [`ObjectKind::Unknown`]. With such a filter, it is an error, because it may be of these
+    /// kinds.
+    ///
+    /// # Errors
+    ///
+    /// The stream ends after an error: no server answers, the user may not list the keys, the
+    /// pattern is invalid, or slots move all the time.
+    pub fn objects(
+        &self,
+        filter: &ObjectFilter,
+    ) -> impl Stream<Item = Result<ObjectView, InspectError>> + Send + use<> {
+        let mut keys = Keys::new(&self.client).objects().page(PAGE).rest(filter.rest);
+        // The pattern `*` is omitted, so that the server compares nothing.
+        if !filter.pattern.is_empty() && filter.pattern != "*" {
+            keys = keys.matching(filter.pattern.clone());
+        }
+        if let Some(kind) = filter.key_type() {
+            keys = keys.of_kind(kind);
+        }
+        let client = self.client.clone();
+        let kinds = filter.kinds.clone();
+        let is_filtered = !kinds.is_empty();
+        let described = keys.map_err(InspectError::from).map_ok(move |key| describe(client.clone(), key, is_filtered));
+        let mut seen = Seen::default();
+        let found = described.try_buffer_unordered(MAX_IN_FLIGHT).try_filter_map(move |described| {
+            let is_new = |(key, view): &(Bytes, ObjectView)| {
+                (kinds.is_empty() || kinds.contains(&view.kind)) && seen.insert(key)
+            };
+            ready(Ok(described.filter(is_new).map(|(_, view)| view)))
+        });
+        // It ends after an error.
+        found.boxed().scan(false, |has_failed, item| {
+            let next = (!*has_failed).then_some(item);
+            *has_failed |= next.as_ref().is_some_and(Result::is_err);
+            ready(next)
+        })
+    }
+}
+
+/// The keys that were returned, as fingerprints of 128 bits: two different keys practically never
+/// have the same.
+#[derive(Default)]
+struct Seen {
+    fingerprints: HashSet<u128>,
+    hashers: [RandomState; 2],
+}
+
+impl Seen {
+    fn insert(&mut self, key: &[u8]) -> bool {
+        let [high, low] = self.hashers.each_ref().map(|hasher| u128::from(hasher.hash_one(key)));
+        self.fingerprints.insert(high << 64 | low)
+    }
+}
+
+/// Describes the object with this key; `None` if it has ended meanwhile.
+async fn describe(client: Client, key: Key, is_filtered: bool) -> Result<Option<(Bytes, ObjectView)>, InspectError> {
+    let name = key.to_string();
+    let failed = |source| InspectError::of_object("read the object", &name, source);
+    let object = object_key(&client, &key);
+    let is_plain = key.wire()[..] == object[..];
+    let reply = if is_plain { classify(&client, &object).await } else { classify_alone(&client, key.wire()).await };
+    let reply = match reply {
+        Err(error) if error.code() == Some(Code::NoPermission) && !is_filtered => {
+            let unknown = ObjectView { name, kind: ObjectKind::Unknown, size: None, lifetime: None, holder: None };
+            return Ok(Some((key.wire().clone(), unknown)));
+        }
+        reply => reply.map_err(failed)?,
+    };
+    let text = |at: usize| reply.get(at).map(|part| String::from_utf8_lossy(part)).unwrap_or_default();
+    let type_name = text(0);
+    if matches!(&*type_name, "none" | "") {
+        return Ok(None);
+    }
+    let kind = match is_plain {
+        true => ObjectKind::of_stored(&type_name, &text(3)),
+        false => ObjectKind::of_primary_key(key.wire(), &object).unwrap_or(ObjectKind::Other),
+    };
+    let holder = reply.get(4).filter(|_| is_plain).and_then(|field| HolderField::parse(field));
+    let view = ObjectView {
+        kind,
+        size: text(2).parse().ok(),
+        lifetime: text(1).parse().ok().map(Duration::from_millis),
+        holder: holder.map(|holder| (holder.client, holder.number)),
+        name,
+    };
+    Ok(Some((key.wire().clone(), view)))
+}
+
+/// Returns the key that the object has under its plain name.
+fn object_key(client: &Client, key: &Key) -> Bytes {
+    match client.namespace().as_str() {
+        "" => Bytes::copy_from_slice(key.as_bytes()),
+        namespace => [namespace.as_bytes(), b":", key.as_bytes()].concat().into(),
+    }
+}
+
+/// Describes what is stored under a plain name, with the companions of the object.
+///
+/// If the companions cannot be read together with it, because a slot moves or the user may not read
+/// them, it is described without them.
+async fn classify(client: &Client, object: &Bytes) -> Result<Vec<Bytes>, ServerError> {
+    let companions = [
+        companion("redisson_lock_queue", object),
+        companion("redgrid_leader", object),
+        suffixed(object, "timeout"),
+        companion("redgrid_semaphore_line", object),
+        companion("redgrid_latch", object),
+        suffixed(object, "allocation"),
+        suffixed(object, "config"),
+        companion("redisson__timeout__set", object),
+    ];
+    let keys = std::iter::once(object.clone()).chain(companions);
+    match client.run_same_slot(CLASSIFY.with(keys).idempotent()).await {
+        Err(error) if matches!(error.code(), Some(Code::TryAgain | Code::NoPermission | Code::CrossSlot)) => {
+            classify_alone(client, object).await
+        }
+        reply => reply,
+    }
+}
+
+async fn classify_alone(client: &Client, key: &Bytes) -> Result<Vec<Bytes>, ServerError> {
+    client.run(CLASSIFY.with([key.clone()]).idempotent()).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_filter_for_one_type_of_keys_spares_the_others() {
+        let type_of = |kinds: &[ObjectKind]| ObjectFilter::new().of_kinds(kinds.iter().copied()).key_type();
+        assert_eq!(type_of(&[ObjectKind::Lock, ObjectKind::ReadWriteLock, ObjectKind::Map]), Some(Kind::Hash));
+        assert_eq!(type_of(&[ObjectKind::Lock, ObjectKind::Set]), None);
+        assert_eq!((type_of(&[]), type_of(&[ObjectKind::BloomFilter])), (None, None));
+    }
+
+    #[test]
+    fn a_key_is_new_once() {
+        let mut seen = Seen::default();
+        assert_eq!([seen.insert(b"a"), seen.insert(b"b"), seen.insert(b"a")], [true, true, false]);
+    }
+}

@@ -1,0 +1,27 @@
+//! The scripts, which only read. The header of each of them is its contract.
+
+use redgrid_core::BulkScript;
+
+/// The functions that recognize holder fields.
+const HOLDERS: &str = include_str!("scripts/holders.lua");
+
+pub(crate) static LOCK: BulkScript =
+    BulkScript::with_prelude(HOLDERS, "inspect/lock", include_str!("scripts/lock.lua"));
+pub(crate) static CLASSIFY: BulkScript =
+    BulkScript::with_prelude(HOLDERS, "inspect/classify", include_str!("scripts/classify.lua"));
+pub(crate) static QUEUE: BulkScript = BulkScript::new("inspect/queue", include_str!("scripts/queue.lua"));
+pub(crate) static LEASES: BulkScript = BulkScript::new("inspect/leases", include_str!("scripts/leases.lua"));
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_script_states_its_contract() {
+        for script in [LOCK.body(), CLASSIFY.body(), QUEUE.body(), LEASES.body()] {
+            for part in ["-- KEYS", "-- Returns", "-- Work:", "ent twice"] {
+                assert!(script.text().contains(part), "{}: {part}", script.name());
+            }
+        }
+    }
+}

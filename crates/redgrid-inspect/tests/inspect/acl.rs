@@ -1,0 +1,134 @@
+//! Users with the published permissions, and users with fewer.
+
+use std::time::Duration;
+
+use futures_util::TryStreamExt;
+use redgrid_inspect::{HolderState, ObjectFilter, ObjectKind, ObjectView};
+use redgrid_testkit::{Cluster, Observer, redis::Value};
+
+use crate::support::{FakeClient, JAVA, ONE, hold, inspector, list, observer, send, server};
+
+/// The lines for a reader in docs/operating/acl.md.
+fn published() -> Vec<Vec<String>> {
+    let page = include_str!("../../../../docs/operating/acl.md");
+    let lines = page.lines().filter(|line| line.starts_with("ACL SETUSER reader "));
+    lines.map(|line| line.replace("SECRET", "secret").split(' ').map(str::to_owned).collect()).collect()
+}
+
+async fn allow(observer: &Observer, line: &[String]) {
+    observer.cmd(line).await.unwrap_or_else(|error| panic!("{}: {error}", line.join(" ")));
+}
+
+/// Fails if the server refused anything to this user.
+async fn assert_nothing_was_refused(observer: &Observer) {
+    let log: Vec<Value> = observer.query(&["ACL", "LOG"]).await.expect("an answer");
+    assert!(log.is_empty(), "{log:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_published_permissions_are_enough() {
+    let server = server().await;
+    let observer = observer(&server).await;
+    allow(&observer, &published()[0]).await;
+    for (name, holder) in [("job", ONE), ("java", JAVA)] {
+        hold(&observer, name, &format!("{holder}:17"), "60000").await;
+    }
+    let reader = format!("{ONE}:18");
+    send(&observer, &["HSET", "prices", "mode", "read", &reader, "1"]).await;
+    send(&observer, &["HSET", "map", "key", "AAAAAAAAAAAAAAAAAAAAAA"]).await;
+    send(&observer, &["SADD", "{map}:AAAAAAAAAAAAAAAAAAAAAA", "1"]).await;
+    for (name, command) in [("text", "SET"), ("list", "RPUSH"), ("set", "SADD"), ("log", "PFADD")] {
+        send(&observer, &[command, name, "1"]).await;
+    }
+    send(&observer, &["ZADD", "{text}:timeout", "1", "a"]).await;
+    send(&observer, &["XADD", "stream", "*", "a", "1"]).await;
+    let _one = FakeClient::answering(&server.url(), ONE, "web-1").await;
+    send(&observer, &["ACL", "LOG", "RESET"]).await;
+
+    let inspector = inspector(&server.url_for("reader", "secret")).await;
+    let view = inspector.lock("job").await.expect("an answer");
+    assert_eq!((view.holders[0].state, view.waiting_clients, view.queue_len), (HolderState::Alive, Some(0), Some(0)));
+    let answers = inspector.ask(&view.ask_ids(), Duration::from_secs(5)).await.expect("answers");
+    assert_eq!(answers[0].report.as_ref().map(|report| report.host.as_str()), Some("web-1"));
+    assert!(inspector.living_clients().await.expect("an answer").is_complete);
+    let prices = inspector.lock("prices").await.expect("an answer");
+    assert_eq!(prices.holders[0].reader_lease_left, Some(Duration::ZERO));
+    assert!(!inspector.lock("text").await.expect("an answer").is_held());
+    let all = list(&inspector, &ObjectFilter::new()).await;
+    assert_eq!(all.len(), 9, "{:?}", all.keys());
+    assert!(all.values().all(|view| view.kind != ObjectKind::Unknown), "{all:?}");
+    assert_nothing_was_refused(&observer).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_published_permissions_are_enough_in_a_cluster() {
+    let cluster = Cluster::start(3, 0).await.expect("it starts");
+    let sharded = cluster.nodes()[0].binary().version().major >= 7;
+    for node in cluster.nodes() {
+        let observer = node.observer().await.expect("an observer");
+        for line in published() {
+            // Redis 6.2 has no sharded channels.
+            if sharded || !line.iter().any(|rule| rule == "+ssubscribe") {
+                allow(&observer, &line).await;
+            }
+        }
+        send(&observer, &["ACL", "LOG", "RESET"]).await;
+    }
+    let writer = redgrid_inspect::Client::connect(cluster.url()).await.expect("a client");
+    let guard = redgrid_locks::Lock::new(&writer, "job").acquire().await.expect("it is free");
+    let url = cluster.url().replacen("://", "://reader:secret@", 1);
+    let inspector = inspector(&url).await;
+    let view = inspector.lock("job").await.expect("an answer");
+    assert_eq!((view.holders[0].state, view.waiting_clients), (HolderState::Alive, Some(0)));
+    assert_eq!(list(&inspector, &ObjectFilter::new()).await.len(), 1);
+    assert!(inspector.living_clients().await.expect("an answer").is_complete);
+    inspector.ask(&view.ask_ids(), Duration::ZERO).await.expect("it was asked");
+    for node in cluster.nodes() {
+        assert_nothing_was_refused(&node.observer().await.expect("an observer")).await;
+    }
+    drop(guard);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_user_may_not_read_is_unknown() {
+    let server = server().await;
+    let observer = observer(&server).await;
+    hold(&observer, "job", &format!("{ONE}:17"), "60000").await;
+    let _one = FakeClient::start(&server.url(), ONE, Vec::new()).await;
+    send(&observer, &["SET", "redisson_lock_token:{job}", "7"]).await;
+    server.deny(&["pubsub", "lrange", "getrange"]).await.expect("an answer");
+    let inspector = inspector(&server.url()).await;
+    let view = inspector.lock("job").await.expect("an answer");
+    assert_eq!((view.is_held(), view.holders[0].state), (true, HolderState::Unknown));
+    assert_eq!((view.waiting_clients, view.queue_len, view.token), (None, None, None));
+    assert!(inspector.living_clients().await.is_err(), "an empty list would mean that no client lives");
+    server.allow(&["pubsub", "lrange", "getrange"]).await.expect("an answer");
+    let view = inspector.lock("job").await.expect("an answer");
+    assert_eq!((view.holders[0].state, view.queue_len, view.token), (HolderState::Alive, Some(0), Some(7)));
+
+    for command in ["hlen", "pttl", "evalsha"] {
+        server.deny(&[command]).await.expect("an answer");
+        assert!(inspector.lock("job").await.is_err(), "without {command} it would look free");
+        server.allow(&[command]).await.expect("an answer");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn objects_that_the_user_may_not_read_are_listed_as_unknown() {
+    let server = server().await;
+    let observer = observer(&server).await;
+    hold(&observer, "orders:1", &format!("{ONE}:17"), "60000").await;
+    hold(&observer, "other", &format!("{ONE}:18"), "60000").await;
+    let rules = ["on", ">secret", "~orders:*", "&*", "+@all"];
+    server.set_user("narrow", &rules).await.expect("an answer");
+    let inspector = inspector(&server.url_for("narrow", "secret")).await;
+    let all = list(&inspector, &ObjectFilter::new()).await;
+    // The companions of a lock are outside the pattern, and the lock itself is not.
+    assert_eq!((all["orders:1"].kind, all["other"].kind), (ObjectKind::Lock, ObjectKind::Unknown));
+    assert_eq!((all["other"].size, all["other"].lifetime, &all["other"].holder), (None, None, &None));
+    let locks = inspector.objects(&ObjectFilter::new().of_kinds([ObjectKind::Lock]));
+    let refused = locks.try_collect::<Vec<ObjectView>>().await.expect_err("the other one may be a lock");
+    assert!(refused.to_string().contains("other"), "{refused}");
+    let own = inspector.objects(&ObjectFilter::new().matching("orders:*").of_kinds([ObjectKind::Lock]));
+    assert_eq!(own.try_collect::<Vec<ObjectView>>().await.expect("a list").len(), 1);
+}

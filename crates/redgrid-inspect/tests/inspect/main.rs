@@ -1,0 +1,8 @@
+//! Reads of real servers: one, and a cluster.
+
+mod acl;
+mod ask;
+mod cluster;
+mod lock;
+mod objects;
+mod support;
