@@ -9,6 +9,7 @@ mod files;
 mod flash_sale;
 mod lock;
 mod look;
+mod ls;
 mod outcomes;
 mod shared_server;
 mod support;
