@@ -93,6 +93,7 @@ pages! {
     operating_acl "operating/acl.md"
     operating_alerts "operating/alerts.md"
     operating_configuration "operating/configuration.md"
+    operating_console "operating/console.md"
     operating_deployment "operating/deployment.md"
     operating_observability "operating/observability.md"
     operating_performance "operating/performance.md"

@@ -286,3 +286,128 @@ fn reported_kind(kind: &str) -> &'static str {
         _ => ObjectKind::Lock.as_str(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use redgrid_core::report::{HeldReport, WaitReport};
+
+    use super::*;
+
+    /// A client of redgrid, and one of Redisson.
+    const OWN: &str = "0f8fad5b-d9cb-869f-a165-70867728950e";
+    const JAVA: &str = "0f8fad5b-d9cb-469f-a165-70867728950e";
+
+    fn found(client: &str, seen_at: u64) -> Found {
+        let holder = Some((client.to_owned(), 7));
+        Found { kind: ObjectKind::Lock, holder, until: Some(60_000), seen_at, holder_since: seen_at }
+    }
+
+    fn living(ids: &[&str], read_at: u64) -> Reading<Living> {
+        let mut reading = Reading::default();
+        reading.answered(Living::of(ids.iter().map(|id| (*id).to_owned()).collect(), true), read_at);
+        reading
+    }
+
+    fn process(held: &[(&str, u64)], waits: &[(&str, u64)], at: u64) -> Process {
+        let mut report = ClientReport::default();
+        report.held = held.iter().map(|(name, number)| held_report(name, *number)).collect();
+        report.waits = waits.iter().map(|(name, tasks)| wait_report(name, *tasks)).collect();
+        Process { report: Some((Arc::new(report), at)), ..Process::default() }
+    }
+
+    fn held_report(name: &str, number: u64) -> HeldReport {
+        let mut held = HeldReport::default();
+        (held.name, held.kind, held.number, held.held_for_ms) = (name.to_owned(), "lock".into(), number, 100);
+        (held.label, held.lease_left_ms) = (Some("nightly".into()), Some(5_000));
+        held
+    }
+
+    fn wait_report(name: &str, tasks: u64) -> WaitReport {
+        let mut wait = WaitReport::default();
+        (wait.name, wait.kind, wait.tasks) = (name.to_owned(), "fair".into(), tasks);
+        wait
+    }
+
+    fn rows(
+        found: &[(&str, Found)],
+        searched_since: Option<u64>,
+        living: &Reading<Living>,
+        processes: &[(&str, Process)],
+    ) -> Vec<LockRow> {
+        let found = found.iter().map(|(name, found)| ((*name).to_owned(), found.clone())).collect();
+        let processes = processes.iter().map(|(id, process)| ((*id).to_owned(), process.clone())).collect();
+        Sources { found: &found, searched_since, living, processes: &processes }.rows()
+    }
+
+    #[test]
+    fn a_holder_without_a_client_is_gone_or_foreign_once_the_list_is_newer() {
+        for (client, read_at, state) in [
+            (OWN, 11, State::Gone),
+            (JAVA, 11, State::Foreign),
+            ("odd", 11, State::Foreign),
+            // The list is older than the holder.
+            (OWN, 10, State::Unknown),
+            (JAVA, 9, State::Unknown),
+        ] {
+            let rows = rows(&[("a", found(client, 10))], None, &living(&[], read_at), &[]);
+            assert_eq!(rows[0].holders[0].state, state, "{client} {read_at}");
+        }
+        let alive = rows(&[("a", found(OWN, 10))], None, &living(&[OWN], 1), &[]);
+        assert_eq!(alive[0].holders[0].state, State::Alive);
+        let unknown = rows(&[("a", found(OWN, 10))], None, &Reading::default(), &[]);
+        assert_eq!(unknown[0].holders[0].state, State::Unknown);
+        let silent = Process { silent_since: Some(5), ..Process::default() };
+        let rows = rows(&[("a", found(OWN, 10))], None, &living(&[OWN], 1), &[(OWN, silent)]);
+        assert_eq!(rows[0].holders[0].state, State::Silent);
+    }
+
+    #[test]
+    fn a_report_adds_what_only_the_process_knows() {
+        let reporter = process(&[("a", 7)], &[("b", 3)], 1_000);
+        let rows = rows(&[("a", found(OWN, 900))], None, &living(&[OWN], 1_000), &[(OWN, reporter)]);
+        let holder = &rows[0].holders[0];
+        assert_eq!((rows[0].holders.len(), holder.since, holder.label.as_deref()), (1, Some(900), Some("nightly")));
+        assert_eq!(rows[0].until, Some(60_000));
+        assert_eq!((rows[1].name.as_str(), rows[1].kind.as_str(), rows[1].waiting_tasks), ("b", "fair lock", 3));
+        assert!(rows[1].holders.is_empty() && !rows[1].is_endless);
+    }
+
+    #[test]
+    fn the_newer_of_search_and_report_counts() {
+        let list = living(&[OWN], 5_000);
+        let report = |at| [(OWN, process(&[("a", 7)], &[], at))];
+        // The search saw another holder later.
+        let newer = rows(&[("a", found(JAVA, 2_000))], None, &list, &report(1_000));
+        assert_eq!(newer[0].holders[0].client, JAVA);
+        // The process got the lock after the search.
+        let older = rows(&[("a", found(JAVA, 500))], None, &list, &report(1_000));
+        assert_eq!((older[0].holders.len(), older[0].holders[0].client.as_str()), (1, OWN));
+        assert_eq!(older[0].until, Some(6_000));
+        // A complete search after the report has not found the lock.
+        assert!(rows(&[], Some(1_001), &list, &report(1_000)).is_empty());
+        assert_eq!(rows(&[], Some(999), &list, &report(1_000)).len(), 1);
+    }
+
+    #[test]
+    fn names_of_another_namespace_have_it_as_prefix() {
+        let mut reporter = process(&[("a", 7)], &[], 1_000);
+        reporter.namespace = "prod:".into();
+        let rows = rows(&[], None, &living(&[OWN], 1_000), &[(OWN, reporter)]);
+        assert_eq!(rows[0].name, "prod:a");
+    }
+
+    #[test]
+    fn the_end_of_a_lease_does_not_flicker() {
+        let first = found(OWN, 10);
+        let mut next = found(OWN, 20);
+        next.until = Some(60_900);
+        let next = next.after(Some(&first));
+        assert_eq!((next.until, next.holder_since), (Some(60_000), 10));
+        let mut renewed = found(OWN, 30);
+        renewed.until = Some(70_000);
+        assert_eq!(renewed.after(Some(&next)).until, Some(70_000));
+        assert_eq!(found(JAVA, 40).after(Some(&next)).holder_since, 40);
+    }
+}

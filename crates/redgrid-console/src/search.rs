@@ -154,3 +154,45 @@ impl Search {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use futures_util::stream;
+
+    use super::*;
+
+    fn nothing() -> impl Stream<Item = Result<ObjectView, InspectError>> + Send + 'static {
+        stream::empty()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_search_that_is_not_used_ends_after_a_minute() {
+        let searches = Searches::default();
+        let id = searches.start(nothing(), "*", "").unwrap();
+        tokio::time::advance(IDLE - Duration::from_secs(1)).await;
+        assert_eq!(searches.page(&id, 1).await.map(|found| found.total), Ok(0));
+        tokio::time::advance(IDLE - Duration::from_secs(1)).await;
+        assert!(searches.page(&id, 1).await.is_ok());
+        tokio::time::advance(IDLE).await;
+        assert_eq!(searches.page(&id, 1).await, Err(SearchError::Unknown));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn sixteen_searches_are_open_at_most() {
+        let searches = Searches::default();
+        for _ in 0..MOST_SEARCHES {
+            searches.start(nothing(), "*", "").unwrap();
+        }
+        assert_eq!(searches.start(nothing(), "*", ""), Err(SearchError::TooMany));
+        tokio::time::advance(IDLE).await;
+        assert!(searches.start(nothing(), "*", "").is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_page_is_shown_in_time_even_if_the_search_hangs() {
+        let searches = Searches::default();
+        let id = searches.start(stream::pending(), "*", "").unwrap();
+        let found = searches.page(&id, 1).await.unwrap();
+        assert!(found.is_running && !found.is_more && found.total == 0);
+    }
+}

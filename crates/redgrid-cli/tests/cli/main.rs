@@ -3,6 +3,8 @@
 mod bench;
 mod clients;
 mod config;
+#[cfg(feature = "console")]
+mod console;
 mod doctor;
 mod endings;
 mod files;

@@ -1,6 +1,7 @@
 //! The router with real servers: access, pages, hostile input, the stream, and the load.
 
 mod access;
+mod acl;
 mod budget;
 mod live;
 mod pages;

@@ -1,0 +1,44 @@
+//! A console whose user has only the published permissions of a reader.
+
+use redgrid_console::{Access, Client, Console};
+use redgrid_locks::Lock;
+use redgrid_testkit::redis::Value;
+
+use crate::live::Stream;
+use crate::support::{Setup, until_shown};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_published_permissions_are_enough() {
+    let setup = Setup::start().await;
+    let page = include_str!("../../../../docs/operating/acl.md");
+    let line = page.lines().find(|line| line.starts_with("ACL SETUSER reader on ")).expect("the line for a reader");
+    let words: Vec<String> = line.replace("SECRET", "secret").split(' ').map(str::to_owned).collect();
+    setup.observer.cmd(&words).await.expect("it is accepted");
+    let user = Client::connect(setup.server.url().as_str()).await.expect("a client");
+    let _held = Lock::new(&user, "job").acquire().label("nightly").await.expect("it is free");
+    setup.observer.cmd(&["ACL", "LOG", "RESET"]).await.expect("an answer");
+
+    let reader = Client::connect(setup.server.url_for("reader", "secret")).await.expect("a client");
+    let router = Console::new(&reader).access(|_| Access::Read).router();
+    let mut stream = Stream::open(&router, "overview").await;
+    stream.next().await.expect("a message");
+    until_shown(&router, "/locks", "nightly").await;
+    until_shown(&router, "/lock?name=job", user.id()).await;
+    until_shown(&router, "/clients", user.id()).await;
+    until_shown(&router, "/overview", "state alive").await;
+    let log: Vec<Value> = setup.observer.query(&["ACL", "LOG"]).await.expect("an answer");
+    assert!(log.is_empty(), "{log:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_may_not_be_read_is_not_shown_as_nothing() {
+    let setup = Setup::start().await;
+    let rules = ["ACL", "SETUSER", "poor", "on", ">secret", "~*", "resetchannels", "+@all", "-pubsub", "-scan"];
+    setup.observer.cmd(&rules).await.expect("it is accepted");
+    let poor = Client::connect(setup.server.url_for("poor", "secret")).await.expect("a client");
+    let router = Console::new(&poor).access(|_| Access::Read).router();
+    let page = until_shown(&router, "/locks", "Could not search for locks").await;
+    assert!(page.contains("Could not read the list of clients"), "{page}");
+    let page = until_shown(&router, "/lock?name=job", "How many clients wait is not known").await;
+    assert!(page.contains("free"), "{page}");
+}
