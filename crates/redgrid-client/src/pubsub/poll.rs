@@ -32,8 +32,8 @@ pub(super) struct DuePoll {
 /// budget of one second.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Poll interval of keys whose channel is not active, and of waiters that receive no messages:
-/// 100 ms.
+/// Interval between two polls for a key whose channel is not active, and between two polls for
+/// waiters that receive no messages: 100 ms.
 pub const UNSUBSCRIBED_POLL: Duration = Duration::from_millis(100);
 
 /// Result of `ttl.lua` for an absent key.

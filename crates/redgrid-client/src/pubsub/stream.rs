@@ -57,8 +57,8 @@ pub struct PubSubStream {
     registrations: Vec<Registration>,
 }
 
-/// Returns the internal name of a channel that is plain on every server. Waiters may have a sharded
-/// channel of the same name.
+/// Returns the internal name of a channel for SUBSCRIBE, which exists on every server. Waiters may
+/// have a sharded channel of the same name.
 pub(super) fn plain_name(channel: &[u8]) -> Bytes {
     qualified_name("plain", channel)
 }

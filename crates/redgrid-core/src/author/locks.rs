@@ -1,4 +1,4 @@
-//! Methods of a client for objects that are acquired.
+//! Methods of a client for lock-like objects.
 
 use std::future::poll_fn;
 use std::pin::Pin;

@@ -264,8 +264,9 @@ impl<L: Lease> Schedule<L> {
 
     /// Returns the leases that have ended at `now`.
     ///
-    /// A renewal moves the end of a lease, but not the recorded end, which this method updates. It
-    /// updates recorded ends up to `soon`, so that one pass serves many leases.
+    /// A renewal moves the end of a lease, but not the recorded end, which this method updates.
+    /// It looks at all leases whose recorded end is not after `soon`, which is later than `now`. So
+    /// one pass updates many leases.
     pub(crate) fn ended(&mut self, now: Instant, soon: Instant) -> Vec<Arc<L>> {
         let mut out = Vec::new();
         while let Some((noted, id)) = self.ends.first().copied()

@@ -194,7 +194,8 @@ impl YieldPlan {
         self.passes += 1;
     }
 
-    /// Returns whether every other process has had the lock by `message_count`.
+    /// Returns whether every other process has had the lock, judging by `message_count`, the number
+    /// of messages received so far on the lock's channel.
     ///
     /// `message_count` is `None` without a subscription.
     pub(crate) fn is_over(&mut self, message_count: Option<u64>) -> bool {
@@ -270,9 +271,9 @@ impl Table {
         protocol: &dyn LockProtocol,
         count: SubscriberCount,
     ) -> Option<YieldPlan> {
-        // Readers do not yield: waiting writers announce themselves on the server. For other kinds,
-        // a waiter of this process in the paired mode (a reader, when a writer releases) counts
-        // like a waiter of another process.
+        // Readers do not yield: waiting writers announce themselves on the server. When a writer
+        // releases, readers of this process that wait for the same key count like one waiter of
+        // another process.
         if protocol.is_shared() {
             return None;
         }

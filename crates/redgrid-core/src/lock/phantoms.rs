@@ -34,7 +34,8 @@ pub(super) struct Phantoms {
 pub(crate) struct Phantom {
     /// Number of consecutive yields that ended by their quiet period.
     silent: u32,
-    /// Number of subscribers that acquired nothing in any of these yields.
+    /// The smallest number of subscribers that acquired nothing in one of these yields. No more
+    /// than these can be phantoms.
     count: u64,
     /// Number of subscribers at the last of these yields. If there are fewer now, a phantom may
     /// have left.

@@ -318,7 +318,7 @@ pub(super) fn parse_reply(asked: &RequestOutcome) -> AcquireReply {
     }
     match (status, left) {
         (1, _) => AcquireReply::Granted { token, robbed: left > 0 },
-        // The key ended while the script ran, or is about to end: retry soon.
+        // The key has expired meanwhile (-2), or expires now (0): retry soon.
         (0, -2 | 0) => AcquireReply::Busy { left: Duration::from_millis(1), time, is_gone: left == -2 },
         // The key has no TTL: only a message or the poll reports its release.
         (0, ..0) => AcquireReply::Busy { left: Duration::MAX, time, is_gone: false },

@@ -145,8 +145,9 @@ impl Table {
         let until = deadline(granted.sent, takeover.lease);
         let asked = self.core.exchange(request, until, RetryPolicy::Retries, &Progress::default()).await;
         let unanswered_until = asked.retransmission_ends.max(granted.retransmission_ends);
-        // The former holder's window is over. A late retransmission finds its own hold, or takes
-        // the lock from another holder, whose window must end before the release.
+        // The former holder's window is over. A late retransmission changes nothing if it finds the
+        // hold of this takeover. But it can take the lock from yet another holder. So `free`
+        // releases the lock only when the window of that holder is over, too.
         let settled = unanswered_until.map_or(Instant::MIN, |limit| limit + LONGEST_WINDOW);
         match parse_reply(&asked) {
             AcquireReply::Granted { token, .. } => {

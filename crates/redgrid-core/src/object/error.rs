@@ -210,8 +210,8 @@ impl ObjectError {
         ObjectError::Encode { name: name.clone(), codec, source: Arc::new(source) }
     }
 
-    /// Creates the error of a stored value that `codec` cannot decode. `field` is the position of
-    /// the value, if the object has several values.
+    /// Creates the error of a stored value that `codec` cannot decode. For the message, `field`
+    /// says where the value is, such as a field or an index; `None` if the object has one value.
     pub fn decode(
         name: &Name,
         field: Option<String>,

@@ -88,8 +88,8 @@ impl Inner {
         }
     }
 
-    /// Returns the request that deletes this object, the original or the copy of a rename, if it is
-    /// unchanged.
+    /// Returns the request that deletes this object if it is unchanged. In a rename, this object is
+    /// the original, or the copy that was written.
     ///
     /// The object is unchanged if its contents have the SHA-1s `shas` and, if `ends` are given, its
     /// lifetimes have these ends. If a `receipt` is given, the script that deletes the object

@@ -331,7 +331,7 @@ impl SemaphoreState {
         (!exchange.is_empty()).then_some(exchange)
     }
 
-    /// Returns the next change of leases whose caller still waits.
+    /// Takes the next change of leases for which a caller still waits, and drops those without.
     fn next_extension(&mut self) -> Option<Extension> {
         loop {
             let next = self.extensions.pop_front()?;

@@ -21,7 +21,7 @@ pub(super) fn looks_like(text: &str) -> bool {
     text.contains("ServersConfig") || text.contains("ServerConfig")
 }
 
-/// Returns whether the file's keys are Redisson's.
+/// Returns whether the file has a top-level key of Redisson's configuration.
 pub(super) fn is(tree: &Tree<'_>) -> bool {
     let mut names = SECTIONS.iter().map(|section| section.name).chain(UNSUPPORTED);
     names.any(|name| tree.root.contains_key(name))

@@ -11,7 +11,7 @@ use crate::sync::Mutex;
 type Known = HashMap<(TypeId, Bytes), Weak<dyn Any + Send + Sync>>;
 type Values = HashMap<(TypeId, Bytes), Arc<dyn Any + Send + Sync>>;
 
-/// Shares one value for each type and key, as long as an object holds that value.
+/// Shares one value for each type and key. A value lives as long as an object holds it.
 #[derive(Default)]
 pub struct Shared(Mutex<Known>);
 

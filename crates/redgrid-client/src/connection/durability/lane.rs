@@ -29,7 +29,7 @@ pub(super) struct Member {
 pub(super) struct Lane {
     pub(super) level: Level,
     pub(super) link: Arc<Connection>,
-    /// The connections whose replies are to be confirmed.
+    /// The connections that carried the writes which this lane confirms.
     pub(super) commands: Arc<ConnectionPool>,
     pub(super) clock: Clock,
     /// The longest duration of one WAIT; a longer wait consists of several WAITs. So a dead

@@ -49,7 +49,8 @@ pub(super) struct Tries {
     /// The value is kept if a later transmission is answered as too late, because the first one may
     /// have executed.
     first: Option<Instant>,
-    /// Number of unanswered transmissions that may still execute.
+    /// Number of unanswered transmissions, which the setting `retries` limits. They may still
+    /// execute.
     ///
     /// The number is set to 0 when a later transmission is answered as too late. The limits of the
     /// earlier transmissions have passed by then, too.

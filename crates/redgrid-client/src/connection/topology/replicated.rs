@@ -289,7 +289,7 @@ impl Topology for Replicated {
     }
 
     fn suspect(&self, doubt: TopologyHint) {
-        // No other server has information about a hanging primary if the primary is configured.
+        // If the configuration names the primary, no other server knows whether the primary hangs.
         if matches!((self.kind, doubt), (DeploymentKind::MasterSlave, TopologyHint::Silent(_))) {
             return;
         }

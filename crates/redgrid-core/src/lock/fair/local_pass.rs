@@ -40,8 +40,8 @@ pub(in crate::lock) struct LocalPass {
     asking: bool,
     /// Served positions that the pass request in flight reports.
     reporting: Vec<u64>,
-    /// A hand-over that is suspended until the pass request completes: the id of its server lease,
-    /// and the last adjustment of that lease, if any.
+    /// A hand-over that is suspended until the pass request completes: the id of its server lease.
+    /// If that lease was adjusted to the request of a waiter, also the last adjustment.
     suspended: Option<(u64, Option<Fitted>)>,
     /// Id of a server lease that is no longer passed along. Either a pass request was not answered,
     /// or a retransmission of one can still release the lock.

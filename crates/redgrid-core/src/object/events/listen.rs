@@ -182,7 +182,7 @@ impl Listen {
                 let mut channels: Vec<Bytes> = event_channels.collect();
                 let others = channels.split_off(1);
                 // Usually either all channels are denied or none. If several are denied at once,
-                // each is then tried alone. So one channel is tried first.
+                // each is then tried alone. To avoid that, one channel is subscribed first.
                 let first = subscriptions.subscribe_buffered_on_primaries(&buffer, channels);
                 client.core().wait_active(&buffer, until).await.map_err(subscribe_error)?;
                 let all = [first].into_iter().chain(

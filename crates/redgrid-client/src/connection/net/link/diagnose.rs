@@ -12,9 +12,9 @@ use tokio::time::timeout;
 use crate::config::network::Stream;
 use crate::connection::trouble::Trouble;
 
-/// Limit for connecting and for an answer: 250 ms each. The probe starts after
-/// [`super::set_up::LATE`] (300 ms) and waits for up to two answers. So the probe ends within a
-/// second, unless connecting takes long.
+/// Limit for connecting and for an answer: 250 ms each. The probe starts
+/// [`super::set_up::LATE`] (300 ms) after the login began, and waits for up to two answers. So the
+/// probe ends within a second of the login, unless connecting takes long.
 const WITHIN: Duration = Duration::from_millis(250);
 
 /// The kind of process that listens at an address.

@@ -85,8 +85,8 @@ impl Connection {
 
     /// Checks that the server is alive.
     ///
-    /// A data server is sent TIME instead of PING, because the estimate of its clock loses accuracy
-    /// with each minute.
+    /// It sends TIME instead of PING to a data server, because the estimate of its clock loses
+    /// accuracy with each minute.
     pub(super) async fn sign_of_life(&self) -> Result<(), ServerError> {
         match &self.greeting {
             Handshake::Data { time, .. } => self.ask_time(time).await,

@@ -1,9 +1,9 @@
 //! Transport of requests over one connection: each is queued as bytes, written, and answered.
 //!
-//! Requests are written in the order of their creation and answered in that order. Their callers
-//! encode them. One task per connection writes the encoded bytes, reads the replies, and passes
-//! each to the oldest outstanding request. Messages and subscription confirmations may arrive
-//! between replies; `pushes` distinguishes them.
+//! Requests are written in the order in which they were queued, and answered in that order. Their
+//! callers encode them. One task per connection writes the encoded bytes, reads the replies, and
+//! passes each to the oldest outstanding request. Messages and subscription confirmations may
+//! arrive between replies; `pushes` distinguishes them.
 
 mod end;
 mod pushes;
