@@ -125,10 +125,9 @@ impl Table {
             self.take_out_served(lock);
             let (unheld, lives_on) = (lock.holds.is_empty(), lock.protocol.read_write().is_some());
             let holds = std::mem::take(&mut lock.holds);
-            for hold in &holds {
-                hold.mark_ended(Some(reason));
-            }
-            self.note_lost(server_lease, reason, holds.len());
+            // A hold whose own lease was over has ended before.
+            let lost = holds.iter().filter(|hold| hold.mark_ended(Some(reason))).count();
+            self.note_lost(server_lease, reason, lost);
             for hold in &holds {
                 hold.notify_ended();
                 lock.remember_lost(hold);
