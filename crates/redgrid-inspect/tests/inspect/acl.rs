@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use futures_util::TryStreamExt;
+use futures_util::{StreamExt, TryStreamExt};
 use redgrid_inspect::{HolderState, ObjectFilter, ObjectKind, ObjectView};
 use redgrid_testkit::{Cluster, Observer, redis::Value};
 
@@ -129,6 +129,13 @@ async fn objects_that_the_user_may_not_read_are_listed_as_unknown() {
     let locks = inspector.objects(&ObjectFilter::new().of_kinds([ObjectKind::Lock]));
     let refused = locks.try_collect::<Vec<ObjectView>>().await.expect_err("the other one may be a lock");
     assert!(refused.to_string().contains("other"), "{refused}");
+    // The stream ends after the first error.
+    for number in 0..200 {
+        hold(&observer, &format!("other:{number}"), &format!("{ONE}:19"), "60000").await;
+    }
+    let items: Vec<_> = inspector.objects(&ObjectFilter::new().of_kinds([ObjectKind::Lock])).collect().await;
+    let failed: Vec<_> = items.iter().enumerate().filter(|(_, item)| item.is_err()).map(|(at, _)| at + 1).collect();
+    assert_eq!(failed, [items.len()]);
     let own = inspector.objects(&ObjectFilter::new().matching("orders:*").of_kinds([ObjectKind::Lock]));
     assert_eq!(own.try_collect::<Vec<ObjectView>>().await.expect("a list").len(), 1);
 }

@@ -87,6 +87,20 @@ async fn a_fair_lock_has_its_queue_in_order() {
     waiting.abort();
 }
 
+/// Those who wait for a fair read-write lock are in the queue of its gate.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fair_read_write_lock_has_the_queue_of_its_gate() {
+    let server = server().await;
+    let observer = observer(&server).await;
+    send(&observer, &["HSET", "prices", "mode", "read", &format!("{JAVA}:17"), "1"]).await;
+    send(&observer, &["RPUSH", "redisson_lock_queue:redgrid_rw_line:{prices}", &format!("{ONE}:18")]).await;
+    send(&observer, &["ZADD", "redgrid_fair:redgrid_rw_line:{prices}", "9000000000000", &format!("{ONE}:18")]).await;
+    let view = inspector(&server.url()).await.lock("prices").await.expect("an answer");
+    assert_eq!((view.kind, view.queue_len), (LockKind::ReadWrite, Some(1)));
+    assert_eq!((view.queue[0].client.as_str(), view.queue[0].is_redgrid), (ONE, true));
+    assert_eq!(view.waiting_clients, Some(1));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_fenced_lock_has_its_token_and_an_election_its_leader() {
     let server = server().await;
