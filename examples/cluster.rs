@@ -11,13 +11,13 @@ use redgrid::{Config, Grid};
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let seeds = std::env::var("REDGRID_CLUSTER").unwrap_or_else(|_| "127.0.0.1:7000".into());
-    // Some nodes are enough: each names all others. As a URL:
+    // Some nodes are enough: each node names all others. The same configuration as a URL:
     // redis-cluster://127.0.0.1:7000,127.0.0.1:7001
     let config = Config::cluster(seeds.split(','))?.response_timeout(Duration::from_secs(2));
     let grid = Grid::connect(config).await?;
     grid.wait_ready(Duration::from_secs(5)).await?;
 
-    // Each name lives on the node of its slot. All keys of a lock share that slot.
+    // Each name is on the node of its slot. All keys of a lock share that slot.
     for order in 1..=5 {
         let lock = grid.lock(format!("redgrid-example:order:{order}"));
         let guard = lock.acquire().timeout(Duration::from_secs(2)).await?;
@@ -25,7 +25,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         guard.release().await?;
     }
 
-    // Your own requests with several keys need them in one slot: give them a hash tag.
+    // Your own commands with several keys need the keys in one slot: give the keys a hash tag.
     for key in ["{redgrid-example:cart:7}:items", "{redgrid-example:cart:7}:total"] {
         grid.command("SET").key(key)?.arg("1").query::<()>().await?;
         grid.command("DEL").key(key)?.query::<()>().await?;

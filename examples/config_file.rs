@@ -11,7 +11,7 @@ use redgrid::{Config, Grid};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    // A service calls `Config::from_env()`. Here, the file beside this program is the default;
+    // A service calls `Config::from_env()`. This program has a default file, unless
     // `REDGRID_CONFIG` names another one. `REDGRID_URL` and `REDGRID_<SETTING>` take precedence.
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/redgrid.yaml");
     let named = std::env::vars().any(|(name, value)| name == "REDGRID_CONFIG" && !value.is_empty());

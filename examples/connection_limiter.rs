@@ -1,5 +1,5 @@
-//! Shows a semaphore over three services: together they never open more connections than a database
-//! accepts.
+//! Shows a semaphore shared by three services: together they never open more connections than a
+//! database accepts.
 //!
 //! Run it with `cargo run -p redgrid-examples --example connection_limiter`, for a server at
 //! 127.0.0.1:6379 or `REDGRID_URL`.
@@ -25,13 +25,13 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         let grid = Grid::connect(url.as_str()).await?;
         let (open, most) = (Arc::clone(&open), Arc::clone(&most));
         services.push(tokio::spawn(async move {
-            // The permits of a service that dies return within one lease.
+            // If a service dies, its permits become available again within one lease.
             let connections = grid.semaphore("redgrid-example:connections", CONNECTIONS);
             let mut queries = Vec::new();
             for query in 0..8_u64 {
                 let (connections, open, most) = (connections.clone(), Arc::clone(&open), Arc::clone(&most));
                 queries.push(tokio::spawn(async move {
-                    // A report needs two connections at once: both or none.
+                    // A report needs two connections at once: it gets both or none.
                     let needs = if query == 0 { 2 } else { 1 };
                     match connections.acquire_many(needs).timeout(Duration::from_secs(10)).await {
                         Ok(permit) => {

@@ -15,7 +15,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     seen.try_init(100_000, 0.01).await?;
 
     for page in ["/", "/docs", "/docs", "/about", "/"] {
-        // `true` is certain. One in a hundred new pages seems to be known.
+        // `true` is certain. One in a hundred new pages is reported as already visited.
         match seen.add(page).await? {
             true => println!("{page} is fetched"),
             false => println!("{page} was seen before"),

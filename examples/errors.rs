@@ -1,4 +1,4 @@
-//! Shows the common errors of an acquire, and what each says about the state of the lock.
+//! Shows the common errors of an acquire, and what each error implies for the state of the lock.
 //!
 //! Run it with `cargo run -p redgrid-examples --example errors`, for a server at 127.0.0.1:6379 or
 //! `REDGRID_URL`.
@@ -9,7 +9,7 @@ use std::time::Duration;
 use redgrid::locks::AcquireError;
 use redgrid::{Config, Failure, Grid, LockGuard};
 
-/// Returns what to do about an outcome.
+/// Returns advice for the caller.
 fn advice(outcome: &Result<LockGuard, AcquireError>) -> &'static str {
     match outcome {
         Ok(_) => "held: work, then release",
@@ -63,7 +63,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     show("bad name", grid.lock("half{a tag").acquire().await);
     show("bad lease", lock.acquire().lease(Duration::from_millis(5)).await);
 
-    // No server listens there. The client gives up after response_timeout × (retries + 1) = 600 ms.
+    // No server listens on this port. The client gives up after response_timeout × (retries + 1) =
+    // 600 ms.
     let nowhere = Config::single("127.0.0.1:1")?.response_timeout(Duration::from_millis(300)).retries(1);
     let lonely = Grid::connect(nowhere).await?;
     show("no server", lonely.lock("any").acquire().await);

@@ -1,5 +1,5 @@
-//! Shows connection events for a log, and health for a readiness probe, while the program cuts its
-//! own connection as a restart of the server would.
+//! Shows connection events for a log, and a health check for a readiness probe. The program cuts
+//! its own connection, as a restart of the server would.
 //!
 //! Run it with `cargo run -p redgrid-examples --example events`, for a server at 127.0.0.1:6379 or
 //! `REDGRID_URL`.
@@ -21,7 +21,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     println!("{}: {} primaries", topology.kind, topology.shards.len());
     readiness(client).await;
 
-    // A receiver gets the events from now on. A slow one learns how many it missed.
+    // The receiver gets events from this call on. A receiver that is too slow gets the number of
+    // missed events.
     let mut events = client.events();
     let guard = grid.lock("redgrid-example:events").acquire().await?;
     let id: i64 = client.command("CLIENT").arg("ID").query().await?;
@@ -41,7 +42,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     });
     news.await?;
 
-    // A new connection verifies all holds at once.
+    // After reconnecting, the client verifies all its holds immediately.
     println!("still held: {}", guard.is_held());
     readiness(client).await;
     guard.release().await?;
@@ -50,7 +51,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Prints the answer of a readiness probe.
+/// Prints the result of a readiness probe.
 async fn readiness(client: &redgrid::Client) {
     let health = client.health().timeout(Duration::from_secs(1)).await;
     println!("ready: {}, holding {}", health.is_ready(), health.held);

@@ -31,7 +31,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             guard.release().await?;
             Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
         }));
-        // The next buyer comes when this one is in the queue.
+        // The next buyer starts when this one is in the queue.
         let before = loop {
             if let Some(before) = counter.position(&position).await? {
                 break before;

@@ -16,7 +16,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let url = std::env::var("REDGRID_URL").unwrap_or_else(|_| "redis://127.0.0.1:6379".into());
     let grid = Grid::connect(url.as_str()).await?;
     let import = grid.countdown_latch("redgrid-example:import");
-    // The latch is deleted after a minute, in case a service dies with its part.
+    // The latch expires after a minute, in case a service dies before it finishes its part.
     if !import.try_set_count(PARTS).expires_in(Duration::from_secs(60)).await? {
         println!("another import is under way, {} parts to go", import.count().await?);
         return Ok(());

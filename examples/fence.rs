@@ -1,4 +1,4 @@
-//! Shows a fence in Redis, which rejects the late write of a paused holder whatever the timing.
+//! Shows a fence in Redis, which rejects the late write of a paused holder, whatever the timing.
 //!
 //! Run it with `cargo run -p redgrid-examples --example fence`, for a server at 127.0.0.1:6379 or
 //! `REDGRID_URL`.

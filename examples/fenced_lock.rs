@@ -1,5 +1,5 @@
-//! Shows a fenced lock: its tokens are counted in a key that Redisson's fenced locks share, and
-//! that outlives restarts.
+//! Shows a fenced lock. Its tokens are counted in a key that survives restarts and that Redisson's
+//! fenced locks share.
 //!
 //! Run it with `cargo run -p redgrid-examples --example fenced_lock`, for a server at
 //! 127.0.0.1:6379 or `REDGRID_URL`.
@@ -17,7 +17,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let url = std::env::var("REDGRID_URL").unwrap_or_else(|_| "redis://127.0.0.1:6379".into());
     let (one, two) = (Grid::connect(url.as_str()).await?, Grid::connect(url.as_str()).await?);
 
-    // Each holder gets a token from the server. Writes carry it, and the store rejects lower ones.
+    // The server gives each holder a token. Writes carry the token, and the store rejects lower
+    // ones.
     let guard = one.fenced_lock(NAME).acquire().await?;
     let first = guard.token();
     println!("one: holds it with token {first}");
@@ -29,7 +30,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     println!("one: reads that the last token is {:?}", one.fenced_lock(NAME).token().await?.map(u64::from));
     guard.release().await?;
 
-    // Re-entry would keep the token; this lock does not allow it.
+    // Re-entry returns the same token, so several writes could share it; this lock rejects
+    // re-entry.
     let me = Holder::new();
     let lock = one.fenced_lock(NAME).non_reentrant();
     let guard = lock.acquire().holder(&me).await?;

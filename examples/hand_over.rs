@@ -1,5 +1,5 @@
-//! Shows a lock that passes from one process to another: detached by the parent, attached by a
-//! child, and held all the time.
+//! Shows a lock that is handed over to another process. The parent detaches it, a child attaches
+//! it, and the lock is held all the time.
 //!
 //! Run it with `cargo run -p redgrid-examples --example hand_over`, for a server at 127.0.0.1:6379
 //! or `REDGRID_URL`.
@@ -13,7 +13,7 @@ use redgrid::locks::{AttachError, Detached};
 
 const NAME: &str = "redgrid-example:deployment";
 
-/// The child continues with the lock of its parent.
+/// Runs in the child: attaches the parent's lock, and continues the work.
 async fn go_on(grid: &Grid, json: &str) -> Result<(), Box<dyn Error>> {
     let detached: Detached = serde_json::from_str(json)?;
     let guard = grid.lock(NAME).attach(&detached).await?;
@@ -39,7 +39,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let json = serde_json::to_string(&detached)?;
     let child = Command::new(std::env::current_exe()?).env("REDGRID_EXAMPLE_DETACHED", &json).status()?;
     println!("parent: the child ended with {child}");
-    // A lock can be attached once.
+    // A detached lock can be attached only once.
     match grid.lock(NAME).attach(&detached).await {
         Err(AttachError::Gone { name }) => println!("parent: `{name}` was handed over and is not ours any more"),
         again => println!("parent: {again:?}, and this must not happen"),

@@ -1,4 +1,5 @@
-//! Shows sets: players of the day, the best scores, and tasks in the order of their times.
+//! Shows three kinds of sets: players of the day, the best scores, and events in the order of their
+//! times.
 //!
 //! Run it with `cargo run -p redgrid-examples --example high_scores`, for a server at
 //! 127.0.0.1:6379 or `REDGRID_URL`.

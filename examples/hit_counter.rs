@@ -1,5 +1,5 @@
-//! Shows numbers that all processes share: many tasks add to one, and concurrent additions leave as
-//! one command.
+//! Shows numbers that all processes share. Many tasks add to one number, and concurrent additions
+//! are combined into one command.
 //!
 //! Run it with `cargo run -p redgrid-examples --example hit_counter`, for a server at
 //! 127.0.0.1:6379 or `REDGRID_URL`.
@@ -28,7 +28,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     println!("{} hits", hits.get().await?);
 
-    // At most 100 tickets, over all processes.
+    // At most 100 tickets are sold, over all processes.
     let tickets = grid.atomic_long("redgrid-example:tickets");
     match tickets.add(1).at_most(100).await {
         Ok(number) => println!("ticket {number}"),

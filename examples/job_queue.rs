@@ -1,4 +1,4 @@
-//! Shows a queue with waiting workers; no job is lost when a worker leaves.
+//! Shows a queue with waiting workers. If a worker stops waiting, no job is lost.
 //!
 //! Run it with `cargo run -p redgrid-examples --example job_queue`, for a server at 127.0.0.1:6379
 //! or `REDGRID_URL`.
@@ -23,7 +23,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             })
         })
         .collect();
-    // A call that times out takes no job with it.
+    // A call that is cancelled by a timeout does not remove a job.
     let _ = tokio::time::timeout(Duration::from_millis(10), jobs.take()).await;
     jobs.push_many(&(0..10).collect::<Vec<_>>()).await?;
     for worker in workers {

@@ -1,4 +1,4 @@
-//! Shows barriers: four workers begin each round together, and end together.
+//! Shows barriers: four workers begin each round together, and end it together.
 //!
 //! Run it with `cargo run -p redgrid-examples --example job_start_barrier`, for a server at
 //! 127.0.0.1:6379 or `REDGRID_URL`.
@@ -20,7 +20,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         worker.await?.map_err(|error| error.to_string())?;
     }
 
-    // A lone waiter times out, and no longer counts.
+    // A single waiter times out, and is not counted afterwards.
     let grid = Grid::connect(url.as_str()).await?;
     match grid.barrier(NAME, WORKERS).wait().timeout(Duration::from_millis(300)).await {
         Err(BarrierError::TimedOut { waited, .. }) => println!("alone: gave up after {waited:?}"),
@@ -45,7 +45,7 @@ async fn work(url: String, worker: u32) -> Result<(), Box<dyn Error + Send + Syn
 
     let section =
         grid.double_barrier(format!("{NAME}:write"), WORKERS).enter().timeout(Duration::from_secs(30)).await?;
-    tokio::time::sleep(Duration::from_millis(50) * worker).await; // its part
+    tokio::time::sleep(Duration::from_millis(50) * worker).await; // the worker's part of the work
     section.leave().timeout(Duration::from_secs(30)).await?;
     println!("worker {worker}: all parts are written");
 

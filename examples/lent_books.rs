@@ -1,5 +1,5 @@
-//! Shows permits with ids and leases: copies of a book that one process lends, and another one
-//! extends and returns.
+//! Shows permits with ids and leases: one process lends copies of a book, and another process
+//! extends the loan and returns the copy.
 //!
 //! Run it with `cargo run -p redgrid-examples --example lent_books`, for a server at 127.0.0.1:6379
 //! or `REDGRID_URL`.
@@ -16,7 +16,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let known = office.permit_expirable_semaphore("redgrid-example:book");
     lent.try_set_permits(2).await?;
 
-    // Lent for an hour: the reader gets the id. Without a return, the lease ends the loan.
+    // The loan is for an hour: the reader gets the id. If the copy is not returned, the loan ends
+    // with its lease.
     let copy = lent.acquire().lease(Duration::from_secs(3600)).await?;
     let id = copy.ids().next().expect("a permit has an id");
     copy.forget();

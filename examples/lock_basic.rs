@@ -12,14 +12,15 @@ use redgrid::Grid;
 async fn main() -> Result<(), Box<dyn Error>> {
     let url = std::env::var("REDGRID_URL").unwrap_or_else(|_| "redis://127.0.0.1:6379".into());
     let grid = Grid::connect(url).await?;
-    // Optional: calls wait for the connection by themselves. This reports a problem early.
+    // This call is optional: it reports a connection problem early. Requests wait for the
+    // connection by themselves.
     grid.wait_ready(Duration::from_secs(5)).await?;
 
     let lock = grid.lock("redgrid-example:orders:42");
     let guard = lock.acquire().await?;
     println!("acquired, token {}, valid for another {:?}", guard.token(), guard.remaining());
 
-    // A second request is excluded, even in the same task. A busy lock is no error.
+    // A second acquire is excluded, even in the same task. A busy lock is not an error.
     match lock.try_acquire().await? {
         Some(_) => println!("acquired twice: this must not happen"),
         None => println!("busy, as it should be"),
@@ -29,8 +30,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
         println!("the server says: held by {:?}, {:?} left", state.holders, state.remaining);
     }
 
-    // `release` waits for the server's answer, and reports if the lock had been lost. Dropping the
-    // guard would release it in the background.
+    // `release` waits for the server's reply, and reports if the lock was lost before. Dropping the
+    // guard instead would release the lock in the background.
     guard.release().await?;
     println!("released; locked now: {}", lock.is_locked().await?);
 

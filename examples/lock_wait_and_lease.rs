@@ -17,7 +17,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     // Two clients stand for two processes.
     let (one, two) = (Grid::connect(url.as_str()).await?, Grid::connect(url.as_str()).await?);
 
-    // A fixed lease is not renewed. `forget` leaves the lock to its lease, as a crash would.
+    // A fixed lease is not renewed. After `forget` the lock is held until its lease ends, as after
+    // a crash.
     let guard = one.lock(NAME).acquire().lease(Duration::from_millis(1500)).await?;
     println!("one: holds it with a lease of 1.5 s, and dies");
     guard.forget();
@@ -29,17 +30,17 @@ async fn main() -> Result<(), Box<dyn Error>> {
         Ok(_) => println!("two: got it too early: this must not happen"),
     }
 
-    // The waiter knows when the lease ends, and tries again then. A release would wake it by a
-    // message.
+    // The waiter tries again when the lease ends. If the lock were released earlier, a message
+    // would wake the waiter.
     let guard = two.lock(NAME).acquire().timeout(Duration::from_secs(5)).lease(Duration::from_secs(10)).await?;
     println!("two: got it {:?} after one had died", begun.elapsed());
 
-    // The work takes longer than expected: extend the lease.
+    // If the work takes longer than expected, the lease can be extended.
     guard.extend(Duration::from_secs(20)).await?;
     println!("two: holds it for at least another {:?}", guard.remaining());
     guard.release().await?;
 
-    // `try_acquire` with a timeout returns `None` when it is over.
+    // `try_acquire` with a timeout returns `None` after the timeout.
     let held = one.lock(NAME).acquire().await?;
     let none = two.lock(NAME).try_acquire().timeout(Duration::from_millis(100)).await?;
     println!("two: tried for 100 ms: {}", if none.is_none() { "busy" } else { "acquired: this must not happen" });

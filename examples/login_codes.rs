@@ -20,7 +20,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             result?;
             println!("ada's code is {:?}, for {:?}", codes.get("ada").await?, codes.lifetime("ada").await?);
 
-            // One step: of two concurrent attempts with the code, one succeeds.
+            // Comparing and removing is one step: of two concurrent attempts with the correct code,
+            // one succeeds.
             for guess in [314_159, 271_828, 271_828] {
                 println!("{guess}: {}", codes.compare_and_remove("ada", &guess).await?);
             }

@@ -1,5 +1,5 @@
-//! Shows several locks as one: transfers that name the same accounts in opposite orders do not
-//! deadlock.
+//! Shows several locks acquired as one. Transfers that name the same accounts in opposite orders do
+//! not deadlock.
 //!
 //! Run it with `cargo run -p redgrid-examples --example multi_lock`, for a server at 127.0.0.1:6379
 //! or `REDGRID_URL`.
@@ -19,7 +19,7 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
         one.command("SET").key(balance(account))?.arg("100").query::<()>().await?;
     }
 
-    // Each grid stands for a process. They name the accounts in opposite orders.
+    // Each grid represents a process. The two processes name the accounts in opposite orders.
     let there = tokio::spawn(transfers(one.clone(), [0, 1, 2]));
     let back = tokio::spawn(transfers(two.clone(), [2, 1, 0]));
     for done in [there.await?, back.await?] {
@@ -40,12 +40,12 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     Ok(())
 }
 
-/// Moves 1 from the first to each of the others, a hundred times.
+/// Moves 1 from the first account to each of the others, a hundred times.
 async fn transfers(grid: Grid, order: [usize; 3]) -> Result<(), Box<dyn Error + Send + Sync>> {
     let accounts = order.map(|at| ACCOUNTS[at]);
     for _ in 0..100 {
         let guard = grid.multi_lock(accounts).acquire().timeout(Duration::from_secs(20)).await?;
-        // The transfer is dropped at once if one of the three locks is lost.
+        // If one of the three locks is lost, the transfer is dropped immediately.
         guard.run(async { transfer(&grid, accounts).await }).await??;
         guard.release().await?;
     }

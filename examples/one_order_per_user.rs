@@ -1,7 +1,7 @@
-//! Shows a lock, a bounded number and ids together: one order for each user and item while stock
-//! lasts.
+//! Shows a lock, a bounded number and ids in one program: each user may order each item once, while
+//! stock lasts.
 //!
-//! Many requests compete. At the end, the program checks that each user has at most one order, and
+//! Many requests compete. At the end, the program checks that no user has more than one order, and
 //! that the number of orders is the number of sold items.
 //!
 //! Run it with `cargo run -p redgrid-examples --example one_order_per_user`, for a server at
@@ -22,7 +22,7 @@ const STOCK: i64 = 20;
 const USERS: usize = 50;
 const TIMES: usize = 3;
 
-/// How long a request waits for an earlier one of the same user.
+/// How long a request waits for an earlier request of the same user.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 type Trouble = Box<dyn std::error::Error + Send + Sync>;
@@ -31,12 +31,13 @@ type Trouble = Box<dyn std::error::Error + Send + Sync>;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Answer {
     Ordered(i64),
-    /// The user has an order already; its id.
+    /// The user already has an order, with this id.
     Before(i64),
     SoldOut,
 }
 
-/// Orders an item for a user. Each user has a lock of its own: other users do not wait.
+/// Orders an item for a user. Each user has a separate lock, so requests of different users do not
+/// wait for each other.
 async fn order(grid: &Grid, ids: &TimeOrderedId, item: &str, user: &str) -> Result<Answer, Trouble> {
     let guard = match grid.lock(format!("redgrid-example:order:{item}:{user}")).acquire().timeout(PATIENCE).await {
         Ok(guard) => guard,
@@ -55,14 +56,15 @@ async fn order_alone(grid: &Grid, ids: &TimeOrderedId, item: &str, user: &str) -
     }
     // An unused id leaves a gap.
     let id = ids.next().await?;
-    // The bound of 0 holds over all processes.
+    // The number cannot fall below 0, over all processes.
     match grid.atomic_long(format!("redgrid-example:stock:{item}")).exactly_once().add(-1).at_least(0).await {
         Ok(_) => {}
         Err(AtomicError::OutOfBounds { .. }) => return Ok(Answer::SoldOut),
         Err(error) => return Err(error.into()),
     }
-    // A process that dies here has taken one item without an order: `redgrid demo flash-sale` keeps
-    // a ledger against that. The field is the user's name, so a repeated write changes nothing.
+    // If the process dies here, one item is taken without an order; `redgrid demo flash-sale` keeps
+    // a ledger to prevent this. The field is the user's name, so a repeated write has no further
+    // effect.
     let write = grid.command("HSET").key(&orders)?.arg(user.to_owned()).arg(id.to_string());
     write.idempotent().query::<()>().await?;
     Ok(Answer::Ordered(id))

@@ -30,7 +30,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     println!("opened just now: {}", open.set().await?);
     while !workers.is_empty() {
-        // Wakes the waiter that has waited longest, or else the next one that comes.
+        // Wakes the waiter that has waited longest. If there is no waiter, the next one returns
+        // immediately.
         println!("a worker waited for the bell: {}", bell.notify_one().await?);
         if let Some(served) = workers.join_next().await {
             served??;

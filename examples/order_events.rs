@@ -1,5 +1,5 @@
-//! Shows a reliable topic: a subscriber receives each order, even if its process was gone for a
-//! while.
+//! Shows a reliable topic: a subscriber receives every order, even those published while its
+//! process was down.
 //!
 //! Run it with `cargo run -p redgrid-examples --example order_events`, for a server at
 //! 127.0.0.1:6379 or `REDGRID_URL`.
@@ -21,7 +21,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     {
         println!("{order} is read, and not handled");
     }
-    // The process is gone. Another one continues as the same subscriber.
+    // The subscriber's process ends. Another process continues as the same subscriber.
     drop(mail);
 
     let mut mail = orders.subscribe().as_subscriber("mail").await?;

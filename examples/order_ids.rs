@@ -15,7 +15,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let url = std::env::var("REDGRID_URL").unwrap_or_else(|_| "redis://127.0.0.1:6379".into());
     let grid = Grid::connect(url.as_str()).await?;
 
-    // Names of this run only: no other process uses them when they are deleted.
+    // The names are unique to this run: no other process uses them when they are deleted.
     let run = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?.as_nanos();
     let orders = grid.time_ordered_id(format!("redgrid-example:order-{run}"));
     let tasks = (0..10).map(|_| {
@@ -36,12 +36,13 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let made = orders.decode(last)?;
     println!("{} orders; then {last}: number {} of its day, at {:?}", all.len(), made.sequence, made.time);
 
-    // In blocks of 100 from a million on; the first call sets that. Java services share the keys.
+    // Ids start at a million, in blocks of 100; the first call of `try_init` sets this. Java
+    // services share the keys.
     let tickets = grid.id_generator(format!("redgrid-example:ticket-{run}"));
     tickets.try_init(1_000_000, 100).await?;
     println!("ticket {}", tickets.next().await?);
 
-    // The counter of a day expires two days later. After its deletion, no id may be drawn.
+    // The counter of a day expires two days later. No process may draw ids after its deletion.
     tickets.delete().await?;
     grid.command("DEL").key(orders.counter_of(made.time)?.as_str())?.query::<()>().await?;
     grid.shutdown(Duration::from_secs(5)).await?;

@@ -1,5 +1,5 @@
-//! Shows a reliable queue: failed orders are retried, impossible ones set aside, and none is lost
-//! with a worker.
+//! Shows a reliable queue: failed orders are retried, impossible ones become dead letters, and no
+//! order is lost if a worker dies.
 //!
 //! Run it with `cargo run -p redgrid-examples --example order_pipeline`, for a server at
 //! 127.0.0.1:6379 or `REDGRID_URL`.
@@ -21,14 +21,14 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let url = std::env::var("REDGRID_URL").unwrap_or_else(|_| "redis://127.0.0.1:6379".into());
     let grid = Grid::connect(&*url).await?;
     let orders = grid.reliable_queue::<Order>("redgrid-example:orders");
-    // The settings apply to all processes; the first one sets them.
+    // The settings apply to all processes; the process that sets them first decides.
     let settings =
         QueueSettings { max_attempts: Some(3), visibility: Some(Duration::from_secs(10)), ..Default::default() };
     orders.try_set_settings(&settings).await?;
 
     for id in 1..=6 {
         let order = Order { id, pieces: if id == 4 { -1 } else { 2 } };
-        // A repeated request creates no second order.
+        // A repeated push does not create a second order.
         orders.push(&order).deduplicate(format!("order-{id}")).priority(u8::from(id == 6)).await?;
     }
     let workers: Vec<_> = (1..=2).map(|worker| tokio::spawn(work(worker, orders.clone()))).collect();
@@ -38,7 +38,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let counts = orders.counts().await?;
     println!("{} done, {} dead", counts.totals.acknowledged, counts.dead);
-    // After their cause is corrected, dead letters are tried again.
+    // After the cause is corrected, dead letters can be processed again.
     println!("{} are tried again", orders.dead().redrive().await?);
     orders.object().delete().await?;
     grid.shutdown(Duration::from_secs(5)).await?;

@@ -14,16 +14,17 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let grid = Grid::connect(&*url).await?;
     let orders = grid.stream::<String, u64>("redgrid-example:orders");
 
-    // Keeps about the last hundred thousand entries.
+    // The stream keeps about the last hundred thousand entries.
     let keep = Trim::max_len(100_000).approximately();
     for (article, amount) in [("book", 2), ("lamp", 1), ("book", 5)] {
         let id = orders.add(article, &amount).trim(keep).await?;
         println!("{id}: {amount} × {article}");
     }
-    // Added once, even if a reply is lost.
+    // The entry is added exactly once, even if a reply is lost.
     orders.add("piano", &1).exactly_once().await?;
 
-    // Two consumers share the work. The entries of one that dies pass on after a minute.
+    // Two consumers share the work. If one dies, the other takes over its pending entries after a
+    // minute.
     let shipping = orders.group("shipping");
     let consumer = |name: &str| {
         let deliveries = shipping.consumer(name).page(2).create_if_missing(Start::Beginning);

@@ -1,7 +1,7 @@
 //! Shows adders: two services count page views in memory without requests, and sum them over both.
 //!
-//! Two clients stand for two services. Each saves its count every second and when it ends, so that
-//! its views outlive it.
+//! Two clients represent two services. Each saves its count every second and when it ends, so that
+//! its views are kept.
 //!
 //! Run it with `cargo run -p redgrid-examples --example page_views`, for a server at 127.0.0.1:6379
 //! or `REDGRID_URL`.
@@ -22,7 +22,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         services[1].long_adder(NAME).saving(Duration::from_secs(1))?,
     ];
     for views in &views {
-        // From here on, sums include this service.
+        // After this call, sums include this service.
         views.ready().await?;
     }
     views[0].reset().await?;

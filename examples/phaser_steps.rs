@@ -1,4 +1,4 @@
-//! Shows a phaser: no builder begins a step before all have finished the one before, and builders
+//! Shows a phaser: no builder begins a step before all have finished the previous one, and builders
 //! may leave.
 //!
 //! Run it with `cargo run -p redgrid-examples --example phaser_steps`, for a server at
@@ -14,10 +14,10 @@ use redgrid::barrier::{Party, PhaserError};
 async fn main() -> Result<(), Box<dyn Error>> {
     let url = std::env::var("REDGRID_URL").unwrap_or_else(|_| "redis://127.0.0.1:6379".into());
     let grid = Grid::connect(url.as_str()).await?;
-    // One name per run: a phaser ends with its last party.
+    // The name is unique to this run: a phaser terminates when its last party leaves.
     let phaser = grid.phaser(format!("redgrid-example:build:{}", std::process::id()));
 
-    // All parties register at once, so no step ends before the last one is there.
+    // All parties register together, so the first step cannot end before all are registered.
     let builders = phaser.bulk_register(3).await?;
     let builders: Vec<_> = builders.into_iter().zip(1..).map(|(party, n)| tokio::spawn(build(party, n))).collect();
 

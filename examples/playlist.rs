@@ -1,4 +1,4 @@
-//! Shows a list: songs that many processes change, read page by page, and scores that the server
+//! Shows lists: songs that many processes change, read page by page, and scores that the server
 //! sorts.
 //!
 //! Run it with `cargo run -p redgrid-examples --example playlist`, for a server at 127.0.0.1:6379
@@ -18,7 +18,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let album: Vec<String> = (1..=1000).map(|n| format!("song {n}")).collect();
     songs.push_many(&album).await?;
 
-    // Each change is one step, beside those of other processes.
+    // Each change is one atomic step.
     songs.insert(1, "a wish").await?;
     println!("out: {}", songs.remove_at(500).await?);
     println!("next: {:?}", songs.range(..3).await?);

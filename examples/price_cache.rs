@@ -1,4 +1,5 @@
-//! Shows a map in front of a table: prices are loaded on demand, and changes are written behind.
+//! Shows a map as a cache of a table: prices are loaded on demand, and changes are written to the
+//! table later.
 //!
 //! Run it with `cargo run -p redgrid-examples --example price_cache`, for a server at
 //! 127.0.0.1:6379 or `REDGRID_URL`.
@@ -10,7 +11,7 @@ use std::time::Duration;
 use redgrid::Grid;
 use redgrid::map::{Loader, StoreError, WriteBehind, Writer, async_trait};
 
-/// Stands for a database table.
+/// Represents a database table.
 #[derive(Clone, Default)]
 struct Table(Arc<Mutex<BTreeMap<String, u64>>>);
 
@@ -58,7 +59,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     for price in 101..=110 {
         backed.set("P0001".to_owned(), price).await?;
     }
-    // The shutdown writes pending changes: ten changes are one write.
+    // The shutdown writes the pending changes. Ten changes of one price are combined into one
+    // write.
     grid.shutdown(Duration::from_secs(5)).await?;
     Grid::connect(url.as_str()).await?.map::<String, u64>("redgrid-example:prices").clear().await?;
     assert_eq!(table.0.lock().unwrap()["P0001"], 110);

@@ -20,9 +20,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let list: Vec<(String, u32)> = (1..=1000).map(|n| (format!("P{n:04}"), n)).collect();
     ours.set_many(list.iter().map(|(product, price)| (product, price))).await?;
 
-    // Loads the whole list at once, instead of each price on demand.
+    // Loads the whole list at once; otherwise each price is loaded on demand.
     println!("{} prices are cached", prices.pre_load(10_000).await?);
-    // The cache is active after its first heartbeat: a round trip.
+    // The cache becomes active after its first heartbeat, which takes a round trip.
     while !prices.is_active() {
         prices.get("P0001").await?;
     }
@@ -36,7 +36,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         100.0 * prices.stats().hit_ratio()
     );
 
-    // Another process changes a price. This one is notified.
+    // Another process changes a price, and this process is notified.
     ours.set("P0007", &700_u32).await?;
     while prices.get("P0007").await? != Some(700) {
         tokio::task::yield_now().await;

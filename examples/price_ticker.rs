@@ -16,7 +16,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let tea = grid.topic::<u32>("redgrid-example:price:tea");
     let coffee = grid.topic::<u32>("redgrid-example:price:coffee");
 
-    // The server has confirmed the subscription: it receives messages from here on.
+    // The server has confirmed the subscription: messages published from here on are received.
     let mut of_tea = tea.subscribe().await?;
     let mut of_all = grid.pattern_topic::<u32>("redgrid-example:price:*").subscribe().await?;
 

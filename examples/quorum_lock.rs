@@ -23,7 +23,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     }
     let quorum = Quorum::new(clients.clone())?;
 
-    // Once, when the servers are new. Otherwise they abstain for a minute.
+    // Needed once, when the servers are new. Without it, new servers do not vote for a minute.
     let new = quorum.bootstrap().await?;
     println!("the servers were {}", if new { "new, and vote from now on" } else { "marked before" });
 

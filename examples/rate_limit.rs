@@ -13,7 +13,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let url = std::env::var("REDGRID_URL").unwrap_or_else(|_| "redis://127.0.0.1:6379".into());
     let services = [Grid::connect(&*url).await?, Grid::connect(&*url).await?, Grid::connect(&*url).await?];
 
-    // A log that Java services can share. The first service sets the rate.
+    // A limiter with a log of permits, which Java services can share. The first service sets the
+    // rate.
     let began = Instant::now();
     let mut sending = Vec::new();
     for (service, grid) in services.iter().enumerate() {
@@ -31,7 +32,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         service.await??;
     }
 
-    // Evenly spaced, with bursts of 5: one number on the server.
+    // This limiter spaces calls evenly and allows bursts of 5; its state is one number on the
+    // server.
     let calls = services[0].gcra_limiter("redgrid-example:calls", Quota::per_second(20).burst(5));
     for call in 1..=8 {
         println!("call {call}: {}", if calls.try_acquire().await? { "200 OK" } else { "429 Too Many Requests" });

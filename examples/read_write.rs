@@ -19,7 +19,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let (one, two) = (prices.read().await?, prices.read().await?);
     println!("two readers; may a writer enter? {}", prices.try_write().await?.is_some());
 
-    // Two readers that wait to upgrade would deadlock. So an upgrade is only tried, and may fail.
+    // Two readers that wait to upgrade would deadlock. An upgrade of a plain reader is therefore
+    // only tried, and may fail.
     let one = match one.try_upgrade().await {
         Err(UpgradeError::Busy(one)) => *one,
         Ok(_) => return Err("upgraded beside a reader: this must not happen".into()),
@@ -28,12 +29,14 @@ async fn main() -> Result<(), Box<dyn Error>> {
     one.release().await?;
     two.release().await?;
 
-    // One upgradable reader at a time, beside plain readers. It may wait for them.
+    // Only one reader at a time is upgradable, together with plain readers. Its upgrade may wait
+    // for them.
     let seen = prices.upgradable_read().await?;
     let write = seen.upgrade().await?;
     println!("alone, token {}", write.token());
 
-    // No writer comes between the write and the read. Waiting readers enter.
+    // The conversion is atomic: no writer acquires the lock between the write and the read. Waiting
+    // readers enter.
     let read = write.downgrade().await?;
     println!("reading what was written; may others read? {}", prices.try_read().await?.is_some());
     read.release().await?;

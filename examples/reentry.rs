@@ -28,7 +28,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let grid = Grid::connect(url).await?;
     let lock = grid.lock("redgrid-example:reentry");
 
-    // 1. A holder as a value. Clones of it are the same holder, in this task or another.
+    // 1. By a holder as a value. Clones of it are the same holder, in this task or in another.
     let me = Holder::new();
     let outer = lock.acquire().holder(&me).await?;
     let inner = lock.acquire().holder(&me).await?; // no request to the server
@@ -43,15 +43,16 @@ async fn main() -> Result<(), Box<dyn Error>> {
     again.release().await?;
     println!("reenter: locked after the last release: {}", lock.is_locked().await?);
 
-    // 3. A whole call tree, without a parameter. It does not reach spawned tasks.
+    // 3. For a whole call tree, without a parameter. Spawned tasks are not part of it.
     Holder::scope(transfer(&lock)).await?;
 
-    // Without any of these, each request is a holder of its own: the lock is taken for the second.
+    // Without any of these, each acquire is by a separate holder: the second one finds the lock
+    // busy.
     let first = lock.acquire().await?;
     println!("no holder: the second gets in: {}", lock.try_acquire().await?.is_some());
     first.release().await?;
 
-    // A wait for the caller's own lock is an error.
+    // Waiting for a lock that the caller itself holds is an error.
     let refused = Holder::scope(async {
         let _mine = lock.acquire().await?;
         lock.acquire().holder(&Holder::new()).await.map(drop)

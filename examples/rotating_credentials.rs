@@ -12,7 +12,7 @@ use redgrid::{Config, Grid};
 
 const USER: &str = "redgrid-example";
 
-/// Stands for a vault, a mounted file, or the tokens of a cloud.
+/// Represents a vault, a mounted file, or the tokens of a cloud.
 #[derive(Clone)]
 struct Vault(Arc<Mutex<&'static str>>);
 
@@ -44,15 +44,15 @@ async fn main() -> Result<(), Box<dyn Error>> {
     println!("acquired with the password of Monday");
 
     // The usual order: the server accepts both passwords, the vault returns the new one, and the
-    // server removes the old one. Between the steps, each connection must fetch the password once:
-    // `credentials_interval`, 10 s unless set.
+    // server removes the old one. Between the last two steps, each connection must have fetched the
+    // password once. This takes `credentials_interval`, by default 10 s.
     set_user(&[">tuesday"]).await?;
     *vault.0.lock().map_err(|_| "the vault is broken")? = "tuesday";
     tokio::time::sleep(Duration::from_millis(500)).await;
     set_user(&["<monday"]).await?;
     println!("the password of Monday is no longer valid");
 
-    // New connections need the new password. All current ones are cut.
+    // The server cuts all current connections. New ones need the new password.
     admin.client().command("CLIENT").arg("KILL").arg("USER").arg(USER).query::<i64>().await?;
     tokio::time::sleep(Duration::from_millis(500)).await;
     println!("still held: {}", guard.is_held());

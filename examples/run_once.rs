@@ -1,7 +1,7 @@
 //! Shows a job that runs once per interval on five replicas.
 //!
-//! `hold_at_least` keeps the lock taken for that time, although its guard is dropped at once, and
-//! even if the process dies.
+//! With `hold_at_least`, the lock is held for that time, even though its guard is dropped
+//! immediately, and even if the process dies.
 //!
 //! Run it with `cargo run -p redgrid-examples --example run_once`, for a server at 127.0.0.1:6379
 //! or `REDGRID_URL`.
@@ -15,11 +15,11 @@ use redgrid::Grid;
 use redgrid::locks::AcquireError;
 
 const NAME: &str = "redgrid-example:job:report";
-/// A little less than the interval of the schedule. A replica with a clock that is early finds the
-/// lock taken, and the next interval finds it free.
+/// A little less than the interval of the schedule. A replica whose clock is ahead finds the lock
+/// held, and in the next interval the lock is free.
 const AT_LEAST: Duration = Duration::from_secs(2);
 
-/// Runs in each replica when its schedule fires. Returns whether this replica ran the job.
+/// Runs in each replica when its schedule fires. Returns whether this replica has run the job.
 async fn on_schedule(grid: &Grid, runs: &AtomicU32) -> Result<bool, AcquireError> {
     let Some(turn) = grid.lock(NAME).try_acquire().hold_at_least(AT_LEAST).await? else {
         return Ok(false);
@@ -39,7 +39,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     let runs = Arc::new(AtomicU32::new(0));
     for interval in 1..=2 {
-        // The replicas wake up 100 ms apart.
+        // The replicas' schedules fire 100 ms apart.
         let mut waking = Vec::new();
         for (n, grid) in replicas.iter().cloned().enumerate() {
             let runs = Arc::clone(&runs);

@@ -1,4 +1,5 @@
-//! Shows a set cache: a message that was seen within the last minute is not handled again.
+//! Shows a set cache: a message that was already handled within the last minute is not handled
+//! again.
 //!
 //! Run it with `cargo run -p redgrid-examples --example seen_cache`, for a server at 127.0.0.1:6379
 //! or `REDGRID_URL`.
@@ -13,7 +14,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let grid = Grid::connect(&*url).await?;
     let seen = grid.set_cache::<u64>("redgrid-example:seen");
     for message in [1, 2, 1, 3, 2] {
-        // One step: of two processes that do this at the same moment, one gets `true`.
+        // This is one step: if two processes do it concurrently, only one gets `true`.
         match seen.insert_if_absent(&message).expires_in(Duration::from_secs(60)).await? {
             true => println!("{message}: handled"),
             false => println!("{message}: seen, and forgotten in {:?}", seen.lifetime(&message).await?),

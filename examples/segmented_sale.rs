@@ -1,4 +1,4 @@
-//! Shows one product in demand, sold under one lock and under eight segments, which are faster.
+//! Shows a sale of a popular product, under one lock and under eight segments, which are faster.
 //!
 //! Both sales end with a stock of exactly 0.
 //!
@@ -19,7 +19,7 @@ const PAIRS: usize = 5;
 
 type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
-/// Returns the key of a part.
+/// Returns the key of a part of the stock.
 fn part(segments: usize, index: usize) -> String {
     format!("redgrid-example:sale:{segments}:{index}:left")
 }
@@ -27,10 +27,10 @@ fn part(segments: usize, index: usize) -> String {
 /// The response time of a payment service, during each sale.
 const PAYMENT: Duration = Duration::from_millis(5);
 
-/// Buys one item; false if every part is empty. Only the lock of the part protects the steps: read,
-/// check, pay, write.
+/// Buys one item; false if every part is empty. The steps read, check, pay and write are protected
+/// only by the lock of the part.
 async fn buy(grid: &Grid, hot: &SegmentedLock, worker: usize) -> Outcome<bool> {
-    // No holder hangs in this program, so each wait for a segment succeeds.
+    // Every holder in this program releases its segment, so each wait for a segment succeeds.
     let mut segments = hot.segments_from(worker).segment_timeout(Duration::from_secs(30));
     while let Some(segment) = segments.next().await? {
         let key = part(hot.segments(), segment.index());
@@ -41,7 +41,7 @@ async fn buy(grid: &Grid, hot: &SegmentedLock, worker: usize) -> Outcome<bool> {
             segment.release().await?;
             return Ok(true);
         }
-        // Sold items do not return: the other workers of this client skip the segment.
+        // Sold items are not returned, so the other workers of this client skip the segment.
         segment.mark_empty().await?;
     }
     Ok(false)
@@ -59,7 +59,8 @@ async fn sell(grids: &[Grid], segments: usize) -> Outcome<Duration> {
     let began = Instant::now();
     let workers: Vec<_> = (0..WORKERS)
         .map(|worker| {
-            // The workers of a client use segments of their own until these are empty.
+            // One client's workers start at even segments, the other's at odd ones. They continue
+            // with further segments when these are empty.
             let (grid, hot) = (grids[worker % grids.len()].clone(), hot[worker % grids.len()].clone());
             let sold = Arc::clone(&sold);
             tokio::spawn(async move {
@@ -88,11 +89,11 @@ async fn sell(grids: &[Grid], segments: usize) -> Outcome<Duration> {
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let url = std::env::var("REDGRID_URL").unwrap_or_else(|_| "redis://127.0.0.1:6379".into());
-    // Two clients stand for two processes.
+    // Two clients represent two processes.
     let grids = [Grid::connect(url.as_str()).await?, Grid::connect(url.as_str()).await?];
     let (mut single, mut segmented) = (Vec::new(), Vec::new());
     for pair in 1..=PAIRS {
-        // One after the other, so that both run on the same machine.
+        // The sales run one after another, so that both have the whole machine.
         single.push(sell(&grids, 1).await.map_err(|error| error.to_string())?);
         segmented.push(sell(&grids, 8).await.map_err(|error| error.to_string())?);
         println!("pair {pair}: one lock {:?}, eight segments {:?}", single[pair - 1], segmented[pair - 1]);

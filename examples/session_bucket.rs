@@ -1,5 +1,5 @@
-//! Shows a value with a lifetime: a session that many tasks change at once without a lock or a
-//! loss.
+//! Shows a value with a lifetime: many tasks change a session concurrently without a lock, and no
+//! change is lost.
 //!
 //! Run it with `cargo run -p redgrid-examples --example session_bucket`, for a server at
 //! 127.0.0.1:6379 or `REDGRID_URL`.
@@ -23,7 +23,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let new = Session { user: "ada".into(), visits: 0 };
     session.set(&new).expires_in(Duration::from_secs(30 * 60)).await?;
 
-    // No change is lost, whatever other processes change at the same time. The lifetime stays.
+    // No change is lost, even if other processes change the value at the same time. The lifetime is
+    // kept.
     let visits = (0..10).map(|_| {
         let session = session.clone();
         tokio::spawn(async move { session.update(|session| session.visits += 1).await })
@@ -37,7 +38,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         println!("{} has left after {} visits", last.user, last.visits);
     }
 
-    // Many values at once: one request for each slot.
+    // Reads or writes many values with one request for each slot.
     let (all, names) =
         (grid.buckets::<Session>(), ["bob", "eve"].map(|user| format!("redgrid-example:session:{user}")));
     all.set_each(names.iter().map(|name| (name, &new))).await?;

@@ -14,7 +14,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let grid = Grid::connect(&*url).await?;
     let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
 
-    // At most a thousand sessions: the one that was not used for the longest time goes first.
+    // The cache has at most a thousand sessions; the least recently used one is removed first.
     let sessions = grid.map_cache::<String, String>("redgrid-example:sessions");
     sessions.set_limit(Limit::least_recently_used(1000)).await?;
     let mut events = sessions.events().begin().await?;
@@ -26,7 +26,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     sessions.replace("4711", &"ada lovelace".to_owned()).await?;
     println!("4711 is {:?}", sessions.peek("4711").await?);
 
-    // A session that ends before the next call.
+    // This session ends before the next call.
     sessions.set("4712", &"bob".to_owned()).expires_in(Duration::from_millis(1)).await?;
     while sessions.get("4712").await?.is_some() {}
     println!("{} session", sessions.len().await?);

@@ -1,4 +1,4 @@
-//! Shows a sharded map: carts that are spread over all nodes of a cluster.
+//! Shows a sharded map: shopping carts that are distributed over all nodes of a cluster.
 //!
 //! Run it with `cargo run -p redgrid-examples --example sharded_carts`, for a cluster at
 //! `REDGRID_URL`, such as `redis-cluster://127.0.0.1:7000`.

@@ -23,11 +23,11 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         let new_host = hosts.insert(host).await?;
         if pages.add(&format!("{host}{page}")).await? {
             println!("{host}{page} is fetched{}", if new_host { ", the first of its host" } else { "" });
-            done.set(number as u64 * 1_500_000, true).await?; // far apart: in different parts, even nodes
+            done.set(number as u64 * 1_500_000, true).await?; // far apart: in different parts
         }
     }
 
-    // Each of these sends a command to every part, all at the same time.
+    // Each of these calls sends a command to every part, all concurrently.
     println!("{} hosts, about {} pages, {} done", hosts.len().await?, pages.count().await?, done.count().await?);
     println!("next: {:?}", done.next_set(1).await?);
     println!("\"a.org\" is in {:?}", hosts.shard_of("a.org").await?.object().name());

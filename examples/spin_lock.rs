@@ -1,4 +1,4 @@
-//! Shows a lock without messages: waiters subscribe to nothing, and try again after growing pauses.
+//! Shows a lock without messages: waiters do not subscribe, and try again after increasing pauses.
 //!
 //! Run it with `cargo run -p redgrid-examples --example spin_lock`, for a server at 127.0.0.1:6379
 //! or `REDGRID_URL`.
@@ -16,7 +16,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let (one, two) = (Grid::connect(url.as_str()).await?, Grid::connect(url.as_str()).await?);
 
     let guard = one.spin_lock(NAME).acquire().await?;
-    // Short pauses notice a release sooner, and send more requests.
+    // With shorter pauses a waiter notices a release sooner, but sends more requests.
     let lock = two.spin_lock(NAME).backoff(Duration::from_millis(2), Duration::from_millis(40));
     let waiter = tokio::spawn(lock.acquire().timeout(Duration::from_secs(5)).into_future());
     tokio::time::sleep(Duration::from_millis(200)).await;

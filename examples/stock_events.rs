@@ -14,8 +14,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let grid = Grid::connect(&*url).await?;
     let stock = grid.map::<String, u32>("redgrid-example:stock-events");
 
-    // Enables events on servers that do not publish them. From here on, each loss of events is
-    // reported as a gap.
+    // `enable` makes the server publish events if it does not. From this call on, each loss of
+    // events is reported as a gap.
     let mut sales = stock.object().events(Kinds::named(["hset", "hdel"])).enable().await?;
     let mut carts = grid.events_of("redgrid-example:cart:*", Kind::Expired).enable().await?;
 

@@ -1,5 +1,5 @@
-//! Shows a map: stock that all processes sell from, read page by page, and numbers that the server
-//! adds.
+//! Shows a map: stock that all processes sell from, read page by page, and numbers to which the
+//! server adds.
 //!
 //! Run it with `cargo run -p redgrid-examples --example stock_map`, for a server at 127.0.0.1:6379
 //! or `REDGRID_URL`.
@@ -17,7 +17,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let delivery: Vec<(String, u32)> = (1..=1000).map(|n| (format!("P{n:04}"), n % 5)).collect();
     stock.set_many(delivery.iter().map(|(product, count)| (product, count))).await?;
 
-    // Sells one if there is one. The server compares, so none is sold twice.
+    // Sells one item if one is left. The server compares the value, so no item is sold twice.
     let mut sold = false;
     let left = stock
         .update("P0007", |left| {
@@ -34,7 +34,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     println!("{out_of_stock} of {} are out of stock", stock.len().await?);
 
-    // The server adds these numbers.
+    // The server itself adds to these numbers.
     let counts = grid.map_with::<String, i64, _, _>("redgrid-example:sales", Text, Long);
     println!("{} sales today", counts.add("today", &i64::from(sold)).await?);
 

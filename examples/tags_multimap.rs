@@ -14,7 +14,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let grid = Grid::connect(&*url).await?;
     let text = |word: &str| word.to_owned();
 
-    // A set for each key: each tag is in it once.
+    // Each key has a set: a tag is in it only once.
     let tags = grid.set_multimap::<String, String>("redgrid-example:tags");
     println!("new: {}", tags.insert_many("post 1", &[text("rust"), text("redis"), text("rust")]).await?);
     tags.insert("post 2", &text("redis")).await?;
@@ -30,7 +30,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     println!("posts about rust: {:?}", posts["rust"]);
 
-    // A list for each key: in order, with repetitions.
+    // Each key has a list: in order, and with repetitions.
     let log = grid.list_multimap::<String, String>("redgrid-example:log");
     for event in ["written", "read", "read"] {
         log.insert("post 1", &text(event)).await?;
@@ -38,7 +38,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("post 1: {:?}", log.get_all("post 1").await?);
     println!("closed with {:?}", log.remove_all("post 1").await?);
 
-    // Keys with lifetimes: the readers of a post expire together when no new reader comes.
+    // Each key has a lifetime: the readers of a post expire together if no new reader is added.
     let readers = grid.set_multimap_cache::<String, String>("redgrid-example:readers");
     for reader in ["ann", "bob"] {
         readers.insert("post 1", &text(reader)).await?;
@@ -50,7 +50,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     println!("post 1 has no readers; {} posts are read", readers.key_len().await?);
 
-    // A lifetime for the whole multimap.
+    // The whole multimap can have a lifetime too.
     let all = tags.object();
     all.expire_in(Duration::from_secs(3600)).await?;
     println!("tags live for {:?}", all.lifetime().await?);

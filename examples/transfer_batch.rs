@@ -8,7 +8,7 @@ use std::time::Duration;
 use redgrid::Grid;
 use redgrid::script::{Call, Script};
 
-/// Checks first and writes last: writes of a script stay if it fails afterwards.
+/// Checks first and writes last: if a script fails, its earlier writes remain.
 const TRANSFER: &str = "
 local left = tonumber(redis.call('GET', KEYS[1]) or 0)
 if left < tonumber(ARGV[1]) then return redis.error_reply('POOR there are only ' .. left) end

@@ -1,4 +1,4 @@
-//! Shows a deque: steps are undone at one end and forgotten at the other.
+//! Shows a deque: the newest steps are undone at one end, and the oldest are dropped at the other.
 //!
 //! Run it with `cargo run -p redgrid-examples --example undo_deque`, for a server at 127.0.0.1:6379
 //! or `REDGRID_URL`.

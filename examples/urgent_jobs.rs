@@ -1,4 +1,4 @@
-//! Shows a priority queue: the most urgent job first, and equally urgent ones in their order.
+//! Shows a priority queue: the most urgent job is first, and equally urgent jobs keep their order.
 //!
 //! Run it with `cargo run -p redgrid-examples --example urgent_jobs`, for a server at
 //! 127.0.0.1:6379 or `REDGRID_URL`.

@@ -1,4 +1,4 @@
-//! Shows HyperLogLogs: estimates of the different visitors of each day, and of both days.
+//! Shows HyperLogLogs: estimates of the number of different visitors of each day, and of both days.
 //!
 //! Run it with `cargo run -p redgrid-examples --example visitors`, for a server at 127.0.0.1:6379
 //! or `REDGRID_URL`.

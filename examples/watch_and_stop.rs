@@ -18,7 +18,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let (worker, operator) = (Grid::connect(url.as_str()).await?, Grid::connect(url.as_str()).await?);
 
     let guard = worker.lock(NAME).acquire().await?;
-    // A watch shows the hold to other tasks. It does not keep the lock.
+    // A watch lets other tasks observe the hold. It does not keep the lock.
     let helper = tokio::spawn(report(guard.watch()));
 
     let by_force = tokio::spawn(async move {
@@ -43,7 +43,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     }
     println!("helper saw {} steps", helper.await?);
 
-    // The release reports the same.
+    // The release returns the same reason as an error.
     if let Err(error) = guard.release().await {
         println!("worker: {error}");
     }
@@ -58,7 +58,7 @@ async fn work() {
     }
 }
 
-/// Works in another task until the lock is lost; returns the number of steps.
+/// Works in another task until the lock is lost, and returns the number of completed steps.
 async fn report(watch: HoldWatch) -> u32 {
     let mut steps = 0;
     while watch.is_held() {

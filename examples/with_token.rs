@@ -1,7 +1,8 @@
-//! Shows the fencing token: a store rejects a writer after the lock has passed on.
+//! Shows the fencing token: a store rejects a writer whose lock was granted to another holder
+//! meanwhile.
 //!
-//! No lease can stop a paused process from writing late. The store can: it keeps the highest token
-//! that it has seen, and rejects lower ones.
+//! A lease cannot prevent a paused process from writing late. The store can: it keeps the highest
+//! token that it has received, and rejects lower ones.
 //!
 //! Run it with `cargo run -p redgrid-examples --example with_token`, for a server at 127.0.0.1:6379
 //! or `REDGRID_URL`.
@@ -13,8 +14,8 @@ use redgrid::client::Script;
 use redgrid::locks::LockLost;
 use redgrid::{Client, Grid, Name, ServerError, Token};
 
-/// Writes a value, unless a higher token wrote before. It is not idempotent: a late retransmission
-/// could undo a later write of the same holder.
+/// Writes a value, unless a writer with a higher token wrote before. The script is not idempotent:
+/// a late retransmission could undo a later write of the same holder.
 static FENCED_SET: Script<1> = Script::new(
     "example/fenced-set",
     "if tonumber(ARGV[1]) < tonumber(redis.call('HGET', KEYS[1], 'fence') or '0') then return 0 end
@@ -23,7 +24,7 @@ static FENCED_SET: Script<1> = Script::new(
 );
 
 const LOCK: &str = "redgrid-example:ledger:lock";
-const DATA: &str = "redgrid-example:ledger"; // not the lock's name, which is a key of its own
+const DATA: &str = "redgrid-example:ledger"; // the lock's name is a key of its own
 
 /// Returns true if written, false if a newer holder wrote before.
 async fn write(client: &Client, key: &Name, token: Token, value: &str) -> Result<bool, ServerError> {
@@ -47,10 +48,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let fresh = two.lock(LOCK).acquire().await?;
     let written = fresh.run(write(two.client(), &key, fresh.token(), "by two")).await??;
     println!("two: token {}, written {written}", fresh.token());
-    // The first one writes without a check: the store rejects it.
+    // The first holder writes without checking its lock: the store rejects the write.
     let written = write(one.client(), &key, stale.token(), "by one, too late").await?;
     println!("one: token {}, written {written}", stale.token());
-    // With `run`, the write is not even sent.
+    // With `run`, the write is not sent, because the lock is lost.
     match stale.run(write(one.client(), &key, stale.token(), "by one, too late")).await {
         Err(LockLost { reason, .. }) => println!("one: {reason}"),
         Ok(_) => println!("one: worked without the lock: this must not happen"),

@@ -14,7 +14,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let words = grid.lex_sorted_set("redgrid-example:words");
     words.insert_many(["latch", "lease", "list", "lock", "locker", "locket", "map"]).await?;
 
-    // Words with a prefix are one range of the set. The server finds both ends.
+    // All words with a prefix are one range of the set. The server finds both ends of the range.
     for typed in ["l", "lock"] {
         let completions = || words.by_value(typed.to_owned()..format!("{typed}{}", char::MAX));
         let offered = completions().limit(0, 3).values().await?;

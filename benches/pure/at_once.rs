@@ -1,5 +1,5 @@
-//! A server in this process that grants and answers everything at once. Measurements with it show
-//! the client's own work.
+//! A simulated server in this process that answers every request immediately. Measurements with it
+//! show the client's own work.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -14,18 +14,18 @@ use redgrid_core::{
 };
 use tokio::sync::{mpsc, watch};
 
-/// A server that answers at once.
+/// A simulated server that answers immediately.
 pub(super) struct AtOnce {
     id: NodeId,
     epoch: watch::Sender<Option<ConnectionId>>,
     time: ServerClock,
-    /// Sends messages to the client, once it reads them.
+    /// Sends messages to the client, once the client reads them.
     pushes: Mutex<Option<mpsc::UnboundedSender<Push>>>,
     is_held_by_others: AtomicBool,
 }
 
 impl AtOnce {
-    /// Starts a server and a client of it. It must be called inside a runtime.
+    /// Starts a server and a client connected to it. This function must be called inside a runtime.
     pub(super) fn start() -> (Arc<AtOnce>, Client) {
         let server = Arc::new(AtOnce {
             id: NodeId("at-once:1".into()),
@@ -39,7 +39,7 @@ impl AtOnce {
         (server, client.expect("a valid configuration"))
     }
 
-    /// Sets whether other clients hold all names from now on.
+    /// Sets whether other clients hold all locks from now on.
     pub(super) fn is_held_by_others(&self, is_it: bool) {
         self.is_held_by_others.store(is_it, Ordering::Relaxed);
     }
@@ -64,7 +64,7 @@ impl AtOnce {
                 let is_busy = self.is_held_by_others.load(Ordering::Relaxed);
                 if is_busy { Reply::Array(vec![Reply::Int(0), time, Reply::Int(30_000)]) } else { time }
             }
-            // The lock was held, and has no subscribers.
+            // The lock was held, and its channel has no subscribers.
             "lock/release" => Reply::Int(1),
             "lock/release-yielding" => Reply::Array(vec![Reply::Int(1), Reply::Int(0)]),
             "lock/renew" | "lock/release-many" => each(),

@@ -1,5 +1,5 @@
-//! Encoding and decoding: an order of four lines in each codec for structs, and numbers and texts
-//! in the codecs for these.
+//! Encoding and decoding. The values are an order of four lines, in each codec for structs, and
+//! numbers and texts, in their codecs.
 
 use std::fmt::Debug;
 use std::hint::black_box;
@@ -42,7 +42,7 @@ fn order(lines: u32) -> Order {
     }
 }
 
-/// Number of lines of an order that is worth compressing: about 5 kB of JSON.
+/// Number of lines of an order that is large enough for compression: about 5 kB of JSON.
 const MANY: u32 = 100;
 
 pub(super) fn measure(criterion: &mut Criterion<ThreadTime>) {

@@ -1,4 +1,5 @@
-//! The table of holds: acquire and release of locks, with a server that answers at once.
+//! The table of holds: acquire and release of locks, with a simulated server that answers
+//! immediately.
 
 use std::time::Duration;
 
@@ -11,10 +12,10 @@ use tokio::task::JoinSet;
 use crate::at_once::AtOnce;
 use crate::thread_time::{ThreadTime, now};
 
-/// Number of tasks that pass one lock on.
+/// Number of tasks among which one lock is handed over.
 const TASKS: u64 = 64;
 
-/// Number of locks that the client holds beside the measured one.
+/// Number of locks that the client holds in addition to the measured one.
 const HELD: [usize; 2] = [0, 100_000];
 
 /// Number of tasks that wait for one lock.
@@ -73,7 +74,7 @@ pub(super) fn measure(criterion: &mut Criterion<ThreadTime>) {
     group.finish();
 }
 
-/// Starts a runtime of one thread, so that the measurement does not depend on scheduling.
+/// Starts a runtime with one thread, so that scheduling does not affect the measurement.
 fn started() -> (Runtime, std::sync::Arc<AtOnce>, Client) {
     let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
     let (server, client) = {
@@ -105,7 +106,7 @@ async fn passed_on(client: &Client, turns: u64) -> Duration {
     now() - began
 }
 
-/// Starts tasks that wait for a lock of another client.
+/// Starts tasks that wait for a lock that another client holds.
 async fn waiting(client: &Client, waiters: usize) -> JoinSet<()> {
     let lock = Lock::new(client, "awaited");
     let mut tasks = JoinSet::new();
@@ -119,7 +120,7 @@ async fn waiting(client: &Client, waiters: usize) -> JoinSet<()> {
     tasks
 }
 
-/// Measures joining the queue of a lock and leaving it.
+/// Measures joining and leaving the wait queue of a lock.
 async fn come_and_go(lock: &Lock, turns: u64) -> Duration {
     let began = now();
     for _ in 0..turns {

@@ -1,4 +1,4 @@
-//! The way of a message to the tasks that wait for it.
+//! The delivery of a message to the tasks that wait for it.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ pub(super) fn measure(criterion: &mut Criterion<ThreadTime>) {
                 runtime.block_on(async {
                     let began = now();
                     for message in 0..messages {
-                        // Another channel each time, in no order.
+                        // Each message is for a different channel, in an irregular order.
                         let at = (message as usize).wrapping_mul(7919) % watched.len();
                         server.publish(watched[at].channel());
                         watched[at].wake().await;

@@ -1,4 +1,4 @@
-//! Requests before they are sent, and replies as values.
+//! Building requests, and reading replies as values.
 
 use std::collections::HashMap;
 use std::hint::black_box;
@@ -30,7 +30,7 @@ pub(super) fn measure(criterion: &mut Criterion<ThreadTime>) {
     let texts = Reply::Array((0..ELEMENTS).map(text).collect());
     let fields = Reply::Array((0..2 * ELEMENTS).map(text).collect());
     let verdict = Reply::Array(vec![Reply::Int(1), Reply::Bytes("1700000000000000".into()), Reply::Int(0)]);
-    // Only the reading is measured: each reply is created before.
+    // Only the reading is measured: the reply is created before the measurement.
     let mut read = |name: &str, reply: &Reply, as_value: fn(Reply) -> bool| {
         assert!(as_value(reply.clone()), "{name}");
         group.bench_function(name, |bencher| {

@@ -1,5 +1,5 @@
-//! Processor time of this thread, as criterion's unit. On a shared machine it measures the work,
-//! not the wait for the processor.
+//! Processor time of this thread, as criterion's unit. On a shared machine, it excludes the time in
+//! which the thread waits for a processor.
 
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ impl Measurement for ThreadTime {
     }
 
     fn formatter(&self) -> &dyn ValueFormatter {
-        // Both use the same unit.
+        // Wall time and processor time have the same unit.
         const LIKE: &WallTime = &WallTime;
         LIKE.formatter()
     }

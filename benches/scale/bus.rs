@@ -1,9 +1,10 @@
 //! The cost of a release on the bus of a cluster. PUBLISH sends its message to every node, SPUBLISH
-//! to the nodes of the slot.
+//! only to the nodes of the channel's slot.
 //!
-//! Servers do not report the bytes that they write to each other. The system reports the bytes that
-//! each process writes, and the server the bytes to clients and replicas. The difference is the
-//! bus, less its traffic at rest.
+//! Servers do not report the bytes that they write to each other. Their traffic on the bus is
+//! therefore calculated. The operating system reports the bytes that each process writes, and each
+//! server the bytes that it writes to clients and replicas. The difference, less the traffic of an
+//! idle cluster, is the bus traffic.
 
 use std::time::{Duration, Instant};
 
@@ -18,10 +19,10 @@ use crate::look::{Counted, written};
 use crate::report::Report;
 use crate::{AT_A_TIME, SOON, Trouble, connected};
 
-/// How long the traffic at rest is measured.
+/// How long the traffic of the idle cluster is measured.
 const AT_REST: Duration = Duration::from_secs(5);
 
-/// The clusters: number of primaries, and of replicas of each.
+/// The clusters: number of primaries, and number of replicas of each primary.
 const CLUSTERS: [(usize, usize); 2] = [(3, 0), (3, 1)];
 
 const MODES: [(&str, ShardedSubscriptions); 2] =
@@ -34,7 +35,7 @@ pub(crate) async fn play(report: &mut Report, wakes: usize) -> Result<(), Troubl
         let nodes = cluster.nodes().len();
         for (mode, sharded) in MODES {
             let cost = cost(&cluster, sharded, wakes).await?;
-            // Number of nodes that receive a message from the node that published it.
+            // Number of nodes that receive a message from the node where it was published.
             let others = if mode == "PUBLISH" { nodes - 1 } else { replicas };
             let name = |what: &str| format!("{nodes} nodes, {mode}: {what}");
             report.number(name("bytes on the bus, a release"), cost.bus);
@@ -52,12 +53,12 @@ pub(crate) async fn play(report: &mut Report, wakes: usize) -> Result<(), Troubl
 }
 
 struct Cost {
-    /// Bytes for each published message.
+    /// Bytes on the bus for each published message.
     bus: f64,
     published: f64,
-    /// Microseconds of all servers together, for each wake-up.
+    /// Microseconds of processor time of all servers, for each wake-up.
     cpu: f64,
-    /// Bytes per second, of all nodes.
+    /// Bytes per second on the bus of the idle cluster, of all nodes.
     at_rest: f64,
 }
 
@@ -69,13 +70,13 @@ async fn cost(cluster: &Cluster, sharded: ShardedSubscriptions, wakes: usize) ->
     for node in cluster.nodes() {
         observers.push(node.observer().await?);
     }
-    // Each client always subscribes to the channel of its own notices.
+    // Each client subscribes to the channel for its own notifications when it starts.
     let notices = async || Counted::at_all(&observers).await.is_ok_and(|now| now.channels >= 2.0);
     wait_until(SOON, notices).await;
     wake([&holder, &waiter], &observers, 0..AT_A_TIME).await?;
 
     let (before, began) = (bus(cluster.nodes(), &observers).await?, Instant::now());
-    // This is no wait for a condition: it is the time of the measurement.
+    // This sleep is the measured time, not a wait for a condition.
     tokio::time::sleep(AT_REST).await;
     let at_rest = (bus(cluster.nodes(), &observers).await? - before) / began.elapsed().as_secs_f64();
 
@@ -96,7 +97,7 @@ async fn cost(cluster: &Cluster, sharded: ShardedSubscriptions, wakes: usize) ->
     })
 }
 
-/// Lets one client wait for each name that the other client holds, until its release.
+/// For each name, one client waits until the other client releases it.
 async fn wake(
     [holder, waiter]: [&Client; 2],
     observers: &[Observer],

@@ -1,4 +1,4 @@
-//! Held locks with renewed leases: the memory of each, and the processor time of all.
+//! Held locks with renewed leases: the memory of each lock, and the processor time of all.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use crate::look::{Counted, Own};
 use crate::report::Report;
 use crate::{AT_A_TIME, SOON, Trouble, connected};
 
-/// Two rounds of renewals of ten seconds each, so that only whole rounds are counted.
+/// The minimum time: two rounds of renewals of ten seconds each. Only whole rounds are counted.
 const LEAST: Duration = Duration::from_secs(20);
 
 pub(crate) async fn play(report: &mut Report, locks: usize, idle: Duration) -> Result<(), Trouble> {
@@ -36,7 +36,8 @@ pub(crate) async fn play(report: &mut Report, locks: usize, idle: Duration) -> R
     let (full, held) = (Own::now(), Counted::at(&observer).await?);
     report.say(&format!("{locks} locks held after {:.1} s", took.as_secs_f64()));
 
-    // Whole rounds of renewals. This is no wait for a condition: it is the time of the measurement.
+    // Whole rounds of renewals are measured. This sleep is the measured time, not a wait for a
+    // condition.
     let over = idle.max(LEAST);
     let began = Instant::now();
     tokio::time::sleep(over).await;

@@ -1,4 +1,4 @@
-//! Memory and counters of this process and of servers at one moment.
+//! Memory and counters of this process and of servers at one point in time.
 
 use std::alloc::System;
 use std::time::Duration;
@@ -8,8 +8,8 @@ use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 
 use crate::Trouble;
 
-/// Counts the bytes on the heap. The resident memory says little about 100 bytes, since the
-/// allocator retains memory.
+/// Counts the bytes on the heap. The resident memory does not show a change of 100 bytes, because
+/// the allocator retains freed memory.
 #[global_allocator]
 static COUNTING: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
@@ -65,7 +65,7 @@ impl Counted {
     pub(crate) async fn at(server: &Observer) -> Result<Self, Trouble> {
         let info: String = server.query(&["INFO", "everything"]).await?;
         let mut counted = Counted::of(&info);
-        // The server counts this reply after it has written it, so the next call includes it.
+        // The server counts this reply after writing it, so the next call would include it.
         counted.written += info.len() as f64;
         Ok(counted)
     }
@@ -90,7 +90,7 @@ impl Counted {
                 "total_net_output_bytes" => counted.written = number(),
                 "total_net_repl_output_bytes" => counted.replicated = number(),
                 "pubsub_channels" | "pubsubshard_channels" => counted.channels += number(),
-                // This request itself.
+                // This request itself is not counted.
                 "cmdstat_info" => {}
                 _ => {
                     let Some(command) = name.strip_prefix("cmdstat_") else { continue };

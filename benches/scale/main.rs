@@ -3,7 +3,7 @@
 //!
 //! `scale names|held|queue|waiters|bus COUNT SECONDS` prints one line of JSON, and exits with 1 if
 //! a promise was broken. COUNT is the number of names, locks, waiters or wake-ups. SECONDS is how
-//! long `held` and `waiters` are measured at rest. `cargo xtask scale` runs all of them.
+//! long `held` and `waiters` are measured while idle. `cargo xtask scale` runs all measurements.
 
 mod bus;
 mod held;
@@ -23,7 +23,7 @@ use report::Report;
 /// An error, as text.
 type Trouble = Box<dyn Error + Send + Sync>;
 
-/// The longest time that any awaited condition may take.
+/// The timeout of every awaited condition.
 const SOON: Duration = Duration::from_secs(60);
 
 /// Number of concurrent requests: enough to keep a server busy, and few enough for timely replies.
@@ -57,7 +57,7 @@ fn usage() -> ExitCode {
 }
 
 impl Report {
-    /// Prints the progress: a measurement takes minutes.
+    /// Prints the progress, because a measurement takes minutes.
     pub(crate) fn say(&self, what: &str) {
         eprintln!("{} {:6.1} s  {what}", self.measure, self.began.elapsed().as_secs_f64());
     }

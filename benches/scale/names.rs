@@ -1,5 +1,5 @@
-//! Names that are used once: the cost of an acquire and a release, and the memory that remains.
-//! None may remain.
+//! Names that are used once: the cost of an acquire and a release, and the memory used afterwards.
+//! The client must not retain memory for a name.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,17 +14,17 @@ use crate::look::{Counted, Own};
 use crate::report::Report;
 use crate::{AT_A_TIME, SOON, Trouble, connected};
 
-/// Number of names before the first measurement. By then connections, script caches, tables and
-/// buffers have their size.
+/// Number of names used before the first measurement. After them, connections, script caches,
+/// tables and buffers have reached their final size.
 const WARM: usize = 20_000;
 
-/// Bytes that may remain on the heap for each name: fewer than any trace of it takes.
+/// Bytes that may remain on the heap for each name: fewer than any retained data structure takes.
 const BYTES_A_NAME: f64 = 1.0;
 
-/// Bytes of buffers. Their size does not depend on the number of names.
+/// Bytes allowed for buffers. Their size does not depend on the number of names.
 const BUFFERS: f64 = 512.0 * 1024.0;
 
-/// Number of measurements in between.
+/// Number of intermediate measurements.
 const LOOKS: usize = 10;
 
 pub(crate) async fn play(report: &mut Report, names: usize) -> Result<(), Trouble> {
@@ -68,7 +68,7 @@ pub(crate) async fn play(report: &mut Report, names: usize) -> Result<(), Troubl
     Ok(())
 }
 
-/// Acquires and releases each of the names, with a limit of concurrent ones.
+/// Acquires and releases each of the names, with a limit on concurrent requests.
 async fn use_once(client: &Client, names: std::ops::Range<usize>) -> Result<(), Trouble> {
     let (next, end) = (Arc::new(AtomicUsize::new(names.start)), names.end);
     let mut tasks = JoinSet::new();
@@ -90,7 +90,7 @@ async fn use_once(client: &Client, names: std::ops::Range<usize>) -> Result<(), 
     Ok(())
 }
 
-/// Measures this process when the client has no names.
+/// Waits until the client has no names, then measures this process.
 async fn at_rest(client: &Client) -> Own {
     wait_until(SOON, async || client.stats().names == 0 && client.stats().channels == 0).await;
     Own::now()

@@ -1,6 +1,6 @@
-//! Tasks of one process that wait for one name. Measured are the memory of each, the time until all
-//! have held the lock, and the time until all have left after a cancellation. A release must wake
-//! exactly one of them.
+//! Tasks of one process that wait for one name. The measurement has three results: the memory of
+//! each task, the time until all have held the lock, and the time until all have left after a
+//! cancellation. A release must wake exactly one task.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,14 +19,16 @@ use crate::{SOON, Trouble, connected};
 /// A timeout that no waiter reaches.
 const LONG: Duration = Duration::from_secs(3600);
 
-/// Most scripts between a release and the next grant: the release, the acquire, and renewals and
-/// polls that happen at that moment.
+/// Maximum number of scripts between a release and the next grant: the release, the acquire, and
+/// concurrent renewals and polls.
 const FOR_ONE: f64 = 8.0;
 
-/// How long no further waiter may enter: longer than any poll or retry takes.
+/// How long no second waiter may acquire the lock. This time is longer than any poll or retry
+/// interval.
 const NOBODY: Duration = Duration::from_secs(2);
 
-/// Time for each waiter that leaves: 20 µs on a busy machine. It does not walk through the queue.
+/// Time allowed for each waiter that leaves: 20 µs on a busy machine. Leaving must not walk through
+/// the queue.
 const LEFT_IN: Duration = Duration::from_micros(20);
 
 pub(crate) async fn play(report: &mut Report, waiters: usize) -> Result<(), Trouble> {
@@ -53,7 +55,7 @@ pub(crate) async fn play(report: &mut Report, waiters: usize) -> Result<(), Trou
     wait_until(SOON, async || line.entered() > 0).await;
     let first = asked.elapsed();
     let for_one = Counted::at(&observer).await?.since(counted);
-    // This is no wait for a condition: it is the time of the measurement.
+    // This sleep is the measured time, not a wait for a condition.
     tokio::time::sleep(NOBODY).await;
     report.exactly("admitted by one release", line.entered(), 1);
     report.at_most("scripts from a release to the next grant", for_one.scripts, FOR_ONE);
@@ -90,7 +92,7 @@ pub(crate) async fn play(report: &mut Report, waiters: usize) -> Result<(), Trou
     Ok(())
 }
 
-/// Tasks that each acquire the name, wait until they may go on, and release it.
+/// Tasks that each acquire the name, wait for permission to continue, and release it.
 struct Line {
     client: Client,
     entered: Arc<AtomicUsize>,
@@ -134,7 +136,7 @@ impl Line {
     }
 }
 
-/// Waits until the channel of the waiters has a subscriber on the server.
+/// Waits until the waiters' channel has a subscriber on the server.
 async fn until_heard(observer: &Observer) {
     let heard = async || observer.pubsub_channels("redisson_lock__channel:*").await.is_ok_and(|all| !all.is_empty());
     wait_until(SOON, heard).await;

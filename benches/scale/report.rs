@@ -1,5 +1,6 @@
-//! The report of a measurement: its promises, and its numbers by name. The programs of `cargo xtask
-//! scale` and `cargo xtask endurance` print it, and these commands turn it into tables.
+//! The report of a measurement: promises with their bounds, and named numbers. The programs behind
+//! `cargo xtask scale` and `cargo xtask endurance` print it as JSON, and these commands make tables
+//! of it.
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -8,7 +9,7 @@ use redgrid_testkit::ServerBinary;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-/// The fields are those of the JSON line, in its order.
+/// The report. The fields are those of the JSON line, in its order.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
     pub(crate) measure: String,
@@ -39,13 +40,13 @@ impl Report {
         Report { measure: measure.to_owned(), count, server, seconds: 0.0, promises, numbers, began: Instant::now() }
     }
 
-    /// Adds a promise that a value does not exceed a bound. The unit is part of `what`.
+    /// Adds the promise that a value does not exceed a bound. `what` includes the unit.
     pub(crate) fn at_most(&mut self, what: impl Into<String>, was: f64, bound: f64) {
         let (was, bound, holds) = (rounded(was), rounded(bound), was <= bound);
         self.promises.push(Promise { what: what.into(), was, bound: format!("<= {bound}"), holds });
     }
 
-    /// Adds a promise of an exact value.
+    /// Adds the promise that a value is exact.
     pub(crate) fn exactly(&mut self, what: impl Into<String>, was: usize, bound: usize) {
         let (is, holds) = (was as f64, was == bound);
         self.promises.push(Promise { what: what.into(), was: is, bound: format!("= {bound}"), holds });
@@ -57,7 +58,7 @@ impl Report {
         self.numbers.insert(name.into(), was);
     }
 
-    /// Prints the line; the exit code says whether all promises were kept.
+    /// Prints the line of JSON. The exit code is that of success if all promises were kept.
     pub(crate) fn print(mut self) -> ExitCode {
         self.seconds = rounded(self.began.elapsed().as_secs_f64());
         println!("{}", serde_json::to_string(&self).expect("plain data"));

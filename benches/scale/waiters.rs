@@ -1,5 +1,6 @@
-//! Names of another process that this one waits for, with one task each. Measured are the cost of
-//! each waiter, also at rest, and the time until all are woken by the releases.
+//! One task of this process waits for each of many names that another process holds. The
+//! measurement has two results: the cost of each waiter, also while idle, and the time until the
+//! releases have woken all.
 
 use std::time::{Duration, Instant};
 
@@ -16,11 +17,11 @@ use crate::{AT_A_TIME, SOON, Trouble, connected};
 /// A lease and a timeout that do not end during the measurement.
 const LONG: Duration = Duration::from_secs(3600);
 
-/// Number of waiters that begin together. Each sends two requests, and the reply to the last of too
-/// many would be late (3 s).
+/// Number of waiters that begin together. Each sends two requests. With too many waiters, the last
+/// reply would come after the response timeout (3 s).
 const BEGUN_AT_A_TIME: usize = 500;
 
-/// The longest wait for the client and the server together.
+/// The longest wait for all requests of the client to take effect on the server.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 pub(crate) async fn play(report: &mut Report, waiters: usize, idle: Duration) -> Result<(), Trouble> {
@@ -29,7 +30,7 @@ pub(crate) async fn play(report: &mut Report, waiters: usize, idle: Duration) ->
     let config = || Config::single(server.addr().to_string());
     let (holder, client) = (connected(config()?).await?, connected(config()?).await?);
     let name = |number: usize| format!("name:{number}");
-    // Held without renewals, so that only the waiters are measured.
+    // The locks are held without renewals, so that only the waiters are measured.
     let taken = (0..waiters).map(|number| {
         let lock = Lock::new(&holder, name(number));
         async move { Ok::<_, Trouble>((number, lock.acquire().lease(LONG).await?.detach().await?)) }
@@ -54,8 +55,8 @@ pub(crate) async fn play(report: &mut Report, waiters: usize, idle: Duration) ->
         wait_until(PATIENCE, heard).await;
     }
     let in_force = began.elapsed();
-    // Each waiter checks its lock once its subscription is active. When only polls are left, these
-    // checks are over.
+    // Each waiter polls its lock once when its subscription is active. These polls are complete
+    // when only the regular ones remain.
     let budget = 1000.0;
     let quiet = async || {
         let Ok(before) = Counted::at(&observer).await else { return false };
@@ -73,7 +74,7 @@ pub(crate) async fn play(report: &mut Report, waiters: usize, idle: Duration) ->
     report.number("channels on the server, a waiter", (now.channels - counted.channels) / each);
     report.number("commands until it is subscribed, a waiter", (now.commands - counted.commands) / each);
 
-    // This is no wait for a condition: it is the time of the measurement.
+    // This sleep is the measured time, not a wait for a condition.
     let over = Instant::now();
     tokio::time::sleep(idle).await;
     let seconds = over.elapsed().as_secs_f64();

@@ -1,4 +1,4 @@
-//! The published minimal permissions are sufficient.
+//! The minimal permissions published in the documentation are sufficient.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,25 +18,24 @@ fn published() -> Vec<String> {
     published_rules("on ")
 }
 
-/// All lines of the page in order, as commands.
+/// Returns all lines of the page in order, as commands.
 fn lines() -> impl Iterator<Item = Vec<String>> {
     let page = include_str!("../../docs/operating/acl.md").lines().filter(|line| line.starts_with("ACL SETUSER app "));
     page.map(|line| line.replace("SECRET", "secret").split(' ').map(str::to_owned).collect())
 }
 
-/// The key patterns that the page names besides `~*`, without duplicates.
+/// Returns the key patterns that the page names besides `~*`, without duplicates.
 fn narrow() -> BTreeSet<&'static str> {
     let quoted = include_str!("../../docs/operating/acl.md").split('`').skip(1).step_by(2);
     quoted.flat_map(|text| text.split(' ')).filter(|rule| rule.starts_with('~') && *rule != "~*").collect()
 }
 
-/// The server accepts each published line. A line once had a key pattern after `~*`, which is an
-/// error.
+/// The server accepts each published line. For example, a key pattern after `~*` would be an error.
 #[tokio::test(flavor = "multi_thread")]
 async fn every_published_line_is_accepted_with_narrower_keys_too() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
-    // A server before 7.0 does not know all commands on the page.
+    // A server before 7.0 lacks some commands of the page.
     let mut unknown = BTreeSet::new();
     if server.binary().version().major < 7 {
         for rule in lines().flatten().filter(|rule| rule.starts_with('+')) {
@@ -48,7 +47,7 @@ async fn every_published_line_is_accepted_with_narrower_keys_too() {
         }
     }
     let known = |rule: &String| !unknown.contains(rule);
-    // A server before Redis 7.4 has no lifetimes of fields.
+    // A server before Redis 7.4 has no lifetimes of hash fields.
     let of_fields: Vec<Value> = observer.query(&["COMMAND", "INFO", "HPEXPIRE"]).await.unwrap();
     let knows_fields = of_fields.iter().any(|command| *command != Value::Nil);
     for line in lines() {
@@ -76,7 +75,7 @@ async fn complete_lifecycle(server: RedisServer) {
     let two = client_with(&url, |config| config).await;
     let lock = Lock::new(&one, "orders:42");
     let held = lock.acquire().await.unwrap();
-    // The lock is renewed at least twice.
+    // The test waits until the lock was renewed at least twice.
     let renewed = tokio::time::Instant::now() + 2 * lease;
     tokio::time::sleep_until(renewed).await;
     assert!(held.is_held());
@@ -88,7 +87,7 @@ async fn complete_lifecycle(server: RedisServer) {
     held.release().await.unwrap();
     let held = waiter.await.unwrap().unwrap();
     assert!(lock.is_locked().await.unwrap());
-    // Fixed leases, both ways; a minimum hold; and a forced release.
+    // Fixed leases of both kinds of lock, a minimum hold, and a forced release.
     let fixed = Lock::new(&one, "fixed").acquire().lease(Duration::from_secs(5)).await.unwrap();
     fixed.extend(Duration::from_secs(2)).await.unwrap();
     fixed.release().await.unwrap();
@@ -100,7 +99,7 @@ async fn complete_lifecycle(server: RedisServer) {
     tokio::time::timeout(SOON, thief.lost()).await.unwrap();
     one.shutdown(SOON).await.unwrap();
     two.shutdown(SOON).await.unwrap();
-    // No needed command was refused: the log has at most entries of the handshake.
+    // All needed commands were permitted: the log has entries of the handshake at most.
     let log: Vec<redgrid_testkit::redis::Value> = observer.query(&["ACL", "LOG"]).await.unwrap();
     assert!(log.is_empty(), "{log:?}");
 }
@@ -130,8 +129,8 @@ async fn an_empty_password_is_sent_and_a_missing_one_rejected() {
     assert!(refused.to_string().contains("a user logs in with a password"), "{refused}");
 }
 
-/// A password may have any characters. The server reads a login as one line of words, so such
-/// passwords were once a syntax error or unbalanced quotes.
+/// A password may contain any characters. `AUTH` must be sent with separate arguments: in one line
+/// of words, such a password would be a syntax error.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_password_may_have_spaces_quotes_and_whatever_else() {
     let server = server().await;
@@ -145,7 +144,7 @@ async fn a_password_may_have_spaces_quotes_and_whatever_else() {
     }
 }
 
-/// The URL of a user that may not publish.
+/// Returns the URL of a user without the permission to publish.
 async fn muted(server: &RedisServer) -> String {
     let observer = server.observer().await.unwrap();
     let mut rules = vec!["ACL", "SETUSER", "mute", "on", ">secret", "~*", "&*", "+@all", "-publish"];
@@ -168,28 +167,28 @@ async fn with_permit(client: Client, section: Duration) {
     permit.release().await.unwrap();
 }
 
-/// Without permission to publish, another process finds a release by its poll, and gets the time
-/// for that.
+/// Without the permission to publish, another process notices a release by a poll. The releasing
+/// process waits long enough for this poll.
 #[tokio::test(flavor = "multi_thread")]
 async fn without_publish_other_processes_enter_despite_local_waiters() {
     lets_others_in::<16, _>(with_lock).await;
 }
 
-/// A single task lets others enter. It is subscribed only while it waits, so the other process is
-/// the only subscriber at each release.
+/// A process with a single task lets other processes enter. The task is subscribed only while it
+/// waits, so the other process is the only subscriber at each release.
 #[tokio::test(flavor = "multi_thread")]
 async fn without_publish_a_single_task_lets_others_enter() {
     lets_others_in::<1, _>(with_lock).await;
 }
 
-/// Another process gets permits although the tasks of one process pass permits on to each other.
+/// Another process gets permits although the tasks of one process hand permits over to each other.
 #[tokio::test(flavor = "multi_thread")]
 async fn without_publish_others_get_permits_despite_local_waiters() {
     lets_others_in::<16, _>(with_permit).await;
 }
 
-/// A process with this many tasks runs one section after the other, while another process wants to
-/// run six.
+/// One process has this many tasks, which run sections without a pause. Another process must be
+/// able to run six sections meanwhile.
 async fn lets_others_in<const TASKS: usize, F>(work: fn(Client, Duration) -> F)
 where
     F: Future<Output = ()> + Send + 'static,
@@ -202,14 +201,14 @@ where
         let (busy, stop, sections) = (busy.clone(), Arc::clone(&stop), Arc::clone(&sections));
         tokio::spawn(async move {
             while !stop.load(Ordering::Relaxed) {
-                // The section has a length, so the other process seldom finds the name free by
+                // The section takes time, so that the other process rarely finds the lock free by
                 // chance.
                 work(busy.clone(), Duration::from_millis(5)).await;
                 sections.fetch_add(1, Ordering::Relaxed);
             }
         })
     });
-    // Sometimes the other process may enter between two sections by chance.
+    // The other process may enter between two sections by chance, so it must enter six times.
     let all = async {
         for _ in 0..6 {
             work(other.clone(), Duration::ZERO).await;
@@ -221,13 +220,13 @@ where
         task.await.unwrap();
     }
     assert!(done.is_ok(), "the other process did not enter");
-    // A hand-over window has two or three sections.
+    // A hand-over window has time for two or three sections.
     let sections = sections.load(Ordering::Relaxed);
     assert!(sections < 50 * 6, "{sections} sections while another got in six times");
 }
 
-/// A process without other subscribers does not wait after a release. Each wait would last for ten
-/// minutes.
+/// A process without other subscribers does not wait after a release. In this test each wait would
+/// last ten minutes.
 #[tokio::test(flavor = "multi_thread")]
 async fn without_publish_a_lone_process_does_not_wait() {
     let server = server().await;

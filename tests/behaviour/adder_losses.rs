@@ -1,4 +1,4 @@
-//! Adders with lost and late replies, lost subscriptions, and no contact to the server.
+//! Adders with lost and late replies, lost subscriptions, and no contact with the server.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use redgrid_tests::{SOON, client, client_with, server};
 
 use super::adders::{adders, keys};
 
-/// Returns a client with all its requests passing a proxy.
+/// Returns a client whose requests all pass through a proxy.
 async fn through(proxy: &Proxy, server: &redgrid_testkit::RedisServer) -> Client {
     let quick = |config: redgrid_core::Config| config.response_timeout(Duration::from_millis(300));
     client_with(&server.url_via(proxy.addr()), quick).await
@@ -48,7 +48,7 @@ async fn a_lost_reply_counts_no_member_twice() {
     let all = adders(&[&one, &two]).await;
     all[0].add(1);
     all[1].add(20);
-    // Both scripts are known to the server from here on, so they are sent by their hash.
+    // The server has cached both scripts from here on, so they are sent by their hash.
     assert_eq!(all[1].sum().await.unwrap(), 21);
     for script in [&answer(), lua!("enter"), lua!("open"), lua!("round_state")] {
         for action in [Action::SwallowReply, Action::CutAfterForward, Action::CutBefore] {
@@ -83,13 +83,13 @@ async fn a_late_reset_clears_no_later_addition() {
     all[1].add(4_000);
     assert_eq!(all[0].sum().await.unwrap(), 4_300);
     assert!(proxy.release_held().await > 0, "the first one is still to come");
-    // The requests it may have begun are received before this one.
+    // Requests that it may have begun earlier are received before this one.
     assert_eq!(all[0].sum().await.unwrap(), 4_300);
     all[1].ready().await.unwrap();
     assert_eq!(all[1].sum().await.unwrap(), 4_300);
 }
 
-/// Waits for the number of replies to a round that the test itself publishes.
+/// Waits for the number of replies to a sum request that the test itself publishes.
 async fn ask(observer: &Observer, message: &str, answered: u64) {
     let semaphore = format!("{{views}}:{}:semaphore", &message[2..]);
     let before: u64 = observer.get::<u64>(&semaphore).await.unwrap().unwrap_or(0);
@@ -104,16 +104,17 @@ async fn a_finished_or_repeated_reset_clears_nothing() {
     let client = client(&server).await;
     let adder = &adders(&[&client]).await[0];
     adder.add(5);
-    // A round of redgrid whose caller has left, and invalid messages.
+    // A sum request of redgrid whose caller has left, and invalid messages.
     for message in ["0:redgrid-gone", "1:redgrid-gone", "0", "", "2:x", "0:"] {
         observer.cmd(&["PUBLISH", "{views}:adder-topic", message]).await.unwrap();
     }
     assert_eq!(adder.sum().await.unwrap(), 5);
     assert!(!observer.exists("{views}:redgrid-gone:semaphore").await.unwrap());
-    // A round of Redisson; redgrid gives its keys a lifetime.
+    // A sum request of Redisson. redgrid sets a lifetime on its keys.
     ask(&observer, "0:0123456789abcdef0123456789abcdef", 1).await;
     adder.add(7);
-    // A late message of the same round has no effect; another one certainly arrives after it.
+    // A late message of the same request has no effect. The message after it shows that it has
+    // arrived.
     observer.cmd(&["PUBLISH", "{views}:adder-topic", "0:0123456789abcdef0123456789abcdef"]).await.unwrap();
     assert_eq!(adder.sum().await.unwrap(), 7);
     ask(&observer, "1:00000000000000000000000000000000", 1).await;
@@ -132,7 +133,8 @@ async fn a_member_without_subscription_is_queried() {
     for _ in 0..20 {
         observer.cmd(&["CLIENT", "KILL", "TYPE", "pubsub"]).await.unwrap();
         let sum = all[0].sum().await.unwrap();
-        // The other member may not be subscribed again; the caller always counts.
+        // The other member may not be subscribed again, so it may be missing in the sum. The caller
+        // itself always counts.
         assert!(sum == 1 || sum == 21, "{sum}");
         all[1].ready().await.unwrap();
     }

@@ -1,5 +1,5 @@
-//! Faults of adders: missing permissions, subscribers that do not count, members that join and
-//! leave, shutdowns.
+//! Faults of adders: missing permissions, members that do not reply, members that join and leave,
+//! shutdowns.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -29,7 +29,7 @@ async fn saved(observer: &Observer) -> Option<String> {
     observer.query::<Option<String>>(&["HGET", TOTAL, "sum"]).await.unwrap()
 }
 
-/// A save is never half written, however often it is tried.
+/// A save is all or nothing, however often it is tried.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_save_that_is_refused_half_way_saves_nothing() {
     let server = server().await;
@@ -75,7 +75,7 @@ async fn a_rejected_sum_is_reported_at_once() {
     let observer = server.observer().await.unwrap();
     observer.cmd(&["ACL", "SETUSER", "mute", "on", ">x", "~*", "+@all", "-incrby", "allchannels"]).await.unwrap();
     let mute = client_with(&server.url(), |config| config.credentials(Some("mute"), "x")).await;
-    // The longest allowed timeout, and longer than the test may take.
+    // The longest allowed timeout, which exceeds the duration of the test.
     let (adder, timeout) = (ready(&mute).await, Duration::from_secs(300));
     let told = adder.sum().timeout(timeout).await.unwrap_err();
     assert!(matches!(told, AdderError::Failed(Failure::Refused { .. })), "{told:?}");
@@ -162,7 +162,7 @@ async fn a_name_is_free_for_the_other_kind_once_its_adder_was_destroyed() {
     }
 }
 
-/// A request for a sum gets its reply although the adder's last request is in flight.
+/// A request for a sum is answered although the last request of the adder is in flight.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_received_request_is_answered_before_the_end() {
     let server = server().await;

@@ -1,4 +1,4 @@
-//! Adders: sums that each process counts in its own memory.
+//! Adders: each process counts in its own memory, and sums are requested from all processes.
 
 use redgrid_core::author::ClientExt;
 use std::time::{Duration, Instant};
@@ -10,7 +10,8 @@ use redgrid_testkit::{Observer, wait_until};
 use redgrid_tests::stopwatch::Stopwatch;
 use redgrid_tests::{SOON, client, server};
 
-/// The keys of adders, without records of exactly-once calls, and the keys without a lifetime.
+/// Returns the keys of adders except records of exactly-once calls; and, of these, the keys without
+/// a lifetime.
 pub(super) async fn keys(observer: &Observer) -> (Vec<String>, Vec<String>) {
     let all: Vec<String> = observer.query(&["KEYS", "*"]).await.unwrap();
     let (mut left, mut for_ever) = (Vec::new(), Vec::new());
@@ -67,7 +68,8 @@ async fn counts_of_all_clients_are_summed_and_reset() {
     wait_until(SOON, async || keys(&observer).await == (vec![], vec![])).await;
 }
 
-/// A sum includes an adder that was created a moment ago, even if the server does not know it yet.
+/// A sum includes an adder that was just created, even if the server has not confirmed its
+/// subscription yet.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_concurrent_sum_includes_the_caller() {
     let server = server().await;
@@ -158,7 +160,7 @@ async fn invalid_calls_are_reported() {
     }
     let told = good.clone().saving(Duration::from_millis(9)).unwrap_err();
     assert!(told.to_string().contains("10 ms to 1 day"), "{told}");
-    // Each client replies to a round once, so an adder has one type per client.
+    // Each client replies to a sum request once, so an adder has one type per client.
     let other = DoubleAdder::new(&client, "views");
     assert!(matches!(other.add(1.0), Err(AdderError::OtherKind { is: "LongAdder", .. })));
     assert!(matches!(other.sum().await, Err(AdderError::OtherKind { .. })));
@@ -193,7 +195,8 @@ async fn at_the_timeout_partial_sums_are_reported_and_no_key_stays() {
     assert!(matches!(told, AdderError::Partial { answered: 2, expected: 3, .. }), "{told:?}");
     let (left, for_ever) = keys(&observer).await;
     assert!(!left.is_empty() && for_ever.is_empty(), "{left:?} {for_ever:?}");
-    // A member of Redisson that continues later adds to the key, and its commands set no lifetime.
+    // A member of Redisson that is resumed later adds to the key, and its commands do not set a
+    // lifetime.
     let mut round = None;
     while let Some(heard) = hearing.take() {
         if let redgrid_core::ChannelEvent::Message { payload, .. } = heard {
@@ -269,7 +272,7 @@ async fn dropped_sums_leave_no_permanent_key() {
     all[0].reset().await.unwrap();
     all[1].add(4);
     assert_eq!(all[0].sum().await.unwrap(), 4);
-    // Dropped rounds are left to their lifetimes.
+    // The keys of abandoned sum requests expire by themselves.
     assert_eq!(keys(&observer).await.1, Vec::<String>::new());
     let rounds = async || keys(&observer).await.0.iter().any(|key| key.starts_with("redgrid_adder_round"));
     wait_until(SOON, async || !rounds().await).await;
@@ -287,11 +290,11 @@ async fn a_client_that_shuts_down_delays_no_sum() {
         other.add(1);
         let (told, closed) = tokio::join!(adder.sum().timeout(SOON).into_future(), there.shutdown(SOON));
         closed.unwrap();
-        // It had answered, or it had left. If it left during the request, the others were queried
-        // again.
+        // The other member had answered or had left. If it left during the request, the remaining
+        // members were queried again.
         assert!(matches!(told, Ok(0 | 1)), "{told:?}");
     }
-    // None waits for its timeout.
+    // Every request ends before its timeout.
     began.assert_within(Duration::from_secs(10));
     assert_eq!(adder.sum().await.unwrap(), 0);
 }

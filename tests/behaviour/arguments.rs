@@ -60,12 +60,12 @@ async fn a_scope_reenters_and_reports_a_self_deadlock() {
         let outer = lock.acquire().await.unwrap();
         let inner = lock.acquire().await.unwrap();
         assert_eq!(outer.token(), inner.token());
-        // Another holder waits without a timeout, although its own process holds the lock: that
-        // could never end.
+        // Another holder would wait without a timeout for a lock that its own process holds. This
+        // wait could never end.
         let other = Holder::new();
         let stuck = lock.acquire().holder(&other).await;
         assert!(matches!(stuck, Err(AcquireError::WouldDeadlock { .. })), "{stuck:?}");
-        // With a timeout it is an ordinary wait.
+        // With a timeout this is an ordinary wait.
         let waited = lock.acquire().holder(&other).timeout(Duration::from_secs(1)).await;
         assert!(matches!(waited, Err(AcquireError::TimedOut { .. })), "{waited:?}");
         assert!(lock.try_acquire().holder(&other).await.unwrap().is_none());

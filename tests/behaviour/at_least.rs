@@ -9,8 +9,8 @@ use redgrid_tests::{SOON, client, server};
 
 const KINDS: [&str; 4] = ["lock", "fair", "read", "write"];
 
-/// The lease of a renewed hold unless set. It never ends in these tests: retained names end long
-/// before.
+/// The default lease of a renewed hold. It is long: in these tests, retained names are free long
+/// before it ends.
 const LEASE: Duration = Duration::from_secs(30);
 
 enum Guard {
@@ -29,7 +29,8 @@ impl Guard {
     }
 }
 
-/// Holds the name `kind` with a lock of that kind, which retains it for `keep`.
+/// Holds the name `kind` with a lock of this kind. The name is retained for `keep` after the
+/// release.
 async fn hold(client: &Client, kind: &str, keep: Duration) -> Guard {
     let read_write = RwLock::new(client, kind);
     match kind {
@@ -49,12 +50,12 @@ async fn left(observer: &Observer, key: &str) -> Duration {
     observer.time_to_live(key).await.unwrap().unwrap_or_default()
 }
 
-/// The level key of a reader.
+/// Returns the key of a reader's re-entry level.
 fn level(field: &str) -> String {
     format!("{{read}}:{field}:rwlock_timeout:1")
 }
 
-/// A renewal that was sent before the release and arrives after it.
+/// Sends a renewal as if it had been sent before the release, and had arrived after it.
 async fn renewed_late(observer: &Observer, kind: &str, field: &str) {
     let lease = LEASE.as_millis().to_string();
     let renew = include_str!("../../crates/redgrid-locks/src/scripts/renew.lua");
@@ -78,7 +79,7 @@ async fn a_renewal_that_arrives_after_the_release_does_not_keep_the_name_longer(
         renewed_late(&observer, kind, &field).await;
         let stays = left(&observer, kind).await;
         assert!(stays > Duration::ZERO && stays <= keep, "{kind}: {stays:?}");
-        // Until then no caller enters, and an inspection names the former holder.
+        // Until then the lock cannot be acquired, and an inspection names the former holder.
         let state = Lock::new(&client, kind).inspect().await.unwrap().unwrap();
         assert!(field.starts_with(&state.holders[0].client), "{kind}: {state:?}");
         let writer = RwLock::new(&client, kind).try_write().await.unwrap();
@@ -86,8 +87,8 @@ async fn a_renewal_that_arrives_after_the_release_does_not_keep_the_name_longer(
     }
 }
 
-/// The script is idempotent: a second copy has the same reply as the first one, and does not retain
-/// the name any longer.
+/// The script is idempotent: a second copy gets the same reply as the first one, and does not
+/// retain the name for longer.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_second_copy_of_the_release_keeps_the_name_no_longer() {
     let server = server().await;

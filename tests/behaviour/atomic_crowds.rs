@@ -13,7 +13,7 @@ use redgrid_testkit::{Action, Proxy, RedisServer};
 use redgrid_tests::process::Other;
 use redgrid_tests::{SOON, client_with, server};
 
-/// Counts the requests about numbers that pass the proxy.
+/// Counts the requests for numbers that pass through the proxy.
 pub(crate) fn count(proxy: &Proxy) -> Arc<AtomicU64> {
     let sent = Arc::new(AtomicU64::new(0));
     let seen = Arc::clone(&sent);
@@ -47,8 +47,8 @@ async fn ten_tasks_add_a_hundred_thousand_by_far_fewer_commands_with_own_results
     assert!(had.into_iter().eq(1..=100_000));
     let sent = sent.load(Ordering::Relaxed);
     eprintln!("{sent} commands for 100,000 additions");
-    // A tenth in the best case, if each request serves nine waiters; and at most half, however the
-    // tasks are scheduled.
+    // If each request serves nine waiters, a tenth of the calls become requests. Whatever the
+    // scheduling, at most half do.
     assert!(sent < 50_000, "{sent} commands");
 }
 
@@ -126,7 +126,7 @@ async fn of_an_overflowing_batch_only_overflowing_additions_are_rejected() {
         assert!(had.into_iter().eq(i64::MAX - 599..=i64::MAX), "{} refused", refused.len());
         let sent = sent.load(Ordering::Relaxed);
         assert!(sent <= 20, "{sent} commands");
-        // An intermediate overflow is no overflow if the sum has none.
+        // The sum of a batch has no overflow, although a partial sum would have one.
         let told = join_all([1, -2, i64::MIN, i64::MAX].map(|by| n.add(by).into_future())).await;
         let done: i128 = [1, -2, i64::MIN, i64::MAX]
             .iter()
@@ -164,12 +164,12 @@ async fn doubles_are_added_together_in_their_order() {
     }
 }
 
-/// How many replies are lost: 60, or `REDGRID_LOST_ANSWERS`.
+/// Returns how many replies are lost: 60, or `REDGRID_LOST_ANSWERS`.
 fn lost_replies() -> u64 {
     std::env::var("REDGRID_LOST_ANSWERS").ok().and_then(|text| text.parse().ok()).unwrap_or(60)
 }
 
-/// Makes a proxy lose some replies about a number: the connection stays silent, or is cut.
+/// Makes a proxy lose some replies about a number. The connection then stays silent, or is cut.
 fn lose_replies(proxy: &Proxy, lost: &Arc<AtomicU64>, name: &'static str) {
     let (lost, asked) = (Arc::clone(lost), AtomicU64::new(0));
     proxy.on_request(move |request| {
@@ -187,8 +187,8 @@ fn lose_replies(proxy: &Proxy, lost: &Arc<AtomicU64>, name: &'static str) {
     });
 }
 
-/// Starts a server, and clients with lost replies and short timeouts. More losses need more
-/// clients, because these mostly wait.
+/// Starts a server, and clients that lose replies and have short timeouts. For more losses, more
+/// clients are started, because each mostly waits.
 async fn lossy_clients(enough: u64, name: &'static str) -> (RedisServer, Vec<(Proxy, Client)>, Arc<AtomicU64>) {
     let (server, lost) = (server().await, Arc::default());
     let mut clients = Vec::new();
@@ -215,8 +215,8 @@ async fn with_lost_replies_exactly_once_additions_equal_acknowledged_ones() {
             while lost.load(Ordering::Relaxed) < enough {
                 match n.increment().await {
                     Ok(now) => had.push(now),
-                    // The machine stalled for longer than the timeout of a call. The second error
-                    // means that nothing was changed.
+                    // The machine stalled for longer than the timeout of a call. With the second
+                    // error, the call is known to have had no effect.
                     Err(AtomicError::Failed(Failure::OutcomeUnknown { .. })) => unknown += 1,
                     Err(AtomicError::Failed(Failure::Unavailable { .. })) => {}
                     Err(error) => panic!("{error:?}"),
@@ -239,7 +239,7 @@ async fn with_lost_replies_exactly_once_additions_equal_acknowledged_ones() {
     had.sort_unstable();
     had.dedup();
     assert_eq!(had.len(), acknowledged, "each addition has its own result");
-    // Otherwise requests with lost replies were not retried.
+    // Fewer losses would mean that requests with lost replies were not retried.
     let lost = lost.load(Ordering::Relaxed);
     assert!(unknown as u64 * 20 <= lost, "{unknown} unknown, {lost} answers lost");
     let not_acknowledged = usize::try_from(value).unwrap() - acknowledged;
@@ -261,8 +261,8 @@ async fn with_lost_answers_doubles_and_updates_are_changed_exactly_once_too() {
                     let told = if task % 2 == 0 { n.add(0.5).await } else { n.update(|n| n + 0.5).await };
                     match told {
                         Ok(now) => had.push(now),
-                        // The other clients add much faster than replies arrive. Such an update
-                        // changes nothing.
+                        // The other clients add faster than replies arrive, so the update gives up.
+                        // It has no effect then.
                         Err(AtomicError::Contended { .. }) => {}
                         Err(error) => panic!("{error:?}"),
                     }

@@ -16,7 +16,8 @@ async fn doubles_are_read_and_changed() {
         assert_eq!((n.get().await.unwrap(), n.delete().await.unwrap()), (0.0, false));
         assert_eq!((n.increment().await.unwrap(), n.decrement().await.unwrap()), (1.0, 0.0));
         assert_eq!((n.add(0.1).await.unwrap(), n.add(0.2).await.unwrap()), (0.1, 0.3));
-        // Subtracting from the result would give 0.30000000000000004.
+        // The old value is the stored one. Subtracting from the new value would give
+        // 0.30000000000000004.
         assert_eq!((n.get_and_add(0.4).await.unwrap(), n.get().await.unwrap()), (0.3, 0.7));
         assert_eq!((n.get_and_increment().await.unwrap(), n.get_and_decrement().await.unwrap()), (0.7, 1.7));
         assert_eq!((n.get_and_set(-1e300).await.unwrap(), n.get().await.unwrap()), (0.7, -1e300));
@@ -141,7 +142,7 @@ async fn doubles_that_others_wrote_are_read() {
         assert_eq!(n.get().await.unwrap(), value);
         assert!(n.compare_and_set(value, value).await.unwrap(), "{text}");
     }
-    // Numbers for the server or for Lua, but not doubles of this format.
+    // Texts that the server or Lua accepts as numbers, but that are not doubles in this format.
     for text in ["inf", "nan", "1e400", "0x10", " 5", "5 ", "1e", ""] {
         observer.cmd(&["SET", "n", text]).await.unwrap();
         assert!(matches!(n.get().await, Err(AtomicError::NotANumber { got, .. }) if got == text));

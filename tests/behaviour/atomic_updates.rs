@@ -1,4 +1,5 @@
-//! Updates of a number are serialized in a process, and an unpolled one does not block the others.
+//! Updates of a number are serialized in each process. An update that is not polled does not block
+//! others.
 
 use std::io::{Read, Write};
 use std::sync::atomic::Ordering;
@@ -14,12 +15,12 @@ use redgrid_tests::{SOON, client, client_with, server};
 
 use crate::atomic_crowds::count;
 
-/// Whether a request is a script about a number.
+/// Whether a request is a script for a number.
 fn is_script(request: &[Bytes]) -> bool {
     request[0].starts_with(b"EVAL")
 }
 
-/// Lets the server learn the script of updates, so that its text need not be sent.
+/// Makes the server cache the update script, so that its text is not sent.
 async fn load_script(server: &RedisServer) {
     AtomicLong::new(&client(server).await, "another").update(|n| n).await.unwrap();
 }
@@ -41,7 +42,7 @@ async fn updates_of_many_tasks_all_succeed_and_cost_little_more_than_one_command
         had.sort_unstable();
         assert!(had.into_iter().eq(1..=300));
         let sent = sent.load(Ordering::Relaxed);
-        // Without the queue of updates, there would be thousands.
+        // If updates were not serialized, there would be thousands of commands.
         assert!(sent < 450, "{sent} commands");
     }
 }
@@ -52,7 +53,7 @@ async fn concurrent_updates_lose_nothing_and_see_other_changes() {
     let clients = join_all((0..3).map(|_| client(&server))).await;
     let n = AtomicLong::new(&clients[0], "n");
     assert_eq!(n.update(|n| n + 1).await.unwrap(), 1);
-    // The client's cached value is outdated.
+    // The value cached by the first client is outdated.
     AtomicLong::new(&clients[1], "n").set(10).await.unwrap();
     assert_eq!(n.update(|n| n + 1).await.unwrap(), 11);
     let tasks = (0..90).map(|task| {
@@ -81,7 +82,7 @@ async fn an_unanswered_update_lets_the_next_one_continue() {
     assert!(matches!(told, Err(AtomicError::Failed(Failure::OutcomeUnknown { .. }))), "{told:?}");
     wait_until(SOON, async || observer.get("n").await.is_ok_and(|n| n == Some(2))).await;
     proxy.on_request(|_| Action::Forward);
-    // Its connection may be closed only now.
+    // The connection that loses replies may be closed only now.
     wait_until(SOON, async || n.update(|n| n).await.is_ok_and(|n| n == 2)).await;
 }
 
@@ -96,7 +97,7 @@ async fn a_dropped_update_lets_the_next_one_continue() {
         true => Action::Hold,
         false => Action::Forward,
     });
-    // One update is in flight, and two wait behind it.
+    // One update is in flight, and two wait for it.
     let update = |n: AtomicLong| tokio::spawn(async move { n.update(|n| n + 10).await });
     let all: Vec<_> = (0..3).map(|_| update(n.clone())).collect();
     wait_until(SOON, async || proxy.counts().held >= 1).await;
@@ -134,8 +135,8 @@ async fn an_unpolled_update_blocks_no_other_client() {
     for once in [false, true] {
         let n = AtomicLong::new(&client, format!("n:{once}"));
         let n = if once { n.exactly_once() } else { n };
-        // One update has its turn, and two wait for it. The server is stopped, so none gets a reply
-        // before its future is abandoned.
+        // One update runs, and two wait for it. The server is stopped, so no reply arrives before
+        // their futures are abandoned.
         server.pause().await.unwrap();
         let mut held: Vec<_> = (0..3).map(|_| Box::pin(n.update(|n| n + 1))).collect();
         for update in &mut held {
@@ -180,7 +181,7 @@ async fn an_update_with_constant_conflicts_ends_at_its_timeout() {
     let told = n
         .update(|n| {
             rounds += 1;
-            // Another client is faster each time.
+            // Another client changes the number before each attempt.
             other.write_all(b"INCR n\r\n").unwrap();
             other.read_exact(&mut [0]).unwrap();
             std::thread::sleep(Duration::from_millis(50));
@@ -189,7 +190,7 @@ async fn an_update_with_constant_conflicts_ends_at_its_timeout() {
         .await;
     let Err(AtomicError::Contended { times, .. }) = told else { panic!("{told:?}") };
     assert_eq!(times, rounds);
-    // Its time is a second, and each attempt takes 50 ms.
+    // The update has a second, and each attempt takes 50 ms.
     assert!(rounds < 50, "{rounds} attempts");
 }
 

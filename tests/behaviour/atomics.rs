@@ -1,4 +1,4 @@
-//! Atomic integers, and values that are no numbers.
+//! Atomic integers, and stored values that are not numbers.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use redgrid_core::Failure;
 use redgrid_testkit::{Action, Fault, Proxy, wait_until};
 use redgrid_tests::{SOON, client, client_with, server};
 
-/// The smallest number that a double cannot distinguish from its neighbour.
+/// The smallest number that a double cannot distinguish from the next one.
 const FINE: i64 = (1 << 53) + 1;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -128,7 +128,7 @@ async fn bounds_hold_and_lifetimes_are_as_requested() {
 async fn a_lost_reply_is_reported_and_nothing_is_added_twice() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
-    // A short timeout finds a lost reply quickly, and many retries follow.
+    // With a short timeout, a lost reply is noticed quickly; then many retries are possible.
     let quick = |config: redgrid_atomic_long::Config| config.response_timeout(Duration::from_millis(150)).retries(99);
     let client = client_with(&server.url_via(proxy.addr()), quick).await;
     let (plain, once) = (AtomicLong::new(&client, "plain"), AtomicLong::new(&client, "once").exactly_once());
@@ -206,7 +206,7 @@ async fn a_value_that_is_not_a_number_is_reported() {
             assert_eq!(observer.get::<String>("n").await.unwrap().as_deref(), Some(text), "nothing is changed");
         }
     }
-    // The extremes are numbers.
+    // The smallest and the largest number are valid.
     for (text, value) in [("9223372036854775807", i64::MAX), ("-9223372036854775808", i64::MIN)] {
         observer.cmd(&["SET", "n", text]).await.unwrap();
         assert!(n.compare_and_set(value, value).await.unwrap());

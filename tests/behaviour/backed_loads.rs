@@ -1,4 +1,4 @@
-//! Maps backed by a store: values that are absent from the map are loaded.
+//! Maps backed by a store: values that the map lacks are loaded.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -39,7 +39,7 @@ async fn concurrent_reads_of_a_key_load_it_once() {
     let first = wants();
     store.until_came(1).await;
     let crowd: Vec<_> = (0..50).map(|_| wants()).collect();
-    // The caller that started the load leaves; the others get the value all the same.
+    // The caller that started the load is cancelled. The other callers still get the value.
     first.abort();
     assert!(first.await.unwrap_err().is_cancelled());
     store.open();
@@ -57,7 +57,7 @@ async fn two_processes_load_a_key_once_under_its_lock() {
     let maps = [&one, &two].map(|client| before(client, &store).exclusive().build().unwrap());
     let waits = maps.clone().map(|map| tokio::spawn(async move { map.get(&key("a")).await.unwrap() }));
     store.until_came(1).await;
-    // The other client waits for the lock, and does not call the store.
+    // The other client waits for the lock and does not call the store.
     wait_until(SOON, async || one.stats().waiting + two.stats().waiting == 1).await;
     store.open();
     for wait in waits {

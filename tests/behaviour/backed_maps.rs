@@ -34,7 +34,8 @@ async fn map_and_store_have_written_through_values() {
     assert_eq!((store.get("1099"), map.map().len().await.unwrap()), (Some(1099), 1100));
     assert_eq!(map.remove_many((0..1200).map(|n| n.to_string())).await.unwrap(), 1100);
     assert!(store.has.lock().unwrap().is_empty() && map.map().is_empty().await.unwrap());
-    // Values only in the store are loaded for a change, and removed from it too.
+    // A change loads values that only the store has. Removing a value removes it from the store
+    // too.
     store.has.lock().unwrap().extend([(key("d"), 7), (key("e"), 8)]);
     assert_eq!(map.alter(key("d"), |n| n.map(|n| n + 1)).await.unwrap(), Some(8));
     assert_eq!((store.get("d"), map.map().get("d").await.unwrap()), (Some(8), Some(8)));
@@ -68,7 +69,7 @@ async fn values_that_the_store_rejects_are_reverted() {
     store.fail(2);
     refused(map.set_many([(key("a"), 5), (key("c"), 6)]).await.map(|()| None));
     assert_eq!(map.map().get_many(["a", "c"]).await.unwrap(), [Some(1), None]);
-    // A value that another client has changed meanwhile is not reverted.
+    // If another client has changed a value meanwhile, it is not reverted.
     store.shut();
     let calls = store.calls();
     let change = tokio::spawn({
@@ -92,7 +93,7 @@ async fn a_failed_revert_is_reported() {
     let store = Store::with([]);
     let map = before(&client, &store).build().unwrap();
     map.insert(key("a"), 1).await.unwrap();
-    // The revert script has run once, so the server knows it.
+    // The revert script has run once, so the server has cached it.
     store.fail(1);
     map.insert(key("a"), 2).await.unwrap_err();
     store.shut();
@@ -222,7 +223,7 @@ async fn a_full_queue_holds_changes_back_and_changes_nothing() {
     store.open();
     assert!(map.flush(SOON).await);
     map.set(key("c"), 3).await.unwrap();
-    // A batch is never larger than the queue.
+    // A batch is at most as large as the queue.
     let patient = WriteBehind { capacity: 2, batch: 1, capacity_timeout: SOON, ..behind(NEVER) };
     let map = before(&client, &store).write_behind(patient).build().unwrap();
     map.set_many((0..7).map(|n| (n.to_string(), n))).await.unwrap();

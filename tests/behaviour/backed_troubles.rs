@@ -1,5 +1,4 @@
-//! Maps backed by a store: short shutdowns, lost replies, lost locks, and queues that are too
-//! short.
+//! Maps backed by a store, with short shutdowns, lost replies, lost locks, and small queues.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -28,7 +27,7 @@ async fn unwritten_changes_of_a_short_shutdown_are_reported() {
     let client = client(&server).await;
     let store = Store::with([]);
     let (lost, on_loss) = counted();
-    // Without the shutdown, the flush would continue for longer.
+    // If the client were not shut down, the flush would continue for longer.
     let terms = WriteBehind { batch: 10, flush_timeout: SOON, ..behind(NEVER) };
     let map = before(&client, &store).store_timeout(NEVER).write_behind(terms).on_loss(on_loss).build().unwrap();
     store.shut();
@@ -91,7 +90,7 @@ async fn a_shutdown_reverts_values_that_the_store_rejected() {
     let (other, hung, failing) = (client(&server).await, client(&server).await, client(&server).await);
     let store = Store::with([]);
     let seen = before(&other, &store).build().unwrap();
-    // One store hangs while its client shuts down, and the other one rejects the value.
+    // During the shutdown, the store of one client hangs, and that of the other rejects the value.
     for (client, within, opens) in [(hung, Duration::from_secs(4), false), (failing, SOON, true)] {
         seen.insert(key("a"), 1).await.unwrap();
         let map = before(&client, &store).store_timeout(NEVER).build().unwrap();
@@ -131,7 +130,7 @@ async fn a_change_with_a_lost_reply_reaches_the_store() {
         let map = before(&client, &store);
         let map = if behind_it { map.write_behind(behind(NEVER)) } else { map };
         let map = map.build().unwrap();
-        // The server knows the scripts after these calls.
+        // The server has cached the scripts after these calls.
         map.set(key("a"), 1).await.unwrap();
         map.set_many([(key("c"), 1), (key("d"), 1)]).await.unwrap();
         map.remove(key("d")).await.unwrap();
@@ -154,7 +153,7 @@ async fn a_change_with_a_lost_reply_reaches_the_store() {
         let has = ["a", "c", "e", "f"].map(|key| store.get(key));
         assert_eq!(has, [Some(2), None, Some(5), Some(6)], "behind: {behind_it}");
         assert_eq!(map.write_behind_stats().lost, 0);
-        // Changes that never reached the server do not reach the store either.
+        // A change that does not reach the server must not reach the store either.
         proxy.next(1, "EVALSHA", Action::CutBefore);
         map.set(key("a"), 3).await.unwrap_err();
         assert!(map.flush(SOON).await);

@@ -14,7 +14,7 @@ use redgrid_tests::{NOTHING, SOON, client, client_with, server};
 use tokio::task::JoinHandle;
 
 pub(crate) const MS: Duration = Duration::from_millis(1);
-/// Short enough for a test that waits for its end, and long enough for a busy machine.
+/// Short enough for a test that waits until it ends, and long enough for a busy machine.
 pub(crate) const LEASE: Duration = Duration::from_millis(1500);
 
 pub(crate) async fn leased(server: &RedisServer) -> Client {
@@ -38,7 +38,8 @@ pub(crate) async fn all_end(observer: &Observer) {
     }
 }
 
-/// Drops a future after this number of polls, or a moment later if it is polled less often.
+/// Drops a future after this number of polls. If it is polled less often, it is dropped a moment
+/// later.
 pub(crate) async fn dropped<F: Future>(polls: usize, future: F) -> Option<F::Output> {
     tokio::time::timeout(30 * MS, at_most(polls, future)).await.ok().flatten()
 }
@@ -86,7 +87,7 @@ async fn rounds_of_many_do_not_mix() {
             tokio::spawn(async move {
                 let mut random = fastrand::Rng::with_seed(task.into());
                 for round in 1..=ROUNDS {
-                    // Delays of various lengths, so that rounds overlap wherever they can.
+                    // Random delays, so that rounds overlap in as many ways as possible.
                     if random.u8(..3) == 0 {
                         tokio::time::sleep(MS * random.u32(..20)).await;
                     }
@@ -104,7 +105,7 @@ async fn rounds_of_many_do_not_mix() {
         task.await.unwrap();
     }
     assert_eq!(leaders.load(Ordering::SeqCst), ROUNDS);
-    // The stored state is bounded by the number of parties, not of rounds.
+    // The stored state is proportional to the number of parties, not to that of rounds.
     let observer = server.observer().await.unwrap();
     let fields: u64 = observer.query(&["HLEN", "redgrid_barrier:{a}"]).await.unwrap();
     assert!(fields <= u64::from(PARTIES) + 2, "{fields}");
@@ -121,7 +122,7 @@ async fn a_cancelled_party_is_not_counted() {
     let late = Barrier::new(&two, "a", 3).wait().timeout(1000 * MS).await;
     assert!(matches!(late, Err(BarrierError::TimedOut { .. })), "{late:?}");
     until(&observer, WAITING, 1).await;
-    // Wherever it waits, a dropped party leaves a moment later. Before that, two of them could open
+    // Wherever a dropped party waits, it leaves a moment later. Until then, two parties could open
     // the barrier.
     for polls in 1..40 {
         drop(dropped(polls, Barrier::new(&two, "a", 3).wait().into_future()).await);
@@ -148,7 +149,7 @@ async fn a_killed_party_is_not_counted_after_its_lease() {
     tokio::time::sleep_until(killed + LEASE + LEASE / 10).await;
     let (first, second) = (wait(&one, 3), wait(&one, 3));
     until(&observer, WAITING, 2).await;
-    // Polls have occurred, with which they would have passed together with the dead party.
+    // Polls have occurred. If the dead party counted, the waiters would have passed.
     let looked = tokio::time::Instant::now();
     tokio::time::sleep_until(looked + LEASE).await;
     assert!(!first.is_finished() && !second.is_finished(), "the dead party does not count");
@@ -168,7 +169,7 @@ async fn a_waiter_counts_for_many_leases_and_without_messages_passes_by_its_poll
     until(&observer, WAITING, 1).await;
     let began = tokio::time::Instant::now();
     tokio::time::sleep_until(began + 2 * LEASE + LEASE / 2).await;
-    // The waiter renewed its entry all the time, so it counts for the second party.
+    // The waiter has renewed its entry all the time, so it counts with the second party.
     let opened = wait(&client(&server).await, 2).await.unwrap().unwrap();
     assert!(opened.is_leader());
     let looked = tokio::time::timeout(LEASE, first).await.expect("within its next poll");
@@ -183,7 +184,7 @@ async fn lost_answers_count_once() {
     let lossy = client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(300 * MS)).await;
     let one = client(&server).await;
     let swallow = |count| proxy.next(count, "barrier_arrive.lua: wait", Action::SwallowReply);
-    // A waiter does not count twice, whether the script is sent by hash or by text.
+    // A waiter is counted once, whether the script is sent by hash or by text.
     swallow(1);
     let first = wait(&lossy, 3);
     until(&observer, WAITING, 1).await;
@@ -194,7 +195,7 @@ async fn lost_answers_count_once() {
     let third = wait(&one, 3).await.unwrap().unwrap();
     assert_eq!((third.generation(), first.await.unwrap().unwrap().generation()), (1, 1));
     second.await.unwrap().unwrap();
-    // The last party leads, and does not wait for the next round.
+    // The last party is the leader. It does not wait for the next round.
     let (first, second) = (wait(&one, 3), wait(&one, 3));
     until(&observer, WAITING, 2).await;
     let sha = sha_of("barrier_arrive.lua");
@@ -213,19 +214,19 @@ async fn a_late_copy_of_a_party_that_left_does_not_count() {
     let proxy = Proxy::to(&server).await.unwrap();
     let observer = server.observer().await.unwrap();
     let slow = client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(SOON)).await;
-    // After this, the server knows the script, which is sent by its hash.
+    // The server then has the script, which is sent by its hash.
     drop(Barrier::new(&slow, "b", 2).wait().timeout(300 * MS).await);
     let sha = sha_of("barrier_arrive.lua");
     proxy.next(1, sha, Action::Hold);
     let waiting = wait(&slow, 2);
     wait_until(SOON, async || proxy.counts().held == 1).await;
-    // A second copy, on another connection, is executed; then the waiter leaves.
+    // A second copy is executed, on another connection. Then the waiter leaves.
     proxy.cut_all();
     until(&observer, WAITING, 1).await;
     waiting.abort();
     until(&observer, WAITING, 0).await;
     assert_eq!(proxy.release_held().await, 1);
-    // These requests follow the copy: when they are done, it was executed.
+    // These requests follow the copy: when they are complete, the copy was executed.
     for _ in 0..20 {
         drop(Barrier::new(&slow, "b", 2).wait().timeout(20 * MS).await);
     }
@@ -243,7 +244,7 @@ async fn a_different_party_count_is_reported() {
     assert!(matches!(told, Err(BarrierError::PartiesDiffer { ours: 3, theirs: 2, .. })), "{told:?}");
     wait(&client, 2).await.unwrap().unwrap();
     first.await.unwrap().unwrap();
-    // Without other parties, it is a new barrier.
+    // Its former parties have left, so this is a new barrier.
     assert!(wait(&client, 1).await.unwrap().unwrap().is_leader());
     let none = wait(&client, 0).await.unwrap();
     assert!(matches!(none, Err(BarrierError::Failed(Failure::InvalidArgument { .. }))), "{none:?}");
@@ -281,7 +282,7 @@ async fn a_waiter_registers_again_at_an_emptied_server() {
     assert_eq!(first.await.unwrap().unwrap().generation(), second.generation());
 }
 
-/// Without replies, a wait ends at its timeout, or as `Unavailable` without contact.
+/// Without replies, a wait ends at its timeout, or with `Unavailable` if there is no contact.
 #[tokio::test(flavor = "multi_thread")]
 async fn without_contact_a_wait_ends_by_its_bound_or_unavailable() {
     let server = server().await;
@@ -302,7 +303,7 @@ fn no_contact(error: &Failure) -> bool {
     matches!(error, Failure::Unavailable { .. } | Failure::OutcomeUnknown { .. })
 }
 
-/// The hash of a script of the barrier crate, as it is sent: with the scripts that precede it.
+/// Returns the hash of a script of the barrier crate, with the scripts that are sent before it.
 pub(crate) fn sha_of(file: &str) -> String {
     let read = |file: &str| match file {
         "participants.lua" => include_str!("../../crates/redgrid-barrier/src/scripts/participants.lua"),

@@ -1,4 +1,4 @@
-//! Barriers and double barriers during loss of participants, rounds, replies or permissions.
+//! Barriers and double barriers that lose participants, rounds, replies or permissions.
 
 use bytes::Bytes;
 use redgrid_barrier::{Barrier, BarrierError, DoubleBarrier, Failure};
@@ -21,7 +21,7 @@ pub(crate) async fn mute(server: &RedisServer) -> Client {
     client_with(&server.url_for("mute", "secret"), |config| config).await
 }
 
-/// Restores the former values of keys in one step, like a failover that lost later writes.
+/// Restores the former values of keys in one step, as a failover does that lost later writes.
 pub(crate) async fn put_back(observer: &Observer, former: &[(&str, Bytes)]) {
     let text = "for i, key in ipairs(KEYS) do redis.call('RESTORE', key, 600000, ARGV[i], 'REPLACE') end";
     let count = former.len().to_string();
@@ -54,8 +54,8 @@ async fn without_publish_a_client_opens_barriers() {
     two.unwrap();
 }
 
-/// The server keeps a result for as long as a client may be stopped. That time begins with the
-/// notification, not with the end of the round.
+/// The server keeps the result of a round for as long as a client may be stopped. This time begins
+/// with the notification, not with the end of the round.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_round_is_remembered_from_its_notification() {
     let server = server().await;
@@ -91,12 +91,13 @@ async fn a_party_admitted_at_the_last_moment_is_inside() {
     let observer = server.observer().await.unwrap();
     let deaf = client_with(&server.url_via(proxy.addr()), |config| config.poll_interval(2 * SOON)).await;
     proxy.drop_publishes(true);
-    // After its timeout, the caller waits for as long as a few requests take, here two seconds.
+    // After its timeout, the caller waits for as long as a few requests take; here this is two
+    // seconds.
     proxy.set_both(Fault::Delay(250 * MS));
     let (other, timeout, began) = (client(&server).await, 10_000 * MS, Instant::now());
     let first = tokio::spawn(DoubleBarrier::new(&deaf, "a", 2).enter().timeout(timeout).into_future());
     until(&observer, "redgrid_double_barrier_waiting:{a}", 1).await;
-    // Its poll occurs a second after its subscription.
+    // The poll is sent a second after the subscription.
     wait_until(SOON, async || {
         let channels = observer.pubsub_channels("redgrid_double_barrier__channel:*").await;
         channels.is_ok_and(|channels| !channels.is_empty())
@@ -134,7 +135,8 @@ async fn a_server_that_takes_no_writes_for_a_while_is_waited_for_up_to_the_bound
     waiting.await.unwrap().unwrap();
 }
 
-/// A party that left had used this participant number before. A failover has lost the current one.
+/// A party that has left had the same participant number. A failover has lost the entry of the
+/// current party.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_party_with_a_reused_seat_is_present_after_a_failover() {
     let server = server().await;

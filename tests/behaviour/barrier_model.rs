@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 
 use crate::barrier::{MS, count};
 
-/// Sometimes waits for a random time, so that the next operation meets the previous one at any
+/// Sometimes waits for a random time, so that the next operation overlaps the previous one at any
 /// stage.
 async fn pause(random: &mut fastrand::Rng) {
     if random.u8(..4) == 0 {
@@ -59,7 +59,8 @@ async fn a_barrier_matches_its_model() {
                 }
                 assert_eq!(leaders, 1, "seed {seed}");
             }
-            // The model has single steps: this many parties wait, and none has passed.
+            // The model advances in single steps: this many parties wait, and none of them has
+            // passed.
             wait_until(SOON, async || count(&observer, &waiting_key).await == waiting.len() as u64).await;
             assert!(waiting.iter().all(|waiter| !waiter.task.is_finished()), "seed {seed}");
         }
@@ -68,7 +69,7 @@ async fn a_barrier_matches_its_model() {
     }
 }
 
-/// A phaser in memory: the last phase at which each party arrived.
+/// The model of a phaser: the last phase at which each party arrived.
 #[derive(Default)]
 struct Model {
     phase: i64,
@@ -77,7 +78,7 @@ struct Model {
 }
 
 impl Model {
-    /// Advances when all have arrived; ends without parties.
+    /// Advances the phase when all parties have arrived. Terminates if there are no parties.
     fn settle(&mut self) {
         if self.parties.is_empty() {
             self.ended = true;
@@ -146,7 +147,7 @@ async fn a_phaser_matches_its_model() {
             if model.ended {
                 break;
             }
-            // An observer sees completed phases only.
+            // An observer can wait for completed phases only.
             if model.phase > 0 {
                 assert!(phaser.wait_advance(model.phase.unsigned_abs() - 1).timeout(SOON).await.is_ok());
             }

@@ -72,8 +72,8 @@ async fn a_long_batch_and_its_scripts_stay_in_order() {
     let client = client(&server).await;
     let mut batch = Batch::new(&client);
     let push = |n: i64| Call::command("RPUSH").key("list").int(n);
-    // The server does not know this script, so it needs its text. It must not be moved behind the
-    // other calls.
+    // The server does not have this script, so its text must be sent. The call must keep its place
+    // among the other calls.
     let script = Script::new("return redis.call('RPUSH', KEYS[1], ARGV[1])");
     for n in 0..5000 {
         let call = if n % 1000 == 500 { script.call().key("list").int(n) } else { push(n) };
@@ -146,7 +146,7 @@ async fn lossy() -> (RedisServer, Proxy, Client) {
     let proxy = Proxy::to(&server).await.unwrap();
     let client =
         client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(Duration::from_millis(500))).await;
-    // Opens the client's connection for atomic batches.
+    // This batch opens the client's connection for atomic batches.
     let mut batch = Batch::new(&client).atomic();
     batch.push::<()>(get("n"));
     batch.send().await.unwrap();

@@ -41,7 +41,7 @@ async fn bits_are_set_read_and_cleared() {
     assert_eq!(&bits.to_bytes().await.unwrap()[..], [0b1000_0001, 0xff]);
     assert_eq!((bits.next_clear(7).await.unwrap(), bits.next_set(1).await.unwrap()), (Some(16), Some(7)));
     assert!(bits.clear().await.unwrap() && !bits.object().exists().await.unwrap());
-    // More bits than one command names, and than one page has.
+    // More bits than one command sets, and than one page contains.
     let far: BTreeSet<u64> = (0..1200).map(|n| n * 37).collect();
     assert_eq!(bits.set_many(far.iter().copied(), true).await.unwrap(), 1200);
     assert_eq!(ones(&bits).await, far);
@@ -74,7 +74,7 @@ async fn the_last_bit_is_allowed_and_none_after_it() {
     let told = bits.set_range(0..=u64::MAX, true).await.unwrap_err();
     assert!(told.to_string().ends_with("got 0 to 18446744073709551615"), "{told}");
     assert!(!bits.object().exists().await.unwrap());
-    // Clearing bits after the end does not extend the value.
+    // Clearing bits beyond the end does not extend the value.
     bits.set_range(.., false).await.unwrap();
     assert_eq!(bits.size().await.unwrap(), 0);
     bits.set(3, true).await.unwrap();
@@ -96,7 +96,7 @@ async fn the_last_bit_is_allowed_and_none_after_it() {
     }
 }
 
-/// A bit set is compared with a model. Ranges end anywhere in a byte, and some are larger than one
+/// Compares a bit set with its model. Ranges end at any bit of a byte, and some are larger than one
 /// write.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_bit_set_matches_its_model() {
@@ -169,7 +169,7 @@ async fn combined_sets_keep_their_lifetimes() {
     ];
     for (way, expected) in ways {
         let set = of(way);
-        // A leftover key of another program has no effect.
+        // A leftover key of another program has no effect on the result.
         observer.cmd(&["SET", &format!("redgrid_bits:{{{way}}}:1"), "left behind"]).await.unwrap();
         set.set_many(a, true).await.unwrap();
         set.object().expire_in(HOUR).await.unwrap();
@@ -197,7 +197,7 @@ async fn combined_sets_keep_their_lifetimes() {
         let told = set.or(names).await.unwrap_err();
         assert!(matches!(&told, ObjectError::Failed(Failure::InvalidArgument { option: "names", .. })), "{told:?}");
     }
-    // Keys that cannot be combined change nothing, and leave nothing.
+    // If a key cannot be combined, the call changes no key and leaves no temporary one.
     observer.cmd(&["RPUSH", "list", "a"]).await.unwrap();
     let told = set.exactly_one(["b", "list"]).await.unwrap_err();
     assert!(matches!(&told, ObjectError::Failed(Failure::Refused { .. })), "{told:?}");
@@ -267,7 +267,7 @@ async fn a_change_with_a_lost_reply_is_unknown_and_executed_once() {
     let told = bits.add_integer(field, 1, Overflow::Wrap).await.unwrap_err();
     assert!(matches!(told, ObjectError::Failed(Failure::OutcomeUnknown { .. })), "{told:?}");
     assert_eq!(bits.integer(field).await.unwrap(), 1);
-    // Reads are retried.
+    // A read without a reply is sent again.
     proxy.next(1, "BITCOUNT", Action::SwallowReply);
     assert_eq!(bits.count().await.unwrap(), 1);
 }
@@ -284,7 +284,7 @@ async fn distinct_elements_are_counted_and_merged() {
     assert!(monday.add_many(&(0..20_000).collect::<Vec<_>>()).await.unwrap());
     assert!(!monday.add_many(&(0..20_000).collect::<Vec<_>>()).await.unwrap());
     tuesday.add_many(&(10_000..30_000).collect::<Vec<_>>()).await.unwrap();
-    // Within four standard errors.
+    // The estimates are within four standard errors.
     let about = |count: u64, expected: u64| count.abs_diff(expected) < expected * 33 / 1000;
     let (one, both) = (monday.count().await.unwrap(), monday.count_with(["tuesday", "never"]).await.unwrap());
     assert!(about(one, 20_000) && about(both, 30_000), "{one} {both}");
@@ -333,7 +333,7 @@ async fn a_stream_is_not_read_from_replicas() {
     }
 }
 
-/// Clearing bits after the end does not send a request for each possible mebibyte.
+/// Clearing bits beyond the end takes one request, not one for each possible mebibyte.
 #[tokio::test(flavor = "multi_thread")]
 async fn bits_after_the_end_are_cleared_at_once() {
     let server = server().await;

@@ -1,4 +1,4 @@
-//! Combinations of bit sets, and numbers in them, compared with a row of `bool`s.
+//! Compares combinations of bit sets, and numbers in them, with rows of `bool`s.
 
 use redgrid_bits::{BitSet, Field, FieldOp, Overflow};
 use redgrid_core::{Client, Request};
@@ -8,7 +8,7 @@ use redgrid_tests::{client, server};
 /// The number of sets.
 const SETS: usize = 3;
 
-/// All bits that are set or belong to a number are below this one.
+/// All bits that are set, or belong to a number, are below this index.
 const BITS: u64 = 150;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -19,7 +19,7 @@ async fn bit_set_combinations_and_numbers_match_their_models() {
     assert!(left.is_empty(), "temporary keys: {left:?}");
 }
 
-/// The bits from index 0, as many as the bytes of the server's value have.
+/// The bits from index 0: eight for each byte of the server's value.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Model(Vec<bool>);
 
@@ -43,8 +43,8 @@ impl Model {
         std::mem::replace(&mut self.0[index as usize], bit)
     }
 
-    /// Returns the combination with others; `bit` receives each own bit and the number of others
-    /// with the bit.
+    /// Returns the combination with other sets. `bit` receives each bit of this set, and the number
+    /// of other sets with the bit.
     fn made(&self, others: &[Model], bit: impl Fn(bool, usize) -> bool) -> Model {
         let len = others.iter().map(|other| other.0.len()).max().unwrap_or(0).max(self.0.len());
         let of = |at| bit(self.get(at), others.iter().filter(|other| other.get(at)).count());
@@ -121,13 +121,13 @@ impl Number {
         }
     }
 
-    /// The number with this many bits that has the same lowest bits.
+    /// Returns the number with this many bits whose lowest bits are the same.
     fn wrapped(&self, value: i128) -> i128 {
         let (least, most) = self.bounds();
         (value - least).rem_euclid(most - least + 1) + least
     }
 
-    /// A value in the range of the number; the extremes are more frequent.
+    /// Returns a value in the range of the number; the extremes are more frequent.
     fn value(&self, random: &mut fastrand::Rng) -> i64 {
         let (least, most) = self.bounds();
         let value = match random.u8(..6) {
@@ -182,7 +182,7 @@ impl Op {
     }
 }
 
-/// Two clients, and a client without redgrid, change and combine sets of bits.
+/// Two clients, and one that does not use redgrid, change and combine sets of bits.
 pub(super) async fn modelled(clients: [&Client; 2], some: u64) {
     for seed in seeds(some) {
         let mut random = fastrand::Rng::with_seed(seed);
@@ -256,11 +256,11 @@ async fn combined(set: &BitSet, model: &mut Model, way: u8, (named, beside): (&[
     told.unwrap() == model.0.len() as u64 / 8
 }
 
-/// Several numbers in one call, or one number with its own call.
+/// Changes several numbers in one call, or one number with its own call.
 async fn numbers(set: &BitSet, model: &mut Model, ops: &[Op]) -> bool {
     let written = ops.iter().filter(|op| !matches!(op.what, What::Get));
     let end = written.map(|op| op.number.offset + u64::from(op.number.bits)).max();
-    // The value has room for all written numbers, even if a write overflows.
+    // The value is extended for all written numbers, even if a write overflows.
     end.into_iter().for_each(|end| model.reach(end));
     let expected: Vec<Option<i64>> = ops.iter().map(|op| model.apply(op)).collect();
     match ops {

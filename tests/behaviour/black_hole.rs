@@ -1,4 +1,5 @@
-//! A network that drops everything: every call ends at its timeout, or without contact.
+//! The network drops all data: every call ends at its timeout, or with an error about missing
+//! contact.
 
 use std::future::IntoFuture;
 use std::sync::Arc;
@@ -25,7 +26,7 @@ enum Phase {
     Requests,
     /// Replies are lost.
     Answers,
-    /// Both, while a lock is held.
+    /// Requests and replies are lost while a lock is held.
     Both,
 }
 
@@ -63,7 +64,7 @@ impl Harness {
     }
 }
 
-/// Runs `call` in a broken network; it has to end within `bound` plus the slack.
+/// Runs `call` in a broken network. It must end within `bound` plus the slack.
 async fn ends<T>(what: &str, phase: Phase, bound: Duration, call: impl AsyncFn(&Client) -> T) {
     let harness = harness(phase).await;
     harness.break_network();
@@ -147,8 +148,8 @@ async fn held_locks_are_released_or_extended_within_their_lease() {
     }
 }
 
-/// A single caller has its own timeout. The clock is simulated, and the connection never drops a
-/// request.
+/// The timeout of a single caller applies. The clock is simulated, and the connection itself never
+/// drops a request.
 #[tokio::test(start_paused = true)]
 async fn an_acquire_with_an_unanswered_request_ends_after_its_timeout() {
     let server = Arc::new(FakeServer::new("one:1", granting("1700000000000000")).stuck_at("lock/acquire"));

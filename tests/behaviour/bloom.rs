@@ -35,7 +35,7 @@ async fn added_elements_are_found() {
     assert_eq!(filter.contains_many(["a", "z", "b", "c"]).await.unwrap(), [true, false, true, true]);
     assert_eq!(filter.contains_many(std::iter::empty::<&str>()).await.unwrap(), [false; 0]);
     assert_eq!(filter.count().await.unwrap(), 3);
-    // Operations act on both keys together.
+    // Operations on the object apply to both keys.
     let object = filter.object();
     assert!(object.expire_in(HOUR).await.unwrap() && object.rename("other").await.unwrap());
     let other: BloomFilter<String> = BloomFilter::new(&client, "other");
@@ -119,7 +119,7 @@ async fn a_recreated_filter_is_used_with_its_new_size() {
     assert!(!server.observer().await.unwrap().exists("f").await.unwrap());
 }
 
-/// The size of several similar filters is computed once, even if Redisson computed it.
+/// Several similar filters get the same size, which is computed once, even if Redisson computed it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_filter_is_made_as_another_one_is() {
     let server = server().await;
@@ -150,7 +150,7 @@ async fn an_element_with_a_lost_reply_may_be_added_again() {
     proxy.next(1, "EVALSHA", Action::SwallowReply);
     let told = filter.add(&2).await.unwrap_err();
     assert!(matches!(told, ObjectError::Failed(Failure::OutcomeUnknown { .. })), "{told:?}");
-    // A call during the reconnect may also have an unknown outcome.
+    // A call during the reconnect may also end with an unknown outcome.
     let again = async {
         loop {
             match filter.add(&2).await {

@@ -1,5 +1,5 @@
-//! A Bloom filter compared with a model: no false negatives, and false positives within the error
-//! rate.
+//! Compares a Bloom filter with its model: it has no false negatives, and its false positives are
+//! within the error rate.
 
 use std::collections::HashSet;
 
@@ -22,8 +22,8 @@ async fn a_filter_matches_its_model_for_all_clients() {
         let mut random = fastrand::Rng::with_seed(seed);
         let name = format!("model:{seed}");
         let handles = [Filter::new(&clients[0], &name), Filter::new(&clients[1], &name)];
-        // Created, filled, deleted, and recreated with another size while clients know the former
-        // one.
+        // The filter is created, filled, deleted, and created again with another size, while
+        // clients have the former size cached.
         for life in 0..3 {
             let (share, room) = ([0.1, 0.03, 0.01, 0.001][random.usize(..4)], [1, 40, 400, 1500][random.usize(..4)]);
             let whom = |random: &mut fastrand::Rng| &handles[random.usize(..2)];
@@ -63,9 +63,9 @@ async fn a_filter_matches_its_model_for_all_clients() {
 }
 
 /// Many filters of each kind are measured. The rate of false positives, plus three standard errors,
-/// is at most a tenth above the requested rate. It is at most a tenth below it, except for filters
-/// of the minimum size. The elements are the same each time. The crate measures more sizes without
-/// a server.
+/// is at most a tenth above the requested rate. Except for filters of the minimum size, it is at
+/// most a tenth below that rate. The elements are the same each time. Tests of the crate measure
+/// more sizes without a server.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_error_rate_is_within_a_tenth_of_the_requested_one() {
     let server = server().await;
@@ -84,7 +84,7 @@ async fn the_error_rate_is_within_a_tenth_of_the_requested_one() {
         }
         let count = found.len() as f64;
         let mean = found.iter().sum::<f64>() / count;
-        // Filters vary, but the spread is at least that of the number of probes.
+        // The rates of filters vary. Their spread is at least that of the number of probes.
         let spread = found.iter().map(|one| (one - mean).powi(2)).sum::<f64>() / (count - 1.0) / count;
         let error = spread.max(mean / (count * probes as f64)).sqrt();
         assert!(mean + 3.0 * error <= share * 1.1, "{elements} at {share}: {mean} ± {error} were found");
@@ -102,14 +102,14 @@ async fn apply(
     let strangers: Vec<u64> = (0..count).map(|_| random.u64(..1 << 40)).collect();
     let may = room as usize - model.len();
     match step {
-        // One element: reported as new exactly if it was not found.
+        // Adds one element. It is reported as new if and only if it was not found before.
         0 => {
             let one = strangers[0];
             let found = filter.contains(&one).await.unwrap();
             model.insert(one);
             filter.add(&one).await.unwrap() != found && filter.contains(&one).await.unwrap()
         }
-        // Many elements, half of them twice: each is new once.
+        // Adds many elements, half of them twice. Each is reported as new once.
         1 | 2 => {
             let some = &strangers[..count.min(may)];
             let found = filter.contains_many(some).await.unwrap();
@@ -117,10 +117,10 @@ async fn apply(
             let twice: Vec<u64> = some.iter().chain(&some[..some.len() / 2]).copied().collect();
             let new = filter.add_many(&twice).await.unwrap();
             model.extend(some);
-            // Except the few elements whose bits are set by others.
+            // A few elements are exceptions, because other elements have set all their bits.
             new <= free && free - new <= 1 + free / 10
         }
-        // An added element is found, and not new.
+        // An added element is found, and adding it again does not report it as new.
         3 => {
             let some: Vec<u64> = model.iter().copied().take(count).collect();
             let again = match some.first() {
@@ -131,7 +131,7 @@ async fn apply(
                 && filter.add_many(&some).await.unwrap() == 0
                 && filter.contains_many(&some).await.unwrap() == vec![true; some.len()]
         }
-        // Members and strangers alternate: the results are in the order of the request.
+        // Members and other elements alternate: the results are in the order of the request.
         4 => {
             let members: Vec<u64> = model.iter().copied().take(count).collect();
             let asked: Vec<u64> = members.iter().zip(&strangers).flat_map(|(one, other)| [*one, *other]).collect();

@@ -63,7 +63,7 @@ async fn lifetimes_are_as_requested() {
     assert!(endless().await);
     assert!(bucket.set_if_exists(&10).expires_in(HOUR).await.unwrap() && !endless().await);
     assert!(bucket.delete().await.unwrap() && bucket.try_set(&11).expires_in(HOUR).await.unwrap() && !endless().await);
-    // An end in the past removes the value at once.
+    // An expiry time in the past removes the value immediately.
     bucket.set(&12).expires_at(SystemTime::now() - HOUR).await.unwrap();
     assert_eq!(bucket.get().await.unwrap(), None);
 }
@@ -172,7 +172,7 @@ async fn fenced_writes_expire_and_fail_as_plain_ones() {
     let now = u64::try_from(SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_micros()).unwrap();
     let token = Token::new(now);
     let bucket: Bucket<u64> = Bucket::new(&client, "ledger");
-    // Exact to the millisecond, whatever the clock of this machine shows.
+    // The expiry time is exact to the millisecond, whatever the clock of this machine shows.
     let end = SystemTime::UNIX_EPOCH + Duration::from_millis(now / 1000 + 3_600_123);
     bucket.set(&1).expires_at(end).fenced(token).await.unwrap();
     let ends: i64 = observer.query(&["PEXPIRETIME", "ledger"]).await.unwrap();
@@ -181,7 +181,7 @@ async fn fenced_writes_expire_and_fail_as_plain_ones() {
     assert_eq!(bucket.get().await.unwrap(), None, "a value with a past end is removed at once");
     let told = bucket.set(&3).expires_at(SystemTime::UNIX_EPOCH - HOUR).fenced(token).await.unwrap_err();
     assert!(matches!(&told, ObjectError::Failed(Failure::InvalidArgument { option: "lifetime", .. })), "{told:?}");
-    // Tokens that are counted, and a fence for several keys.
+    // Counted tokens, and a fence for several keys.
     let fence = Fence::new(&client, "{ledger}:counted").without_lifetime();
     bucket.set(&4).fenced_by(&fence, Token::new(7)).await.unwrap();
     let told = bucket.set(&5).fenced_by(&fence, Token::new(6)).await.unwrap_err();
@@ -195,7 +195,7 @@ async fn fenced_writes_expire_and_fail_as_plain_ones() {
     }
     let fields = (0..3000).map(|n| (n.to_string().into(), "b".into())).collect();
     assert_eq!(fence.write("{ledger}:m", Write::HashSet { fields }, token).await.unwrap(), 3000);
-    // Errors and missing servers are reported as for any other change.
+    // Missing servers and other errors are reported as for any other change.
     observer.cmd(&["DEL", "redgrid_fence:{ledger}"]).await.unwrap();
     observer.cmd(&["RPUSH", "redgrid_fence:{ledger}", "no token"]).await.unwrap();
     let told = bucket.set(&6).fenced(token).await.unwrap_err();
@@ -226,7 +226,7 @@ async fn a_change_with_a_lost_reply_is_unknown_and_executed_once() {
     let told = bucket.set(&1).await.unwrap_err();
     assert!(matches!(told, ObjectError::Failed(Failure::OutcomeUnknown { .. })), "{told:?}");
     assert_eq!(observer.get::<String>("lost").await.unwrap().as_deref(), Some("1"));
-    // Reads are retried.
+    // A read without a reply is sent again.
     proxy.next(1, "lost", Action::SwallowReply);
     assert_eq!(bucket.get().await.unwrap(), Some(1));
 }
@@ -239,7 +239,7 @@ async fn many_buckets_at_once() {
     let names: Vec<String> = (0..1200).map(|n| format!("bucket:{n}")).collect();
     let values: BTreeMap<String, u64> = names.iter().cloned().zip(0..).collect();
     assert!(buckets.get_each(&names).await.unwrap().is_empty());
-    // Called from a task, because its future is `Send`.
+    // The call is in a task, so its future must be `Send`.
     let (writer, written) = (buckets.clone(), values.clone());
     tokio::spawn(async move { writer.set_each(&written).await }).await.unwrap().unwrap();
     assert_eq!(buckets.get_each(&names).await.unwrap(), values);

@@ -28,7 +28,7 @@ fn sorted<T: Ord>(mut values: Vec<T>) -> Vec<T> {
     values
 }
 
-/// Lets the lifetime, or the idle time, of a key end.
+/// Ends the lifetime, or the idle time, of an entry.
 pub(super) async fn over(observer: &Observer, set: &str, key: &str) {
     let changed: u64 = observer.query(&["ZADD", set, "XX", "CH", "1000", &format!("\"{key}\"")]).await.unwrap();
     assert_eq!(changed, 1, "{key} is in {set}");
@@ -92,7 +92,7 @@ async fn entries_above_the_limit_are_evicted_by_use() {
     assert!(!map.try_set_limit(Limit::least_recently_used(9)).await.unwrap());
     for (at, key) in ["a", "b", "c"].into_iter().enumerate() {
         map.set(key, &1).expires_in(HOUR).idle_for(HOUR).await.unwrap();
-        // Uses within one millisecond have no order.
+        // Uses within the same millisecond have no order, so the test sets distinct times.
         observer.cmd(&["ZADD", USES, &(1000 + at).to_string(), &format!("\"{key}\"")]).await.unwrap();
     }
     assert_eq!(map.get("a").await.unwrap(), Some(1));
@@ -104,7 +104,7 @@ async fn entries_above_the_limit_are_evicted_by_use() {
     map.peek("d").await.unwrap();
     map.set("e", &1).await.unwrap();
     assert_eq!(keys().await, ["a", "c", "e"]);
-    // By the number of uses.
+    // With this limit, the entry with the fewest uses is evicted.
     map.clear().await.unwrap();
     assert_eq!(map.limit().await.unwrap(), Some(Limit::least_recently_used(3)), "the limit stays");
     map.set_limit(Limit::least_frequently_used(3)).await.unwrap();
@@ -120,7 +120,7 @@ async fn entries_above_the_limit_are_evicted_by_use() {
     assert_eq!(keys().await, ["a"], "at once");
     map.clear_limit().await.unwrap();
     assert_eq!((map.limit().await.unwrap(), observer.exists(USES).await.unwrap()), (None, false));
-    // Entries from before the limit are evicted too.
+    // Entries that are older than the limit are evicted too.
     for n in 0..10 {
         map.set(&format!("k{n}"), &n).await.unwrap();
     }
@@ -169,10 +169,10 @@ async fn entry_events_and_gaps_are_delivered() {
     let both = [event(&mut events).await, event(&mut events).await];
     assert!(both.contains(&EntryEvent::Removed { key: key("c"), value: 4 }), "{both:?}");
     assert!(both.contains(&EntryEvent::Created { key: key("d"), value: 5 }), "{both:?}");
-    // Invalid messages are reported, and later ones received.
+    // Invalid messages are reported as errors, and later messages are received.
     observer.cmd(&["PUBLISH", "redisson_map_cache_created:{c}", "x"]).await.unwrap();
     assert!(matches!(next(&mut events).await, Notice::Unreadable(ObjectError::Unexpected { .. })));
-    // A lost connection is a gap.
+    // A lost connection is reported as a gap.
     server.kill_connections(Connections::PubSub).await.unwrap();
     assert!(matches!(next(&mut events).await, Notice::Gap));
     wait_until(SOON, async || {
@@ -182,7 +182,7 @@ async fn entry_events_and_gaps_are_delivered() {
     .await;
     drop(events);
     wait_until(SOON, async || observer.pubsub_channels("redisson_map_cache*").await.unwrap().is_empty()).await;
-    // A slow reader learns how many events it missed.
+    // A slow reader is notified of the number of missed events.
     let mut slow = map.events().buffer(1).begin().await.unwrap();
     wait_until(SOON, async || {
         // More events arrive than are read.
@@ -210,7 +210,7 @@ async fn companion_keys_follow_their_map() {
     assert_eq!(observer.query::<u64>(&["DBSIZE"]).await.unwrap(), 5);
     assert_eq!(Keys::new(&client).delete(["{c}:new"]).await.unwrap(), 1);
     assert_eq!(observer.query::<u64>(&["DBSIZE"]).await.unwrap(), 0, "nothing is left");
-    // An entry added to a map with a lifetime expires with the map.
+    // An entry added to a map that has a lifetime expires with the map.
     map.set("a", &1).await.unwrap();
     assert!(map.object().expire_in(HOUR).await.unwrap());
     map.set("b", &1).expires_in(2 * HOUR).idle_for(2 * HOUR).await.unwrap();
@@ -302,7 +302,7 @@ async fn rejected_calls_change_nothing_and_lost_replies_are_reported() {
     }
     let unnamed: Cache = MapCache::new(&client, "a{b");
     assert!(matches!(unnamed.set("a", &1).await, Err(ObjectError::Failed(Failure::InvalidName(_)))));
-    // An undecodable entry is one error, and the stream continues after it.
+    // An undecodable entry yields one error, and the stream continues after it.
     let texts: MapCache<String, String> = MapCache::new(&client, "c");
     texts.set("b", &"text".to_owned()).await.unwrap();
     assert!(matches!(map.get("b").await, Err(ObjectError::Decode { .. })));

@@ -12,7 +12,8 @@ use super::caches::{Cache, ENDS, HOUR, IDLES, over, ready, score};
 async fn expired_entries_are_absent_for_every_operation() {
     let (_server, client, observer) = ready().await;
     let map: Cache = MapCache::new(&client, "c");
-    // More entries than one call removes. `z` comes last, so it is still stored after one call.
+    // More entries than one call removes. `z` is the last one, so it is still stored after one
+    // call.
     let others: Vec<String> = (0..150).map(|n| format!("a{n}")).collect();
     for set in [ENDS, IDLES] {
         let put = async || {
@@ -100,7 +101,7 @@ async fn an_entry_ends_by_its_lifetime_and_by_its_idle_time() {
     map.set("a", &1).expires_in(2 * HOUR).idle_for(HOUR).await.unwrap();
     let left = ends(map.lifetime("a").await.unwrap());
     assert!(left <= HOUR && left > HOUR / 2, "the earlier end: {left:?}");
-    // A use restarts the idle time, and a peek does not.
+    // A use restarts the idle time; a peek does not.
     let near = async || {
         let soon = observer.server_time_micros().await.unwrap() / 1000 + 600_000;
         observer.cmd(&["ZADD", IDLES, &soon.to_string(), "\"a\""]).await.unwrap();

@@ -7,8 +7,8 @@ use redgrid_tests::model::seeds;
 
 use super::caches::{HOUR, ready};
 
-/// A map is compared with a model through random operations. An entry expires when its score is
-/// changed.
+/// Compares a map with its model through random operations. The test lets an entry expire by
+/// changing its score.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_map_matches_its_model() {
     let (_server, client, observer) = ready().await;
@@ -16,7 +16,7 @@ async fn a_map_matches_its_model() {
         let mut random = fastrand::Rng::with_seed(seed);
         let name = format!("m{seed}");
         let map: MapCache<u8, u8> = MapCache::new(&client, &name);
-        // The value, and whether it has a lifetime and an idle time.
+        // For each key the value, and whether the entry has a lifetime and an idle time.
         let mut model: BTreeMap<u8, (u8, bool, bool)> = BTreeMap::new();
         let mut story = Vec::new();
         for _ in 0..60 {
@@ -75,7 +75,7 @@ async fn a_map_matches_its_model() {
                     }
                     put!(map.expire([&key])) == u64::from(had.is_some())
                 }
-                // Its lifetime or idle time ends.
+                // Ends the entry's lifetime or idle time.
                 8 | 9 => {
                     let (set, ends) = match step {
                         8 => ("redisson__timeout__set", had.is_some_and(|(_, lives, _)| lives)),

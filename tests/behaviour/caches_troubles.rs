@@ -1,5 +1,5 @@
-//! Partial states of caches: lost flags, maps with a lifetime, users with some of the permissions,
-//! more entries than one call handles.
+//! Partial states of caches: lost flags, maps with a lifetime, users with a part of the
+//! permissions, more entries than one call handles.
 
 use std::time::{Duration, SystemTime};
 
@@ -20,7 +20,7 @@ async fn gap(events: &mut Events<String, u32, Json, Json>) {
     while !matches!(next(events).await, Notice::Gap) {}
 }
 
-/// The next event is this one, after gaps only.
+/// Checks that the next event is this one; only gaps may precede it.
 async fn created(events: &mut Events<String, u32, Json, Json>, new: &str) {
     loop {
         match next(events).await {
@@ -64,7 +64,8 @@ async fn a_native_map_rejects_ends_that_servers_reject() {
     }
 }
 
-/// A user that may set fields and read their lifetimes, but not set lifetimes, changes nothing.
+/// If the user may set fields and read their lifetimes, but not set lifetimes, the map stays
+/// unchanged.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_native_map_without_permissions_is_unchanged() {
     let (server, client, observer) = ready().await;
@@ -113,7 +114,7 @@ async fn listeners_resume_after_a_server_lost_all() {
     map.set("a", &1).await.unwrap();
     created(&mut events, "a").await;
     server.restart_empty().await.unwrap();
-    // Events after a gap are received without another poll.
+    // Events after a gap are received without another poll of the server.
     gap(&mut events).await;
     client.wait_ready(SOON).await.unwrap();
     let mut n = 0;
@@ -149,7 +150,7 @@ async fn a_new_map_has_no_lifetime_of_a_former_one() {
         }
         map.object().delete().await.unwrap();
     }
-    // Redisson's `expire` adds an entry to the sets.
+    // Redisson's `expire` adds an entry to the sets of lifetimes.
     map.set("a", &1).await.unwrap();
     for set in [ENDS, IDLES] {
         observer.cmd(&["ZADD", set, "92233720368547758", "redisson__expiretag"]).await.unwrap();
@@ -165,7 +166,7 @@ async fn a_new_map_has_no_lifetime_of_a_former_one() {
     assert_eq!(observer.query::<Vec<String>>(&["ZRANGE", ENDS, "0", "-1"]).await.unwrap(), ["\"b\""]);
     map.remove("b").await.unwrap();
     assert_eq!(observer.query::<u64>(&["DBSIZE"]).await.unwrap(), 0, "nothing is left");
-    // A new subscription leaves no key for a map that ends.
+    // A new subscription does not leave a key for a map that expires.
     map.set("a", &1).await.unwrap();
     assert!(map.object().expire_in(HOUR).await.unwrap());
     drop(map.events().begin().await.unwrap());
@@ -201,8 +202,8 @@ async fn another_type_is_reported_before_any_write() {
     }
 }
 
-/// A partly permitted change changes nothing. From Redis 7.0 on, a script can query the permissions
-/// of a user.
+/// If only a part of a change is permitted, nothing is changed. From Redis 7.0 on, a script can
+/// query the permissions of a user.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_user_with_some_of_the_permissions_changes_nothing() {
     let (server, client, observer) = ready().await;
@@ -270,7 +271,7 @@ async fn an_expired_entry_displaces_no_other() {
     let new: Vec<String> = (0..200).map(|n| format!("n{n}")).collect();
     map.set_many(new.iter().map(|key| (key.as_str(), &1))).await.unwrap();
     assert_eq!(map.len().await.unwrap(), 450, "all entries that have not expired");
-    // A limit, too, removes expired entries first.
+    // A limit also removes expired entries first.
     map.clear().await.unwrap();
     fill(&map, &observer, 300, 150).await;
     map.set_limit(Limit::least_recently_used(150)).await.unwrap();

@@ -1,4 +1,5 @@
-//! Calls of scripts, functions and commands: the origin of errors, the target node, and the order.
+//! Calls of scripts, functions and commands: where errors come from, the target node, and the
+//! order.
 
 use std::time::{Duration, Instant};
 
@@ -20,8 +21,8 @@ fn says(words: &str) -> Script {
     Script::new(format!("redis.call('INCR', KEYS[1]); return redis.error_reply('{words}')"))
 }
 
-/// A script with this error runs once. The text is not that of the server's own error, so the
-/// client returns it and does not send the request again.
+/// A script that fails with this error runs once. The text differs from that of the server's own
+/// error, so the client returns the error and does not send the request again.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_script_that_says_that_its_cluster_is_down_is_run_once() {
     let server = server().await;
@@ -62,8 +63,8 @@ async fn a_script_that_claims_to_read_only_costs_no_connection() {
     assert_eq!(epoch().await, before);
 }
 
-/// Returns a client behind an address that is later given to `next`. Its connection for atomic
-/// batches is open.
+/// Returns a client connected to `former` by an address that is later given to `next`. The client's
+/// connection for atomic batches is open.
 async fn by_address(former: &RedisServer) -> (Proxy, Client) {
     let address = Proxy::to(former).await.unwrap();
     let client = client_with(&former.url_via(address.addr()), |config| config).await;
@@ -93,7 +94,7 @@ async fn an_atomic_batch_is_executed_where_other_requests_are() {
     let (former, next) = (server().await, server().await);
     let (address, client) = by_address(&former).await;
     address.redirect(next.addr());
-    // Its connections for requests are closed; the one for batches is not.
+    // Its connections for requests are closed, but not the one for batches.
     let observer = former.observer().await.unwrap();
     let list: String = observer.query(&["CLIENT", "LIST"]).await.unwrap();
     for line in list.lines().filter(|line| line.contains(" name=redgrid ")) {
@@ -157,7 +158,7 @@ async fn commands_that_would_block_or_change_the_shared_connection_are_not_sent(
             );
         }
     }
-    // A stream, a group and a consumer may have this name.
+    // A stream, a group and a consumer may have the same name as an option.
     let read = blocking("XREAD").arg("STREAMS").key("BLOCK").arg("0");
     assert!(read.query::<Option<redgrid_script::Reply>>(&client).await.unwrap().is_none());
     let create = Call::subcommand("XGROUP", "CREATE").key("s").arg("BLOCK").arg("$").arg("MKSTREAM");
@@ -174,10 +175,10 @@ async fn requests_at_the_target_of_a_moving_slot_are_answered_as_elsewhere() {
     let home = cluster.primary_of(slot).await.unwrap().addr();
     let to = cluster.nodes().iter().find(|node| node.addr() != home).unwrap();
     cluster.begin_migration(slot, to).await.unwrap();
-    // An error word that only this script uses.
+    // The script uses an error code that the server never uses.
     let told = says("SOLDOUT none left").call().key("{t}:n").query::<i64>(&client).await.unwrap_err();
     assert_eq!(code(&told), Some(Code::Other), "{told:?}");
-    // The target node does not have this library.
+    // The target node lacks this library.
     let lua = "#!lua name=adds\nredis.register_function('adds', function(keys, args) return redis.call('INCRBY', keys[1], args[1]) end)";
     let adds = Library::new(lua).unwrap().function("adds");
     assert_eq!(adds.call().key("{t}:m").int(2).query::<i64>(&client).await.unwrap(), 2);
@@ -186,7 +187,7 @@ async fn requests_at_the_target_of_a_moving_slot_are_answered_as_elsewhere() {
     assert_eq!(Call::command("GET").key("{t}:n").query::<i64>(&client).await.unwrap(), 1);
 }
 
-/// A server without `EVAL_RO` is like Redis 6.2.
+/// The server is without `EVAL_RO`, like Redis 6.2.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_atomic_batch_with_a_read_only_script_runs_on_servers_without_eval_ro() {
     let server = RedisServer::builder().config("rename-command EVALSHA_RO \"\"").config("rename-command EVAL_RO \"\"");
@@ -208,7 +209,7 @@ async fn a_batch_rejected_until_its_timeout_is_reported_as_rejected() {
     let mut batch = Batch::new(&client).timeout(Duration::from_millis(300));
     let all: Vec<_> = (0..50).map(|_| batch.push::<i64>(Call::command("INCRBY").key("n").int(1))).collect();
     let results = batch.send().await.unwrap();
-    // The call in flight at the end may have no reply yet. The calls after it were not sent.
+    // The call in flight at the end may have an unknown outcome. The calls after it were not sent.
     let unknown = all
         .iter()
         .filter(|one| matches!(results.get(one), Err(CallError::Failed(Failure::OutcomeUnknown { .. }))))

@@ -1,4 +1,4 @@
-//! A dropped future leaves nothing behind.
+//! Dropping a future leaves no trace on the server or in the client.
 
 use std::future::IntoFuture;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use redgrid_testkit::{Observer, wait_until};
 use redgrid_tests::cancel::at_most;
 use redgrid_tests::{NOTHING, SOON, client, server};
 
-/// The time after which the leftovers of cancelled callers are checked.
+/// The time after which traces of cancelled callers are checked.
 const AFTER: Duration = Duration::from_secs(1);
 
 async fn nothing_is_left(observer: &Observer, clients: &[&Client]) {
@@ -74,7 +74,7 @@ async fn ten_thousand_acquisitions_dropped_at_random_leave_nothing() {
     }
     assert!(granted > 500, "some acquires succeed: {granted}");
     nothing_is_left(&observer, &[&one, &two]).await;
-    // The next caller enters at once.
+    // The next caller acquires the lock immediately.
     for name in 0..6 {
         Lock::new(&one, format!("name:{name}")).try_acquire().await.unwrap().unwrap().release().await.unwrap();
     }
@@ -90,8 +90,8 @@ async fn an_unpolled_first_waiter_delays_no_other() {
     let server = server().await;
     let client = client(&server).await;
     let lock = Lock::new(&client, "a");
-    // Polled once, with no other waiter: its request is in flight, and only this future continues
-    // it.
+    // The future is polled once, and no other waiter exists. Its request is in flight, and only
+    // this future can continue it.
     server.pause().await.unwrap();
     let mut stuck = Box::pin(lock.acquire().into_future());
     let polled = futures_util::poll!(&mut stuck);
@@ -103,13 +103,13 @@ async fn an_unpolled_first_waiter_delays_no_other() {
     });
     let observer = server.observer().await.unwrap();
     wait_until(SOON, async || observer.exists("a").await.unwrap()).await;
-    // An unclaimed grant goes to the next after a second.
+    // A grant that is not claimed is offered to the next waiter after a second.
     second.await.unwrap().unwrap().release().await.unwrap();
-    // The first waiter sends a new request when it is polled again.
+    // When the first waiter is polled again, it sends a new request.
     stuck.await.unwrap().release().await.unwrap();
 
-    // Behind a holder in another process: the first waiter is polled once and never again, and the
-    // second one enters.
+    // The lock is held by another process. The first waiter is polled once and never again; the
+    // second one still enters.
     let other = redgrid_tests::client(&server).await;
     let held = Lock::new(&other, "b").acquire().await.unwrap();
     let lock = Lock::new(&client, "b");
@@ -130,8 +130,8 @@ async fn an_unpolled_release_delays_no_other() {
     let client = client(&server).await;
     let lock = Lock::new(&client, "a");
     let held = lock.acquire().await.unwrap();
-    // Polled once, with no other caller: its request is in flight, and only this future continues
-    // it.
+    // The future is polled once, and no other caller exists. Its request is in flight, and only
+    // this future can continue it.
     server.pause().await.unwrap();
     let mut stuck = Box::pin(held.release());
     let polled = futures_util::poll!(&mut stuck);
@@ -165,18 +165,19 @@ async fn a_cancelled_acquire_does_not_retain_the_name() {
     let job = || lock.acquire().hold_at_least(Duration::from_secs(600)).timeout(SOON).into_future();
     let free = async || client.stats().names == 0 && !observer.exists("a").await.unwrap();
     for polls in 0..20 {
-        // Without another owner, and behind a task of this process that releases meanwhile.
+        // In turn: the lock has no owner, or a task of this process owns it and releases it
+        // meanwhile.
         let before = if polls % 2 == 1 { Some(lock.acquire().timeout(SOON).await.unwrap()) } else { None };
         let releasing = async { drop(before) };
         let (got, ()) = tokio::join!(at_most(polls / 2 + 1, job()), releasing);
         if got.is_some() {
-            // It was granted, so its name is retained, and the test frees it.
+            // The call was granted, so its name is retained, and the test must free it.
             drop(got);
             lock.force_release().await.unwrap();
         }
         wait_until(SOON, free).await;
     }
-    // Granted and not polled again: the grant is not claimed.
+    // The call is granted but not polled again, so the grant is not claimed.
     let before = lock.acquire().await.unwrap();
     let mut waiting = Box::pin(job());
     assert!(futures_util::poll!(&mut waiting).is_pending());
@@ -199,8 +200,8 @@ async fn a_dropped_release_continues() {
     nothing_is_left(&observer, &[&client]).await;
 }
 
-/// A name is released just as its waiter is cancelled on another processor. Then it is free, and
-/// can be acquired.
+/// A lock is released at the same moment as its waiter is cancelled on another processor.
+/// Afterwards the lock is free, and can be acquired.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_waiter_cancelled_during_a_handover_does_not_keep_the_name() {
     let server = server().await;
@@ -211,7 +212,7 @@ async fn a_waiter_cancelled_during_a_handover_does_not_keep_the_name() {
         let guard = lock.acquire().timeout(SOON).await.expect("the name is free");
         let mut waiting = lock.acquire().into_future();
         assert!(std::future::poll_fn(|cx| Poll::Ready(waiting.as_mut().poll(cx).is_pending())).await);
-        // Both begin within less than a microsecond.
+        // The release and the cancellation begin within less than a microsecond.
         let here = Arc::new(AtomicUsize::new(0));
         let begin = move |here: Arc<AtomicUsize>, spins: usize| {
             here.fetch_add(1, Ordering::AcqRel);

@@ -1,4 +1,4 @@
-//! Batched calls: a queued caller waits for the batches before it and for its own reply, and no
+//! Batched calls: a queued caller waits for the batches before it and for its own reply, but not
 //! longer.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,7 +13,7 @@ use redgrid_tests::SOON;
 use redgrid_tests::fake_server::FakeServer;
 use tokio::sync::{Notify, Semaphore};
 
-/// Replies to the first batch when the test allows it, and to no other batch.
+/// Replies to the first batch when the test permits it, and never to another batch.
 #[derive(Default)]
 struct Slow {
     may: Arc<Notify>,
@@ -56,7 +56,7 @@ async fn a_batched_caller_does_not_wait_for_the_batchs_timeout() {
     assert!(matches!(told, Err(ServerError::Unknown { .. })), "{told:?}");
 }
 
-/// Returns a client of a server that gets no requests, with the runtime's clock.
+/// Returns a client, on the runtime's clock, of a server that receives no requests.
 fn asking(timeout: Duration) -> Client {
     client_of(Arc::new(FakeServer::new("one:1", |_| Ok(Reply::Int(1)))), timeout)
 }
@@ -66,7 +66,7 @@ fn client_of(server: Arc<FakeServer>, timeout: Duration) -> Client {
     Client::over_one(server as Arc<dyn Server>, config, Clock::runtime()).unwrap()
 }
 
-/// Returns to each caller its own request, a batch per permit.
+/// Returns its own request to each caller. The test permits one batch at a time.
 #[derive(Clone)]
 struct Echo {
     may: Arc<Semaphore>,
@@ -84,7 +84,7 @@ impl Echo {
     }
 }
 
-/// Counts batches that are abandoned: it is dropped, unless the batch gets its reply.
+/// Counts abandoned batches: this value is dropped unless the batch gets its reply.
 struct Abandoned<'a>(&'a AtomicU64);
 
 impl Drop for Abandoned<'_> {
@@ -96,10 +96,10 @@ impl Drop for Abandoned<'_> {
 /// Executing this request panics.
 const PANICKING: u64 = 13;
 
-/// Checking whether this request fits panics.
+/// Checking whether this request fits into a batch panics.
 const CHECK_PANICS: u64 = 14;
 
-/// Replying to this request takes 1.5 seconds on a paused clock.
+/// The reply to this request takes 1.5 seconds of a paused clock.
 const LONG: u64 = 15;
 
 impl BatchExecutor for Echo {
@@ -117,7 +117,8 @@ impl BatchExecutor for Echo {
         assert!(!batch.contains(&PANICKING), "a request that panics");
         tokio::task::yield_now().await;
         if batch.contains(&LONG) {
-            // Polled once, because no caller is notified of its timeout meanwhile.
+            // The future is polled once only, so that no caller is notified of its timeout
+            // meanwhile.
             let _ = futures_util::poll!(Box::pin(tokio::time::advance(Duration::from_millis(1500))));
         }
         std::mem::forget(unanswered);
@@ -125,7 +126,7 @@ impl BatchExecutor for Echo {
     }
 }
 
-/// An echo with a limit of batches in flight.
+/// An echo with a limit on batches in flight.
 struct Limited<const WAYS: usize>(Echo);
 
 impl<const WAYS: usize> BatchExecutor for Limited<WAYS> {
@@ -143,7 +144,7 @@ impl<const WAYS: usize> BatchExecutor for Limited<WAYS> {
     }
 }
 
-/// Starts a task with a request. The request has begun when this returns.
+/// Starts a task that submits a request, and returns when the request has begun.
 async fn asks<C: BatchExecutor<Request = u64, Reply = u64>>(
     combiner: &Arc<Batcher<C>>,
     client: &Client,
@@ -184,9 +185,9 @@ async fn a_cancelled_caller_is_not_sent_and_an_abandoned_batch_is_dropped() {
     assert_eq!(combiner.submit(&client, 4).await.unwrap(), 4);
 }
 
-/// The waiters for the first batch are sent as two batches of half the requests each. The test has
-/// one thread. One batch continues although the other one, before or after it, is abandoned. Each
-/// caller gets its own result.
+/// The callers that waited for the first batch are sent as two batches, each with half of the
+/// requests. If one of the two batches is abandoned, the other continues, and each caller gets its
+/// own result. The test has one thread.
 #[tokio::test]
 async fn the_abandoned_one_of_two_batches_is_dropped() {
     for given_up in [0, 1] {
@@ -213,8 +214,8 @@ async fn the_abandoned_one_of_two_batches_is_dropped() {
     }
 }
 
-/// The waiters are divided equally between up to three batches. For many waiters two batches are
-/// enough.
+/// The waiters are divided equally among up to three batches. If there are many waiters, two
+/// batches are enough.
 #[tokio::test]
 async fn three_batches_are_in_flight_unless_many_callers_wait() {
     for batches in [vec![6], vec![4, 4, 4], vec![20, 20]] {
@@ -237,8 +238,8 @@ async fn three_batches_are_in_flight_unless_many_callers_wait() {
     }
 }
 
-/// Two batches get their replies together. Their callers send again, and get their own results
-/// again.
+/// Two batches get their replies together. When their callers submit again, they again get their
+/// own results.
 #[tokio::test]
 async fn callers_of_two_batches_get_their_own_results() {
     let (client, echo) = (asking(Duration::from_secs(60)), Echo::new(1_000));
@@ -260,7 +261,7 @@ async fn callers_of_two_batches_get_their_own_results() {
     assert!(asked[1..].iter().all(|batch| batch.len() <= 10), "more than half of all: {asked:?}");
 }
 
-/// The outcome of all requests in flight, in either batch, is unknown.
+/// The outcome of every request in flight is unknown, in either batch.
 #[tokio::test]
 async fn a_shutdown_or_a_panic_notifies_callers_of_two_batches() {
     for panics in [false, true] {
@@ -293,8 +294,8 @@ async fn a_shutdown_or_a_panic_notifies_callers_of_two_batches() {
     }
 }
 
-/// A caller at its timeout leaves its batch before the others, and its place is used again. On this
-/// clock only sleep takes time.
+/// A caller that times out leaves its batch early, and its slot is reused. On this clock, only
+/// sleeping takes time.
 #[tokio::test(start_paused = true)]
 async fn an_expired_caller_is_notified_and_a_late_result_goes_to_no_other() {
     let (client, echo) = (asking(Duration::from_millis(500)), Echo::new(0));
@@ -308,8 +309,8 @@ async fn an_expired_caller_is_notified_and_a_late_result_goes_to_no_other() {
     let began = tokio::time::Instant::now();
     let told = early.await.unwrap();
     assert!(matches!(told, Err(ServerError::Unknown { .. })), "{told:?}");
-    // It came one second ago, with a limit of two seconds; a response timeout of half a second
-    // follows.
+    // This call began one second ago, and its limit is two seconds. After the limit it waits one
+    // more response timeout of half a second.
     assert!((1400..1600).contains(&began.elapsed().as_millis()), "{:?}", began.elapsed());
     let third = asks(&combiner, &client, 3).await;
     echo.may.add_permits(1);
@@ -318,7 +319,8 @@ async fn an_expired_caller_is_notified_and_a_late_result_goes_to_no_other() {
     assert_eq!(third.await.unwrap().unwrap(), 3);
     assert_eq!(echo.asked(), [vec![0], vec![1, 2], vec![3]]);
 
-    // No more replies arrive. A queued caller is notified first, because its request was not sent.
+    // From here on no reply arrives. The queued caller is notified first, because its request was
+    // not sent.
     let (began, first) = (tokio::time::Instant::now(), asks(&combiner, &client, 4).await);
     let behind = asks(&combiner, &client, 5).await;
     let told = behind.await.unwrap();
@@ -342,7 +344,7 @@ async fn a_shutdown_notifies_callers_in_flight_and_queued() {
     assert!(matches!(told, Err(ServerError::NotSent { .. } | ServerError::ShuttingDown)), "{told:?}");
 }
 
-/// Without waiters, the batch runs in the caller's own task; with waiters, in a separate task.
+/// Without waiters, a batch runs in the caller's own task; with waiters, in a separate one.
 #[tokio::test]
 async fn a_panic_notifies_callers_in_flight_and_queued() {
     let (client, echo) = (asking(Duration::from_secs(60)), Echo::new(0));
@@ -361,7 +363,7 @@ async fn a_panic_notifies_callers_in_flight_and_queued() {
     assert_eq!(combiner.submit(&client, 2).await.unwrap(), 2);
 }
 
-/// No task runs any more, but the connections have not ended.
+/// The runtime's tasks have ended, but the connections have not.
 #[tokio::test]
 async fn callers_during_the_end_of_connections_are_notified() {
     let server = Arc::new(FakeServer::new("one:1", |_| Ok(Reply::Int(1))).never_closed());

@@ -1,7 +1,7 @@
 //! Batched calls of many callers with minimal polling. Each call is polled only when the waker of
-//! its last poll was woken; threads and wakers change. Some calls are cancelled anywhere, and some
-//! are polled without reason. Later in each round neither happens: then a lost or outdated wake-up
-//! leaves a caller waiting.
+//! its last poll is woken; threads and wakers change. Some calls are cancelled at any stage, and
+//! some are polled needlessly. In the later part of each round, calls are neither cancelled nor
+//! polled needlessly. A lost or outdated wake-up then leaves a caller waiting.
 
 use std::collections::HashSet;
 use std::future::Future;
@@ -18,11 +18,11 @@ use redgrid_tests::SOON;
 use redgrid_tests::fake_server::FakeServer;
 use tokio::sync::{Notify, mpsc};
 
-/// The number of rounds, and of results in a round for each place in the crowd.
+/// The number of rounds, and the number of results in a round for each place in the crowd.
 const ROUNDS: u64 = 1_000;
 const EACH: u64 = 10;
 
-/// Returns to each caller its own request, at once or after a moment. No request is repeated.
+/// Returns its own request to each caller, immediately or after a moment. Each request is unique.
 #[derive(Clone, Default)]
 struct Echo {
     asked: Arc<Mutex<HashSet<u64>>>,
@@ -47,11 +47,11 @@ impl BatchExecutor for Echo {
     }
 }
 
-/// One place in the crowd, where one call follows the other.
+/// A place in the crowd: it runs one call after another.
 #[derive(Default)]
 struct Place {
     asks: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
-    /// The number of its last poll: an outdated waker has no effect.
+    /// The number of the last poll. A waker of an earlier poll has no effect.
     polled: u64,
     is_over: bool,
 }
@@ -60,11 +60,11 @@ struct Crowd {
     combiner: Batcher<Echo>,
     client: Client,
     places: Vec<Mutex<Place>>,
-    /// The pollers: a place, and the number of the poll whose waker was woken.
+    /// The channels of the pollers. A message names a place, and the poll whose waker was woken.
     pollers: Vec<mpsc::UnboundedSender<(usize, u64)>>,
     begun: AtomicU64,
     told: AtomicU64,
-    /// The number of results in this round, and of those in progress.
+    /// The number of results required in this round, and the number of those in progress.
     goal: AtomicU64,
     left: AtomicU64,
     all: Notify,
@@ -87,14 +87,14 @@ impl Crowd {
         self.told.load(Ordering::Relaxed) < self.goal.load(Ordering::Relaxed)
     }
 
-    /// Polls the call at a place. A poll with `woken` counts only if that is the number of the last
-    /// poll.
+    /// Polls the call at a place. If `woken` is given, the poll is done only if it is the number of
+    /// the last poll.
     fn poll(self: &Arc<Self>, at: usize, woken: Option<u64>) {
         let mut place = self.places[at].lock().unwrap();
         if place.is_over || woken.is_some_and(|woken| woken != place.polled) {
             return;
         }
-        // Some calls are cancelled, and others follow.
+        // Some calls are cancelled; new calls replace them.
         if self.is_running() && fastrand::u8(..8) == 0 {
             place.asks = None;
         }
@@ -109,7 +109,7 @@ impl Crowd {
         }
     }
 
-    /// Sends requests until all together have enough results.
+    /// Submits requests until all places together have enough results.
     async fn ask(self: Arc<Self>) {
         while self.is_running() {
             let what = self.begun.fetch_add(1, Ordering::Relaxed);
@@ -134,7 +134,7 @@ impl Crowd {
     async fn run(self: Arc<Self>, mut woken: mpsc::UnboundedReceiver<(usize, u64)>) {
         while let Some((at, polled)) = woken.recv().await {
             self.poll(at, Some(polled));
-            // Some calls are polled without reason, and have another waker after that.
+            // Some calls are polled needlessly, and then have another waker.
             if self.is_running() && fastrand::u8(..4) == 0 {
                 self.poll(fastrand::usize(..self.places.len()), None);
             }

@@ -1,4 +1,4 @@
-//! Counts of the commands on the wire.
+//! The number of commands on the wire.
 
 use std::sync::{Arc, Mutex};
 
@@ -6,7 +6,7 @@ use redgrid_locks::{Holder, Lock};
 use redgrid_testkit::{Action, Proxy, wait_until};
 use redgrid_tests::{SOON, client, client_with, listening, script, server};
 
-/// The names of the commands a proxy has seen.
+/// Records the names of the commands that pass through a proxy.
 fn record(proxy: &Proxy) -> Arc<Mutex<Vec<String>>> {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let log = Arc::clone(&seen);
@@ -66,14 +66,14 @@ async fn a_holder_that_waits_twice_sends_one_request() {
     let second = ask(&lock);
     let stranger = tokio::spawn(lock.acquire().timeout(SOON).into_future());
     held.release().await.unwrap();
-    // Both waits of the holder end with one grant; the other waiter gets none.
+    // Both waits of the holder end with the same grant; the other waiter stays waiting.
     let (first, second) = (first.await.unwrap().unwrap(), second.await.unwrap().unwrap());
     assert_eq!(first.token(), second.token());
     assert!(!stranger.is_finished());
-    // One attempt after the release; and a second one if the confirmation of the subscription
-    // arrived in between.
+    // There is one attempt after the release. A second one follows if the confirmation of the
+    // subscription arrived in between.
     assert!(*asks.borrow() <= 2, "{} attempts for two entries", *asks.borrow());
-    // A reentry sends no request.
+    // Re-entry sends no request.
     let seen = record(&proxy);
     let third = lock.acquire().holder(&me).await.unwrap();
     assert_eq!(take(&seen), Vec::<String>::new());

@@ -1,4 +1,4 @@
-//! Several connections to a node, which count as one.
+//! Several connections to a node, which are reported as one.
 
 use std::collections::HashSet;
 use std::pin::pin;
@@ -18,7 +18,7 @@ fn config(server: &RedisServer) -> Config {
     Config::from_url(server.url()).unwrap().connections_per_node(CONNECTIONS)
 }
 
-/// The ids of the connections for requests.
+/// Returns the ids of the connections for requests.
 async fn connections(server: &RedisServer) -> Vec<String> {
     let clients = server.clients().await.unwrap();
     clients.into_iter().filter(|client| client.name == "redgrid").map(|client| client.id).collect()
@@ -87,7 +87,7 @@ async fn connection_ids_of_two_nodes_differ_without_permissions() {
 async fn holds_and_waiters_outlive_each_connection() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
-    // The lease is so long that renewals do not affect the test, even on a slow machine.
+    // The lease is long, so that renewals do not affect the test, even on a slow machine.
     let lease = Duration::from_secs(20);
     let mut clients = Vec::new();
     for _ in 0..2 {
@@ -117,7 +117,7 @@ async fn holds_and_waiters_outlive_each_connection() {
     for waiter in waiting {
         waiter.await.unwrap().unwrap().release().await.unwrap();
     }
-    // All connections notice another process behind the address.
+    // Every connection detects that another process is behind the address.
     server.restart_empty().await.unwrap();
     wait_until(SOON, async || connections(&server).await.len() == 2 * CONNECTIONS as usize).await;
     Lock::new(&clients[1], "b").acquire().timeout(SOON).await.unwrap().release().await.unwrap();
@@ -126,8 +126,8 @@ async fn holds_and_waiters_outlive_each_connection() {
     }
 }
 
-/// A lost connection is followed by one handshake. A late event of the old connection does not
-/// count for the new one.
+/// A lost connection is followed by exactly one handshake. A late event of the old connection is
+/// not applied to the new one.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lost_connection_is_followed_by_one_handshake() {
     let server = server().await;
@@ -148,7 +148,8 @@ async fn a_lost_connection_is_followed_by_one_handshake() {
     node.close().await;
 }
 
-/// A node behind a proxy. Only a missing reply can cause a check of its connection.
+/// Returns a node behind a proxy. In these tests, only a missing reply can cause a check of its
+/// connection.
 async fn behind_a_proxy() -> (RedisServer, Proxy, Config) {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
@@ -156,8 +157,8 @@ async fn behind_a_proxy() -> (RedisServer, Proxy, Config) {
     (server, proxy, config.response_timeout(Duration::from_secs(1)).ping_interval(Duration::from_secs(3600)))
 }
 
-/// A connection without replies is closed, even if no caller waits for a reply any more and there
-/// are no other requests.
+/// A connection without replies is closed, even if all callers have stopped waiting and there are
+/// no other requests.
 #[tokio::test]
 async fn an_unresponsive_connection_is_closed_without_waiters() {
     let (_server, proxy, config) = behind_a_proxy().await;
@@ -172,7 +173,7 @@ async fn an_unresponsive_connection_is_closed_without_waiters() {
     node.close().await;
 }
 
-/// Waiters are notified when the connection is closed, and not at their timeout or with the next
+/// Waiters are notified when the connection is closed, and not only at their timeout or on the next
 /// connection.
 #[tokio::test]
 async fn waiters_are_notified_when_the_connection_is_closed() {
@@ -186,8 +187,8 @@ async fn waiters_are_notified_when_the_connection_is_closed() {
     node.close().await;
 }
 
-/// With constant requests, received data is not processed. Each request times out, and that causes
-/// a check of the connection.
+/// With constant requests, received data is not processed. Each request times out, and the timeouts
+/// cause a check of the connection.
 #[tokio::test(flavor = "multi_thread")]
 async fn waiters_are_notified_and_the_connection_closed_despite_constant_requests() {
     let (_server, proxy, config) = behind_a_proxy().await;

@@ -1,4 +1,4 @@
-//! Rotating passwords: no lock is lost, and no caller notices.
+//! Rotating passwords: no lock is lost, and no call fails.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -11,7 +11,7 @@ use redgrid_locks::{Lock, LockGuard};
 use redgrid_testkit::{Observer, RedisServer, Sentinels, wait_until};
 use redgrid_tests::SOON;
 
-/// A vault: its reply, and the number of its calls.
+/// A simulated vault: the reply that it gives, and the number of calls to it.
 #[derive(Clone)]
 struct Vault(Arc<(Mutex<Reply>, AtomicUsize)>);
 
@@ -71,7 +71,7 @@ async fn client(server: &RedisServer, vault: &Vault) -> Client {
     client
 }
 
-/// How many times the current connections have authenticated again.
+/// Returns how often the current connections have authenticated again.
 async fn logins(observer: &Observer) -> u64 {
     let info: String = observer.query(&["INFO", "commandstats"]).await.unwrap();
     let calls = info.lines().find_map(|line| line.strip_prefix("cmdstat_auth:calls=")?.split(',').next()?.parse().ok());
@@ -112,16 +112,16 @@ async fn a_rotation_loses_no_hold_or_waiter_and_no_caller_notices() {
     });
     wait_until(SOON, async || two.stats().waiting >= 20).await;
 
-    // Both passwords are valid. Then the vault has the new one, and at last only the new one is
-    // valid.
+    // First both passwords are valid. Then the vault returns the new one. Finally only the new one
+    // is valid.
     let before = logins(&observer).await;
     server.set_user("app", &[">second"]).await.unwrap();
     vault.replies(Reply::Password("second"));
     wait_until(SOON, async || logins(&observer).await >= before + 4).await;
     server.set_user("app", &["<first"]).await.unwrap();
-    // New connections log in with the new password, too.
+    // New connections also log in with the new password.
     assert!(server.kill_connections_where(|client| client.user == "app").await.unwrap() >= 4);
-    // A hold that was not renewed since would be lost by then.
+    // Without renewals since the change, the hold would be lost after this time.
     tokio::time::sleep(lease).await;
 
     assert!(held.iter().all(LockGuard::is_held), "renewed over the rotation");
@@ -162,7 +162,7 @@ async fn a_vault_that_is_ahead_of_the_server_costs_no_connection() {
 async fn a_logged_out_connection_logs_in_again_and_continues() {
     let server = server().await;
     let vault = Vault::new(Reply::Password("first"));
-    // Only the rejection shows that the password has changed.
+    // The interval is long, so that only a rejected login can show that the password has changed.
     let config = config(&server, &vault).credentials_interval(Duration::from_secs(3600));
     let client = Client::connect(config).await.unwrap();
     client.wait_ready(SOON).await.unwrap();
@@ -227,13 +227,14 @@ async fn the_provider_is_called_once_for_all_connections() {
     let (asked, began) = (vault.asked(), tokio::time::Instant::now());
     tokio::time::sleep(EVERY * 10).await;
     wait_until(SOON, async || vault.asked() >= asked + 5).await;
-    // At most twice per interval, and a little more for a late timer.
+    // The vault is called at most twice per interval, and slightly more often because of late
+    // timers.
     let (asked, intervals) = (vault.asked() - asked, (began.elapsed().as_millis() / EVERY.as_millis()) as usize);
     assert!(asked <= 2 * intervals + 4, "{asked} calls in {intervals} intervals");
     client.shutdown(SOON).await.unwrap();
 }
 
-/// The permissions of a user at the sentinels, from docs/operating/security.md and
+/// The permissions of a client's user at the sentinels, from docs/operating/security.md and
 /// docs/operating/acl.md.
 const WATCHER: &str = "+sentinel|master +sentinel|get-master-addr-by-name +sentinel|replicas +sentinel|sentinels +subscribe \
                        +unsubscribe +ping +client|info +client|setname +client|id +info &+switch-master &+selected-slave";
@@ -259,17 +260,17 @@ async fn sentinels_have_their_own_login_with_the_published_permissions() {
     client.shutdown(SOON).await.unwrap();
     for sentinel in deployment.sentinels() {
         let refusals = sentinel.observer().await.unwrap().cmd(&["ACL", "LOG"]).await.unwrap();
-        // An empty list: the server refused nothing.
+        // The list is empty: the server has refused no login.
         assert_eq!(format!("{refusals:?}"), "array([])");
     }
-    // The client does not try the password of the servers at the sentinels.
+    // The client does not send the servers' password to the sentinels.
     let client = Client::connect(config("").retries(0)).await.unwrap();
     let text = client.wait_ready(Duration::from_secs(1)).await.unwrap_err().to_string();
     assert!(text.contains("no sentinel") || text.contains("NOAUTH"), "{text}");
 }
 
-/// A client pauses after each rejected subscription, and keeps its connection. It does not flood
-/// the sentinel with connections, as it once did.
+/// After each rejected subscription, a client pauses, and it keeps its connection. So it does not
+/// flood the sentinel with connections.
 #[tokio::test(flavor = "multi_thread")]
 async fn without_subscribe_at_a_sentinel_a_client_does_not_flood_it() {
     let rules = WATCHER.replace("+subscribe", "");
@@ -303,13 +304,12 @@ async fn a_hanging_provider_is_called_as_often_as_a_working_one() {
     vault.replies(Reply::Nothing);
     let (asked, began) = (vault.asked(), tokio::time::Instant::now());
     tokio::time::sleep(every * 5).await;
-    // At most twice per interval, whatever the number of connections.
+    // The vault is called at most twice per interval, whatever the number of connections.
     let (asked, intervals) = (vault.asked() - asked, began.elapsed().as_secs() as usize + 1);
     assert!((1..=2 * intervals).contains(&asked), "{asked} calls in {intervals} intervals");
 }
 
-/// A lost connection is noticed at once. It was once noticed only after the vault's reply or its
-/// timeout.
+/// A lost connection is noticed immediately, and not only after the vault's reply or timeout.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lost_connection_is_noticed_while_the_vault_hangs() {
     let server = server().await;
@@ -346,7 +346,7 @@ async fn the_sentinels_password_rotates_and_their_silence_is_reported() {
     wait_until(SOON, async || vault.asked() >= asked + 4).await;
     for sentinel in deployment.sentinels() {
         sentinel.set_user("app", &["<first"]).await.unwrap();
-        // New connections log in with the new password, too.
+        // New connections also log in with the new password.
         assert!(sentinel.kill_connections_where(|client| client.user == "app").await.unwrap() >= 2);
     }
     deployment.fail_over().await.unwrap();
@@ -359,13 +359,13 @@ async fn the_sentinels_password_rotates_and_their_silence_is_reported() {
         .await;
     Lock::new(&client, "a").acquire().await.unwrap().release().await.unwrap();
     assert!(client.health().await.is_ready());
-    // This configuration has no sentinels.
+    // A configuration without sentinels is rejected.
     let refused = Config::single("host").unwrap().sentinel_password_from(vault).unwrap_err().to_string();
     assert_eq!(refused, "`sentinel_password` and no `sentinels` do not fit: it is the login at sentinels");
 }
 
-/// A script that replies with this error runs once. Only if the server itself sends the word was
-/// the request not executed.
+/// A script that fails with this error runs once. The error code shows that a request was not
+/// executed only if the server itself sends it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_script_that_asks_for_a_login_is_run_once() {
     let server = server().await;

@@ -1,4 +1,4 @@
-//! A hold ends locally before the server may grant the lock to another.
+//! A hold ends locally before the server may grant the lock to another client.
 
 use std::future::IntoFuture;
 use std::sync::Arc;
@@ -22,16 +22,16 @@ fn now_millis() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis().try_into().unwrap()
 }
 
-/// Returns the command that looks up when each key expires, in milliseconds since 1970. The server
-/// has the clock of this machine.
+/// Returns a command that reports when each key expires, in milliseconds since 1970. The server has
+/// the same clock as this machine.
 fn expiries() -> [String; 4] {
     let script = "local t = redis.call('TIME') local now = t[1] * 1000 + math.floor(t[2] / 1000) local out = {} \
                   for i = 0, ARGV[1] - 1 do out[#out + 1] = now + redis.call('PTTL', 'name:' .. i) end return out";
     ["EVAL".into(), script.into(), "0".into(), HOLDS.to_string()]
 }
 
-/// Returns the last expiries. In the same step the server stops executing commands, so no renewal
-/// follows.
+/// Returns the last expiries. In the same step, the server stops executing commands, so no renewal
+/// can change them.
 async fn last_expiries(observer: &Observer) -> Vec<u64> {
     observer.cmd(&["MULTI"]).await.unwrap();
     observer.cmd(&expiries()).await.unwrap();
@@ -40,11 +40,12 @@ async fn last_expiries(observer: &Observer) -> Vec<u64> {
 }
 
 /// Acquires a thousand locks and cuts the server off. For each lock, records the last instant at
-/// which it counted as held, and the instant at which its loss was reported.
+/// which it was reported as held, and the instant at which its loss was reported.
 async fn ends_before_the_server_frees_it(server: RedisServer, renewed: bool, cut: bool) {
     let observer = server.observer().await.unwrap();
     let client = client_with(&server.url(), |config| config.watchdog_lease(LEASE)).await;
-    // All at once: on a busy machine the first lease must not end before the last one begins.
+    // The locks are acquired concurrently. Otherwise the first lease could end before the last one
+    // begins, on a busy machine.
     let asked = (0..HOLDS).map(|n| {
         let ask = Lock::new(&client, format!("name:{n}")).acquire();
         if renewed { ask } else { ask.lease(LEASE) }.into_future()
@@ -62,8 +63,8 @@ async fn ends_before_the_server_frees_it(server: RedisServer, renewed: bool, cut
         })
         .collect();
     if renewed {
-        // One round of renewals, which moves each expiry by most of a second. The reading itself is
-        // sometimes off by one millisecond.
+        // One round of renewals moves each expiry by most of a second. The reported expiry may be
+        // wrong by one millisecond.
         let look = async || observer.query::<Vec<u64>>(&expiries()).await.unwrap();
         let first = look().await;
         let renewed = async || look().await.iter().zip(&first).all(|(now, first)| *now > first + 500);
@@ -81,7 +82,7 @@ async fn ends_before_the_server_frees_it(server: RedisServer, renewed: bool, cut
     while holding {
         holding = false;
         for (n, guard) in guards.iter().enumerate() {
-            // The clock is read first, so the recorded time is not later than the check.
+            // The clock is read before the check, so the recorded time is not later than the check.
             let now = now_millis();
             if guard.is_held() {
                 last_held[n] = now;
@@ -91,7 +92,7 @@ async fn ends_before_the_server_frees_it(server: RedisServer, renewed: bool, cut
         tokio::task::yield_now().await;
     }
     let told = join_all(watching.into_iter().map(|task| tokio::time::timeout(SOON, task))).await;
-    // The tasks that are notified run as late as the machine lets them.
+    // Notified tasks run later if the machine stalls.
     let late = machine.delay().as_millis() as u64;
     for (n, told) in told.into_iter().enumerate() {
         let (told, expiry) = (told.unwrap().unwrap(), expiries[n]);
@@ -175,7 +176,7 @@ async fn a_lock_that_was_seen_lost_is_never_held_again() {
     let server = server().await;
     let (proxy, client) = slow_answers(&server, Duration::ZERO).await;
     let guard = Lock::new(&client, "a").acquire().lease(Duration::from_millis(1500)).await.unwrap();
-    // The server executes the extension in time, but the reply arrives after the local end of the
+    // The server executes the extension in time, but its reply arrives after the local end of the
     // lease.
     proxy.set(Direction::ToClient, Fault::Delay(Duration::from_millis(2000)));
     let (extended, reason) = tokio::join!(guard.extend(Duration::from_secs(10)), guard.lost());
@@ -196,14 +197,14 @@ async fn a_renewed_lease_starts_before_its_request_is_sent() {
         last > before
     };
     wait_until(SOON, renewed).await;
-    // The safety margin takes 400 ms of the lease, and so does the delay of the reply.
+    // The safety margin and the delay of the reply each take 400 ms of the lease.
     assert!(guard.remaining() < lease - Duration::from_millis(600), "{:?}", guard.remaining());
 }
 
-/// The lease is extended in time, but the reply is read only after the loss was seen. The hold
-/// stays lost.
+/// The lease is extended in time on the server, but the reply is read only after the loss was
+/// reported. The hold stays lost.
 ///
-/// The test has one thread and does not yield in between, so the renewal loop does not mark the end
+/// The test has one thread and does not yield in between, so the renewal loop cannot report the end
 /// first.
 #[tokio::test]
 async fn a_hold_that_was_seen_lost_is_not_held_again_by_an_extension() {

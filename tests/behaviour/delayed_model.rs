@@ -1,8 +1,8 @@
-//! A delayed queue is compared with its model, while Redisson's clients use it too.
+//! Compares a delayed queue with its model, while Redisson's clients use the queue too.
 //!
-//! All delays are multiples of half an hour. Hours pass when a script moves the delayed elements
-//! nearer in one step. So the clock only decides the order of elements that are due together, which
-//! is the order of their pushes.
+//! All delays are multiples of half an hour. To let hours pass, a script subtracts them from the
+//! times of all delayed elements in one step. The real clock only orders elements that are due
+//! together, which is the order of their pushes.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -16,10 +16,10 @@ use redgrid_tests::{SOON, client, server};
 /// Half an hour: all delays are multiples of it.
 const UNIT: Duration = Duration::from_secs(1_800);
 
-/// A run of one seed takes less time.
+/// Longer than the run of one seed takes.
 const ENOUGH: Duration = Duration::from_secs(1_700);
 
-/// Lets time pass: moves all delayed elements nearer by this much.
+/// Simulates that time passes: subtracts it from the times of all delayed elements.
 static PASS: Script<1> = Script::new(
     "test/pass",
     "for _, one in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do redis.call('ZINCRBY', KEYS[1], -ARGV[1], one) end
@@ -65,7 +65,7 @@ async fn a_fraction_of_a_millisecond_counts_as_a_whole() {
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let queue: DelayedQueue<u8> = DelayedQueue::new(&client, "later");
     let parts = [0, 1, 999_999, 1_000_000, 1_000_001].map(Duration::from_nanos);
-    // Pushed in one step, so that all delays have the same start.
+    // The elements are pushed in one step, so that all delays begin at the same time.
     queue.push_many(parts.iter().map(|part| (&1, UNIT + *part))).await.unwrap();
     let key = "redisson_delay_queue_timeout:{later}";
     let due: Vec<(Vec<u8>, f64)> = observer.query(&["ZRANGE", key, "0", "-1", "WITHSCORES"]).await.unwrap();
@@ -73,8 +73,8 @@ async fn a_fraction_of_a_millisecond_counts_as_a_whole() {
     assert_eq!(behind, [0.0, 1.0, 1.0, 1.0, 2.0]);
 }
 
-/// The elements of the list, and the delayed ones: by due time, in units from the beginning, and by
-/// the order of their pushes.
+/// The elements of the list, and the delayed elements. The latter are ordered by due time, in units
+/// since the start, and then by the order of their pushes.
 #[derive(Debug, Default)]
 struct Model {
     now: u64,
@@ -115,7 +115,7 @@ impl Model {
     }
 }
 
-/// A client that does not know the delayed queues of this one.
+/// A client of the queue that does not use this library.
 struct Other<'a> {
     client: &'a Client,
     name: String,
@@ -127,7 +127,7 @@ impl Other<'_> {
         self.client.run(args.iter().cloned().fold(request, Request::arg)).await.unwrap()
     }
 
-    /// The key of the queue, or one of its companion keys.
+    /// Returns the key of the queue, or of one of its companions.
     fn key(&self, prefix: &str) -> Bytes {
         match prefix {
             "" => self.name.clone().into(),
@@ -135,7 +135,7 @@ impl Other<'_> {
         }
     }
 
-    /// Lets units pass; returns the number of delayed elements.
+    /// Lets units of time pass, and returns the number of delayed elements.
     async fn pass(&self, units: u64) -> u64 {
         let millis = u128::from(units) * UNIT.as_millis();
         self.script(&PASS, [TIMES], &[millis.to_string().into()]).await
@@ -145,8 +145,8 @@ impl Other<'_> {
 const TIMES: &str = "redisson_delay_queue_timeout";
 const LIST: &str = "redisson_delay_queue";
 
-/// Applies the same operations to a queue and to its model. Two clients use the queue, and another
-/// one works like Redisson.
+/// Applies the same operations to a queue and to its model. Two clients use the queue, and a third
+/// client works like Redisson.
 pub(super) async fn modelled(clients: [&Client; 2], some: u64) {
     for seed in seeds(some) {
         let mut random = fastrand::Rng::with_seed(seed);
@@ -166,7 +166,7 @@ pub(super) async fn modelled(clients: [&Client; 2], some: u64) {
             let same = counted == model.count() && beside.peek().await.unwrap() == model.peek();
             assert!(fits && same, "seed {seed}: {model:?} after {story:?}");
         }
-        // All elements arrive in order in the end, whichever client takes them.
+        // Finally all elements arrive in order, whichever client takes them.
         other.pass(20).await;
         model.now += 20;
         while let Some(next) = model.take() {
@@ -184,7 +184,7 @@ async fn apply(
     tickets: &mut Vec<(Delayed, (u64, u64))>,
     (step, n, value): (u8, u64, u8),
 ) -> bool {
-    // Our elements are due at whole hours, those of others in between.
+    // Elements of our clients are due at whole hours, those of the other client in between.
     let after = |n: u64| UNIT * (2 * n) as u32;
     match step {
         0..3 => {
@@ -193,7 +193,8 @@ async fn apply(
             true
         }
         3..5 => {
-            // The last one is due first, so the order of pushes is not the order of due times.
+            // The element pushed last is due first, so the order of pushes differs from that of due
+            // times.
             let new = [(0, n + 1), (1, n), (2, 0), (3, n)].into_iter().take(usize::from(value));
             let new: Vec<(u8, u64)> = new.map(|(more, n)| (value + more, n)).collect();
             let pushed = queue.push_many(new.iter().map(|(value, n)| (value, after(*n)))).await.unwrap();
@@ -256,7 +257,7 @@ async fn intrude(other: &Other<'_>, model: &mut Model, (step, n, value): (u8, u6
             }
             moved == n || model.due().next().is_none()
         }
-        // As a user of the destination queue.
+        // Uses the destination queue as an ordinary queue.
         _ => match n {
             0 | 1 => {
                 let popped = Request::command("LPOP").key(other.key(""));

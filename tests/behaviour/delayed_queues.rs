@@ -1,4 +1,4 @@
-//! Elements that can be taken when they are due.
+//! Delayed queues: an element can be taken when it is due.
 
 use std::time::{Duration, Instant};
 
@@ -40,7 +40,7 @@ async fn due_elements_are_taken_in_order_and_others_stay() {
     assert!(queue.cancel(&pushed[2]).await.unwrap() && !queue.cancel(&pushed[2]).await.unwrap());
     assert_eq!((queue.take().await.unwrap(), queue.take().await.unwrap()), (1, 2));
     assert_eq!(queue.take_within(ms(0)).await.unwrap(), None);
-    // One wait begins before the push, and the other one gets an element that becomes due.
+    // One wait begins before its element is pushed; the other one gets an element that becomes due.
     let waiting = tokio::spawn({
         let queue = queue.clone();
         async move { queue.take().await.unwrap() }
@@ -74,7 +74,7 @@ async fn an_element_of_a_cancelled_take_is_due_again_first() {
     assert_eq!(got, (0..wanted).collect::<Vec<_>>());
     assert!(queue.is_empty().await.unwrap());
     assert_eq!(queue.take_within(ms(0)).await.unwrap(), None);
-    // An invalid item is reported, and nothing is taken.
+    // An invalid item is reported as an error, and no element is taken.
     observer.cmd(&["ZADD", TIMES, "1", "x"]).await.unwrap();
     assert!(matches!(queue.take().await, Err(ObjectError::Failed(Failure::Refused { .. }))));
     assert_eq!(observer.query::<u64>(&["ZCARD", TIMES]).await.unwrap(), 1);
@@ -111,7 +111,7 @@ async fn many_are_taken_in_exact_order_with_bounded_commands_and_memory() {
             .unwrap_or(0)
             * 4096
     };
-    // Spread over about as much time as the pushes and takes need.
+    // The due times are spread over about as much time as the pushes and takes need.
     let spread = (many / 50).max(500);
     let began = Instant::now();
     let delay = |n: u64| ms(n.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 20).as_millis() as u64 % spread;
@@ -121,8 +121,8 @@ async fn many_are_taken_in_exact_order_with_bounded_commands_and_memory() {
         queue.push_many(part.iter().map(|(n, delay)| (n, *delay))).await.unwrap();
     }
     let (pushed_in, full) = (began.elapsed(), number(&observer, "memory", "used_memory").await);
-    // When each element is due, read before any is taken. The value follows the id in a packed
-    // member.
+    // Reads when each element is due, before any is taken. In a packed member, the value follows
+    // the id.
     let mut due = vec![0_u64; many as usize];
     let mut cursor = 0_i64;
     while cursor < many as i64 {
@@ -163,7 +163,7 @@ async fn many_are_taken_in_exact_order_with_bounded_commands_and_memory() {
     );
     assert!((full - memory) / many < 250, "{}", (full - memory) / many);
     assert!(queue.is_empty().await.unwrap());
-    // Each element costs its share of a request of a hundred. ZMSCORE, ZREM and ZRANGE are counted,
-    // too.
+    // A request of a hundred elements is shared by them, so each element costs about one command.
+    // ZMSCORE, ZREM and ZRANGE are counted too.
     assert!(commands < many + 2_000, "{commands}");
 }

@@ -1,5 +1,5 @@
-//! A hold moves from process to process: detached in one, attached in another, valid in one at a
-//! time.
+//! A hold is handed over between processes: detached in one, attached in another, and valid in one
+//! at a time.
 
 use redgrid_core::author::ClientExt;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ async fn one_process_holds_it_at_a_time_and_the_token_stays() {
     let detached = guard.detach().await.unwrap();
     assert!(!watch.is_held(), "no process holds it while it moves");
     assert_eq!((watch.lost_reason(), one.stats()), (None, NOTHING));
-    // The lock moves as text, and stays held all the time.
+    // The detached hold is sent as text, and the lock stays held all the time.
     let json = serde_json::to_string(&detached).unwrap();
     assert!(Lock::new(&two, "a").try_acquire().await.unwrap().is_none());
     let detached: Detached = serde_json::from_str(&json).unwrap();
@@ -31,7 +31,8 @@ async fn one_process_holds_it_at_a_time_and_the_token_stays() {
     assert_eq!((guard.token(), guard.is_held()), (token, true));
     let state = lock.inspect().await.unwrap().unwrap();
     assert_eq!((state.holders.len(), state.holders[0].client.as_str()), (1, two.id()));
-    // It can be attached once: not again by this client, and not by the former process.
+    // The hold can be attached only once: this client cannot attach it again, nor can the former
+    // process.
     for client in [&one, &two] {
         let again = Lock::new(client, "a").attach(&detached).await;
         assert!(matches!(again, Err(AttachError::Gone { .. })), "{again:?}");
@@ -79,8 +80,8 @@ async fn a_waiter_keeps_waiting_until_the_release_elsewhere() {
     wait_until(SOON, async || one.stats().waiting == 1).await;
     let detached = guard.detach().await.unwrap();
     let there = Lock::new(&two, "a").attach(&detached).await.unwrap();
-    // The waiter receives the message of the release. Otherwise it would poll only at the end of
-    // the known lease.
+    // The waiter must be woken by the message of the release. Otherwise it would poll only when the
+    // lease that it has read ends.
     wait_until(SOON, async || one.stats().channels == 1).await;
     assert!(!waiter.is_finished() && there.is_held());
     there.release().await.unwrap();
@@ -95,8 +96,8 @@ async fn tasks_of_the_process_that_attached_have_it_next_with_higher_tokens() {
     let (one, two) = (client(&server).await, client(&server).await);
     let mut last = None;
     for _ in 0..5 {
-        // Several owners in one process, then several in the other. Each has a higher token, and
-        // none is ahead of the server's clock.
+        // The lock has several owners in one process, then several in the other. Each token is
+        // higher than the one before, and none is ahead of the server's clock.
         for client in [&one, &two] {
             for _ in 0..3 {
                 let guard = Lock::new(client, "a").acquire().timeout(SOON).await.unwrap();
@@ -125,7 +126,7 @@ async fn tasks_of_the_process_that_attached_have_it_next_with_higher_tokens() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_attached_lease_is_renewed_and_a_fixed_one_ends_as_planned() {
     let server = server().await;
-    // Long enough for a machine that stalls now and then.
+    // The lease is long enough for a machine that stalls occasionally.
     let short = |config: redgrid_core::Config| config.watchdog_lease(6000 * MS);
     let one = client_with(&server.url(), short).await;
     let two = client_with(&server.url(), short).await;
@@ -153,7 +154,7 @@ async fn an_unattached_hold_ends_with_its_lease() {
     assert!(next.token() > detached.token());
     assert!(matches!(Lock::new(&one, "a").attach(&detached).await, Err(AttachError::Gone { .. })));
     assert!(next.is_held());
-    // A forced takeover while it moves ends the hold as well.
+    // A forced takeover also ends a hold that is detached.
     let detached = next.detach().await.unwrap();
     let thief = Lock::new(&one, "a").steal().await.unwrap();
     assert!(thief.token() > detached.token());
@@ -196,7 +197,7 @@ async fn a_lock_of_another_kind_stays_of_its_kind() {
     }
     let guard = fenced.attach(&ledger).await.unwrap();
     assert_eq!(fenced.token().await.unwrap(), Some(guard.token()));
-    // The server counts its tokens, so it does not pass between tasks without a request.
+    // The server counts the tokens of this lock, so a local hand-over needs a request.
     let next = tokio::spawn(fenced.acquire().timeout(SOON).into_future());
     wait_until(SOON, async || two.stats().waiting == 1).await;
     let token = guard.token();
@@ -213,7 +214,7 @@ async fn a_lost_reply_attaches_once_and_an_unused_attach_is_released() {
     let (proxy, observer) = (Proxy::to(&server).await.unwrap(), server.observer().await.unwrap());
     let quick = |config: redgrid_core::Config| config.response_timeout(2000 * MS).retries(1);
     let (one, two) = (client(&server).await, client_with(&server.url_via(proxy.addr()), quick).await);
-    // The server knows the script after this, so the lost reply is that of the script.
+    // The server then has the script, so the lost reply is that of the script itself.
     let warm = Lock::new(&one, "warm").acquire().await.unwrap().detach().await.unwrap();
     Lock::new(&two, "warm").attach(&warm).await.unwrap().release().await.unwrap();
 
@@ -225,7 +226,7 @@ async fn a_lost_reply_attaches_once_and_an_unused_attach_is_released() {
     assert_eq!(fields.len(), 1);
     guard.release().await.unwrap();
 
-    // No copy gets a reply: the lock has no holder, and does not stay taken.
+    // No copy of the detach gets a reply: the lock has no local holder, and must not stay taken.
     let detached = Lock::new(&one, "b").acquire().await.unwrap().detach().await.unwrap();
     proxy.next(8, script!("attach"), Action::SwallowReply);
     let unknown = Lock::new(&two, "b").attach(&detached).await;
@@ -233,14 +234,14 @@ async fn a_lost_reply_attaches_once_and_an_unused_attach_is_released() {
     proxy.heal();
     wait_until(SOON, async || !observer.exists("b").await.unwrap()).await;
 
-    // Dropped at once: it is released, or was never attached.
+    // The future is dropped immediately: either the hold is released, or it was never attached.
     let detached = Lock::new(&one, "c").acquire().auto_renew(3 * SOON).await.unwrap().detach().await.unwrap();
     drop(futures_util::poll!(std::pin::pin!(Lock::new(&two, "c").attach(&detached))));
     wait_until(SOON, async || !observer.exists("c").await.unwrap() && two.stats() == NOTHING).await;
 }
 
-/// The job began in the process that detached the lock, so its name is retained although the attach
-/// fails.
+/// The job has begun in the process that detached the lock, so its name is retained although the
+/// attach fails.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failed_attach_leaves_the_name_taken_for_its_minimum_hold() {
     let server = server().await;
@@ -251,7 +252,8 @@ async fn a_failed_attach_leaves_the_name_taken_for_its_minimum_hold() {
     Lock::new(&two, "warm").attach(&warm).await.unwrap().release().await.unwrap();
     let at_least = 600_000 * MS;
     let job = Lock::new(&one, "job").acquire().hold_at_least(at_least).await.unwrap().detach().await.unwrap();
-    // The releases: one at once, and one when no copy can be executed any more.
+    // There are two releases: one immediately, and one when all copies of the attach can only be
+    // refused.
     let given_back = Arc::new(AtomicU64::new(0));
     let seen = Arc::clone(&given_back);
     proxy.on_request(move |command| {

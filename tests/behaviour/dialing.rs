@@ -1,4 +1,4 @@
-//! From an address to a connection: several addresses of one name, resolvers, dialers, proxies, and
+//! From an address to a connection: names with several addresses, resolvers, dialers, proxies, and
 //! mapped addresses.
 
 use std::io;
@@ -16,10 +16,11 @@ use redgrid_tests::{SOON, server};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-/// A documentation address (RFC 5737), which does not reply, or is refused by this machine.
+/// An address reserved for documentation (RFC 5737). It does not reply, or this machine refuses to
+/// connect to it.
 const SILENT: &str = "192.0.2.1:6379";
 
-/// Returns the same addresses for every name, and records the names.
+/// A resolver that returns the same addresses for every name, and records the names.
 struct Fixed {
     addresses: Arc<Mutex<Vec<SocketAddr>>>,
     asked: Arc<AtomicU64>,
@@ -51,7 +52,7 @@ async fn a_host_with_a_silent_address_is_reached_at_another_and_followed() {
     works(&client).await;
     let before = asked.load(Ordering::SeqCst);
     assert!(before >= 2, "one resolution for each connection");
-    // The name resolves to another address when the connection is lost.
+    // When the connection is lost, the name resolves to another address.
     *addresses.lock().unwrap() = vec![two.addr()];
     one.kill().await.unwrap();
     wait_until(SOON, async || {
@@ -70,7 +71,7 @@ async fn an_unknown_host_name_is_reported() {
     wait_until(SOON, async || trouble().await.is_some_and(|trouble| trouble.contains(says))).await;
 }
 
-/// Connects to one address, whatever is requested, and counts.
+/// A dialer that connects to the same address whatever is requested, and counts the connections.
 struct Tunnel {
     to: SocketAddr,
     dialed: Arc<Mutex<Vec<String>>>,
@@ -112,8 +113,8 @@ async fn tls_is_spoken_through_a_dialer_with_the_name_of_the_server() {
 async fn addresses_of_a_cluster_behind_nat_are_mapped() {
     let cluster = redgrid_testkit::Cluster::start(3, 0).await.unwrap();
     let seed = cluster.addrs()[0];
-    // From outside, each node has another address, and the addresses that nodes announce are
-    // useless.
+    // The client reaches each node by a mapped address; it cannot use the addresses that nodes
+    // announce.
     let mut map = Vec::new();
     let mut doors = Vec::new();
     for addr in cluster.addrs() {
@@ -130,7 +131,7 @@ async fn addresses_of_a_cluster_behind_nat_are_mapped() {
     assert!(doors.iter().filter(|door| door.counts().commands > 0).count() >= 3);
 }
 
-/// A minimal SOCKS5 proxy, which requires a user and a password.
+/// A minimal SOCKS5 proxy that requires a user and a password.
 async fn socks_proxy(accept: bool, seen: Arc<Mutex<Vec<String>>>, to: SocketAddr) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();

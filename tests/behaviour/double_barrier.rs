@@ -37,7 +37,7 @@ async fn all_begin_together_and_all_end_together() {
         assert_eq!((first.session(), second.session()), (session, session));
         let left = leave(first);
         until(&observer, INSIDE, 1).await;
-        // Parties that arrive during a session wait for the next one, however many they are.
+        // Parties that arrive during a session wait for the next one, whatever their number.
         let early = [enter(&one, 2), enter(&two, 2)];
         until(&observer, WAITING, 2).await;
         assert!(!left.is_finished() && early.iter().all(|early| !early.is_finished()));
@@ -55,7 +55,7 @@ async fn sessions_of_many_do_not_mix() {
     const PARTIES: u32 = 4;
     let server = server().await;
     let clients = [client(&server).await, client(&server).await];
-    // Eight parties contend for sessions of four, until there were forty sessions.
+    // Eight parties contend for sessions of four, until there have been forty sessions.
     let inside = Arc::new([const { AtomicU64::new(0) }; 42]);
     let (over, end) = tokio::sync::watch::channel(false);
     let tasks: Vec<_> = (0..2 * PARTIES)
@@ -97,7 +97,7 @@ async fn a_party_that_dies_does_not_hang_the_others() {
     let one = leased(&server).await;
     let lease = LEASE.as_millis().to_string();
     let role = env!("CARGO_BIN_EXE_role");
-    // Outside the barrier, a dead party is not counted any more.
+    // A party that died before it was admitted is not counted.
     let other = Other::start(role, &["party", &server.url(), &lease, "enter", "a", "2"]).await;
     until(&observer, WAITING, 1).await;
     other.kill().await;
@@ -105,8 +105,8 @@ async fn a_party_that_dies_does_not_hang_the_others() {
     tokio::time::sleep_until(killed + LEASE + LEASE / 10).await;
     let first = enter(&one, 2);
     until(&observer, WAITING, 1).await;
-    // If the dead party is inside, leaving parties wait for the end of its lease, and later parties
-    // enter.
+    // If the dead party was admitted, leaving parties wait until its lease ends, and later parties
+    // can then enter.
     let url = server.url();
     let other = Other::start(role, &["party", &url, &lease, "inside", "a", "2"]).await;
     let first = first.await.unwrap().unwrap();
@@ -179,7 +179,7 @@ async fn a_party_inside_is_inside_again_after_the_server_lost_all() {
     left.await.unwrap().unwrap();
 }
 
-/// A party inside restores the entry of another party that a failover lost.
+/// A failover has lost the entry of one party. Another party inside restores the session.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lost_opening_is_announced_by_parties_inside() {
     let server = server().await;
@@ -190,11 +190,13 @@ async fn a_lost_opening_is_announced_by_parties_inside() {
     let before: Vec<u8> = observer.query(&["DUMP", "redgrid_double_barrier:{a}"]).await.unwrap();
     let inside = enter(&two, 2).await.unwrap().unwrap();
     waiting.await.unwrap().unwrap().leave().timeout(500 * MS).await.unwrap_err();
-    // The former state, in which another party waits before the keep-alive of the one inside.
+    // The former state, in which another party waits, from before the keep-alive of the party
+    // inside.
     let third = loop {
         let restore: [&[u8]; 5] = [b"RESTORE", b"redgrid_double_barrier:{a}", b"600000", &before, b"REPLACE"];
         observer.cmd(&restore).await.unwrap();
-        // Deleted last: a keep-alive in between sets the session, which is checked below.
+        // These keys are deleted last. If a keep-alive runs in between, it sets the session, which
+        // is checked below.
         observer.cmd(&["DEL", WAITING, INSIDE]).await.unwrap();
         let third = enter(&one, 2);
         wait_until(SOON, async || third.is_finished() || count(&observer, WAITING).await == 1).await;
@@ -205,7 +207,7 @@ async fn a_lost_opening_is_announced_by_parties_inside() {
         third.abort();
         wait_until(SOON, async || count(&observer, WAITING).await == 0).await;
     };
-    // The keep-alive of the party inside restores session 1, and its waiters are admitted.
+    // The keep-alive of the party inside restores session 1, and the waiting parties are admitted.
     let third = tokio::time::timeout(SOON, third).await.expect("the party is admitted").unwrap().unwrap();
     assert_eq!((third.session(), inside.session()), (1, 1));
 }

@@ -1,4 +1,4 @@
-//! Elections: one leader at a time, known to all observers.
+//! Elections: one leader at a time, visible to all observers.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ async fn a_leader_leads_until_it_resigns_and_observers_are_notified() {
         let leader = next(&mut changes).await.expect("a new leader");
         assert_eq!((leader.id_text(), leader.term), (format!("node {round}"), leadership.term()));
         assert_eq!(elections[0].leader().await.unwrap().map(|leader| leader.term), last);
-        // No other candidate is elected meanwhile.
+        // Meanwhile no other candidate can be elected.
         let other = elections[(round + 1) % 2].campaign().timeout(Duration::ZERO).await;
         assert!(matches!(other, Err(CampaignError::Acquire(AcquireError::TimedOut { .. }))), "{other:?}");
         leadership.resign().await.unwrap();
@@ -45,7 +45,7 @@ async fn a_leader_leads_until_it_resigns_and_observers_are_notified() {
 async fn candidates_follow_each_other_and_each_is_known_by_its_own_name() {
     let server = server().await;
     let clients = [client(&server).await, client(&server).await];
-    // Two candidates in each process: leadership does not pass within a process without a
+    // Each process has two candidates: leadership is never handed over within a process without a
     // notification.
     let tasks: Vec<_> = (0..4)
         .map(|n| {
@@ -84,13 +84,13 @@ async fn leading_continues_past_the_lease_and_a_dead_leader_is_replaced() {
     let first = Election::new(&dying, "a").campaign().proclaim("first").await.unwrap();
     let mut changes = Election::new(&one, "a").observe();
     assert_eq!(next(&mut changes).await.map(|leader| leader.term), Some(first.term()));
-    // Two leases later it still leads, and is known by its name.
+    // Two leases later the candidate still leads, and observers read its name.
     let began = tokio::time::Instant::now();
     tokio::time::sleep_until(began + 7000 * MS).await;
     assert!(first.is_leader());
     assert_eq!(Election::new(&one, "a").leader().await.unwrap().map(|leader| leader.id_text()), Some("first".into()));
-    // The leader's host is gone: no reply arrives, and it stops leading before another candidate
-    // leads.
+    // The leader's host fails: no reply arrives, and the leader stops leading before another
+    // candidate leads.
     let second = Election::new(&two, "a").campaign().proclaim("second").timeout(SOON);
     let second = tokio::spawn(second.into_future());
     wait_until(SOON, async || two.stats().waiting == 1).await;
@@ -121,7 +121,7 @@ async fn a_forced_takeover_of_leadership_is_reported_and_a_plain_holder_is_no_le
     assert!(thief.token() > leadership.term());
     assert_eq!(Election::new(&two, "a").leader().await.unwrap(), None, "a holder that was not elected");
     assert!(leadership.resign().await.is_err());
-    // The next candidate waits for the plain holder, and is woken.
+    // The next candidate waits for a plain holder of the lock, and is woken when it releases.
     let next = tokio::spawn(election.campaign().timeout(SOON).into_future());
     wait_until(SOON, async || one.stats().waiting == 1).await;
     thief.release().await.unwrap();
@@ -142,7 +142,7 @@ async fn a_cancelled_campaign_leads_no_longer() {
     assert_eq!(election.leader().await.unwrap(), None);
     let observer = server.observer().await.unwrap();
     wait_until(SOON, async || observer.keys("*").await.unwrap().is_empty()).await;
-    // A shutdown resigns in bulk.
+    // A shutdown resigns all leaderships in one request.
     let leading = [election.campaign().await.unwrap(), Election::new(&client, "b").campaign().await.unwrap()];
     client.shutdown(SOON).await.unwrap();
     assert!(leading.iter().all(|leadership| !leadership.is_leader()));
@@ -161,11 +161,11 @@ async fn a_timeout_includes_the_proclamation() {
     let ended = tokio::time::timeout(SOON, campaign).await.expect("an end in time");
     assert!(matches!(ended, Err(CampaignError::NotProclaimed { .. })), "{ended:?}");
     proxy.release_held().await;
-    // It was elected, and does not lead any more.
+    // The candidate was elected, and does not lead after its future is dropped.
     wait_until(SOON, async || observer.keys("*").await.unwrap().is_empty()).await;
 }
 
-/// The lock is free by then, so a failed cleanup of the other key is no error.
+/// The lock is free by then, so a failed cleanup of the other key is not reported as an error.
 #[tokio::test(flavor = "multi_thread")]
 async fn resigning_succeeds_beside_foreign_keys() {
     let server = server().await;
@@ -195,7 +195,7 @@ async fn lost_replies_elect_once_and_resign_once() {
     leadership.resign().await.unwrap();
     assert_eq!(proxy.counts().swallowed, 2);
     wait_until(SOON, async || observer.keys("*").await.unwrap().is_empty()).await;
-    // An oversized proclamation.
+    // A proclamation above the size limit.
     let long = election.campaign().proclaim("x".repeat(1025)).await;
     assert!(matches!(long, Err(CampaignError::TooLong { bytes: 1025, .. })), "{long:?}");
 }

@@ -22,7 +22,7 @@ async fn a_restarted_server_is_lost_connected_and_then_a_gap() {
     let server = server().await;
     let client = client(&server).await;
     listening(&server, &client).await;
-    // The subscription is active at the client, too, and not only at the server.
+    // The test waits until the subscription is active at the client, and not only at the server.
     wait_until(SOON, async || client.health().await.nodes[0].subscribed == 1).await;
     let mut events = client.events();
     for _ in 0..3 {
@@ -31,8 +31,8 @@ async fn a_restarted_server_is_lost_connected_and_then_a_gap() {
         while told.last() != Some(&ConnectionEvent::Gap { node: id(&server) }) {
             told.push(next(&mut events).await);
         }
-        // Lost and connected, perhaps twice. On a busy machine, the event of the new connection may
-        // come after its handshake, which is then repeated.
+        // Each restart yields "lost" and "connected", perhaps twice. On a busy machine, the event
+        // of the new connection may arrive after its handshake, which is then repeated.
         let pairs = told[..told.len() - 1].chunks(2);
         assert!(pairs.len() >= 1, "{told:?}");
         for pair in pairs {
@@ -63,7 +63,7 @@ async fn a_slow_reader_learns_how_many_events_it_missed() {
     let client = client(&server).await;
     let (mut slow, mut quick) = (client.events(), client.events());
     let mut told = 0;
-    // Two events each time.
+    // Each iteration yields two events.
     for _ in 0..130 {
         server.kill_connections_where(|client| client.name == "redgrid").await.unwrap();
         told += 1;
@@ -111,7 +111,7 @@ async fn health_reports_holds_and_responding_nodes() {
     let info: String = server.observer().await.unwrap().query(&["INFO", "server"]).await.unwrap();
     assert!(info.contains(&format!("run_id:{}", node.run_id.as_deref().unwrap())));
     assert!(node.round_trip.unwrap() < SOON);
-    // On one machine, the bound is too late by at most the latency of the handshake.
+    // On one machine the clock offset is wrong by at most the latency of the handshake.
     assert!(node.clock_offset_micros.unwrap().unsigned_abs() < 1_000_000, "{health:?}");
     assert!(node.subscribed >= 1 && node.channels >= node.subscribed);
     let topology = client.topology();
@@ -138,10 +138,10 @@ async fn health_answers_in_time_whatever_the_server_does() {
         !node.connected && node.trouble.is_some()
     };
     wait_until(SOON, async || is_lost(&client).await).await;
-    // There was no server from the beginning.
+    // The server is not reachable from the beginning.
     let late = client_unready(&server.url(), |config| config).await;
     wait_until(SOON, async || is_lost(&late).await).await;
-    // Before the first attempt, the only error is that it has not been made.
+    // Before the first attempt, the reported error is that no attempt was made.
     let is_refused = async || {
         let trouble = late.health().await.nodes[0].trouble.clone();
         trouble.is_some_and(|trouble| trouble.contains("refused"))

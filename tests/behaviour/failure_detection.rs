@@ -1,4 +1,4 @@
-//! Suspected faults of the local lock table, each with a test.
+//! Tests of failures that were suspected in the local lock table.
 
 use std::future::IntoFuture;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use tokio::io::AsyncWriteExt;
 
 const MS: Duration = Duration::from_millis(1);
 
-/// Takeovers that race with another task, some 20 ms each.
+/// Number of takeovers that race with another task; each takes some 20 ms.
 const TAKEOVERS: u32 = 600;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -26,7 +26,7 @@ async fn an_expired_unpolled_waiter_delays_no_other() {
     assert!(futures_util::poll!(&mut stuck).is_pending());
     let second = tokio::spawn(lock.acquire().timeout(SOON).into_future());
     wait_until(SOON, async || client.stats().waiting == 2).await;
-    // After this, the timeout of the stuck waiter has passed.
+    // After this time, the timeout of the stuck waiter has passed.
     tokio::time::sleep(300 * MS).await;
     owner.release().await.unwrap();
     let second = second.await.unwrap();
@@ -44,7 +44,7 @@ async fn after_a_cancelled_extend(fixed: bool) {
     let ask = if fixed { ask.lease(lease) } else { ask };
     let second = tokio::spawn(ask.into_future());
     wait_until(SOON, async || client.stats().waiting == 1).await;
-    // If the thread stalls in the poll, the reply may arrive within it. Then the extension is
+    // If the thread stalls in the poll, the reply may arrive during it. The extension is then
     // repeated.
     while futures_util::poll!(Box::pin(owner.extend(Duration::from_secs(1)))).is_ready() {
         owner.extend(lease).await.unwrap();
@@ -52,7 +52,7 @@ async fn after_a_cancelled_extend(fixed: bool) {
     owner.release().await.unwrap();
     let second = second.await.unwrap().unwrap();
     assert!(second.remaining() > Duration::from_secs(5), "{:?}", second.remaining());
-    // The lease without further waiters would have ended by then.
+    // Without further waiters, the lease would have ended by then.
     tokio::time::sleep(Duration::from_secs(2)).await;
     assert!(second.is_held(), "{second:?}");
 }
@@ -108,8 +108,8 @@ async fn a_lone_process_that_may_not_publish_is_not_slowed_down() {
     assert!(mute * 3 > all, "{mute} without PUBLISH, {all} with it");
 }
 
-/// A takeover is not handed over. The server has lost the lock, while our own guard is dropped and
-/// another task arrives.
+/// A takeover is not handed over locally. The server has lost the lock, while the previous guard is
+/// dropped and another task acquires.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_local_takeover_is_not_handed_over() {
     let server = server().await;
@@ -171,7 +171,7 @@ async fn a_waiter_behind_an_unanswered_release_is_notified_in_time() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_forgotten_and_reentered_hold_is_left_to_its_lease_or_renewed() {
     let server = server().await;
-    // Long enough for a machine that stalls for two seconds.
+    // The lease is long enough for a machine that stalls for two seconds.
     let lease = Duration::from_secs(3);
     let client = client_with(&server.url(), |config| config.watchdog_lease(lease)).await;
     let lock = Lock::new(&client, "a");
@@ -183,8 +183,8 @@ async fn a_forgotten_and_reentered_hold_is_left_to_its_lease_or_renewed() {
     assert!(again.is_held(), "the lease is renewed");
 }
 
-/// A release waits for the server's reply, although another request takes the lock over before the
-/// release is sent, and gives it back.
+/// A release waits for the server's reply. Before the release is sent, another acquire takes the
+/// hold back, and releases it again.
 #[tokio::test]
 async fn a_release_completes_only_after_the_servers_reply() {
     let server = server().await;
@@ -207,8 +207,8 @@ async fn a_release_completes_only_after_the_servers_reply() {
     assert!(told.is_err(), "the server is paused, and the release has completed: {told:?}");
 }
 
-/// Two levels need no more than the line of `docs/operating/acl.md`. A namespace's prefix replaces
-/// `~*`, as the page describes.
+/// A two-level lock needs no permissions beyond the line of `docs/operating/acl.md`. The prefix of
+/// a namespace replaces `~*`, as the page describes.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_narrow_acl_line_is_enough_for_two_levels() {
     let server = server().await;
@@ -233,8 +233,8 @@ async fn the_narrow_acl_line_is_enough_for_two_levels() {
     assert!(log.is_empty(), "{log:?}");
 }
 
-/// Marks need no more than the published line with `~*`: a waiter without a subscription sets its
-/// mark, and the mark is read.
+/// Flags of waiters need no permissions beyond the published line with `~*`. A waiter without a
+/// subscription sets its flag, and the flag is read.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_published_acl_line_is_enough_for_marks() {
     let server = server().await;
@@ -251,7 +251,7 @@ async fn the_published_acl_line_is_enough_for_marks() {
     drop(waiting.await.unwrap().unwrap());
 }
 
-/// A `try_acquire` is answered at once, whatever other tasks wait.
+/// A `try_acquire` is answered immediately, whatever other tasks wait for.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_try_does_not_wait_for_the_turn_of_others() {
     let server = server().await;
@@ -282,7 +282,7 @@ async fn a_try_does_not_wait_for_the_turn_of_others() {
     assert!(worst < 100 * MS, "{worst:?}");
 }
 
-/// A fixed lease ends in time, even if a longer one was handed over before it.
+/// A fixed lease ends in time, even after the hand-over of a longer one.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_shorter_fixed_lease_after_a_longer_one_is_enforced() {
     let server = server().await;
@@ -299,7 +299,7 @@ async fn a_shorter_fixed_lease_after_a_longer_one_is_enforced() {
     drop((second, third));
 }
 
-/// A `try_acquire` with waiters is answered as soon as another task has the lock.
+/// A `try_acquire` while others wait is answered as soon as another task has the lock.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_try_beside_a_waiter_is_answered_when_the_waiter_enters() {
     let server = server().await;
@@ -330,8 +330,8 @@ async fn a_wait_that_ends_before_it_begins_does_not_affect_the_name() {
     wait_until(SOON, async || client.stats().names == 0).await;
 }
 
-/// A release at the end of a hand-over window lets a subscriber go first, but a subscriber need not
-/// want the lock.
+/// A release at the end of a hand-over window lets a subscriber go first. But a subscriber may not
+/// be waiting for the lock.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_try_finds_a_free_lock_despite_subscribers() {
     let server = server().await;

@@ -13,7 +13,7 @@ use tokio::task::JoinHandle;
 
 pub(super) const MS: Duration = Duration::from_millis(1);
 
-/// Starts a task that waits, and records its number when it enters.
+/// Starts a task that waits for the lock, and records its number when it enters.
 pub(super) fn enqueue(client: &Client, number: usize, order: &Arc<Mutex<Vec<usize>>>) -> JoinHandle<()> {
     let (lock, order) = (FairLock::new(client, "a"), Arc::clone(order));
     tokio::spawn(async move {
@@ -32,7 +32,7 @@ async fn the_first_request_enters_first_across_processes() {
     let order = Arc::default();
     let mut waiting = Vec::new();
     for number in 0..24 {
-        // Sometimes two waiters of one process follow each other.
+        // Two consecutive waiters may belong to the same process.
         waiting.push(enqueue(&clients[(number / 2) % 3], number, &order));
         until_waiting(&observer, number + 1).await;
     }
@@ -80,7 +80,7 @@ async fn a_try_never_queues_and_never_overtakes() {
     assert!(FairLock::new(&two, "a").try_acquire().await.unwrap().is_none());
     assert!(lock.try_acquire().await.unwrap().is_none());
     assert!(queue(&observer, "a").await.is_empty());
-    // Free, but with a waiter: a try does not get it.
+    // The lock is free, but has a waiter, so a try does not acquire it.
     let java = Theirs::new(&observer, "a", 1, 0);
     assert!(!java.try_for(SOON).await);
     guard.release().await.unwrap();
@@ -127,7 +127,7 @@ async fn an_evicted_live_waiter_is_queued_again() {
     let order = Arc::default();
     let waiting = [enqueue(&client, 0, &order), enqueue(&client, 1, &order)];
     until_waiting(&observer, 2).await;
-    // Evicts the head like Redisson evicts an expired one.
+    // Evicts the head of the queue as Redisson evicts an expired one.
     let first = queue(&observer, "a").await.remove(0);
     observer.cmd(&["LPOP", "redisson_lock_queue:{a}"]).await.unwrap();
     observer.cmd(&["ZREM", "redisson_lock_timeout:{a}", &first]).await.unwrap();
@@ -207,7 +207,7 @@ async fn guards_leases_tokens_and_holders_work_like_those_of_a_lock() {
     inner.release().await.unwrap();
     let next = next.await.unwrap().unwrap();
     assert!(next.token() > token);
-    // It is renewed, so it outlives its lease.
+    // The hold is renewed, so it lasts longer than its lease.
     let until = Instant::now() + 3200 * MS;
     wait_until(SOON, async || Instant::now() > until).await;
     assert!(next.is_held());
@@ -221,7 +221,7 @@ async fn guards_leases_tokens_and_holders_work_like_those_of_a_lock() {
     let thief = FairLock::new(&two, "a").steal().await.unwrap();
     tokio::time::timeout(SOON, waiter.lost()).await.unwrap();
     assert!(thief.token() > waiter.token());
-    // It is the same hash: a plain lock finds it taken.
+    // The fair lock and the plain lock use the same hash, so a plain lock finds it taken.
     assert!(Lock::new(&one, "a").try_acquire().await.unwrap().is_none());
     thief.release().await.unwrap();
     drop((next, waiter));

@@ -22,7 +22,7 @@ async fn a_cancelled_waiter_leaves_the_queue_and_the_next_enters() {
     let gate = FairLock::new(&one, "a").acquire().await.unwrap();
     let dropped = tokio::spawn(FairLock::new(&one, "a").acquire().into_future());
     until_waiting(&observer, 1).await;
-    // Its timeout ends after the last waiter has had ample time to queue behind it.
+    // The timeout is so long that the last waiter can queue behind this one before it ends.
     let late = tokio::spawn(FairLock::new(&two, "a").acquire().timeout(3000 * MS).into_future());
     until_waiting(&observer, 2).await;
     let order = Arc::default();
@@ -43,7 +43,7 @@ async fn a_cancelled_head_of_a_free_lock_notifies_the_next() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let (one, two) = (client(&server).await, client(&server).await);
-    // A waiter of Redisson, which does not acquire the lock in this test.
+    // A waiter of Redisson, which never acquires the lock in this test.
     let java = Theirs::new(&observer, "a", 1, 0);
     let gate = FairLock::new(&one, "a").acquire().await.unwrap();
     assert!(!java.try_for(SOON).await);
@@ -51,7 +51,7 @@ async fn a_cancelled_head_of_a_free_lock_notifies_the_next() {
     let next = enqueue(&two, 0, &order);
     until_waiting(&observer, 2).await;
     gate.release().await.unwrap();
-    // Redisson's waiters leave without a message.
+    // Redisson's waiters leave the queue without a message.
     observer.cmd(&["LREM", "redisson_lock_queue:{a}", "1", &java.holder]).await.unwrap();
     observer.cmd(&["ZREM", "redisson_lock_timeout:{a}", &java.holder]).await.unwrap();
     let left = Stopwatch::start();
@@ -136,7 +136,7 @@ async fn a_late_copy_of_a_queue_request_leaves_no_position() {
     proxy.release_held().await;
     java.unlock().await;
     nothing_is_left(&observer, &[&client]).await;
-    // Nor is there a position after every copy has expired.
+    // After every copy has expired, the queue still has no position of this waiter.
     let over = Instant::now() + 2 * timeout;
     wait_until(SOON, async || {
         assert!(queue(&observer, "a").await.is_empty());
@@ -159,7 +159,8 @@ async fn a_request_that_arrives_after_its_waiter_left_takes_nothing() {
     proxy.next(1, "{a}", Action::Hold);
     let waited = lock.acquire().timeout(300 * MS).await;
     assert!(waited.is_err(), "{waited:?}");
-    // Its possible grant is released on another connection, before the request itself arrives.
+    // The client releases a possible grant on another connection. This release arrives before the
+    // request itself.
     proxy.cut_all();
     wait_until(SOON, async || calls_of(&observer, "evalsha").await > before).await;
     assert_eq!(proxy.release_held().await, 1);
@@ -173,7 +174,7 @@ async fn an_expired_unpolled_waiter_blocks_no_other() {
     let (one, two) = (client(&server).await, client(&server).await);
     let gate = FairLock::new(&two, "a").acquire().await.unwrap();
     let mut parked = pin!(FairLock::new(&one, "a").acquire().timeout(4000 * MS).into_future());
-    // Polled until the client itself keeps its position, and not after that.
+    // The future is polled until the client itself renews the position, and not afterwards.
     let kept = async {
         until_waiting(&observer, 1).await;
         let place = queue(&observer, "a").await;
@@ -189,7 +190,7 @@ async fn an_expired_unpolled_waiter_blocks_no_other() {
     let order = Arc::default();
     let next = enqueue(&two, 0, &order);
     wait_until(SOON, async || queue(&observer, "a").await.last() != place.last()).await;
-    // Its position is given up without a poll.
+    // The client gives up the position although the future is not polled.
     wait_until(SOON, async || !queue(&observer, "a").await.contains(&place[0])).await;
     gate.release().await.unwrap();
     next.await.unwrap();

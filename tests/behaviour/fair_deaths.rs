@@ -1,4 +1,4 @@
-//! Fair locks with dying processes, hosts with wrong clocks, and long queues.
+//! Fair locks with processes that die, hosts with wrong clocks, and long queues.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ const MS: Duration = Duration::from_millis(1);
 /// How often the client renews its queue positions.
 const KEEPALIVE: Duration = Duration::from_millis(250);
 
-/// These tests measure time, so they run one at a time.
+/// These tests measure time, so they run one after another.
 static ALONE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
 /// A process with waiters for the fair lock `a`.
@@ -71,7 +71,7 @@ async fn redisson_enters_after_one_fair_wait_per_killed_waiter() {
     let children = vec![contender(&format!("{}?fair_wait=1s", server.url()), 5).await];
     until_waiting(&observer, 5).await;
     assert!(!java.try_for(SOON).await);
-    // Their positions are renewed for a while. After the kill, no client of ours is alive to evict
+    // The positions are renewed for a while. After the kill, none of our clients is alive to evict
     // them.
     let kept = Instant::now() + 1500 * MS;
     wait_until(SOON, async || Instant::now() > kept).await;
@@ -83,7 +83,7 @@ async fn redisson_enters_after_one_fair_wait_per_killed_waiter() {
     java.unlock().await;
 }
 
-/// The score of a holder in Redisson's sorted set, and the lifetime of its list.
+/// Returns the score of a holder in Redisson's sorted set, and the lifetime of Redisson's list.
 async fn score_and_lifetime(observer: &Observer, holder: &str) -> (i64, i64) {
     let score: f64 = observer.query(&["ZSCORE", "redisson_lock_timeout:{a}", holder]).await.unwrap();
     let lifetime = observer.query(&["PTTL", "redisson_lock_queue:{a}"]).await.unwrap();
@@ -99,12 +99,13 @@ async fn positions_that_redisson_evicted_are_not_taken_for_ours() {
     assert!(holder.try_for(10 * SOON).await);
     assert!(!java.try_for(SOON).await);
     let (score, _) = score_and_lifetime(&observer, &java.holder).await;
-    // One entry of a dead waiter, and later one of a live process. Redisson knows neither.
+    // Positions of which Redisson has no entry: first one of a dead waiter, later one of a live
+    // process.
     let now = i64::try_from(observer.server_time_micros().await.unwrap() / 1000).unwrap();
     let ghost = async |until: i64| observer.cmd(&["ZADD", "redgrid_fair:{a}", &until.to_string(), "ghost:1"]).await;
     ghost(now - 5_000).await.unwrap();
     assert!(FairLock::new(&client, "a").try_acquire().await.unwrap().is_none());
-    // The entry expires once more, with the grace it got.
+    // The position expires a second time, after the grace period that it got.
     wait_until(SOON, async || {
         assert!(FairLock::new(&client, "a").try_acquire().await.unwrap().is_none());
         !observer.exists("redgrid_fair:{a}").await.unwrap()
@@ -170,8 +171,8 @@ async fn a_stopped_server_costs_no_queue_position() {
             return;
         }
     }
-    // On a busy machine, a client may stall and lose its positions. Three times in a row would be a
-    // bug.
+    // On a busy machine, a client may stall and lose its positions. If this happens three times in
+    // a row, it is a bug.
     panic!("{kept:?}");
 }
 
@@ -186,7 +187,7 @@ async fn hosts_with_clocks_ahead_do_not_evict_our_live_positions() {
     assert!(first.try_for(SOON).await);
     let javas: Vec<_> = (2..6).map(|number| Theirs::new(&observer, "a", number, 20_000)).collect();
     let mut waiting = Vec::new();
-    // Waiters of Redisson and of redgrid alternate; all scores are as old as possible.
+    // Waiters of Redisson and of redgrid alternate, and all scores are made as old as possible.
     for (n, java) in javas.iter().enumerate() {
         assert!(!java.try_for(SOON).await);
         let (lock, order) = (FairLock::new(&client, "a"), Arc::clone(&order));
@@ -197,8 +198,8 @@ async fn hosts_with_clocks_ahead_do_not_evict_our_live_positions() {
         }));
         until_waiting(&observer, 2 * (n + 1)).await;
     }
-    // Their positions are as after a wait of nearly five minutes: in the chain, the next position of
-    // ours would expire at once.
+    // The scores are set back, as after a wait of nearly five minutes: if they were chained, the
+    // next position of ours would expire immediately.
     let age = |place: &str| {
         let place = place.to_owned();
         let observer = observer.clone();
@@ -223,8 +224,8 @@ async fn hosts_with_clocks_ahead_do_not_evict_our_live_positions() {
     assert_eq!(*order.lock().unwrap(), (0..8).collect::<Vec<_>>());
 }
 
-/// A client that evicts the head of a free lock notifies the next one, which was asleep when the
-/// release notified the evicted one.
+/// A client that evicts the head of a free lock notifies the next waiter. At the release, only the
+/// evicted waiter was notified.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_redisson_head_is_notified_when_dead_positions_are_evicted() {
     let _alone = ALONE.lock().await;
@@ -241,7 +242,7 @@ async fn a_redisson_head_is_notified_when_dead_positions_are_evicted() {
     listener.subscribe(format!("redisson_lock__channel:{{a}}:{}", java.holder)).await.unwrap();
     kill(vec![dead]).await;
     gate.unlock().await;
-    // A try evicts them; it does not join the queue, and no client of ours waits.
+    // A try evicts the dead positions. It does not join the queue, and none of our clients waits.
     let told = async { tokio::time::timeout(SOON, listener.on_message().next()).await.unwrap() };
     let looks = async {
         wait_until(SOON, async || {
@@ -256,8 +257,8 @@ async fn a_redisson_head_is_notified_when_dead_positions_are_evicted() {
     java.unlock().await;
 }
 
-/// Our waiters do not poll without a pause behind a dead head of Redisson. Redisson's own waiters
-/// do.
+/// Our waiters pause between polls while a dead waiter of Redisson is at the head. Redisson's own
+/// waiters poll without a pause.
 #[tokio::test(flavor = "multi_thread")]
 async fn our_waiters_do_not_spin_behind_a_dead_redisson_head() {
     let _alone = ALONE.lock().await;
@@ -285,8 +286,8 @@ async fn our_waiters_do_not_spin_behind_a_dead_redisson_head() {
     over.assert_within(3000 * MS);
 }
 
-/// Script that fills the queue with a thousand positions, kept for this many milliseconds. One of
-/// them is Redisson's on request. The keys of a plain EVAL follow.
+/// Fills the queue with a thousand positions, kept for this many milliseconds. On request, one of
+/// them is Redisson's. The keys of the plain EVAL are its parameters.
 const FILL: &str = "
     local now = redis.call('TIME')[1] * 1000
     for i = 1, 1000 do
@@ -298,8 +299,8 @@ const FILL: &str = "
     redis.call('HSET', KEYS[1], 'x', '1')
     redis.call('PEXPIRE', KEYS[1], 60000)";
 
-/// No kind of call takes long. For each kind, the fastest of several calls counts, by the server's
-/// clock. A busy machine makes a call look longer, never shorter.
+/// Every kind of call is fast. For each kind, the fastest of several calls counts, by the server's
+/// clock: a busy machine only makes calls appear slower.
 #[tokio::test(flavor = "multi_thread")]
 async fn no_call_among_a_thousand_positions_takes_five_milliseconds() {
     let _alone = ALONE.lock().await;
@@ -349,8 +350,8 @@ async fn no_call_among_a_thousand_positions_takes_five_milliseconds() {
     }
     slowest.sort();
     println!("microseconds: {slowest:?}");
-    // The goal is 5 ms, which an idle machine reaches with a third to spare. This bound only
-    // excludes a quadratic cost.
+    // The goal is 5 ms, of which an idle machine needs two thirds. This looser bound only excludes
+    // a quadratic cost.
     assert!(slowest.last().unwrap().0 < 25_000, "{slowest:?}");
 }
 
@@ -362,7 +363,7 @@ fn wait_for(client: &Client) -> tokio::task::JoinHandle<()> {
 }
 
 /// Fills the queue. KEYS: those of the fair lock. ARGV[1]: the number of positions. ARGV[2]: how
-/// many of the last ones have expired.
+/// many of the last positions have expired.
 const FILL_LONG: &str = "
 local n, dead = tonumber(ARGV[1]), tonumber(ARGV[2])
 local now = redis.call('TIME')[1] * 1000
@@ -374,8 +375,8 @@ for i = 1, n do
   redis.call('ZADD', KEYS[4], i > n - dead and now - 1000 or now + 600000, place)
 end";
 
-/// One call removes fewer positions in a long queue, because each removal searches the queue up to
-/// its position.
+/// One call removes fewer positions from a long queue, because each removal searches the queue up
+/// to its position.
 #[tokio::test(flavor = "multi_thread")]
 async fn one_call_removes_few_dead_positions_of_a_long_queue() {
     let server = server().await;

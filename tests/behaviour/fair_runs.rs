@@ -1,4 +1,4 @@
-//! A fair lock passed along the server's queue inside a process: the order, and interrupted passes.
+//! Local hand-over of a fair lock along the server's queue: the order, and interrupted hand-overs.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
@@ -15,7 +15,7 @@ use tokio::task::JoinHandle;
 
 const MS: Duration = Duration::from_millis(1);
 
-/// Longer than a local pass is valid without another request.
+/// Longer than a local hand-over is valid without another request.
 const PASS_VALID: Duration = Duration::from_millis(600);
 
 async fn until_over(time: Duration) {
@@ -23,7 +23,7 @@ async fn until_over(time: Duration) {
     wait_until(SOON, async || Instant::now() > over).await;
 }
 
-/// The entering tasks in the order of their own reports: numbers and tokens.
+/// The numbers and tokens of tasks, in the order in which they reported their entry.
 #[derive(Clone, Default)]
 struct Report(Arc<Mutex<Vec<(usize, Token)>>>);
 
@@ -32,14 +32,15 @@ impl Report {
         self.0.lock().unwrap().push((number, guard.token()));
     }
 
-    /// The numbers in order. Checks that each entry has a higher token than the one before.
+    /// Returns the numbers in order. Checks that the token of each entry is higher than the one
+    /// before.
     fn numbers(&self) -> Vec<usize> {
         let all = self.0.lock().unwrap();
         assert!(all.windows(2).all(|pair| pair[0].1 < pair[1].1), "{all:?}");
         all.iter().map(|(number, _)| *number).collect()
     }
 
-    /// Starts a task that waits, records its entry, and leaves.
+    /// Starts a task that waits for the lock, records its entry, and releases.
     fn enqueue(&self, client: &Client, number: usize) -> JoinHandle<()> {
         let (lock, report) = (FairLock::new(client, "a"), self.clone());
         tokio::spawn(async move {
@@ -49,7 +50,7 @@ impl Report {
         })
     }
 
-    /// Starts so many waiters of a client, one after the other in the queue.
+    /// Starts this many waiters of a client, one after another in the queue.
     async fn enqueue_all(&self, client: &Client, observer: &Observer, waiters: usize) -> Vec<JoinHandle<()>> {
         let mut waiting = Vec::new();
         for number in 0..waiters {
@@ -66,13 +67,13 @@ async fn all(waiting: Vec<JoinHandle<()>>) {
     }
 }
 
-/// Returns the hash of the script that passes along the queue.
+/// Returns the hash of the script for local hand-over along the queue.
 fn pass() -> String {
     let common = include_str!("../../crates/redgrid-locks/src/scripts/fair_queue.lua");
     sha(&[common, include_str!("../../crates/redgrid-locks/src/scripts/fair_pass.lua")].concat())
 }
 
-/// Returns a client behind a proxy; the server knows all scripts.
+/// Returns a client behind a proxy. The server has cached all scripts.
 async fn behind(server: &RedisServer, timeout: Duration) -> (Proxy, Client) {
     let proxy = Proxy::to(server).await.unwrap();
     let client = client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(timeout)).await;
@@ -96,7 +97,7 @@ async fn a_local_pass_ends_at_another_processs_waiter() {
     let gate = FairLock::new(&one, "a").acquire().await.unwrap();
     let java = Theirs::new(&observer, "a", 1, 0);
     let mut waiting = Vec::new();
-    // A Java client is the fourth.
+    // The fourth waiter is a Java client.
     for (number, who) in [&one, &one, &two, &one, &two, &two, &one, &one].into_iter().enumerate() {
         waiting.push(report.enqueue(who, number));
         until_waiting(&observer, number + 1 + usize::from(number > 2)).await;
@@ -114,7 +115,7 @@ async fn a_local_pass_ends_at_another_processs_waiter() {
 }
 
 /// Begins a request under a lock of its process, so that the order of requests is known. Returns
-/// its number and the request.
+/// the request's number and the request.
 fn ask(
     lock: &FairLock,
     next: &Mutex<usize>,
@@ -132,7 +133,7 @@ async fn entering_tasks_confirm_in_the_servers_order() {
     let server = server().await;
     let mut monitor = Monitor::start(&server).await.unwrap().with_scripts();
     let mut record = Record::of("a");
-    // By token: the process, and the number of its request.
+    // For each token, the process and the number of the request that got it.
     let got: Arc<Mutex<Vec<(Token, String, usize)>>> = Arc::default();
     let mut working = Vec::new();
     for _ in 0..3 {
@@ -212,7 +213,7 @@ async fn a_lost_reply_to_a_pass_costs_no_position() {
     wait_until(SOON, async || proxy.counts().swallowed == 1).await;
     waiting.push(report.enqueue(&one, 2));
     until_waiting(&observer, 3).await;
-    // The reply to the releasing request is lost, too; its first copy was executed.
+    // The reply to the request that releases the lock is lost too; its first copy was executed.
     until_over(PASS_VALID).await;
     proxy.next(1, pass(), Action::SwallowReply);
     gate.release().await.unwrap();
@@ -222,7 +223,7 @@ async fn a_lost_reply_to_a_pass_costs_no_position() {
     nothing_is_left(&observer, &[&one, &two]).await;
 }
 
-/// A hold is not passed on if a late copy of a release may arrive after the next holder has
+/// A hold is not handed over if a late copy of a release may arrive after the next holder has
 /// entered.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hold_that_a_late_copy_may_release_is_not_passed_on() {
@@ -235,8 +236,8 @@ async fn a_hold_that_a_late_copy_may_release_is_not_passed_on() {
     until_waiting(&observer, 1).await;
     let asked = calls_of(&observer, "evalsha").await;
     until_over(PASS_VALID).await;
-    // The lock is free, and the request for the next waiter is held by the proxy. Its copy uses
-    // another connection.
+    // The lock is free, and the proxy holds the request for the next waiter. A second copy is sent
+    // on another connection.
     proxy.next(1, pass(), Action::Hold);
     gate.release().await.unwrap();
     wait_until(SOON, async || proxy.counts().held == 1).await;
@@ -249,8 +250,8 @@ async fn a_hold_that_a_late_copy_may_release_is_not_passed_on() {
     nothing_is_left(&observer, &[&one]).await;
 }
 
-/// The holder keeps its lock, although it was queued by a request whose lease ended before the
-/// reply arrived.
+/// The holder keeps its lock, although the request that queued it got its reply only after the
+/// lease of that request had ended.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pass_that_ends_late_leaves_the_holder_its_lock() {
     let server = server().await;
@@ -274,8 +275,7 @@ async fn a_pass_that_ends_late_leaves_the_holder_its_lock() {
     nothing_is_left(&observer, &[&one, &two]).await;
 }
 
-/// A local pass continues on a slow connection. By the time that one lease is adjusted, the other
-/// one has ended.
+/// Local hand-over continues on a slow connection: while one lease is adjusted, the other one ends.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_slow_connection_does_not_end_a_local_pass() {
     let server = server().await;
@@ -342,7 +342,7 @@ async fn each_task_of_a_pass_has_its_requested_lease() {
             last = Some(token);
         }
     }
-    // The lock of the last task is free when its lease has ended.
+    // The lock of the last task is free after its lease has ended.
     lock.acquire().timeout(SOON).await.unwrap().release().await.unwrap();
 }
 
@@ -355,7 +355,7 @@ async fn a_cancelled_waiter_is_skipped_by_a_pass_and_a_shutdown_leaves_nothing()
     let gate = FairLock::new(&one, "a").acquire().await.unwrap();
     let waiting = report.enqueue_all(&one, &observer, 4).await;
     let lock = FairLock::new(&one, "a");
-    // This waiter enters and stays inside.
+    // This waiter enters and keeps the lock.
     let inside = tokio::spawn(lock.acquire().into_future());
     until_waiting(&observer, 5).await;
     let outside = tokio::spawn(lock.acquire().into_future());
@@ -385,13 +385,13 @@ async fn a_process_killed_in_a_pass_keeps_its_positions_for_a_second() {
     wait_until(SOON, async || queue(&observer, "a").await.len() > 3).await;
     let report = Report::default();
     let mut next = report.enqueue(&client, 0);
-    // Between the local passes of the other process, it enters again and again.
+    // Between the local hand-overs of the other process, this one enters repeatedly.
     for number in 1..20 {
         next.await.unwrap();
         next = report.enqueue(&client, number);
     }
     child.kill().await.unwrap();
-    // The lock was left with the long lease of a renewed hold.
+    // The last holder has left the lock with the long lease of a renewed hold.
     FairLock::new(&client, "a").force_release().await.unwrap();
     next.await.unwrap();
     assert_eq!(report.numbers(), (0..20).collect::<Vec<_>>());

@@ -1,4 +1,4 @@
-//! A fence rejects late writes, and executes each write once.
+//! A fence rejects late writes, and executes each accepted write exactly once.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -37,7 +37,8 @@ async fn a_lower_token_is_rejected_with_the_highest() {
         matches!(&refused, FenceError::Stale { token, highest, .. } if (*token, *highest) == (early, late)),
         "{refused:?}"
     );
-    // Every kind of write, to the key with the fence's name and to keys with the same hash tag.
+    // Tests every kind of write, to the key named like the fence and to keys with the same hash
+    // tag.
     let fence = Fence::new(&one, "{b}");
     fence.set("{b}", "x", early).await.unwrap();
     assert!(fence.hash_set("{b}:hash", "field", "1", early).await.unwrap());
@@ -59,7 +60,7 @@ async fn a_lower_token_is_rejected_with_the_highest() {
 async fn numbers_are_compared_and_added_exactly() {
     let server = server().await;
     let fence = Fence::new(&client(&server).await, "{a}").without_lifetime();
-    // Lua numbers are not exact above 2^53; and as text, 9 is above 10.
+    // Lua numbers are not exact above 2^53; and compared as text, 9 is greater than 10.
     for (low, high) in [(9, 10), ((1 << 53) + 1, (1 << 53) + 2), (u64::MAX - 1, u64::MAX)] {
         fence.check_and_set(token(high)).await.unwrap();
         let refused = fence.check_and_set(token(low)).await;
@@ -85,14 +86,14 @@ async fn a_forgotten_fence_rejects_older_tokens_than_it_remembers() {
     fence.check_and_set(new).await.unwrap();
     let left = observer.time_to_live("redgrid_fence:{a}").await.unwrap();
     assert!(left.is_some_and(|left| left > hour - SOON && left <= hour), "{left:?}");
-    // The server forgets the token, like at the end of its lifetime.
+    // The server's record of the token is deleted, as at the end of its lifetime.
     observer.cmd(&["DEL", "redgrid_fence:{a}"]).await.unwrap();
     assert!(matches!(fence.check_and_set(old).await, Err(FenceError::Expired { .. })));
     assert!(matches!(fence.set("{a}", "x", old).await, Err(FenceError::Expired { .. })));
     assert!(!observer.exists("{a}").await.unwrap());
     fence.set("{a}", "x", new).await.unwrap();
-    // A shorter lifetime elsewhere does not shorten it. A fence without a lifetime keeps it for
-    // ever.
+    // A shorter lifetime of another fence object does not shorten the token's lifetime. A fence
+    // without a lifetime keeps the token for ever.
     Fence::new(&client, "{a}").lifetime(Duration::from_secs(60)).set("{a}", "y", new).await.unwrap();
     assert!(observer.time_to_live("redgrid_fence:{a}").await.unwrap() > Some(hour / 2));
     Fence::new(&client, "{a}").without_lifetime().check_and_set(new).await.unwrap();
@@ -100,8 +101,8 @@ async fn a_forgotten_fence_rejects_older_tokens_than_it_remembers() {
     assert_eq!(observer.query::<i64>(&["PTTL", "redgrid_fence:{a}"]).await.unwrap(), -1);
 }
 
-/// Tokens are remembered until they are older than the lifetime. The lock may live on another
-/// server, whose clock is ahead.
+/// Tokens are kept until they are older than the lifetime. The lock may be on another server whose
+/// clock is ahead.
 #[tokio::test(flavor = "multi_thread")]
 async fn tokens_ahead_of_the_clock_are_remembered_for_the_lead_as_well() {
     let server = server().await;
@@ -117,7 +118,7 @@ async fn tokens_ahead_of_the_clock_are_remembered_for_the_lead_as_well() {
         let left = observer.time_to_live(&format!("redgrid_fence:{{{write}}}")).await.unwrap();
         assert!(left.is_some_and(|left| left > hour + minute - SOON && left < hour + 2 * minute), "{left:?}");
     }
-    // A token may be any time ahead.
+    // A token may be ahead by any amount of time.
     Fence::new(&client, "{far}").check_and_set(token(u64::MAX)).await.unwrap();
     assert!(observer.time_to_live("redgrid_fence:{far}").await.unwrap() > Some(1000 * hour));
 }
@@ -133,7 +134,7 @@ async fn a_key_elsewhere_and_a_wrong_type_write_nothing() {
     fence.hash_set("ledger", "field", "x", now).await.unwrap();
     let wrong = fence.increment("ledger", 1, now).await;
     assert!(matches!(wrong, Err(FenceError::Failed(Failure::Refused { .. }))), "{wrong:?}");
-    // With a namespace, a key with the fence's name, and one with its hash tag, are still allowed.
+    // With a namespace, the key named like the fence and keys with its hash tag are still allowed.
     let prod = client_with(&server.url(), |config| config.namespace("prod").unwrap()).await;
     Fence::new(&prod, "name").set("name", "x", now).await.unwrap();
     Fence::new(&prod, "{tag}").set("{tag}:more", "x", now).await.unwrap();
@@ -159,7 +160,7 @@ async fn a_write_with_a_lost_answer_is_carried_out_once() {
     proxy.next(1, sha(CHECK), Action::SwallowReply);
     fence.check_and_set(now).await.unwrap();
     assert_eq!(observer.query::<i64>(&["GET", "{a}:sum"]).await.unwrap(), 3);
-    // The stored replies expire by themselves.
+    // The records of replies expire by themselves.
     let memories = observer.keys("redgrid_fence:{a}:*").await.unwrap();
     assert_eq!(memories.len(), 4);
     for memory in memories {
@@ -176,7 +177,7 @@ async fn an_unanswered_write_is_not_reported_as_unwritten() {
     let fence = Fence::new(&client, "{a}");
     let now = token(observer.server_time_micros().await.unwrap());
     fence.set("{a}", "warm", now).await.unwrap();
-    // The write is executed and the reply is lost. The retransmission is rejected.
+    // The write is executed, and its reply is lost. The retransmission is rejected.
     proxy.next(1, sha(WRITE), Action::SwallowReply);
     let writing = tokio::spawn(async move { (fence.increment("{a}:sum", 1, now).await, fence) });
     wait_until(SOON, async || observer.exists("{a}:sum").await.unwrap()).await;
@@ -190,7 +191,7 @@ async fn an_unanswered_write_is_not_reported_as_unwritten() {
     assert!(matches!(unknown, Err(FenceError::Failed(Failure::OutcomeUnknown { .. }))), "{unknown:?}");
     assert_eq!(observer.query::<i64>(&["GET", "{a}:sum"]).await.unwrap(), 1);
     observer.cmd(&["DEL", "redgrid_fence:{a}"]).await.unwrap();
-    // The write is executed, and then the server is unreachable.
+    // The write is executed, and then the server becomes unreachable.
     proxy.next(1, sha(WRITE), Action::SwallowReply);
     let writing = tokio::spawn(async move { fence.increment("{a}:sum", 1, now).await });
     wait_until(SOON, async || observer.query::<i64>(&["GET", "{a}:sum"]).await.unwrap() == 2).await;
@@ -209,8 +210,7 @@ async fn a_late_copy_does_not_undo_newer_writes_of_its_holder() {
     let fence = Fence::new(&client, "{a}");
     let now = token(observer.server_time_micros().await.unwrap());
     fence.set("{a}", "warm", now).await.unwrap();
-    // The first copy is held by the proxy. Its connection is replaced, and the second copy is
-    // executed.
+    // The proxy holds the first copy. Its connection is replaced, and a second copy is executed.
     proxy.next(1, sha(WRITE), Action::Hold);
     let writing = { tokio::spawn(async move { (fence.set("{a}", "one", now).await, fence) }) };
     wait_until(SOON, async || proxy.counts().held == 1).await;
@@ -222,14 +222,14 @@ async fn a_late_copy_does_not_undo_newer_writes_of_its_holder() {
     assert_eq!(observer.get::<String>("{a}").await.unwrap().as_deref(), Some("two"));
 }
 
-/// How many trials of a paused writer to run: 10,000 take some minutes.
+/// Returns how many trials of a paused writer to run: 10,000 take some minutes.
 fn trials() -> usize {
     std::env::var("REDGRID_PAUSED_TRIALS").ok().and_then(|text| text.parse().ok()).unwrap_or(1_000)
 }
 
-/// A paused holder writes nothing stale under a fence. Each trial is one lock; its holder, a
-/// separate process, is stopped by a signal during a write. Another holder writes before it
-/// continues. The pause is real, and one signal stops the holders of 250 locks.
+/// A paused holder cannot write a stale value under a fence. In each trial, the holder of a lock is
+/// stopped by a signal during a write; it is in a separate process. Another holder writes before
+/// the first one continues. The pause is real, and one signal stops the holders of 250 locks.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_paused_past_its_lease_writes_nothing_stale_under_a_fence() {
     const AT_A_TIME: usize = 250;

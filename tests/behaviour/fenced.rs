@@ -1,4 +1,4 @@
-//! Locks that count their tokens in a key.
+//! Fenced locks, which count their tokens in a key.
 
 use std::process::Stdio;
 use std::sync::{Arc, Mutex};
@@ -27,7 +27,7 @@ async fn a_token_is_stored_without_a_lifetime_and_can_be_read() {
     assert_eq!(lock.token().await.unwrap(), Some(token));
     assert_eq!(stored(&observer).await, Some(token.get()));
     guard.release().await.unwrap();
-    // The counter outlives the lock, and does not expire.
+    // The counter is kept when the lock is released, and it does not expire.
     assert_eq!(observer.query::<i64>(&["PTTL", COUNTER]).await.unwrap(), -1);
     let next = lock.acquire().await.unwrap();
     assert!(next.token() > token);
@@ -93,7 +93,8 @@ async fn a_reentry_keeps_the_token() {
     outer.release().await.unwrap();
 }
 
-/// The second copy finds the grant of the first one, and does not change the counter.
+/// The second copy of an acquire finds the grant of the first one, and does not increase the
+/// counter.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lost_grant_is_found_again_with_its_token() {
     let server = server().await;

@@ -1,4 +1,4 @@
-//! Conditional takeover: a hold is taken from the expected holder, and from no other.
+//! Conditional takeover: the hold is taken only if the expected holder has it.
 
 use std::time::Duration;
 
@@ -68,7 +68,7 @@ async fn only_the_expected_reader_or_writer_loses_its_hold() {
     assert!(mine.is_held(), "other readers stay");
     assert_eq!(here.inspect().await.unwrap().expect("a read lock").holder_count, 1);
 
-    // A writer that waits for the last reader is woken.
+    // A writer that waits for the last reader is woken by the takeover.
     let write = tokio::spawn(there.write().into_future());
     wait_until(SOON, async || observer.exists("redgrid_rw_wait:{a}").await.unwrap()).await;
     let mine_seen = here.inspect().await.unwrap().expect("a read lock").readers.remove(0);
@@ -89,7 +89,7 @@ async fn a_lost_reply_does_not_make_a_takeover_look_undone() {
     let proxy = Proxy::to(&server).await.unwrap();
     let forcing = client_with(&server.url_via(proxy.addr()), |config| config).await;
     let holder = client(&server).await;
-    // The server knows the script after this.
+    // The server has cached the script after this.
     drop(Lock::new(&forcing, "warm").steal().await.unwrap());
     let held = Lock::new(&holder, "a").acquire().await.unwrap();
     let lock = Lock::new(&forcing, "a");
@@ -109,7 +109,8 @@ async fn a_large_hash_is_read_in_a_bounded_part() {
     observer.cmd(&["EVAL", fill, "1", "visits"]).await.unwrap();
     let state = Lock::new(&client, "visits").inspect().await.unwrap().expect("there are fields");
     assert_eq!((state.holders.len(), state.holder_count), (1000, 5000));
-    // A waiting writer checks for dead readers once a second. It does not read all fields either.
+    // A waiting writer checks for dead readers once a second. This check also reads only a part of
+    // the fields.
     observer.cmd(&["HSET", "visits", "mode", "read"]).await.unwrap();
     observer.cmd(&["CONFIG", "RESETSTAT"]).await.unwrap();
     let wait = Duration::from_millis(2500);

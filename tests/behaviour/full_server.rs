@@ -1,4 +1,4 @@
-//! A server at `maxmemory` grants no new holds; held locks and queue positions stay.
+//! A server at `maxmemory` grants no new holds. Existing holds and queue positions are kept.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ async fn held_and_queued_requests_survive_a_full_server() {
     server.set_config("maxmemory", "1").await.unwrap();
     let id = permit.ids().next().unwrap();
     assert!(permits.update_lease(id, 20 * LEASE).await.unwrap());
-    // Three leases: without a renewal, a hold would have ended.
+    // Without a renewal, the hold would have ended within three leases.
     tokio::time::sleep(3 * LEASE).await;
     assert_eq!(phaser.state().await.unwrap().registered, 2);
     assert!(!inside.is_lost());

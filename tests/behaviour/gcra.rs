@@ -33,8 +33,8 @@ async fn a_burst_is_granted_at_once_and_replenished_evenly() {
     let told = limiter.acquire().timeout(1000 * MS).await.unwrap_err();
     assert!(matches!(told, LimitError::TimedOut { waited, .. } if waited >= 1000 * MS), "{told:?}");
     assert!(matches!(limiter.acquire().permits(0).await, Err(LimitError::Failed(Failure::InvalidArgument { .. }))));
-    // A half of a permit is replenished after half an interval, which is not enough. After a whole
-    // interval there is one.
+    // After half an interval, half a permit is replenished, which is not enough. After a whole
+    // interval there is one permit.
     let (time, rest) = {
         let text: String = observer.query(&["GET", "a"]).await.unwrap();
         let (time, rest) = text.split_once(' ').unwrap();
@@ -47,7 +47,7 @@ async fn a_burst_is_granted_at_once_and_replenished_evenly() {
     };
     assert_eq!((passes(300_000_000).await, passes(601_000_000).await, passes(9_000_000_000).await), (0, 1, 4));
     assert!(limiter.reset().await.unwrap() && !limiter.reset().await.unwrap());
-    // A third of a second is no whole number of microseconds.
+    // A third of a second is not a whole number of microseconds.
     let thirds = GcraLimiter::new(&client, "b", Quota::new(3, 1000 * MS).burst(1));
     for _ in 0..2 {
         thirds.acquire().await.unwrap();
@@ -84,7 +84,8 @@ async fn no_period_exceeds_the_rate_and_little_is_lost_at_the_limit() {
                 while Instant::now() < end {
                     let permits = 1 + task as u64 % 3;
                     limiter.acquire().permits(permits).await.unwrap();
-                    // A pause of the machine between these lines only makes more permits possible.
+                    // If the machine pauses between these lines, more permits are possible than
+                    // calculated.
                     let used = used.fetch_add(permits, Ordering::SeqCst) + permits;
                     let possible = burst as f64 + began.elapsed().as_secs_f64() * rate as f64;
                     assert!(used as f64 <= possible, "{used} of {possible}");
@@ -99,23 +100,23 @@ async fn no_period_exceeds_the_rate_and_little_is_lost_at_the_limit() {
     }
     join_all(tasks).await.into_iter().for_each(Result::unwrap);
     commands.extend(monitor.take().await.unwrap());
-    // For each grant, the time at which all permits will be replenished. The difference of two
-    // times is what was taken.
+    // For each grant, the time at which all permits will be replenished. The difference between two
+    // of these times corresponds to the permits that were taken.
     let written = commands.iter().filter(|command| command.name == "SET" && command.args[0] == "a");
     let mut times: Vec<u64> = Vec::new();
     for command in written {
         let text = |arg: usize| String::from_utf8_lossy(&command.args[arg]).into_owned();
         times.push(text(1).split_once(' ').unwrap().0.parse().unwrap());
-        // The key lives until all permits are replenished: a burst from now, and the permits taken
-        // ahead of time.
+        // The key lives until all permits are replenished. This time includes a burst from now, and
+        // the permits taken ahead of time.
         let lives: u64 = text(3).parse().unwrap();
         assert!(lives <= 1000 * burst / rate + 100 + 2, "taken {lives} ms ahead");
     }
     assert!(times.is_sorted(), "{times:?}");
     let used = used.load(Ordering::SeqCst);
     let ran = times[times.len() - 1] - times[0];
-    // All time that passed was used, and none of it twice: each permit moves that time by its own
-    // share.
+    // Each permit advances that time by its own share. The permits therefore use all elapsed time,
+    // but no part of it twice.
     let possible = (ran as f64 / 1e6 * rate as f64) + burst as f64;
     let share = used as f64 / possible;
     println!("{used} of {possible:.0} in {ran} µs: {share:.4}");
@@ -124,7 +125,7 @@ async fn no_period_exceeds_the_rate_and_little_is_lost_at_the_limit() {
 }
 
 /// Single permits are granted evenly and in order. The test has one thread, so timers that are due
-/// together run in order.
+/// together fire in order.
 #[tokio::test]
 async fn single_permits_are_granted_evenly_and_in_order() {
     let server = server().await;
@@ -135,7 +136,7 @@ async fn single_permits_are_granted_evenly_and_in_order() {
     let mut tasks = Vec::new();
     for n in 0..20 {
         let (order, mut taking) = (Arc::clone(&order), Box::pin(limiter.acquire().into_future()));
-        // The request is queued after this.
+        // This poll queues the request.
         if futures_util::poll!(&mut taking).is_ready() {
             order.lock().unwrap().push(n);
             continue;
@@ -151,7 +152,7 @@ async fn single_permits_are_granted_evenly_and_in_order() {
     for pair in order.lock().unwrap().windows(2) {
         moves += usize::from(pair[0] > pair[1]);
     }
-    // Two timers that become due while the machine stalls may run in any order.
+    // If the machine stalls, two timers that become due meanwhile may fire in any order.
     assert!(moves <= 5, "{:?}", order.lock().unwrap());
 }
 
@@ -207,7 +208,7 @@ async fn a_waiter_learns_of_a_reset_and_leaves_nothing() {
     assert!(matches!(waiting.await.unwrap(), Err(LimitError::Failed(Failure::ShuttingDown { .. }))));
 }
 
-/// The number of requests to the limiter.
+/// Returns the number of requests for the limiter.
 fn asked(seen: &[SeenCommand]) -> usize {
     seen.iter().filter(|command| command.name == "EVALSHA" || command.name == "EVAL").count()
 }
@@ -228,7 +229,7 @@ async fn a_clock_set_back_by_hours_costs_a_burst() {
     }
 }
 
-/// The test has one thread, so no request is sent before all are queued.
+/// The test has one thread, so all calls are queued before the first request is sent.
 #[tokio::test]
 async fn a_caller_beyond_the_batch_is_answered_too() {
     let server = server().await;
@@ -263,12 +264,12 @@ async fn without_a_server_all_callers_of_a_long_queue_end_together() {
         matches!(told, LimitError::Failed(Failure::OutcomeUnknown { .. } | Failure::Unavailable { .. }))
     };
     assert!(told.iter().all(|told| told.as_ref().is_err_and(honest)), "{told:?}");
-    // One limit of two seconds for all, and not one for each 256 requests.
+    // The limit of two seconds applies to all calls together, not to each batch of 256.
     began.assert_within(7000 * MS);
 }
 
-/// The permits of a cancelled first caller are free. The test has one thread, so no request is sent
-/// between the two calls.
+/// When the first caller is cancelled, its permits are free. The test has one thread, so no request
+/// is sent between the two calls.
 #[tokio::test]
 async fn permits_of_a_cancelled_first_caller_are_free() {
     let server = server().await;
@@ -279,7 +280,7 @@ async fn permits_of_a_cancelled_first_caller_are_free() {
     assert!(futures_util::poll!(&mut big).is_pending());
     wait_until(SOON, async || {
         let mut trying = Box::pin(limiter.try_acquire());
-        // Answered without a request: the earlier caller waits.
+        // The call is answered without a request, because an earlier caller waits.
         let is_told = futures_util::poll!(&mut trying).is_ready();
         is_told && client.stats().channels == 1
     })
@@ -288,7 +289,7 @@ async fn permits_of_a_cancelled_first_caller_are_free() {
     assert!(limiter.try_acquire().await.unwrap());
 }
 
-/// The test has one thread, so no request is sent before all are queued.
+/// The test has one thread, so all calls are queued before the first request is sent.
 #[tokio::test]
 async fn a_grant_wakes_no_waiter() {
     let server = server().await;
@@ -298,9 +299,10 @@ async fn a_grant_wakes_no_waiter() {
     let mut monitor = Monitor::start(&server).await.unwrap();
     join_all((0..60).map(|_| limiter.acquire().into_future())).await.into_iter().for_each(Result::unwrap);
     let seen = monitor.take().await.unwrap();
-    // Ten permits are taken ahead of time. Then a few are taken every 50 ms, for half a second.
+    // First ten permits are taken ahead of time. Then a few are taken every 50 ms, for half a
+    // second.
     assert!(asked(&seen) <= 25, "{}", asked(&seen));
-    // The first one never waits long enough for a subscription.
+    // The first waiter never waits long enough to subscribe.
     assert!(!seen.iter().any(|command| command.name == "SUBSCRIBE"), "{seen:?}");
 }
 
@@ -318,7 +320,7 @@ async fn callers_behind_a_waiting_one_send_no_request_and_report_the_limit() {
         assert!(matches!(told, LimitError::TimedOut { .. }), "{told:?}");
     }
     let seen = monitor.take().await.unwrap();
-    // One may be caused by the confirmation of the subscription.
+    // One request may be caused by the confirmation of the subscription.
     assert!(asked(&seen) <= 2, "{seen:?}");
     waiting.abort();
 }
@@ -331,7 +333,7 @@ async fn a_caller_with_little_time_left_does_not_poll_constantly() {
     for n in 0..6 {
         let limiter = GcraLimiter::new(&client, format!("{n}"), Quota::per_second(1));
         limiter.acquire().await.unwrap();
-        // Its permit would be replenished a moment after that.
+        // The permit would be replenished a moment after the timeout.
         let _ = limiter.acquire().timeout(990 * MS).await;
     }
     let asked = asked(&monitor.take().await.unwrap());

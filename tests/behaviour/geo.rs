@@ -1,4 +1,4 @@
-//! Members with positions: distances and searches.
+//! Geo sets: members with positions, distances and searches.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -30,7 +30,7 @@ async fn members_come_move_and_go() {
     assert!(!cities.add_if_exists("Palermo", palermo).await.unwrap());
     assert!(cities.add("Palermo", catania).await.unwrap() && !cities.add("Palermo", catania).await.unwrap());
     assert!(cities.add_if_exists("Palermo", palermo).await.unwrap());
-    // A member that exists is updated, even to its present position.
+    // An existing member is updated, even if its position stays the same.
     assert!(cities.add_if_exists("Palermo", palermo).await.unwrap());
     assert!(!cities.add_if_absent("Palermo", catania).await.unwrap());
     assert!(cities.add_if_absent("Catania", catania).await.unwrap());
@@ -89,7 +89,7 @@ async fn nearby_members_are_found_and_stored() {
     assert!(distances["Palermo"] == 0.0 && (distances["Catania"] - 166_274.151_6).abs() < 0.1, "{distances:?}");
     assert_eq!(around().positions().await.unwrap().len(), 2);
     assert!(cities.around_member("Milan").within(far).members().await.unwrap().is_empty());
-    // The result is stored as another set.
+    // The search result is stored as another set.
     assert_eq!(cities.around(here).within(far).store("near").await.unwrap(), 2);
     let stored: Geo<String, Text> = Geo::new(&client, "near");
     assert_eq!((stored.len().await.unwrap(), stored.contains("Palermo").await.unwrap()), (2, true));
@@ -105,7 +105,7 @@ async fn nearby_members_are_found_and_stored() {
     assert!(!observer.exists("distances").await.unwrap());
 }
 
-/// Members at the edge of the map are found, although the server's hash has no cell for them.
+/// Members at the edge of the map are found, although the server's geohash has no cell for them.
 #[tokio::test(flavor = "multi_thread")]
 async fn members_at_the_edge_of_the_map_are_found() {
     let server = server().await;
@@ -127,7 +127,7 @@ async fn members_at_the_edge_of_the_map_are_found() {
                 && (position.latitude() - end.latitude()).abs() < 1e-5,
             "{end:?}: {position:?}"
         );
-        // Searched from the position itself, from beside it, and from the other side of the map.
+        // Searches from the position itself, from beside it, and from the other side of the map.
         let inner = at(end.longitude() * 0.999_999_99, end.latitude() * 0.999_999_99);
         let across = at(-end.longitude(), end.latitude());
         for center in [end, inner, across] {
@@ -177,7 +177,7 @@ async fn a_move_with_a_lost_reply_has_an_unknown_outcome() {
     proxy.next(1, "GEOADD", Action::SwallowReply);
     let told = geo.add("a", at(1.0, 2.0)).await.unwrap_err();
     assert!(matches!(told, ObjectError::Failed(Failure::OutcomeUnknown { .. })), "{told:?}");
-    // Reads are retried.
+    // A read without a reply is sent again.
     proxy.next(1, "GEOPOS", Action::SwallowReply);
     assert!(near(geo.position("a").await.unwrap().unwrap(), at(1.0, 2.0)));
 }

@@ -1,4 +1,4 @@
-//! Positions and searches compared with a model.
+//! Compares positions and searches with a model.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,8 @@ use redgrid_tests::{client, server};
 /// The radius of the globe that the server uses, in metres.
 const RADIUS: f64 = 6_372_797.560_856;
 
-/// The tolerance of reported distances, in metres: the server stores each position to 0.6 m.
+/// The tolerance of reported distances, in metres: the server stores positions with a precision of
+/// 0.6 m.
 const ABOUT: f64 = 1.5;
 
 /// The tolerance of positions, in degrees.
@@ -20,7 +21,7 @@ const DEGREES: f64 = 1e-5;
 /// The number of members.
 const MEMBERS: u8 = 24;
 
-/// The approximate positions of members: at the edges of the map and in between.
+/// The approximate positions of the members: at the edges of the map and between them.
 const PARTS: [(f64, f64); 5] = [(15.0, 38.0), (179.9, 0.0), (-179.9, -20.0), (-70.0, 84.0), (0.0, -60.0)];
 
 /// The northernmost latitude.
@@ -35,7 +36,7 @@ async fn members_with_positions_match_their_model() {
 type Model = BTreeMap<u8, Position>;
 type Places = Geo<u8, Json>;
 
-/// The distance between two positions, in metres.
+/// Returns the distance between two positions, in metres.
 fn apart(one: Position, other: Position) -> f64 {
     let [(a, x), (b, y)] = [one, other].map(|place| (place.latitude().to_radians(), place.longitude().to_radians()));
     let (u, v) = (((b - a) / 2.0).sin(), ((y - x) / 2.0).sin());
@@ -50,12 +51,12 @@ enum Area {
 }
 
 impl Area {
-    /// How deep a position is in the area, in metres; negative outside of it.
+    /// Returns how far inside the area a position is, in metres; negative outside of it.
     fn depth(self, center: Position, at: Position) -> f64 {
         match self {
             Area::Within(radius) => radius - apart(center, at),
             Area::Box(width, height) => {
-                // East to west along the latitude of the position.
+                // The distance from east to west, along the latitude of the position.
                 let beside = Position::new(center.longitude(), at.latitude()).unwrap();
                 (width / 2.0 - apart(beside, at)).min(height / 2.0 - apart(beside, center))
             }
@@ -74,7 +75,7 @@ impl Area {
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Wanted {
     order: u8,
-    /// The maximum, and whether any members will do.
+    /// The maximum number of results, and whether any members may be returned.
     count: Option<(u32, bool)>,
 }
 
@@ -92,8 +93,8 @@ impl Wanted {
         }
     }
 
-    /// Whether these are the expected members; members nearer to an edge than the tolerance may be
-    /// found or not.
+    /// Whether these are the expected members. Members nearer to an edge than the tolerance may be
+    /// included or not.
     fn fits(self, model: &Model, center: Position, area: Area, found: &[u8]) -> bool {
         let some = |depth: f64| -> BTreeMap<u8, f64> {
             let places = model.iter().filter(|(_, at)| area.depth(center, **at) > depth);
@@ -108,7 +109,7 @@ impl Wanted {
         if found.len() < sure.len().min(most) || found.len() > possible.len().min(most) {
             return false;
         }
-        // With a maximum, the first members in this order have to be found.
+        // If there is a maximum, the first members in this order must be found.
         let sign = if self.order == 2 { -1.0 } else { 1.0 };
         let far: Vec<f64> = found.iter().map(|member| sign * possible[member]).collect();
         let is_ordered = self.order == 0 || far.windows(2).all(|two| two[0] <= two[1] + ABOUT);
@@ -142,7 +143,7 @@ fn is_at(hash: &str, at: Position) -> bool {
 fn anywhere(random: &mut fastrand::Rng) -> Position {
     let (longitude, latitude) = PARTS[random.usize(..PARTS.len())];
     if random.u8(..8) == 0 {
-        // At the very edge of the map.
+        // A position exactly at the edge of the map.
         return Position::new(f64::copysign(180.0, longitude), END.min(latitude * 100.0).max(-END)).unwrap();
     }
     let mut off = || (random.f64() - 0.5) * 2.0;
@@ -155,7 +156,7 @@ fn anywhere(random: &mut fastrand::Rng) -> Position {
 }
 
 /// Applies the same operations to two sets of positions and to their models. Two clients use the
-/// sets, and another one uses the server's commands.
+/// sets, and a third one uses the server's commands.
 pub(super) async fn modelled(clients: [&Client; 2], some: u64) {
     for seed in seeds(some) {
         let mut random = fastrand::Rng::with_seed(seed);
@@ -204,7 +205,7 @@ pub(super) async fn modelled(clients: [&Client; 2], some: u64) {
 async fn change(set: &Places, model: &mut Model, step: u8, both: [(u8, Position); 2]) -> bool {
     let (one, at) = both[0];
     let there = both.map(|(member, _)| model.contains_key(&member));
-    // The same member twice: its last position counts.
+    // The list contains a member twice; its last position counts.
     let many = [both[0], both[1], (both[0].0, both[1].1)];
     let placed = || many.iter().map(|(member, at)| (member, *at));
     let different = 1 + u64::from(both[0].0 != both[1].0);
@@ -303,8 +304,8 @@ async fn found(set: &Places, model: &Model, asked: Asked, kind: u8) -> bool {
     is_told && wanted.fits(model, center, area, &members)
 }
 
-/// Stores the result in one of the two sets, perhaps the searched one. Or stores the distances, and
-/// removes them again.
+/// Stores the result in one of the two sets, which may be the searched one. In other cases, stores
+/// the distances and removes them again.
 async fn stored(
     client: &Client,
     set: &Places,
@@ -342,7 +343,7 @@ async fn stored(
         }
     };
     let Some(center) = center else { return stored == 0 && found.is_empty() };
-    // The stored members are not in the order of the search.
+    // The stored set is not in the order of the search.
     let far = |member: &u8| model.get(member).map_or(f64::NAN, |at| apart(center, *at));
     found.sort_by(|one, other| far(one).total_cmp(&far(other)));
     if wanted.order == 2 {
@@ -354,7 +355,7 @@ async fn stored(
 async fn intrude(client: &Client, name: &str, model: &mut Model, step: u8, one: u8, at: Position) -> bool {
     let on = |command: &'static str| Request::command(command).key(name.to_owned());
     match step {
-        // The server does not find members at the very edge of its map.
+        // The server does not find members exactly at the edge of its map.
         28 if at.longitude() < 180.0 && at.latitude() < END => {
             let add = on("GEOADD").arg(at.longitude().to_string()).arg(at.latitude().to_string()).arg(one.to_string());
             client.run::<bool>(add).await.unwrap() == model.insert(one, at).is_none()

@@ -1,4 +1,4 @@
-//! Releases with a reply are sent again when another process replaces the server that replied.
+//! Releases that were answered are sent again if another process replaces the server that answered.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,11 +12,13 @@ use redgrid_testkit::wait_until;
 use redgrid_tests::SOON;
 use redgrid_tests::fake_server::{FakeServer, granting};
 
-/// The number of remembered releases of a primary, and how long they are kept while it answers.
+/// The maximum number of releases remembered for a primary, and how long each is remembered while
+/// the primary answers.
 const MOST: usize = 1024;
 const KEPT: Duration = Duration::from_secs(5);
 
-/// A server that grants everything, its client, and the number of releases that it received.
+/// Returns a server that grants everything, its client, and the number of releases that it
+/// received.
 fn granted() -> (Arc<FakeServer>, Client, Arc<AtomicUsize>) {
     let releases = Arc::new(AtomicUsize::new(0));
     let (grant, counted) = (granting("1"), Arc::clone(&releases));
@@ -35,7 +37,7 @@ async fn hold_and_release(client: &Client, many: usize) {
     }
 }
 
-/// Waits for this number of releases, and checks that no more follow.
+/// Waits for this number of releases, and checks that no further release follows.
 async fn sent_exactly(releases: &AtomicUsize, many: usize) {
     wait_until(SOON, async || releases.load(Ordering::Relaxed) >= many).await;
     tokio::time::sleep(Duration::from_secs(1)).await;
@@ -46,7 +48,7 @@ async fn sent_exactly(releases: &AtomicUsize, many: usize) {
 async fn releases_are_repeated_to_another_process_but_not_connection() {
     let (server, client, releases) = granted();
     hold_and_release(&client, 3).await;
-    // The same process, on another connection.
+    // The client reconnects to the same process.
     server.up();
     sent_exactly(&releases, 3).await;
     server.restarted();

@@ -1,4 +1,4 @@
-//! Guards dropped in unusual places, shutdown, and holds at the end of a client.
+//! Guards that are dropped in unusual places, shutdowns, and holds at the end of a client.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -117,7 +117,7 @@ async fn a_forgotten_lock_is_left_to_its_lease() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let client = client(&server).await;
-    // So long that the checks come before its end, even if they take seconds.
+    // The lease is long enough for the checks to run before it ends, even if they take seconds.
     Lock::new(&client, "a").acquire().auto_renew(Duration::from_secs(6)).await.unwrap().forget();
     assert!(observer.exists("a").await.unwrap());
     assert!(Lock::new(&client, "a").try_acquire().await.unwrap().is_none());
@@ -138,8 +138,8 @@ async fn reentry_gives_the_lock_back_with_the_last_guard() {
     assert!(!lock.is_locked().await.unwrap());
 }
 
-/// A lost and forgotten lock leaves no entry. The clock is simulated: on a busy machine, a short
-/// lease may end before its grant is known.
+/// A lock that is lost and forgotten leaves no entry in the table. The clock is simulated: on a
+/// busy machine, a short lease may end before the reply to its acquire arrives.
 #[tokio::test(start_paused = true)]
 async fn a_lost_and_forgotten_lock_leaves_no_entry() {
     let server = Arc::new(FakeServer::new("one:1", granting("1700000000000000")));

@@ -1,4 +1,4 @@
-//! A lock passes between tasks of one process without a request: the limits.
+//! The limits of handing a lock over between tasks of one process without a request.
 
 use std::time::{Duration, Instant};
 
@@ -8,8 +8,8 @@ use redgrid_tests::{SOON, client, client_with, server};
 
 const MS: Duration = Duration::from_millis(1);
 
-/// An expired lock is not handed over. The test has one thread: while the test blocks it, nothing
-/// of its client runs, as in a process that stalls.
+/// An expired lock is not handed over. The test has one thread. While the test blocks that thread,
+/// no task of the client runs, as in a process that stalls.
 #[tokio::test(flavor = "current_thread")]
 async fn a_lock_that_expired_in_a_stalled_process_is_not_handed_over() {
     let server = server().await;
@@ -52,7 +52,7 @@ async fn a_hold_reclaimed_from_an_unsent_release_stays_held() {
     let second = lock.acquire().await.unwrap();
     assert_eq!(second.token().get(), first + 1, "adopted");
     drop(second);
-    // Two releases are queued now, and neither may release this hold.
+    // Two releases are queued, and neither of them may release this hold.
     let third = lock.acquire().await.unwrap();
     assert_eq!(third.token().get(), first + 2, "adopted");
     for _ in 0..20 {
@@ -74,7 +74,7 @@ async fn after_its_window_a_lock_goes_to_another_process() {
     let local = tokio::spawn(lock.acquire().into_future());
     let remote = tokio::spawn(Lock::new(&there, "a").acquire().into_future());
     let observer = server.observer().await.unwrap();
-    // Both are subscribed: ours from the end of its window on.
+    // Both processes are subscribed; ours subscribes when its window ends.
     let subscribers = async || {
         let told: (String, u64) = observer.query(&["PUBSUB", "NUMSUB", "redisson_lock__channel:{a}"]).await.unwrap();
         told.1
@@ -95,8 +95,7 @@ async fn a_fixed_lease_ends_as_requested_although_the_key_lives_longer() {
     let overdue = lock.acquire().lease(300 * MS).await.unwrap();
     let began = Instant::now();
     let next = lock.acquire().lease(300 * MS).timeout(SOON).await.unwrap();
-    // The server has the lease for the window and a margin longer, so the hand-over needs no new
-    // grant.
+    // The server lease is longer than the window and a margin, so the hand-over needs no new grant.
     assert!(began.elapsed() >= 250 * MS, "{:?}", began.elapsed());
     assert_eq!(next.token().get(), overdue.token().get() + 1, "handed on");
     assert!(!overdue.is_held() && next.is_held());
@@ -105,7 +104,8 @@ async fn a_fixed_lease_ends_as_requested_although_the_key_lives_longer() {
     next.release().await.unwrap();
 }
 
-/// A poll that finds the lock free does not restart the quiet period that ends a turn.
+/// A poll that finds the lock free does not restart the quiet period, which ends a process's
+/// yielding.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_turn_ends_although_polls_are_more_frequent_than_its_quiet_period() {
     let server = server().await;
@@ -117,7 +117,7 @@ async fn a_turn_ends_although_polls_are_more_frequent_than_its_quiet_period() {
     let waiting = tokio::spawn(lock.acquire().timeout(5000 * MS).into_future());
     let listens = async || !observer.pubsub_channels("redisson_lock__*").await.unwrap().is_empty();
     wait_until(SOON, listens).await;
-    // Another process waits without a subscription, and leaves.
+    // Another process waits without a subscription, and then leaves.
     observer.cmd(&["SET", "redgrid_wait:{a}", "1", "PX", "300"]).await.unwrap();
     guard.release().await.unwrap();
     let next = waiting.await.unwrap();
@@ -125,7 +125,7 @@ async fn a_turn_ends_although_polls_are_more_frequent_than_its_quiet_period() {
     next.unwrap().release().await.unwrap();
 }
 
-/// The next task enters after the window. By default, a name is polled every 100 ms if messages are
+/// The next task enters after the window. By default, a lock is polled every 100 ms if messages are
 /// not available.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_next_task_enters_after_the_window_without_subscribe_permission() {

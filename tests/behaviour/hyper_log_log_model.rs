@@ -1,5 +1,5 @@
-//! A HyperLogLog compared with a model: counts within its standard error, and exact results for
-//! single elements.
+//! Compares a HyperLogLog with a model: counts are within its standard error, and results for
+//! single elements are exact.
 
 use std::collections::HashSet;
 
@@ -17,8 +17,8 @@ async fn distinct_counts_match_their_model() {
     modelled([&client(&server).await, &client(&server).await], 12).await;
 }
 
-/// The added elements and their registers. A register has the maximum number of zeros before the
-/// first one bit of a hash.
+/// The added elements and their registers. A register contains the maximum number of zeros before
+/// the first one bit of a hash.
 #[derive(Clone)]
 struct Model {
     elements: HashSet<u32>,
@@ -45,15 +45,15 @@ impl Model {
         both.for_each(|(register, other)| *register = *other.max(register));
     }
 
-    /// Whether the count is within three standard errors of 0.81 %. Small counts may differ by two,
-    /// because elements may share a register.
+    /// Whether the count is within three standard errors of 0.81 % each. Small counts may differ by
+    /// two, because elements may share a register.
     fn is(&self, count: u64) -> bool {
         let there = self.elements.len() as u64;
         count.abs_diff(there) <= (there * 243).div_ceil(10_000).max(2)
     }
 }
 
-/// The server's hash of bytes, MurmurHash64A.
+/// The hash function that the server uses, MurmurHash64A.
 fn hash(bytes: &[u8]) -> u64 {
     const M: u64 = 0xc6a4_a793_5bd1_e995;
     let mut hash = 0xadc8_3b19 ^ (bytes.len() as u64).wrapping_mul(M);
@@ -73,7 +73,7 @@ fn hash(bytes: &[u8]) -> u64 {
 }
 
 /// Applies the same operations to three counters and to their models. Two clients use redgrid, and
-/// another one uses the server's commands.
+/// a third one uses the server's commands.
 pub(super) async fn modelled(clients: [&Client; 2], some: u64) {
     for seed in seeds(some) {
         let mut random = fastrand::Rng::with_seed(seed);
@@ -91,7 +91,7 @@ pub(super) async fn modelled(clients: [&Client; 2], some: u64) {
             others.iter().for_each(|at| together.merge(&models[*at]));
             let model = &mut models[which];
             let fits = match step {
-                // One of 50 elements, so that some come again.
+                // Adds one of 50 elements, so that some are added repeatedly.
                 0..4 => log.add(&(from % 50)).await.unwrap() == model.add(from % 50),
                 4..6 => {
                     let all: Vec<u32> = (0..many % 6).map(|n| from + n / 2).collect();
@@ -99,7 +99,8 @@ pub(super) async fn modelled(clients: [&Client; 2], some: u64) {
                     log.add_many(&all).await.unwrap() == changed
                 }
                 6 => {
-                    // More elements than one request has; the last request changes nothing.
+                    // More elements than one request has; the last request contains only known
+                    // elements.
                     let known: Vec<u32> = model.elements.iter().copied().take(500).collect();
                     let all: Vec<u32> = (from..from + many).chain(known).collect();
                     let changed = all.iter().fold(false, |changed, element| model.add(*element) | changed);
@@ -121,14 +122,14 @@ pub(super) async fn modelled(clients: [&Client; 2], some: u64) {
                 }
                 13 => {
                     let there = log.object().exists().await.unwrap();
-                    // A merge with missing counters creates the target, too.
+                    // A merge creates the target even if all other counters are missing.
                     there || model.elements.is_empty()
                 }
                 14 => {
                     let add = Request::command("PFADD").key(names[which].clone()).arg(from.to_string());
                     clients[0].run::<bool>(add).await.unwrap() == model.add(from)
                 }
-                // Sometimes the counter is deleted.
+                // In some cases the counter is deleted.
                 _ => {
                     if many < 1_000 {
                         log.object().delete().await.unwrap();

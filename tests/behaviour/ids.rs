@@ -1,4 +1,4 @@
-//! Ids in blocks.
+//! Ids that are allocated in blocks.
 
 use redgrid_core::author::ClientExt;
 use std::collections::BTreeSet;
@@ -12,10 +12,10 @@ use redgrid_id_generator::{Client, Config, IdError, IdGenerator, TimeOrderedId};
 use redgrid_testkit::{Action, Fault, Proxy, RedisServer, wait_until};
 use redgrid_tests::{SOON, client, client_with, server};
 
-/// The smallest number that a double cannot distinguish from its neighbour.
+/// The smallest number that a double cannot distinguish from the next one.
 const FINE: i64 = (1 << 53) + 1;
 
-/// Takes this many ids, one after the other.
+/// Takes this many ids, one after another.
 async fn some(ids: &IdGenerator, count: usize) -> Vec<i64> {
     let mut had = Vec::new();
     for _ in 0..count {
@@ -24,7 +24,7 @@ async fn some(ids: &IdGenerator, count: usize) -> Vec<i64> {
     had
 }
 
-/// Returns a client behind a proxy, and the number of its requests for a block of `name`.
+/// Returns a client behind a proxy, and the number of its requests for blocks of `name`.
 async fn counted(server: &RedisServer, name: &'static str) -> (Client, Proxy, Arc<AtomicU64>) {
     let proxy = Proxy::to(server).await.unwrap();
     let client = client_with(&server.url_via(proxy.addr()), |config| config).await;
@@ -47,7 +47,7 @@ async fn clients_take_blocks_in_turn_and_each_gives_rising_ids() {
     assert!(!there.try_init(99, 7).await.unwrap(), "already set");
     assert_eq!((here.next().await.unwrap(), there.next().await.unwrap()), (10, 14));
     assert_eq!(some(&IdGenerator::new(&one, "a"), 1).await, [11], "all handles of a client share one block");
-    // From half of a block on, the next one is requested, or has arrived, in either client.
+    // When half of a block is used, the client requests the next one, which may have arrived.
     let (mine, theirs) = (some(&here, 40).await, some(&there, 40).await);
     assert!(mine.is_sorted() && theirs.is_sorted());
     let all: BTreeSet<i64> = mine.iter().chain(&theirs).copied().collect();
@@ -84,7 +84,7 @@ async fn tasks_of_three_clients_share_requests_and_no_id_is_given_twice() {
     let all: BTreeSet<i64> = had.iter().flatten().copied().collect();
     assert_eq!(all.len(), 12_000);
     let asked: u64 = clients.iter().map(|(_, _, asked)| asked.load(Ordering::Relaxed)).sum();
-    // 120 blocks are used, and at most two of each client are not.
+    // 120 blocks are used. Each client may have at most two unused blocks.
     assert!((100..=130).contains(&asked), "{asked} requests");
 }
 
@@ -136,7 +136,7 @@ async fn the_next_block_is_requested_when_half_of_one_is_used() {
     assert_eq!(observer.get::<i64>("a").await.unwrap(), Some(101));
     some(&ids, 1).await;
     wait_until(SOON, async || observer.get::<i64>("a").await.unwrap() == Some(201)).await;
-    // Ids in memory need no server; the client has two blocks.
+    // Ids in memory need no server. The client has two blocks.
     client.wait_ready(SOON).await.unwrap();
     ids.next().await.unwrap();
     proxy.set_both(Fault::BlackHole);
@@ -185,7 +185,7 @@ async fn a_value_that_is_not_a_number_is_reported_and_unchanged() {
 async fn a_rejected_call_has_written_nothing() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
-    // From 1 on, there are not so many ids.
+    // The range of numbers from 1 on has fewer ids than requested.
     observer.cmd(&["SET", "{a}:allocation", "9223372036854775807"]).await.unwrap();
     assert!(matches!(IdGenerator::new(&client, "a").next().await, Err(IdError::Exhausted { .. })));
     assert_eq!(observer.keys("*").await.unwrap(), ["{a}:allocation"]);
@@ -221,7 +221,7 @@ async fn without_a_server_a_call_ends_and_later_ids_come_again() {
     let ids = IdGenerator::new(&client, "a");
     ids.try_init(1, 1).await.unwrap();
     proxy.set_both(Fault::BlackHole);
-    // The block requested in advance may have arrived.
+    // The block that was requested in advance may have arrived.
     let began = Instant::now();
     let told = join_all((0..5).map(|_| ids.next())).await;
     assert!(told.iter().any(|told| matches!(told, Err(IdError::Failed(Failure::Unavailable { .. })))), "{told:?}");
@@ -238,14 +238,14 @@ async fn a_lost_reply_skips_a_block_and_try_init_acts_once() {
     let client =
         client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(Duration::from_millis(600))).await;
     let ids = IdGenerator::new(&client, "a");
-    // The server knows the script after this, so the first lost reply is that of the test.
+    // The server has cached the script after this, so the first lost reply is that of the test.
     IdGenerator::new(&client, "warm").try_init(1, 1).await.unwrap();
     IdGenerator::new(&client, "warm").next().await.unwrap();
     proxy.next(1, "redgrid_once:{a}", Action::SwallowReply);
     assert!(ids.try_init(10, 5).await.unwrap(), "set by its own first copy");
     proxy.next(1, "{a}:allocation", Action::SwallowReply);
     let had = some(&ids, 2).await;
-    // At least one block is skipped. On a slow machine another reply may be late, too.
+    // At least one block is skipped. On a slow machine another reply may also be late.
     assert!(had[0] >= 15 && had[0] % 5 == 0 && had[1] == had[0] + 1, "{had:?}");
     assert!(proxy.counts().swallowed >= 2);
 }
@@ -268,8 +268,8 @@ async fn a_dropped_caller_repeats_no_id_and_keeps_the_order() {
     }
 }
 
-/// Each caller's timeout is shorter than the server's latency; the requested block serves the next
-/// caller.
+/// Each caller's timeout is shorter than the server's latency. The block that one caller requested
+/// serves the next caller.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_caller_with_a_short_timeout_gets_ids_from_a_slow_server() {
     let server = server().await;
@@ -306,13 +306,13 @@ async fn an_emptied_server_learns_the_last_id_once_despite_lost_replies() {
         client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(Duration::from_millis(600))).await;
     let ids = IdGenerator::new(&client, "a");
     ids.try_init(1_000_000, 10).await.unwrap();
-    // After this, no block is being requested in advance.
+    // After this, no request for the next block is in flight.
     let last = *some(&ids, 12).await.last().unwrap();
     let epoch = client.epoch_of(b"a");
     server.kill().await.unwrap();
     server.restart_empty().await.unwrap();
     wait_until(SOON, async || client.epoch_of(b"a").is_some_and(|now| Some(now) != epoch)).await;
-    // The server knows the script again. Then the first copy that reports the last id is executed,
+    // The server has cached the script again. The first copy that reports the last id is executed,
     // and its reply is lost.
     IdGenerator::new(&client, "warm").next().await.unwrap();
     let told = AtomicU64::new(0);

@@ -22,7 +22,7 @@ pub(crate) async fn some(ids: &TimeOrderedId, count: usize) -> Vec<i64> {
     had
 }
 
-/// The server's second.
+/// Returns the server's time in seconds.
 pub(crate) async fn now(observer: &Observer) -> i64 {
     (observer.server_time_micros().await.unwrap() / 1_000_000) as i64
 }
@@ -31,25 +31,25 @@ pub(crate) fn second(ids: &TimeOrderedId, id: i64) -> i64 {
     ids.decode(id).unwrap().time.duration_since(UNIX_EPOCH).unwrap().as_secs() as i64
 }
 
-/// The keys of the days of a name: one, or two if midnight was in between.
+/// Returns the keys of a name's days: one, or two if midnight was in between.
 async fn days(observer: &Observer, name: &str) -> Vec<String> {
     let mut keys = observer.keys(&format!("icr:{name}:*")).await.unwrap();
     keys.sort();
     keys
 }
 
-/// An offset with which no day ends within half a day. One offset serves a whole test, because a
-/// UTC day may end meanwhile.
+/// Returns an offset that moves the end of the day at least half a day away. One offset is used for
+/// a whole test, because a UTC day may end meanwhile.
 pub(crate) async fn far_from_midnight(observer: &Observer) -> i64 {
     DAY / 2 - now(observer).await % DAY
 }
 
-/// Ids of a day that ends in this number of seconds.
+/// Returns a generator whose day ends in this number of seconds.
 pub(crate) async fn midnight_in(observer: &Observer, client: &Client, name: &str, seconds: i64) -> TimeOrderedId {
     TimeOrderedId::new(client, name).day_offset(DAY - seconds - now(observer).await % DAY)
 }
 
-/// The key of the current day.
+/// Returns the key of the current day.
 pub(crate) async fn key_of_today(observer: &Observer, ids: &TimeOrderedId, name: &str) -> String {
     ids.next().await.unwrap();
     let [key] = days(observer, name).await.try_into().expect("one day");
@@ -68,7 +68,7 @@ async fn an_id_is_a_second_of_the_server_and_a_number_of_its_day() {
     assert!(had.iter().all(|id| (before..=after).contains(&second(&ids, *id))));
     let keys = days(&observer, "order").await;
     for key in &keys {
-        // The name of the key has the date in UTC.
+        // The name of the key contains the date in UTC.
         let date = key.strip_prefix("icr:order:").unwrap();
         assert!(date.len() == 10 && date.split(':').count() == 3, "{key}");
         let lives = observer.time_to_live(key).await.unwrap().expect("a lifetime");
@@ -77,7 +77,7 @@ async fn an_id_is_a_second_of_the_server_and_a_number_of_its_day() {
     assert!((1..=2).contains(&keys.len()), "{keys:?}");
     let first = ids.decode(had[0]).unwrap();
     assert_eq!(first.sequence, 1);
-    // A program that knows the format computes the same value.
+    // A program that uses the documented format computes the same value.
     let expected = (second(&ids, had[0]) - 1_640_995_200) << 32 | i64::from(first.sequence);
     assert_eq!(had[0], expected);
     assert!(matches!(ids.decode(-1), Err(IdError::Failed(Failure::InvalidArgument { .. }))));
@@ -95,7 +95,8 @@ async fn ids_rise_over_the_tasks_of_a_client_and_none_is_given_twice() {
         tokio::spawn(async move {
             let mut had = Vec::new();
             for _ in 0..2000 {
-                // A call that begins after another one has ended gets a larger id, in any task.
+                // A call that begins after another call has ended gets a larger id, whichever task
+                // makes it.
                 had.push((Instant::now(), ids.next().await.unwrap(), Instant::now()));
             }
             (task % 3, had)
@@ -141,7 +142,7 @@ async fn at_midnight_numbers_restart_and_ids_still_rise() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let ids = midnight_in(&observer, &client, "order", 6).await;
-    // At midnight, no numbers are left, and the next day has all of them again.
+    // No numbers are left until midnight. The next day has all numbers again.
     let key = key_of_today(&observer, &ids, "order").await;
     let begin = now(&observer).await;
     let (mut had, mut exhausted) = (some(&ids, 10).await, 0);
@@ -173,7 +174,7 @@ async fn an_exhausted_day_is_reported_until_the_next_day() {
     let ids = midnight_in(&observer, &client, "order", 8).await;
     let key = key_of_today(&observer, &ids, "order").await;
     observer.cmd(&["SET", &key, &(MOST - 3).to_string(), "KEEPTTL"]).await.unwrap();
-    // Ids in memory are used first.
+    // Ids that are already in memory are used first.
     let mut last = 0;
     let told = loop {
         match join_all((0..5).map(|_| ids.next())).await.into_iter().collect::<Result<Vec<_>, _>>() {
@@ -238,15 +239,15 @@ async fn no_counter_is_without_a_lifetime_or_ends_in_its_day() {
             "a minute" => observer.cmd(&["SET", &key, "500", "EX", "60"]).await.map(drop).unwrap(),
             _ => {}
         }
-        // Ids in memory do not access the key.
+        // Taking ids from memory does not access the key.
         let touched = async || {
             ids.next().await.unwrap();
             observer.time_to_live(&key).await.unwrap().is_some_and(|left| left.as_secs() > 2 * 86_400)
         };
         wait_until(SOON, touched).await;
     }
-    // Whatever command of the script is denied, a key that it creates has a lifetime. Without
-    // permission for that, no number is counted.
+    // Whichever command of the script is denied, a key that the script creates has a lifetime. If
+    // the lifetime cannot be set, no number is counted.
     for denied in ["incrby", "set", "pexpireat", "pttl", "get", "time"] {
         for there in [false, true] {
             let name = format!("without-{denied}-{there}");

@@ -1,4 +1,4 @@
-//! Time-ordered ids with slow, emptied or dead servers, and lost replies.
+//! Time-ordered ids with servers that are slow, emptied or down, and with lost replies.
 
 use redgrid_core::author::ClientExt;
 use std::collections::BTreeSet;
@@ -14,7 +14,7 @@ use crate::ids_by_time::{DAY, MOST, far_from_midnight, key_of_today, midnight_in
 
 const SCRIPT: &str = include_str!("../../crates/redgrid-id-generator/src/scripts/day.lua");
 
-/// A slow server gives ids, although its replies take longer than a block is valid.
+/// A slow server issues ids, even if its replies take longer than a block is valid.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_takes_longer_than_a_second_gives_ids() {
     let server = server().await;
@@ -31,7 +31,7 @@ async fn a_server_that_takes_longer_than_a_second_gives_ids() {
     assert_eq!(all.len(), 1500);
 }
 
-/// The server loses its state within a second: the next ids of both clients belong to a later
+/// The server loses its data within a second. The next ids of both clients belong to a later
 /// second.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_has_forgotten_its_counters_repeats_no_id() {
@@ -40,11 +40,11 @@ async fn a_server_that_has_forgotten_its_counters_repeats_no_id() {
     let (here, there) = (TimeOrderedId::new(&one, "order"), TimeOrderedId::new(&two, "order"));
     let (mut mine, mut theirs) = (some(&here, 1).await, some(&there, 1).await);
     for _ in 0..2 {
-        // Waits until the clock has reached the time of the ids.
+        // Waits until the server's clock has reached the time of the ids.
         let observer = server.observer().await.unwrap();
         let latest = second(&here, mine[mine.len() - 1]).max(second(&there, theirs[theirs.len() - 1]));
         wait_until(SOON, async || now(&observer).await > latest).await;
-        // One client had far higher numbers than the other one knows.
+        // One client's numbers are far higher than those that the other client has seen.
         theirs.extend(some(&there, 3).await);
         mine.extend(some(&here, 3000).await);
         server.kill().await.unwrap();
@@ -57,13 +57,14 @@ async fn a_server_that_has_forgotten_its_counters_repeats_no_id() {
     assert_eq!(all.len(), mine.len() + theirs.len());
 }
 
-/// A counter that is deleted within the second continues above the issued ids. Contact is not lost.
+/// If the counter is deleted within the second, numbers continue above the issued ids. The client
+/// keeps its connection.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_deleted_counter_continues_above_issued_ids() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let offset = far_from_midnight(&observer).await;
-    // No id is taken in between.
+    // No id is taken between the creation of these generators.
     let ids = || TimeOrderedId::new(&client, "order").day_offset(offset);
     let key = key_of_today(&observer, &ids(), "order").await;
     let mut had = Vec::new();
@@ -97,15 +98,15 @@ async fn after_a_loss_of_contact_the_former_block_is_not_used() {
         .await;
         let id = ids.next().await.unwrap();
         assert!(i64::from(ids.decode(id).unwrap().sequence) > before);
-        // Ids do not go back in time, although they were ahead of it.
+        // Ids do not go back in time, even if they are ahead of the clock.
         assert!(id > last);
         last = *some(&ids, 50).await.last().unwrap();
         assert!(second(&ids, last) >= second(&ids, id));
     }
 }
 
-/// The first ids of a new day are ahead of the clock, because ids of the former connection may
-/// belong to that day.
+/// The first ids of a new day may also be ahead of the clock, because ids that were issued on the
+/// former connection may belong to that day.
 #[tokio::test(flavor = "multi_thread")]
 async fn after_a_loss_of_contact_the_first_ids_of_a_day_are_ahead_of_the_clock_too() {
     let server = server().await;
@@ -117,15 +118,15 @@ async fn after_a_loss_of_contact_the_first_ids_of_a_day_are_ahead_of_the_clock_t
     server.kill_connections(Kind::Normal).await.unwrap();
     wait_until(SOON, async || client.epoch_of(b"order").is_some_and(|now| Some(now) != epoch)).await;
     let observer = server.observer().await.unwrap();
-    // So late that the client certainly takes the new day.
+    // Waits long enough for the client to use the new day.
     wait_until(SOON, async || now(&observer).await >= midnight + 2).await;
     let clock = now(&observer).await;
     let id = ids.next().await.unwrap();
     assert!(day(id).await != day(first).await && second(&ids, id) >= clock + 2, "{} at {clock}", second(&ids, id));
 }
 
-/// Ids do not go back in time with the server's clock. The script is called like a client that
-/// knows a later time.
+/// Ids do not go back in time when the server's clock is set back. The test calls the script as a
+/// client does that has seen a later time.
 #[tokio::test(flavor = "multi_thread")]
 async fn time_does_not_go_back_with_the_servers_clock() {
     let server = server().await;
@@ -141,21 +142,22 @@ async fn time_does_not_go_back_with_the_servers_clock() {
     };
     let ask = async |from, to, not_before, above| ask_ahead(from, to, (not_before, 0), above).await;
     let tomorrow = (end + 7).to_string();
-    // A known later day is continued, and its counter is kept until that day is really over.
+    // A later day that the client has seen is continued, and its counter is kept until that day has
+    // ended.
     assert_eq!(ask(begin, end, end + 7, 0).await, ["elsewhere", &tomorrow]);
     assert_eq!(ask(end, end + DAY, end + 7, 0).await, ["numbers", &tomorrow, "1", "10"]);
     assert_eq!(ask(end, end + DAY, end + 7, 500).await, ["numbers", &tomorrow, "501", "10"]);
     let lives = observer.time_to_live(&format!("icr:a:{end}")).await.unwrap().unwrap();
     assert!(lives.as_secs() > 3 * DAY as u64, "{lives:?}");
-    // An earlier time does not delay anything.
+    // If the client has seen only an earlier time, there is no delay.
     let told = ask(begin, end, begin, 0).await;
     let second = told[1].parse::<i64>().unwrap();
     assert!(second >= today && (told[0] == "numbers" || second >= end), "{told:?}");
-    // The numbers end at 32 bits: fewer are returned than requested.
+    // Numbers end at 32 bits, so fewer numbers are returned than requested.
     assert_eq!(ask(end, end + DAY, end + 7, MOST - 4).await, ["numbers", &tomorrow, &(MOST - 3).to_string(), "4"]);
     assert_eq!(ask(end, end + DAY, end + 7, 0).await, ["exhausted", &tomorrow]);
-    // After a loss of contact, ids continue ahead of their last time, until that is far from the
-    // clock.
+    // After a loss of contact, ids continue ahead of their last time, unless that time is far from
+    // the clock.
     let ahead = async |not_before: i64| {
         let told = ask_ahead(0, end + 2 * DAY, (not_before, 2), 0).await;
         assert_eq!(told[0], "numbers");

@@ -1,4 +1,4 @@
-//! Ids of several killed processes from a killed server.
+//! Ids taken by several processes, while processes and the server are killed.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -6,18 +6,19 @@ use std::time::{Duration, Instant};
 use redgrid_testkit::RedisServer;
 use redgrid_tests::process::Other;
 
-/// How many ids are taken: `REDGRID_IDS`, or a number that any machine takes in seconds.
+/// Returns how many ids are taken: `REDGRID_IDS`, or a number that every machine takes within
+/// seconds.
 fn wanted() -> u64 {
     std::env::var("REDGRID_IDS").map_or(200_000, |wanted| wanted.parse().expect("REDGRID_IDS is a number"))
 }
 
-/// How many ids a process writes at a time. Few, so that the last ids before a kill are on disk;
-/// more if there are very many.
+/// Returns how many ids a process writes at a time. The number is small, so that the last ids
+/// before a kill are on disk; it is larger if very many ids are taken.
 fn chunk() -> &'static str {
     if wanted() > 1_000_000 { "1000" } else { "8" }
 }
 
-/// How many times a process or the server is killed.
+/// How often a process or the server is killed.
 const TROUBLES: u64 = 10;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -30,8 +31,8 @@ async fn killed_processes_repeat_no_id_of_a_block() {
     no_id_is_given_twice("blocks").await;
 }
 
-/// Three processes take ids and write them down. In turn, one of them is killed, or the server,
-/// which keeps acknowledged writes on disk.
+/// Three processes take ids and write them to files. In turn, one of the processes or the server is
+/// killed. The server keeps acknowledged writes on disk.
 async fn no_id_is_given_twice(kind: &str) {
     let began = Instant::now();
     let server = RedisServer::builder().append_only(true).config("appendfsync always").start().await.unwrap();
@@ -63,7 +64,7 @@ async fn no_id_is_given_twice(kind: &str) {
     let mut files = 0;
     for file in std::fs::read_dir(folder.path()).unwrap() {
         let bytes = std::fs::read(file.unwrap().path()).unwrap();
-        // A partial write of a killed process is not an id.
+        // A partial write of a killed process is not counted as an id.
         let ids = bytes.chunks_exact(8).map(|id| i64::from_le_bytes(id.try_into().unwrap()));
         let from = all.len();
         all.extend(ids);
@@ -78,9 +79,9 @@ async fn no_id_is_given_twice(kind: &str) {
     assert!(count as u64 >= wanted);
 }
 
-/// Waits until this many ids are written.
+/// Waits until the files contain this many ids.
 async fn until_written(folder: &Path, ids: u64) {
-    // A million ids take seconds, and a little more in a debug build.
+    // A million ids take seconds, and slightly more in a debug build.
     let within = Duration::from_secs(120) + Duration::from_micros(100 * ids / TROUBLES);
     let written = || -> u64 {
         let files = std::fs::read_dir(folder).unwrap();

@@ -16,7 +16,7 @@ fn resident() -> u64 {
 }
 
 /// All reads succeed. Timeouts are long, because the machine may be busy: a request that was sent
-/// and has no reply in time is not sent again.
+/// and not answered in time is not sent again.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hundred_thousand_reads_at_once_all_succeed() {
     let server = server().await;
@@ -27,7 +27,7 @@ async fn a_hundred_thousand_reads_at_once_all_succeed() {
     let reads: Vec<_> = (0..100_000).map(|_| tokio::spawn(read(client.clone()))).collect();
     let answers: Vec<_> = join_all(reads).await.into_iter().map(Result::unwrap).collect();
     let failed: Vec<_> = answers.iter().filter_map(|answer| answer.as_ref().err()).collect();
-    // The memory of the whole process, which is meaningful only if this test runs alone.
+    // The memory is that of the whole process, so it is meaningful only if this test runs alone.
     println!("resident memory: {before} MB before, {} MB after", resident());
     assert!(failed.is_empty(), "{} failed, the first by {:?}", failed.len(), failed.first());
 }
@@ -45,7 +45,7 @@ async fn a_queued_request_that_never_leaves_is_reported_as_not_sent() {
     assert_eq!((of(ServerError::is_unknown), not_sent), (2, 8), "{answers:?}");
     proxy.heal();
     client.wait_ready(SOON).await.unwrap();
-    // The places of requests that ended without a reply are free again.
+    // The slots of requests that ended without a reply are free again.
     let answers = join_all((0..10).map(|_| client.run::<u64>(Request::command("INCR").key("b")))).await;
     assert!(answers.iter().all(Result::is_ok), "{answers:?}");
 }

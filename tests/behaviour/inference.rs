@@ -1,5 +1,5 @@
-//! The types of arguments of collections are inferred, and borrowed forms are accepted for owned
-//! ones.
+//! The types of arguments of collections are inferred, and borrowed forms are accepted instead of
+//! owned ones.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Latches: counting, waiting, lifetimes, and failures.
+//! Countdown latches: counting, waiting, lifetimes, and failures.
 
 use std::time::{Duration, Instant};
 
@@ -11,10 +11,10 @@ use redgrid_tests::{SOON, client, client_with, server};
 
 pub(super) const MS: Duration = Duration::from_millis(1);
 
-/// So long that a test fails if only the poll would help.
+/// A poll interval so long that a test fails if only a poll could wake its waiters.
 pub(super) const NO_POLL: Duration = Duration::from_secs(600);
 
-/// Far above what a message takes on a busy machine.
+/// A time limit far longer than a message takes on a busy machine.
 pub(super) const AT_ONCE: Duration = Duration::from_secs(60);
 
 pub(super) const THEIRS: &str = "redisson_countdownlatch__channel__{a}";
@@ -47,8 +47,8 @@ async fn a_latch_counts_down_opens_and_is_set_again() {
     assert_eq!(latch.count_down().await.unwrap(), i64::MAX as u64 - 1, "to the unit");
     assert!(latch.delete().await.unwrap());
     assert_eq!(latch.count_down_by(i64::MAX as u64).await.unwrap(), 0);
-    // For a while, the record of the client's last change is kept, and the number of the ended
-    // round.
+    // Two keys are kept for a while: the record of the client's last change, and the number of the
+    // ended round.
     let mut left = observer.keys("*").await.unwrap();
     left.sort();
     let round = "redgrid_latch:{a}".to_owned();
@@ -106,7 +106,7 @@ async fn server_errors_are_reported_and_change_nothing() {
     assert!(matches!(refused, Err(WaitError::Failed(Failure::Refused { .. }))), "{refused:?}");
     assert!(is_refused(latch.count().await.err()), "not a count");
     assert_eq!(observer.get::<String>("a").await.unwrap().unwrap(), "x");
-    // A key of another type: setting it is rejected, and it can be deleted.
+    // The key has another type: setting a count is rejected, but the key can be deleted.
     assert!(!latch.try_set_count(1).await.unwrap());
     assert!(latch.delete().await.unwrap());
     assert!(latch.try_set_count(1).await.unwrap());
@@ -120,7 +120,7 @@ async fn changes_with_lost_replies_are_executed_once_and_answered() {
     let client =
         client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(200 * MS).retries(20)).await;
     let latch = CountDownLatch::new(&client, "a");
-    // After this, the server knows the scripts.
+    // The server has cached the scripts after this.
     latch.try_set_count(1).await.unwrap();
     latch.delete().await.unwrap();
     latch.count_down().await.unwrap();
@@ -176,7 +176,8 @@ async fn a_latch_and_its_companions_end_together() {
     };
     latch.delete().await.unwrap();
     assert!(is_kept_for_a_minute().await);
-    // Without a lifetime, its number is kept for a day, and longer while there are waiters.
+    // For a latch without a lifetime, the round's number is kept for a day, and longer while
+    // waiters exist.
     latch.try_set_count(1).await.unwrap();
     assert_eq!(observer.time_to_live("a").await.unwrap(), None);
     let left = observer.time_to_live("redgrid_latch:{a}").await.unwrap().unwrap();
@@ -187,7 +188,7 @@ async fn a_latch_and_its_companions_end_together() {
     latch.count_down().await.unwrap();
     waiting.await.unwrap().unwrap();
     assert!(is_kept_for_a_minute().await);
-    // Redisson leaves the number when it opens the latch; a poll marks it as over.
+    // Redisson keeps the number when it opens the latch. A poll marks the round as over.
     latch.try_set_count(1).await.unwrap();
     observer.cmd(&["DEL", "a"]).await.unwrap();
     assert!(!is_kept_for_a_minute().await);
@@ -201,20 +202,20 @@ async fn waiters_complete_when_the_latch_expires_or_is_deleted() {
     let observer = server.observer().await.unwrap();
     let waiting = client(&server).await;
     let latch = CountDownLatch::new(&waiting, "a");
-    // The waiter completes when the lifetime ends, not at the next poll.
+    // The waiter completes when the lifetime ends, before the next poll.
     let silent = client_with(&server.url(), |config| config.poll_interval(NO_POLL)).await;
     latch.try_set_count(1).expires_in(700 * MS).await.unwrap();
     let began = Instant::now();
     waiter(&silent, &CountDownLatch::new(&silent, "a")).await.await.unwrap().unwrap();
     assert!(began.elapsed() < AT_ONCE, "{:?}", began.elapsed());
-    // Deleted by another program, without a message.
+    // Another program deletes the latch, without a message.
     latch.try_set_count(1).await.unwrap();
     let task = waiter(&waiting, &latch).await;
     observer.cmd(&["DEL", "a"]).await.unwrap();
     let deleted = Instant::now();
     task.await.unwrap().unwrap();
     assert!(deleted.elapsed() < AT_ONCE, "{:?}", deleted.elapsed());
-    // Deleted by redgrid: all waiters are notified.
+    // redgrid deletes the latch, and all waiters are notified.
     latch.try_set_count(1).await.unwrap();
     let task = waiter(&silent, &CountDownLatch::new(&silent, "a")).await;
     wait_until(SOON, async || observer.pubsub_channels("*latch*").await.unwrap().len() == 2).await;
@@ -243,7 +244,7 @@ async fn without_subscribe_a_waiter_completes_by_polling() {
         tokio::time::timeout(AT_ONCE, task).await.unwrap().unwrap().unwrap();
         wait_until(SOON, async || mute.stats().channels == 0).await;
     }
-    // The user may not publish either, and opens the latch all the same.
+    // The user may not publish either, but can open the latch.
     assert_eq!(latch.count_down().await.unwrap(), 0);
 }
 
@@ -290,8 +291,8 @@ async fn waits_dropped_at_every_point_leave_nothing_and_count_downs_count_once_o
     let latch = CountDownLatch::new(&client, "a");
     latch.try_set_count(1000).await.unwrap();
     for moment in 0..40 {
-        // The wait is dropped before the reply to its first poll, before its subscription is
-        // confirmed, or in the middle.
+        // The wait is dropped at a random moment: before the reply to its first poll, before its
+        // subscription is confirmed, or later.
         let moment = || Duration::from_micros(moment * moment * 10 + fastrand::u64(..300));
         let waits = (0..5).map(|_| tokio::time::timeout(moment(), latch.wait().into_future()));
         assert!(futures_util::future::join_all(waits).await.iter().all(Result::is_err));
@@ -300,7 +301,7 @@ async fn waits_dropped_at_every_point_leave_nothing_and_count_downs_count_once_o
         })
         .await;
     }
-    // The end of other waits does not affect one that stays.
+    // Dropping other waits does not affect this one.
     let staying = waiter(&client, &latch).await;
     for moment in 0..10 {
         let wait = latch.wait().into_future();
@@ -311,7 +312,7 @@ async fn waits_dropped_at_every_point_leave_nothing_and_count_downs_count_once_o
         least += u64::from(at_most(polls, latch.count_down()).await.is_some());
         most += 1;
     }
-    // This count-down is executed after all of them.
+    // This count-down is executed after all the others.
     let left = latch.count_down().await.unwrap();
     assert!((1000 - most - 1..=1000 - least - 1).contains(&left), "{left}: {least} to {most}");
     assert!(!staying.is_finished());

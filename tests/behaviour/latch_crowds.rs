@@ -1,4 +1,4 @@
-//! Many waiters for one latch.
+//! Many waiters of one latch.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use redgrid_tests::{SOON, client, client_with, server};
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
-/// So long that a test fails if only the poll would help.
+/// A poll interval so long that a test fails if only a poll could wake its waiters.
 const NO_POLL: Duration = Duration::from_secs(600);
 
 fn polls(seen: &[SeenCommand]) -> usize {
@@ -21,8 +21,9 @@ fn polls(seen: &[SeenCommand]) -> usize {
     seen.iter().filter(|command| command.args.first().is_some_and(|arg| *arg == look)).count()
 }
 
-/// Waiters in the counting process complete by the reply, without a message or a poll. A poll from
-/// the start of the waits may still be sent, so rounds are repeated until one has no poll.
+/// Waiters in the process that counts down complete when the reply arrives, without a message or a
+/// poll. A poll from the start of the waits may still be sent, so rounds are repeated until one of
+/// them has no poll.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_reply_to_the_last_count_down_completes_local_waits() {
     let server = server().await;
@@ -52,7 +53,7 @@ async fn the_reply_to_the_last_count_down_completes_local_waits() {
     assert!(in_some_round(without_a_poll).await);
 }
 
-/// The maximum of rounds until one has no poll from the start of the waits.
+/// The maximum number of rounds until one has no poll from the start of the waits.
 const ROUNDS: u32 = 20;
 
 async fn in_some_round(is_met: impl AsyncFn() -> bool) -> bool {
@@ -64,8 +65,9 @@ async fn in_some_round(is_met: impl AsyncFn() -> bool) -> bool {
     false
 }
 
-/// A round of Redisson has no number, nor does one whose number was evicted. The reply that ends
-/// such a round causes a poll. Here every message is lost, and there are no regular polls.
+/// A round begun by Redisson has no number, and neither has one whose number was evicted. The reply
+/// that ends such a round causes a poll. In this test every message is lost, and there are no
+/// regular polls.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_round_without_a_number_is_followed_by_a_poll_for_local_waits() {
     let server = server().await;
@@ -81,7 +83,7 @@ async fn a_round_without_a_number_is_followed_by_a_poll_for_local_waits() {
         }
         let mut monitor = Monitor::start(&server).await.unwrap().without("PING");
         let tasks = crowd(&latch, 10).await;
-        // The only regular poll occurs soon after the subscription. By then, the poll after the
+        // The only regular poll is sent soon after the subscription. By then, the poll after the
         // confirmation was sent.
         let is_poll = |command: &SeenCommand| command.args.get(1..).is_some_and(|args| args == ["1", "a"]);
         wait_until(SOON, async || monitor.take().await.unwrap().iter().any(is_poll)).await;
@@ -97,9 +99,9 @@ async fn a_round_without_a_number_is_followed_by_a_poll_for_local_waits() {
     assert!(proxy.counts().publishes_dropped > 0);
 }
 
-/// The message that is published with the last count-down is enough: half a round trip to the
-/// server, and half a round trip back. An earlier poll may be late, so rounds are repeated until
-/// one has three count-downs and no poll.
+/// The message published by the last count-down is sufficient: the wake-up takes half a round trip
+/// to the server, and half a round trip back. An earlier poll may be late, so rounds are repeated
+/// until one has three count-downs and no poll.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hundred_waiters_wake_without_a_further_round_trip() {
     let server = server().await;
@@ -107,7 +109,7 @@ async fn a_hundred_waiters_wake_without_a_further_round_trip() {
     let (counting, waiting) =
         (client(&server).await, client_with(&server.url(), |config| config.poll_interval(NO_POLL)).await);
     let (count, latch) = (CountDownLatch::new(&counting, "a"), CountDownLatch::new(&waiting, "a"));
-    // After this, the server knows the scripts.
+    // The server has cached the scripts after this.
     latch.wait().await.unwrap();
     count.try_set_count(1).await.unwrap();
     count.count_down().await.unwrap();
@@ -117,8 +119,8 @@ async fn a_hundred_waiters_wake_without_a_further_round_trip() {
         let tasks = crowd(&latch, 100).await;
         wait_until(SOON, async || observer.pubsub_channels("*latch*").await.unwrap().len() == 2).await;
         let mut seen = Vec::new();
-        // Polls while the crowd gathers, each for the waiters before it, and the one after the
-        // confirmation.
+        // Some polls are sent while the waiters arrive, each for the waiters before it. One is sent
+        // after the confirmation of the subscription.
         wait_until(SOON, async || {
             seen.extend(monitor.take().await.unwrap());
             polls(&seen) >= 2
@@ -153,13 +155,14 @@ async fn a_thousand_local_waiters_share_a_subscription_and_its_polls() {
     let (count, latch) = (CountDownLatch::new(&counting, "a"), CountDownLatch::new(&waiting, "a"));
     latch.wait().await.unwrap();
     count.try_set_count(1).await.unwrap();
-    // Each client has subscribed to its notices by now.
+    // Each client has subscribed to its own notification channel by now.
     wait_until(SOON, async || observer.pubsub_channels("redgrid_client:*").await.unwrap().len() == 2).await;
     let mut monitor = Monitor::start(&server).await.unwrap().without("PING");
     let tasks = crowd(&latch, 1000).await;
     wait_until(SOON, async || observer.pubsub_channels("*latch*").await.unwrap().len() == 2).await;
     assert_eq!(waiting.stats().channels, 2);
-    // As Redisson does: in one step, without the round's number. One poll for all.
+    // The latch is opened as by Redisson: in one step, without the round's number. One poll then
+    // serves all waiters.
     let over = "redis.call('DEL', KEYS[1]) return redis.call('PUBLISH', ARGV[1], '0')";
     let told = observer.query(&["EVAL", over, "1", "a", "redisson_countdownlatch__channel__{a}"]).await;
     assert_eq!(told, Ok(1));
@@ -170,7 +173,7 @@ async fn a_thousand_local_waiters_share_a_subscription_and_its_polls() {
     let seen = monitor.take().await.unwrap();
     let subscriptions = seen.iter().filter(|command| command.name == "SUBSCRIBE").count();
     println!("a thousand waiters: {} polls, {subscriptions} subscription", polls(&seen));
-    // They arrive while polls are in flight, and each poll serves all waiters before it.
+    // Waiters arrive while polls are in flight, and each poll serves all waiters before it.
     assert!(polls(&seen) <= 20 && subscriptions == 1, "{} polls, {subscriptions}", polls(&seen));
 }
 
@@ -187,8 +190,8 @@ async fn concurrent_count_downs_have_their_own_results() {
     latches[1].wait().await.unwrap();
 }
 
-/// Many count-downs are few requests. One round trip after the other would take longer than the
-/// timeout of a call.
+/// Many count-downs are combined into few requests. Sending them one after another would take
+/// longer than the timeout of a call.
 #[tokio::test(flavor = "multi_thread")]
 async fn thousands_of_count_downs_of_one_client_are_a_few_requests_and_each_counts() {
     const ALL: u64 = 5000;
@@ -208,8 +211,8 @@ async fn thousands_of_count_downs_of_one_client_are_a_few_requests_and_each_coun
     let requests = seen.iter().filter(|command| command.args.first().is_some_and(|arg| *arg == count_down)).count();
     println!("{ALL} count-downs: {requests} requests");
     assert!(requests <= 50, "{requests} requests");
-    // More than the remaining count, with different weights and lost replies: the count-down that
-    // reaches zero opens the latch.
+    // More count-downs than the remaining count, with different weights and lost replies. The one
+    // that reaches zero opens the latch.
     proxy.next(2, count_down, Action::SwallowReply);
     let told = join_all([1, 2, 3, 4, 5].map(|by| latch.count_down_by(by))).await;
     assert_eq!(told.into_iter().map(Result::unwrap).collect::<Vec<_>>(), [8, 6, 3, 0, 0]);
@@ -217,12 +220,12 @@ async fn thousands_of_count_downs_of_one_client_are_a_few_requests_and_each_coun
     latch.wait().await.unwrap();
     let most = i64::MAX as u64;
     assert!(latch.try_set_count(most).await.unwrap());
-    // Requests that do not fit into one batch use two.
+    // Count-downs whose sum does not fit into one batch use two batches.
     let told = join_all([1, most - 2, most].map(|by| latch.count_down_by(by))).await;
     assert_eq!(told.into_iter().map(Result::unwrap).collect::<Vec<_>>(), [most - 1, 1, 0]);
 }
 
-/// A count-down that is dropped in the queue does not count, and does not affect others.
+/// A count-down that is dropped while it is queued does not count, and does not affect others.
 #[tokio::test(flavor = "multi_thread")]
 async fn count_downs_that_are_dropped_before_their_turn_do_not_count() {
     let server = server().await;
@@ -235,7 +238,7 @@ async fn count_downs_that_are_dropped_before_their_turn_do_not_count() {
     let [_, count_down, ..] = scripts();
     for first_stays in [true, false] {
         let before = latch.count().await.unwrap();
-        // The first request is in flight as long as the proxy holds it.
+        // The first request stays in flight until the proxy releases it.
         proxy.next(1, &count_down, Action::Hold);
         let mut calls: Vec<_> = (0..6)
             .map(|_| {
@@ -323,7 +326,8 @@ async fn a_thousand_in_ten_processes_wake_by_the_poll_if_messages_are_lost() {
     assert!(awake < Duration::from_secs(4), "{awake:?}");
 }
 
-/// The time from the last count-down until all waiters have reported, without the machine's delay.
+/// Returns the time from the last count-down until all waiters have reported, without the machine's
+/// delay.
 async fn a_thousand_in_ten_processes(silent: bool) -> Duration {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();

@@ -1,4 +1,4 @@
-//! Latches compared with a model in memory, with lost replies.
+//! Compares latches with a model in memory, with lost replies.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -17,7 +17,7 @@ const STEPS: usize = 30;
 #[derive(Default)]
 struct Model {
     left: u64,
-    /// The number of the current round, or of the last one.
+    /// The number of the current round; between rounds, that of the last one.
     round: u64,
 }
 
@@ -99,7 +99,8 @@ async fn sequence(clients: &[Client], seed: u64) {
                 told.push("delete".into());
                 assert_eq!(latch.delete().await.unwrap(), model.delete(), "{}: {told:?}", at());
             }
-            // One wait at a time through each of the other clients, so that its round is known.
+            // Each of the other clients has at most one wait at a time, so that the round of each
+            // wait is known.
             _ => match (2..clients.len()).find(|client| waiting.iter().all(|one| one.client != *client)) {
                 Some(_) if model.left == 0 => latches[2].wait().timeout(SOON).await.unwrap(),
                 Some(client) => {

@@ -9,11 +9,11 @@ use redgrid_tests::{SOON, client, client_with, server};
 
 use super::latch::{AT_ONCE, MS, NO_POLL, OURS, THEIRS};
 
-/// Waits until a client is subscribed to the latch, and has polled since.
+/// Waits until a client is subscribed to the latch, and a later poll was answered.
 async fn until_sure(server: &redgrid_testkit::RedisServer, client: &redgrid_core::Client, channels: usize) {
     let observer = server.observer().await.unwrap();
     wait_until(SOON, async || observer.pubsub_channels("*latch*").await.unwrap().len() == channels).await;
-    // This request is on the same connection, so its reply follows that of the poll.
+    // This request uses the same connection, so its reply arrives after that of the poll.
     client.command("PING").query::<String>().await.unwrap();
 }
 
@@ -31,12 +31,13 @@ async fn late_messages_of_an_earlier_round_complete_no_wait() {
     let task = waiter(&waiting, &latch).await;
     until_sure(&server, &waiting, 2).await;
     let mut monitor = Monitor::start(&server).await.unwrap();
-    // All messages that the end of the previous round, and the start of this one, publish.
+    // The test sends all messages that the end of the previous round and the start of this one
+    // publish.
     for (channel, message) in [(OURS, former.as_str()), (THEIRS, "0"), (THEIRS, "1"), (OURS, "0"), (OURS, "x")] {
         let heard: u64 = observer.query(&["PUBLISH", channel, message]).await.unwrap();
         assert_eq!(heard, 1);
     }
-    // It polls, finds its round in progress, and waits.
+    // The waiter polls, finds its round in progress, and continues to wait.
     let [.., look] = scripts();
     let mut looks = 0;
     wait_until(SOON, async || {
@@ -86,7 +87,7 @@ async fn a_waiter_that_missed_its_rounds_end_completes_during_the_next() {
     let setting = client(&server).await;
     let waiting = client_with(&server.url_via(proxy.addr()), |config| config.poll_interval(200 * MS)).await;
     let (set, latch) = (CountDownLatch::new(&setting, "a"), CountDownLatch::new(&waiting, "a"));
-    // No message arrives, so only polls help.
+    // No message arrives, so only polls can wake the waiters.
     proxy.drop_publishes(true);
     set.try_set_count(1).await.unwrap();
     let early = waiter(&waiting, &latch).await;
@@ -95,7 +96,7 @@ async fn a_waiter_that_missed_its_rounds_end_completes_during_the_next() {
     set.try_set_count(1).await.unwrap();
     tokio::time::timeout(AT_ONCE, early).await.unwrap().unwrap().unwrap();
     wait_until(SOON, async || waiting.stats().channels == 0).await;
-    // With a waiter for the next round, the same poll serves both.
+    // If a waiter of the next round exists, the same poll serves it too.
     let early = waiter(&waiting, &latch).await;
     set.count_down().await.unwrap();
     set.try_set_count(1).await.unwrap();
@@ -107,7 +108,8 @@ async fn a_waiter_that_missed_its_rounds_end_completes_during_the_next() {
     tokio::time::timeout(AT_ONCE, late).await.unwrap().unwrap().unwrap();
 }
 
-/// A new waiter has its own poll, because the state that other waiters know may be outdated.
+/// Each new waiter gets a poll of its own, because the state that other waiters have received may
+/// be outdated.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_new_waiter_is_not_assigned_to_the_round_of_others() {
     let server = server().await;
@@ -120,7 +122,7 @@ async fn a_new_waiter_is_not_assigned_to_the_round_of_others() {
     let former = observer.get::<String>("redgrid_latch:{a}").await.unwrap().unwrap();
     let early = waiter(&waiting, &latch).await;
     until_sure(&server, &waiting, 2).await;
-    // The message about the end of its round is delayed for long.
+    // The message about the end of the round is delayed for a long time.
     proxy.drop_publishes(true);
     set.count_down().await.unwrap();
     set.try_set_count(1).await.unwrap();

@@ -11,18 +11,18 @@ use tokio::task::JoinHandle;
 
 const MS: Duration = Duration::from_millis(1);
 
-/// So long that a test fails if only the poll would help.
+/// A poll interval so long that a test fails if only a poll could wake its waiters.
 const NO_POLL: Duration = Duration::from_secs(600);
 
-/// The timeout of a wait that reaches it. Longer than a reply takes on a busy machine, and shorter
-/// than the retries of temporary rejections.
+/// The timeout of waits that are expected to time out. It is longer than a reply takes on a busy
+/// machine, and shorter than the retries of temporary rejections.
 const BOUND: Duration = Duration::from_secs(5);
 
 async fn completes(task: JoinHandle<Result<(), WaitError>>) {
     tokio::time::timeout(SOON, task).await.expect("the waiter did not complete").unwrap().unwrap();
 }
 
-/// The first two names share a slot, and one begins with the other as a hash tag.
+/// The first two names share a slot, and one of them begins with the other as a hash tag.
 #[tokio::test(flavor = "multi_thread")]
 async fn latches_with_similar_names_have_nothing_in_common() {
     let server = server().await;
@@ -36,7 +36,7 @@ async fn latches_with_similar_names_have_nothing_in_common() {
         for _ in 0..2 {
             assert!(beside.try_set_count(1).await.unwrap());
             assert!(latch.wait().timeout(Duration::ZERO).await.is_err());
-            // The task polls meanwhile, too.
+            // The task also polls meanwhile.
             let second = latch.wait().timeout(1500 * MS).await;
             assert!(second.is_err() && !task.is_finished(), "`{other}` completes a wait for `{one}`");
             assert_eq!(beside.count_down().await.unwrap(), 0);
@@ -59,7 +59,7 @@ async fn a_read_only_server_reports_the_state_of_a_latch() {
     refuses("0").await;
     latch.try_set_count(1).await.unwrap();
     refuses("1").await;
-    // The poll would renew the number of the round.
+    // The poll would set the lifetime of the round's number.
     observer.cmd(&["PEXPIRE", "redgrid_latch:{a}", "40000000"]).await.unwrap_err();
     refuses("0").await;
     observer.cmd(&["PEXPIRE", "redgrid_latch:{a}", "40000000"]).await.unwrap();
@@ -67,7 +67,7 @@ async fn a_read_only_server_reports_the_state_of_a_latch() {
     let closed = latch.wait().timeout(BOUND).await;
     assert!(matches!(closed, Err(WaitError::TimedOut { .. })), "{closed:?}");
     refuses("0").await;
-    // Opened by a client that does not know the number of the round.
+    // The latch is opened by a client that does not use the number of the round.
     observer.cmd(&["DEL", "a"]).await.unwrap();
     refuses("1").await;
     tokio::time::timeout(SOON, latch.wait().into_future()).await.expect("the latch is open").unwrap();
@@ -80,7 +80,7 @@ async fn repeated_waits_during_a_shutdown_are_all_notified() {
     for _ in 0..5 {
         let client = client(&server).await;
         let latch = CountDownLatch::new(&client, "a");
-        // So many that the first waits end before the last ones are notified.
+        // There are so many waits that the first ones end before the last ones are notified.
         let tasks: Vec<_> = (0..2000)
             .map(|_| {
                 let latch = latch.clone();
@@ -100,12 +100,12 @@ async fn repeated_waits_during_a_shutdown_are_all_notified() {
     }
 }
 
-/// An old reply that the latch was closed does not count if contact was lost since.
+/// If contact was lost since, an earlier reply that the latch was closed is not reported.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wait_that_lost_contact_does_not_say_that_the_latch_was_closed() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
-    // A poll each second, and retries for far longer than the wait.
+    // The client polls each second, and retries for far longer than the wait.
     let settings = |config: Config| config.response_timeout(SOON).retries(2).poll_interval(200 * MS);
     let client = client_with(&server.url_via(proxy.addr()), settings).await;
     let latch = CountDownLatch::new(&client, "a");
@@ -117,7 +117,8 @@ async fn a_wait_that_lost_contact_does_not_say_that_the_latch_was_closed() {
     assert!(matches!(told, Err(WaitError::Failed(Failure::Unavailable { .. }))), "{told:?}");
 }
 
-/// A poll with a reply is contact. On a busy machine, at least one of five waits gets a reply.
+/// A poll with a reply counts as contact. On a busy machine, at least one of five waits gets a
+/// reply.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wait_with_contact_says_that_the_latch_was_closed() {
     let server = server().await;
@@ -126,7 +127,8 @@ async fn a_wait_with_contact_says_that_the_latch_was_closed() {
     latch.try_set_count(1).await.unwrap();
     let mut told = Vec::new();
     for _ in 0..5 {
-        // As long as several polls, and longer than the reply to the first one is valid.
+        // The wait is as long as several polls, and longer than the reply to the first one is
+        // valid.
         told.push(latch.wait().timeout(2500 * MS).await);
         if matches!(told.last(), Some(Err(WaitError::TimedOut { .. }))) {
             return;
@@ -135,7 +137,8 @@ async fn a_wait_with_contact_says_that_the_latch_was_closed() {
     panic!("{told:?}");
 }
 
-/// A waiter that lost its subscription. Connections are refused until `accept_connections`.
+/// Returns a waiter that has lost its subscription. Connections are refused until
+/// `accept_connections`.
 async fn unsubscribed(
     server: &RedisServer,
     proxy: &Proxy,
@@ -175,7 +178,8 @@ async fn a_waiter_that_missed_its_rounds_end_is_not_kept_by_redissons_round() {
         proxy.accept_connections().await.unwrap();
         completes(task).await;
         wait_until(SOON, async || waiting.stats().channels == 0).await;
-        // A new waiter waits for Redisson's round, and our ended number is not published again.
+        // A new waiter waits for Redisson's round, and the number of our ended round is not
+        // published again.
         let next = waiter(&waiting, &latch).await;
         wait_until(SOON, async || observer.pubsub_channels("*latch*").await.unwrap().len() == 2).await;
         assert!(latch.wait().timeout(Duration::ZERO).await.is_err() && !next.is_finished());
@@ -185,8 +189,8 @@ async fn a_waiter_that_missed_its_rounds_end_is_not_kept_by_redissons_round() {
     }
 }
 
-/// A waiter completes although the clock was set back. The number of a round is the server's time,
-/// and this server was an hour ahead.
+/// A waiter completes although the server's clock was set back. The number of a round is the
+/// server's time, and this server's clock was an hour ahead.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_waiter_that_missed_its_rounds_end_completes_despite_a_clock_set_back() {
     const HOUR: u64 = 3_600_000_000;
@@ -212,7 +216,7 @@ async fn a_waiter_that_missed_its_rounds_end_completes_despite_a_clock_set_back(
 async fn a_count_down_that_is_refused_has_not_counted() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
-    // The number of the round is of another type.
+    // The key of the round's number has another type.
     let all = client(&server).await;
     let latch = CountDownLatch::new(&all, "a");
     observer.cmd(&["RPUSH", "redgrid_latch:{a}", "x"]).await.unwrap();
@@ -223,7 +227,7 @@ async fn a_count_down_that_is_refused_has_not_counted() {
         assert_eq!(source.code(), Some(Code::WrongType));
         assert_eq!(observer.get::<String>("a").await.unwrap().unwrap(), left);
     }
-    // Values of the right type that are no numbers do not affect counting.
+    // Values of the correct type that are not numbers do not affect counting.
     for round in ["abc", "", "99999999999999999999"] {
         observer.cmd(&["SET", "a", "1"]).await.unwrap();
         observer.cmd(&["SET", "redgrid_latch:{a}", round]).await.unwrap();
@@ -231,7 +235,7 @@ async fn a_count_down_that_is_refused_has_not_counted() {
     }
     observer.cmd(&["DEL", "a"]).await.unwrap();
     latch.wait().await.unwrap();
-    // The user of the last count-down may not delete.
+    // The user that sends the last count-down may not delete keys.
     server.set_user("careful", &["on", ">secret", "~*", "&*", "+@all", "-del"]).await.unwrap();
     let careful = client_with(&server.url_for("careful", "secret"), |config| config).await;
     let latch = CountDownLatch::new(&careful, "b");

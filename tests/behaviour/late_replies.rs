@@ -25,7 +25,7 @@ async fn harness() -> Harness {
     let client = client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(TIMEOUT)).await;
     listening(&server, &client).await;
     let elsewhere = redgrid_tests::client(&server).await;
-    // The server knows all scripts, so a held or lost request is an EVALSHA.
+    // The server has cached all scripts, so a held or lost request is an EVALSHA.
     Lock::new(&client, "warm").acquire().await.unwrap().release().await.unwrap();
     Harness { server, proxy, observer, client, elsewhere }
 }
@@ -49,12 +49,12 @@ async fn not_held_is_never_reported_while_a_copy_may_still_acquire() {
     let told = asking.await.unwrap();
     held.release().await.unwrap();
     assert_eq!(harness.proxy.release_held().await, 1);
-    // The late copy acquired the lock, or was too late. In the first case the reported error must
-    // not say that nothing is held.
+    // The late copy acquired the lock, or was refused as too late. In the first case the reported
+    // error must not exclude that the lock is held.
     if harness.observer.exists("a").await.unwrap() {
         assert!(matches!(told, Err(AcquireError::Failed(Failure::OutcomeUnknown { .. }))), "{told:?}");
     }
-    // And it is released long before its lease of 30 s.
+    // In this case the client releases the lock long before its lease of 30 s ends.
     wait_until(TIMEOUT * 2, async || !harness.observer.exists("a").await.unwrap()).await;
 }
 
@@ -65,8 +65,8 @@ async fn a_grant_of_a_late_copy_after_a_busy_reply_is_released() {
     harness.proxy.next(1, script!("acquire"), Action::Hold);
     let trying = tokio::spawn(Lock::new(&harness.client, "a").try_acquire().into_future());
     harness.cut_off().await;
-    // The second copy gets the reply "busy". The effect of the first one is unknown, so the result
-    // is not "held by others".
+    // The second copy gets the reply "busy". The effect of the first copy is unknown, so the result
+    // must not be "held by others".
     let told = trying.await.unwrap();
     assert!(matches!(told, Err(AcquireError::Failed(Failure::OutcomeUnknown { .. }))), "{told:?}");
     held.release().await.unwrap();
@@ -119,14 +119,14 @@ async fn a_grant_that_was_taken_over_before_it_was_known_is_invalid() {
     for n in 0..5 {
         let name = format!("a{n}");
         // The reply of the grant is stalled. The notice of the takeover is on another connection,
-        // and arrives with it or before it.
+        // and arrives together with the reply or before it.
         harness.proxy.set(Direction::ToClient, Fault::Stall);
         let ask = Lock::new(&harness.client, &name).acquire().lease(SOON);
         let asking = tokio::spawn(ask.into_future());
         wait_until(SOON, async || harness.observer.exists(&name).await.unwrap()).await;
         let thief = Lock::new(&harness.elsewhere, &name).steal().await.unwrap();
         harness.proxy.set(Direction::ToClient, Fault::Pass);
-        // The request keeps waiting because the name is taken, or it held the lock for a moment.
+        // The request either waits because the lock is taken, or has held the lock for a moment.
         let late = async {
             wait_until(SOON, async || asking.is_finished() || harness.client.stats().channels == 1).await;
         };
@@ -153,8 +153,8 @@ async fn a_run_once_lock_with_a_late_copy_stays_taken_as_required() {
     let began = tokio::time::Instant::now();
     let guard = asking.await.unwrap().unwrap().unwrap();
     guard.release().await.unwrap();
-    // The lock is released once more when no copy can arrive any more. Until then it must stay
-    // taken.
+    // The client releases the lock a second time when all copies can only be refused. Until then
+    // the lock must stay taken.
     let limit = TIMEOUT + Duration::from_millis(500);
     while began.elapsed() < limit {
         assert!(harness.observer.exists("job").await.unwrap(), "free after {:?}", began.elapsed());

@@ -1,4 +1,5 @@
-//! A release takes into account every lease that the server may have, even if no caller holds it.
+//! A release takes into account every lease that the server may have, even if the client no longer
+//! uses it.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -38,7 +39,7 @@ fn silent_from(label: &'static str, answer: Option<Reply>, silence: Duration) ->
                 return Ok(granted(TOKEN));
             }
             ("lock/extend", _) => return Ok(Reply::Array(vec![Reply::Int(1), Reply::Int(0)])),
-            // Only releases of the first grant count.
+            // Only releases of the first grant are counted.
             ("lock/release" | "lock/release-yielding", _) if *holder.lock().unwrap() == named => {
                 counted.fetch_add(1, Ordering::Relaxed)
             }
@@ -58,7 +59,7 @@ fn renewed() -> Reply {
     Reply::Array(vec![Reply::Int(1)])
 }
 
-/// A lock of that server, and its client.
+/// Returns a lock of that server, and its client.
 fn lock_on(server: FakeServer) -> (Lock, Client) {
     let config = Config::single("one").unwrap().local_handover_window(Duration::from_millis(500)).retries(1);
     lock_by(Arc::new(server), config)
@@ -128,8 +129,8 @@ async fn a_release_waits_for_an_unanswered_shortening() {
     }
 }
 
-/// A caller sets a lease and stops waiting for the reply. The release does not know which of the
-/// two leases the server has.
+/// A caller sets a lease and stops waiting for the reply. The release must assume that the server
+/// may have either of the two leases.
 #[tokio::test(start_paused = true)]
 async fn a_release_knows_a_lease_set_for_no_holder() {
     let (short, long) = (Duration::from_secs(2), Duration::from_secs(30));
@@ -185,9 +186,9 @@ async fn a_release_waits_for_an_unanswered_renewal() {
     }
 }
 
-/// A release waits for an unconfirmed renewal. The primary has it, but its replication is not
-/// confirmed, so the client does not count it. The previous lease ends while the connection is
-/// down.
+/// A release waits for an unconfirmed renewal. The primary has executed it, but its replication is
+/// not confirmed, so the client does not rely on it. The previous lease ends while the connection
+/// is down.
 #[tokio::test(start_paused = true)]
 async fn a_release_waits_for_an_unconfirmed_renewal() {
     let (server, released) = silent_from("lock/renew", Some(renewed()), Duration::from_millis(4500));
@@ -201,8 +202,8 @@ async fn a_release_waits_for_an_unconfirmed_renewal() {
     wait_until(SOON, async || released.load(Ordering::Relaxed) == 1 && client.stats() == NOTHING).await;
 }
 
-/// A renewal arrives after the shorter lease of the next holder in this process, which counts. Then
-/// the same with a renewal that is less durable than that holder requires.
+/// A renewal arrives after the shorter lease of the next holder in this process, which applies. The
+/// second case is a renewal that is less durable than that holder requires.
 #[tokio::test(start_paused = true)]
 async fn a_release_knows_a_renewal_after_a_shorter_lease() {
     let (lease, short) = (Duration::from_millis(1400), Duration::from_millis(200));
@@ -227,7 +228,7 @@ async fn a_release_knows_a_renewal_after_a_shorter_lease() {
     }
 }
 
-/// A longer lease reaches no replica: its caller gets an error, and the shorter lease counts.
+/// A longer lease reaches no replica: its caller gets an error, and the shorter lease applies.
 #[tokio::test(start_paused = true)]
 async fn a_release_knows_an_undurable_lengthening() {
     let (short, long) = (Duration::from_secs(2), Duration::from_secs(30));
@@ -263,7 +264,7 @@ async fn a_retained_lease_is_recomputed_while_its_release_fails() {
         wait_until(SOON, async || !told.lock().unwrap().is_empty()).await;
         let told = told.lock().unwrap().first().cloned().unwrap();
         match (most, &told) {
-            // At most what is left of the time, and the time that a reply may take.
+            // At most the remaining time, and the time that a reply may take.
             (Some(most), (label, Some(Arg::Bytes(keep)))) if label == "lock/retain" => {
                 let keep: u64 = std::str::from_utf8(keep).unwrap().parse().unwrap();
                 assert!(keep <= most, "{keep} {most}");

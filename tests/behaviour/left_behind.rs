@@ -58,8 +58,8 @@ async fn a_forgotten_read_ends_with_its_lease_although_others_read() {
     reading.try_upgrade().await.expect("the only reader").release().await.unwrap();
 }
 
-/// An unpolled acquire blocks no other caller. Its holder has entered through another request
-/// meanwhile, and left.
+/// An unpolled acquire does not block other callers. Its holder has acquired the lock through
+/// another request meanwhile, and released it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_kept_acquire_blocks_no_other_after_its_holder_left() {
     let server = server().await;
@@ -77,8 +77,8 @@ async fn a_kept_acquire_blocks_no_other_after_its_holder_left() {
     wait_until(SOON, async || client.stats().names == 0).await;
 }
 
-/// A guard stays valid although the acquire that got the lock is dropped before it is polled. Its
-/// holder has entered through another request.
+/// A guard stays valid if another acquire of the same holder, which got the lock, is dropped before
+/// it is polled.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_guard_stays_when_its_holders_first_request_is_dropped() {
     let server = server().await;
@@ -91,7 +91,7 @@ async fn a_guard_stays_when_its_holders_first_request_is_dropped() {
     wait_until(SOON, async || client.stats().waiting == 0 && client.stats().holds == 1).await;
     let guard = lock.acquire().holder(&me).await.unwrap();
     drop(first);
-    // Longer than an unclaimed grant is kept.
+    // The timeout is longer than an unclaimed grant is kept.
     let other = lock.acquire().timeout(Duration::from_secs(3)).await;
     assert!(matches!(other, Err(AcquireError::TimedOut { by_this_client: true, .. })), "{other:?}");
     assert!(guard.is_held());
@@ -109,8 +109,8 @@ async fn a_shutdown_does_not_wait_for_a_retained_write() {
     assert!(server.observer().await.unwrap().exists("a").await.unwrap(), "the name stays taken");
 }
 
-/// An unpolled request blocks no other caller. Two requests of one holder wait, and only one of
-/// them is polled.
+/// An unpolled request does not block other callers. Two requests of one holder wait, and only one
+/// of them is polled.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_kept_acquire_blocks_no_other_after_two_waits() {
     let server = server().await;

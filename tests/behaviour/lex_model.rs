@@ -1,4 +1,4 @@
-//! Text sorted by bytes, compared with a model.
+//! Compares texts sorted by bytes with a model.
 
 use std::collections::BTreeSet;
 use std::ops::{Bound, RangeBounds};
@@ -9,7 +9,7 @@ use redgrid_set::{LexSortedSet, ObjectError};
 use redgrid_tests::model::seeds;
 use redgrid_tests::{client, server};
 
-/// Words of no, one and more bytes, including the special characters of the server's ranges.
+/// Words of zero, one and more bytes, including the special characters of the server's ranges.
 const WORDS: [&str; 20] = [
     "",
     "\0",
@@ -94,7 +94,7 @@ fn backwards(bounds: Bounds) -> bool {
     matches!(bounds, (Included(from) | Excluded(from), Included(to) | Excluded(to)) if to < from)
 }
 
-/// The words in a range. `BTreeSet::range` panics for some of these ranges.
+/// Returns the words in a range. `BTreeSet::range` would panic for some of these ranges.
 fn between(model: &Model, bounds: Bounds) -> Vec<&'static str> {
     model.iter().copied().filter(|word| RangeBounds::<str>::contains(&bounds, *word)).collect()
 }
@@ -165,7 +165,7 @@ async fn ask(set: &LexSortedSet, model: &Model, (step, one, other, n): (u8, &str
     }
 }
 
-/// Operations on a range of values; an inverted range is an error.
+/// Operations on a range of values. An inverted range is an error.
 async fn by_value(set: &LexSortedSet, model: &mut Model, bounds: Bounds, (step, n): (u8, u64)) -> bool {
     let range = || set.by_value::<str>(bounds);
     let (from, most) = (n as usize % 3, n as usize);
@@ -252,7 +252,7 @@ async fn combined(
         29 => set.intersection([name]),
         _ => set.difference([name]),
     };
-    // Stored only half of the time: otherwise both sets would soon be equal.
+    // The result is stored only in half of the cases: otherwise both sets would soon be equal.
     if matches!(bounds.0, Bound::Included(_)) {
         *beside = made;
         return told && again.store(name).await.unwrap() == beside.len() as u64;

@@ -8,7 +8,7 @@ use redgrid_locks::Lock;
 use redgrid_testkit::{Proxy, RedisServer, wait_until};
 use redgrid_tests::{SOON, client_with, server};
 
-/// The connections of one client to one node: for requests and for subscriptions.
+/// The number of connections of one client to one node: for requests and for subscriptions.
 const CONNECTIONS: u64 = 2;
 
 /// A server with renamed commands, behind a proxy that counts connections.
@@ -18,7 +18,7 @@ struct Limited {
 }
 
 impl Limited {
-    /// Starts a server that does not know `command`.
+    /// Starts a server that lacks `command`.
     async fn without(command: &str) -> Limited {
         let server = RedisServer::builder().config(format!("rename-command {command} \"\"")).start().await.unwrap();
         Limited::over(server).await
@@ -33,7 +33,7 @@ impl Limited {
         client_with(&self.server.url_via(self.proxy.addr()), |config| config).await
     }
 
-    /// One waiter after another waits for a held lock, and gets it. Each one subscribes and
+    /// One waiter after another waits for a held lock and acquires it. Each one subscribes and
     /// unsubscribes.
     async fn contend(&self, client: &Client, rounds: usize) {
         let other = client_with(&self.server.url(), |config| config).await;

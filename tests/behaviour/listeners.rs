@@ -24,7 +24,8 @@ impl Shard {
     }
 }
 
-/// The first shard has all slots until the first change; after it, the second one has them.
+/// A topology in which the first shard has all slots until the first change, and the second shard
+/// afterwards.
 struct Moving {
     shards: [Shard; 2],
     is_sharded: bool,
@@ -79,14 +80,15 @@ async fn notices_come_from_the_primary_and_no_channel_stays_at_the_old_replica()
     let client = Client::over(Arc::clone(&moving) as Arc<dyn Topology>, config, Clock::boot()).unwrap();
     let watched = client.watch("channel".into(), "channel".into());
     let [one, two] = &moving.shards;
-    // The number of channels of each server. The client's own channel is the one for notices.
+    // The number of channels of each server. Each client also subscribes to its own notification
+    // channel.
     let listened = || [one, two].map(|shard| (shard.primary.listened().len(), shard.replica.listened().len()));
     wait_until(SOON, async || watched.is_active() && listened() == [(1, 1), (0, 0)]).await;
     moving.changes.send_modify(|count| *count += 1);
     wait_until(SOON, async || watched.is_active() && listened() == [(0, 0), (1, 1)]).await;
 }
 
-/// The present connection may have subscribed it, because a gap is reported late.
+/// A gap is reported late, so the current connection may have subscribed to the channel.
 #[tokio::test]
 async fn a_rejected_resubscription_is_unsubscribed_without_watchers() {
     let server = Arc::new(FakeServer::new("one:1", |_| Ok(Reply::Nil)));
@@ -97,7 +99,7 @@ async fn a_rejected_resubscription_is_unsubscribed_without_watchers() {
     let without = server.listened().len() - 1;
     server.deny("channel".into());
     server.push(Push::Gap);
-    // Rejected twice: together with another channel, and alone.
+    // The subscription was rejected twice: together with another channel, and alone.
     wait_until(SOON, async || !watched.is_active() && server.refused() > 1).await;
     drop(watched);
     wait_until(SOON, async || server.listened().len() == without).await;

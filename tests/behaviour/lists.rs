@@ -88,7 +88,7 @@ fn is_out(told: &ObjectError, at: u64, has: u64) -> bool {
     matches!(told, ObjectError::OutOfBounds { index, len, .. } if (*index, *len) == (at, has))
 }
 
-/// The argument that the error names.
+/// Returns the argument that the error names.
 fn named(told: &ObjectError) -> &str {
     match told {
         ObjectError::Failed(Failure::InvalidArgument { option, .. }) => option,
@@ -159,7 +159,8 @@ async fn indexes_out_of_bounds_are_reported_and_change_nothing() {
     assert!(matches!(List::<u8>::new(&client, "{}").len().await, Err(ObjectError::Failed(Failure::InvalidName(_)))));
 }
 
-/// No element counts as a mark: a script marks elements with a value that no element has.
+/// No element is mistaken for a mark. A script marks elements for removal with a value that no
+/// element has.
 #[tokio::test(flavor = "multi_thread")]
 async fn no_element_is_taken_for_a_mark() {
     let server = server().await;
@@ -170,7 +171,7 @@ async fn no_element_is_taken_for_a_mark() {
         include_str!("../../crates/redgrid-list/src/scripts/insert.lua"),
         include_str!("../../crates/redgrid-list/src/scripts/retain_all.lua"),
     );
-    // All elements equal values that the scripts would use as marks, one after the other.
+    // The elements equal all values that the scripts would try as marks, one after another.
     let marks: Vec<String> = std::iter::successors(Some("mark".to_owned()), |mark| Some(sha(mark))).take(3).collect();
     let all: Vec<String> = (0..12).map(|n| marks[n % 3].clone()).collect();
     for at in 0..12 {
@@ -191,7 +192,7 @@ async fn no_element_is_taken_for_a_mark() {
         more.splice(at..at, [marks[0].clone(), "new".to_owned(), marks[2].clone()]);
         assert_eq!(done, (3, 15));
         assert_eq!(list.read_all().await.unwrap(), more, "inserted at {at}");
-        // Nor does an inserted element count as a mark.
+        // An inserted element is not mistaken for a mark either.
         list.clear().await.unwrap();
         list.push_many(&["a", "b"].map(String::from)).await.unwrap();
         let words = ["EVAL", insert, "1", "list", "1", "mark", "1000", "0", &marks[0], "new", &marks[1]];
@@ -250,7 +251,7 @@ async fn a_change_is_sent_once_and_its_lost_reply_reported() {
     };
     let sure: List<i64> = List::new(&client(&server).await, "list");
     five(&sure).await;
-    // Afterwards the server knows each script, so a call is one request.
+    // The server has cached each script after this, so a call is one request.
     assert_eq!((sure.insert(2, &7).await.unwrap(), sure.remove_at(2).await.unwrap()), (6, 7));
     let unknown = |told: Result<(), ObjectError>| {
         assert!(matches!(told, Err(ObjectError::Failed(Failure::OutcomeUnknown { .. }))), "{told:?}")
@@ -269,7 +270,7 @@ async fn a_change_is_sent_once_and_its_lost_reply_reported() {
     proxy.next(1, insert, Action::SwallowReply);
     unknown(list.insert(1, &20).await.map(drop));
     assert_eq!(sure.read_all().await.unwrap(), [10, 20, 30, 20, 10, 40]);
-    // Reads are retried.
+    // A read without a reply is sent again.
     let list = lossy().await;
     proxy.next(1, "LINDEX", Action::SwallowReply);
     assert_eq!(list.get(2).await.unwrap(), Some(30));
@@ -372,7 +373,7 @@ async fn a_list_is_read_and_stored_in_another_order() {
     assert_eq!(List::<String, Text>::new(&client, "texts").read_all().await.unwrap(), ["A", "", "C"]);
     assert_eq!(named(&words.sort_by("weight").await.unwrap_err()), "pattern");
     assert_eq!(named(&words.sort_alpha().fetch::<String, _>(Text, [""; 0]).await.unwrap_err()), "patterns");
-    // The server rejects a value that is no number.
+    // The server rejects a value that is not a number.
     let mixed: List<i64, Long> = List::new(&client, "words");
     let told = mixed.sort().await.unwrap_err();
     assert!(matches!(told, ObjectError::Failed(Failure::Refused { .. })), "{told:?}");

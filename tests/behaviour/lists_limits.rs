@@ -8,9 +8,9 @@ use redgrid_list::{List, ObjectError};
 use redgrid_testkit::{Action, Proxy};
 use redgrid_tests::{client, client_with, server, sha};
 
-/// No element of a long list counts as a mark, although all elements equal possible marks. Some are
-/// removed from the end to the front, a few at a time. At first the end of the list is nearer, then
-/// the front.
+/// No element of a long list is mistaken for a mark, although all elements equal possible marks.
+/// Some elements are removed from the end to the front, a few at a time. At first the end of the
+/// list is nearer, and later the front.
 #[tokio::test(flavor = "multi_thread")]
 async fn no_element_of_a_long_list_is_taken_for_a_mark() {
     let server = server().await;
@@ -55,7 +55,7 @@ async fn a_server_out_of_memory_allows_removals() {
     observer.cmd(&["CONFIG", "SET", "maxmemory", "0"]).await.unwrap();
 }
 
-/// The number of elements that a chunked call stored, and the error of the next chunk.
+/// Returns the number of elements that a chunked call stored, and the error of the next chunk.
 fn partial(told: Result<u64, ObjectError>) -> (u64, ObjectError) {
     match told {
         Err(ObjectError::Partial { done, source, .. }) => (done, *source),
@@ -74,7 +74,8 @@ async fn a_chunked_call_reports_how_many_are_done() {
     };
     // Numbers that no other command of the test contains.
     let all: Vec<i64> = (0..1200).map(|n| 7_000_000_000 + n).collect();
-    // The reply to the second part is lost: 500 elements are certain, and in fact there are 1,000.
+    // The reply to the second chunk is lost: 500 elements are certainly stored, and actually 1,000
+    // are.
     let unknown = |told, sure| {
         let (done, source) = partial(told);
         assert!(
@@ -106,7 +107,7 @@ async fn a_chunked_call_reports_how_many_are_done() {
         sure.clear().await.unwrap();
         sure.push_many(&[1, 2]).await.unwrap();
     }
-    // If nothing was done before the error, it is returned as it is.
+    // If the first chunk fails, its error is returned unchanged.
     let list = lossy().await;
     proxy.next(1, "7000000499", Action::SwallowReply);
     assert!(matches!(list.push_many(&all).await, Err(ObjectError::Failed(Failure::OutcomeUnknown { .. }))));

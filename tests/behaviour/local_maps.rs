@@ -16,10 +16,11 @@ use redgrid_tests::{SOON, client, client_with, server};
 
 pub(super) type Prices = LocalCachedMap<String, u64>;
 
-/// Longer than the test: every change seen came from a message, not from the bound.
+/// Longer than the test: each observed change was caused by a message, not by the bound.
 const LONG_BOUND: Duration = Duration::from_secs(3600);
 
-/// Heartbeats begin at once. No further one occurs during a test.
+/// Returns options with a long bound. Heartbeats begin immediately, and no further one is sent
+/// during a test.
 fn long_bound() -> Options {
     Options::default().max_stale(LONG_BOUND)
 }
@@ -100,7 +101,7 @@ async fn every_change_is_sent_to_all_clients_that_cache_the_key() {
     assert!(told.invalidations >= 8 && told.clears >= 1 && told.hit_ratio() > 0.0, "{told:?}");
     let (mine, theirs) = (in_numbers(&one), in_numbers(&two));
     assert_eq!(mine.add("n", &5).await.unwrap(), 5);
-    // A value read before the message is dropped with it, and then read again.
+    // A value that was read before the message is dropped when it arrives, and then read again.
     wait_until(SOON, async || theirs.get("n").await.unwrap() == Some(5) && theirs.cached_keys().unwrap() == ["n"])
         .await;
     assert_eq!(mine.add("n", &-7).await.unwrap(), -2);
@@ -196,8 +197,8 @@ async fn a_value_whose_change_arrived_during_the_read_is_not_cached() {
                     changes.set("a", &2).await.unwrap();
                 }
             }
-            // The last message: once its entry has left the cache, all earlier messages have
-            // arrived.
+            // This is the last message: when its entry has left the cache, all earlier messages
+            // have arrived.
             changes.set("b", &2).await.unwrap();
             let heard = async {
                 while !gone.cached_keys().unwrap().is_empty() {
@@ -254,9 +255,9 @@ async fn the_cache_keeps_its_limits_of_size_and_time() {
         prices.get("a").await.unwrap();
         let observer = server.observer().await.unwrap();
         let name = prices.object().name().unwrap().as_str().to_owned();
-        // Written directly: no message is sent.
+        // The value is written directly, so no message is sent.
         observer.cmd(&["HSET", &name, "\"a\"", "2"]).await.unwrap();
-        // Either time has passed then.
+        // After this time, either of the two limits has passed.
         tokio::time::sleep(Duration::from_millis(150)).await;
         assert_eq!(prices.get("a").await.unwrap(), Some(2));
     }
@@ -375,7 +376,7 @@ async fn without_publish_nothing_is_changed_and_without_subscribe_the_server_is_
         assert!(error.to_string().contains("channel"), "{error:?}");
     }
     assert!(!observer.exists("prices").await.unwrap());
-    // The user may use the topic, but not the client's own channel, so no heartbeat arrives.
+    // The user may use the topic but not the client's own channel, so no heartbeat arrives.
     let prices = Prices::new(&deaf, "prices");
     for n in 0..50 {
         prices.set("a", &n).await.unwrap();

@@ -1,5 +1,5 @@
-//! A map cached by two clients, compared with a model. The writer sees a change at once; the other
-//! client sees it after its notification.
+//! Compares a map that two clients cache with a model. The writer reads its own change immediately;
+//! the other client reads it after its notification.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ type Model = BTreeMap<u64, i64>;
 
 const KEYS: u64 = 10;
 
-/// Longer than the test: every change seen came from a message, not from the bound.
+/// Longer than the test: each observed change was caused by a message, not by the bound.
 const LONG_BOUND: Duration = Duration::from_secs(3600);
 
 /// The options for this seed.
@@ -110,7 +110,7 @@ async fn modelled(one: &Client, two: &Client, some: u64) {
             let told = |what: &str| format!("{what}, seed {seed}: {model:?} after {story:?}");
             match step.0 {
                 25 => sides[who].end().await,
-                // A write past the cache sends no message: both caches are cleared.
+                // A write that bypasses the cache sends no message, so both caches are cleared.
                 26 => {
                     let past = Map::<u64, i64, Text>::new(&sides[who].client, &name).with_codecs(Text, Long);
                     past.set(&step.1, &step.2).await.unwrap();
@@ -122,7 +122,7 @@ async fn modelled(one: &Client, two: &Client, some: u64) {
                     model.clear();
                     let object = sides[who].handles[0].object();
                     assert_eq!(object.delete().await.unwrap(), there, "seed {seed} after {story:?}");
-                    // Nor does a deletion send a message. With a short bound, the caches notice it
+                    // A deletion sends no message either. With a short bound, the caches notice it
                     // in time.
                     if sides[who].options.max_stale(LONG_BOUND) == sides[who].options {
                         sides[who].any(&mut random).clear_all_local().await.unwrap();
@@ -146,7 +146,7 @@ async fn modelled(one: &Client, two: &Client, some: u64) {
                     assert!(fits, "{}", told("a read"));
                 }
             }
-            // The writer sees its own change at once, through either handle.
+            // The writer reads its own change immediately, through either handle.
             let at_once = seen(sides[who].any(&mut random), &model).await;
             assert!(at_once, "the writer, seed {seed}: {model:?} after {story:?}");
             let other = sides[1 - who].any(&mut random);

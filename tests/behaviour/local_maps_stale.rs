@@ -13,7 +13,7 @@ use redgrid_tests::{SOON, client, client_with, server};
 
 type Numbers = LocalCachedMap<u64, u64>;
 
-/// Shorter than a usual setting, so that many trials pass.
+/// Shorter than a usual setting, so that many trials fit into the test.
 const BOUND: Duration = Duration::from_millis(100);
 
 /// The values of a writer, one number after another: the time each write began, and the time of its
@@ -37,25 +37,25 @@ impl Written {
         written.iter().rposition(there).map_or(0, |at| at as u64 + 1)
     }
 
-    /// How many writes have begun.
+    /// Returns how many writes have begun.
     fn begun(&self) -> u64 {
         self.0.lock().unwrap().len() as u64
     }
 }
 
-/// Reads until it is stopped. Each value must have been current within the bound before the read,
-/// or later.
+/// Reads until it is stopped. Each value that is read must have been current within the bound
+/// before the read, or later.
 async fn watch(numbers: Numbers, key: u64, written: Arc<Written>, stop: Arc<AtomicBool>) -> (u64, Duration) {
     let (mut reads, mut stalest) = (0, Duration::ZERO);
     while !stop.load(Ordering::Relaxed) {
         let began = Instant::now();
-        // A failed read proves nothing.
+        // A failed read has no value to check.
         let Ok(got) = numbers.get(&key).await else { continue };
         let got = got.unwrap_or(0);
         let least = written.certain_at(began.checked_sub(BOUND));
         assert!(got >= least, "{got} was read more than {BOUND:?} after {least} was written");
         assert!(got <= written.begun(), "{got} was not written yet");
-        // How long the next number had been stored.
+        // How long the next value had been stored when the read began.
         if let Some((_, Some(next))) = written.0.lock().unwrap().get(got as usize) {
             stalest = stalest.max(began.saturating_duration_since(*next));
         }
@@ -67,8 +67,8 @@ async fn watch(numbers: Numbers, key: u64, written: Arc<Written>, stop: Arc<Atom
     (reads, stalest)
 }
 
-/// No value older than the bound is read during faults. `REDGRID_STALE_TRIALS` sets another number
-/// of trials.
+/// During faults, a read returns no value that was overwritten earlier than the bound allows.
+/// `REDGRID_STALE_TRIALS` sets the number of trials.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn no_value_is_read_that_was_overwritten_before_the_bound() {
     let trials = std::env::var("REDGRID_STALE_TRIALS").ok().and_then(|trials| trials.parse().ok()).unwrap_or(20);
@@ -117,8 +117,8 @@ async fn no_value_is_read_that_was_overwritten_before_the_bound() {
             fail().await;
         }
         if fault == "swallow" {
-            // A connection does not lose single messages, but a proxy in front of a server may. A
-            // lost heartbeat reveals it.
+            // A connection does not lose single messages, but a proxy in front of a server may. The
+            // client detects the loss because a heartbeat is missing too.
             wait_until(SOON, async || !here.is_active()).await;
         } else {
             tokio::time::sleep(Duration::from_millis(random.u64(0..150))).await;

@@ -48,8 +48,8 @@ impl Harness {
         self.proxy.counts().swallowed
     }
 
-    /// Waits until no late copy can arrive. Then there is no key, the client is idle, and the lock
-    /// can be acquired.
+    /// Waits until every late copy can only be refused. Then there must be no key, the client must
+    /// be idle, and the lock must be free.
     async fn all_clear(&self, timeout: Duration) {
         wait_until(timeout + Duration::from_secs(1), async || {
             self.client.stats().names == 0 && !self.observer.exists("a").await.unwrap()
@@ -105,7 +105,8 @@ async fn lost_replies_to_reads_are_retried() {
     assert!(lock.is_locked().await.unwrap());
     harness.swallow(&script!("inspect"));
     assert!(lock.is_locked().await.unwrap());
-    // The poll of a waiter: the connection is lost with the reply, and the waiter still enters.
+    // The connection is lost with the reply to a waiter's poll, and the waiter still acquires the
+    // lock.
     let waiter = tokio::spawn(lock.acquire().timeout(SOON).into_future());
     harness.swallow(&redgrid_tests::sha(include_str!("../../crates/redgrid-client/src/pubsub/ttl.lua")));
     wait_until(SOON, async || harness.swallowed() == 2).await;
@@ -143,7 +144,7 @@ async fn lost_replies_at_a_retained_release_and_a_shutdown_do_no_harm() {
     wait_until(SOON, async || !harness.observer.exists("a").await.unwrap()).await;
 
     let held = Lock::new(&harness.client, "a").acquire().await.unwrap();
-    // The server knows this script only from its first use.
+    // The server caches this script at its first use.
     let other = client(&harness.server).await;
     let warm = Lock::new(&other, "warm").acquire().await.unwrap();
     other.shutdown(SOON).await.unwrap();
@@ -163,7 +164,7 @@ async fn a_lost_reply_to_an_extension_is_reported_or_repaired() {
     harness.swallow(&script!("renew"));
     guard.extend(Duration::from_secs(30)).await.unwrap();
     assert!(guard.remaining() > Duration::from_secs(25));
-    // A shortening is never repeated; the earlier end counts.
+    // A shortening is never repeated; the earlier end applies.
     harness.swallow(&script!("extend"));
     let unknown = guard.extend(Duration::from_secs(8)).await;
     assert!(matches!(unknown, Err(ExtendError::OutcomeUnknown { .. })), "{unknown:?}");
@@ -173,8 +174,8 @@ async fn a_lost_reply_to_an_extension_is_reported_or_repaired() {
     harness.all_clear(QUICK).await;
 }
 
-/// Holds the first copy of an acquire back, lets the second one be granted and released, and then
-/// lets the first one arrive.
+/// Holds back the first copy of an acquire, lets the second copy be granted and released, and then
+/// lets the first copy arrive.
 async fn a_late_copy(server: RedisServer, arrives_in_time: bool) {
     let timeout = Duration::from_secs(2);
     let harness = harness_on(server, timeout).await;
@@ -192,8 +193,8 @@ async fn a_late_copy(server: RedisServer, arrives_in_time: bool) {
         tokio::time::sleep_until(limit).await;
     }
     assert_eq!(harness.proxy.release_held().await, 1);
-    // A copy that arrives in time is executed, and takes a lock without an owner. A late copy
-    // rejects itself.
+    // A copy that arrives in time is executed, and acquires the lock for an attempt that has ended.
+    // A late copy is refused.
     assert_eq!(harness.observer.exists("a").await.unwrap(), arrives_in_time);
     harness.all_clear(timeout).await;
 }
@@ -243,7 +244,8 @@ async fn a_late_shortening_never_frees_a_lock_that_counts_as_held() {
         harness.proxy.cut_all();
     });
     assert!(matches!(unknown, Err(ExtendError::OutcomeUnknown { .. })), "{unknown:?}");
-    // Lengthened while the shortening may still arrive: the longer lease does not count.
+    // The lease is lengthened while the shortening may still arrive, so the longer lease does not
+    // apply.
     harness.client.wait_ready(SOON).await.unwrap();
     let longer = guard.extend(Duration::from_secs(30)).await;
     assert!(matches!(longer, Err(ExtendError::OutcomeUnknown { .. })), "{longer:?}");
@@ -301,7 +303,7 @@ async fn no_renewal_is_started_after_the_release_was_called() {
         let before = renewed();
         release.await.unwrap();
         // A renewal that was in flight when the release was called may be executed after it. No
-        // other one is started, although there is time for two.
+        // further renewal is sent, although there is time for two.
         tokio::time::sleep_until(tokio::time::Instant::now() + Duration::from_millis(650)).await;
         assert!(renewed() - before <= 1);
     }))

@@ -10,8 +10,8 @@ use redgrid_testkit::{Action, Observer, Proxy, wait_until};
 use redgrid_tests::{NOTHING, SOON, client, client_with, listening, server};
 
 pub(super) const MS: Duration = Duration::from_millis(1);
-/// How many rounds two tasks run in opposite order; `REDGRID_MULTI_ROUNDS=10000` is the whole
-/// proof.
+/// Returns how many rounds two tasks run in opposite order. The full test has
+/// `REDGRID_MULTI_ROUNDS=10000`.
 fn rounds() -> u64 {
     std::env::var("REDGRID_MULTI_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(250)
 }
@@ -136,7 +136,7 @@ async fn single_and_multiple_locks_exclude_each_other_and_all_get_in() {
     }
 }
 
-/// A name that an attempt took and released is free at once: it had no holder.
+/// A lock that an attempt acquired and released is free immediately: it was never reported as held.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_withdrawn_attempt_retains_no_name() {
     let server = server().await;
@@ -148,7 +148,7 @@ async fn a_withdrawn_attempt_retains_no_name() {
     let both = MultiLock::new(&two, ["name:1", "name:2"]).acquire().hold_at_least(at_least).timeout(SOON);
     let waiter = tokio::spawn(both.into_future());
     wait_until(SOON, async || two.stats().waiting == 1).await;
-    // The waiter gets the first name, but not the second one. It releases the first, and waits for
+    // The waiter gets the first lock, but not the second one. It releases the first, and waits for
     // the second.
     in_the_way.remove(0).release().await.unwrap();
     wait_until(SOON, async || two.stats().waiting == 1 && !observer.exists("name:1").await.unwrap()).await;
@@ -157,7 +157,7 @@ async fn a_withdrawn_attempt_retains_no_name() {
     in_the_way.remove(0).release().await.unwrap();
     let guard = waiter.await.unwrap().unwrap();
     assert_eq!(held(&observer).await, ["name:1", "name:2"]);
-    // After a hold, both names stay taken, however early they are released.
+    // After a hold, both locks stay taken for their minimum time, however early they are released.
     guard.release().await.unwrap();
     for name in ["name:1", "name:2"] {
         assert!(observer.time_to_live(name).await.unwrap() > Some(at_least / 2));
@@ -304,7 +304,8 @@ async fn a_shutdown_gives_all_of_them_back() {
 async fn ten_thousand_names_of_a_slot_are_few_scripts() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
-    // Without renewals, and without a request that is repeated because the machine is slow.
+    // The lease and the timeout are long, so that the test has no renewals, and no repeated request
+    // on a slow machine.
     let patient = |config: redgrid_core::Config| config.watchdog_lease(10 * SOON).response_timeout(SOON);
     let client = client_with(&server.url(), patient).await;
     let lock = MultiLock::new(&client, (0..10_000).map(|n| format!("name:{n}")));

@@ -65,7 +65,8 @@ async fn a_lost_answer_is_found_again_and_a_late_copy_leaves_nothing() {
 
     proxy.next(1, script!("release_many"), Action::SwallowReply);
     let released = both.acquire().timeout(SOON).await.unwrap().release().await;
-    // The request is sent again, but the second reply can come later than a release waits.
+    // The request is sent again, but the second reply may arrive after the release has stopped
+    // waiting.
     assert!(matches!(released, Ok(()) | Err(ReleaseError::OutcomeUnknown { .. })), "{released:?}");
     assert_eq!(proxy.counts().swallowed, 2);
     wait_until(quick + Duration::from_secs(10), gone).await;
@@ -96,7 +97,7 @@ async fn a_wait_ends_in_time_without_a_reply() {
     both.acquire().timeout(SOON).await.unwrap().release().await.unwrap();
 }
 
-/// After missing durability the names are free at once.
+/// If the durability is not confirmed, the locks are free immediately.
 #[tokio::test(flavor = "multi_thread")]
 async fn missing_durability_is_reported_after_the_release() {
     let server = server().await;

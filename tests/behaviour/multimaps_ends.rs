@@ -141,7 +141,7 @@ async fn refused_without<Y: Kind>(denied: &str, has_an_end: bool) -> Vec<&'stati
 async fn without_permission_for_lifetimes_no_values_are_added() {
     let (_server, _client, observer) = ready().await;
     let adds = ["insert", "new", "set_all", "replace_all"];
-    // The refusal comes before anything is written, on every server.
+    // On every server, the change is rejected before its first write.
     assert_eq!(refused_without::<Sets>("-pttl", false).await, adds);
     assert_eq!(refused_without::<Lists>("-pttl", false).await, adds);
     if !reads_published_permissions(&observer).await {
@@ -183,8 +183,8 @@ async fn a_removal_that_would_end_the_lifetime_of_a_field_is_refused_first() {
     for (add, len, remove) in [("SADD", "SCARD", "SREM"), ("RPUSH", "LLEN", "LREM")] {
         observer.cmd(&["DEL", "{m}:h"]).await.unwrap();
         observer.cmd(&[add, "{m}:h", "1"]).await.unwrap();
-        // If the removal were tried and undone, the field would have the lifetime that is simulated
-        // here.
+        // If the removal were executed and reverted, the field would have the lifetime that is
+        // simulated here.
         let args = ["2", "m", "{m}:h", "native", "k", "another", len, remove, "1"];
         let told = as_if(&observer, REMOVE, "{3600000}", remove, &args).await.unwrap_err();
         assert!(told.contains("nothing is changed"), "{remove}: {told}");

@@ -23,7 +23,7 @@ async fn event(events: &mut Events) -> Event {
     }
 }
 
-/// The next event: its kind, and the name that the server gives it.
+/// Returns the next event: its kind, and the name that the server reports.
 async fn told(events: &mut Events) -> (Kind, String) {
     let event = event(events).await;
     (event.kind, event.command)
@@ -162,7 +162,7 @@ async fn a_pattern_is_of_names_within_the_namespace() {
     for name in ["stock:1", "prod:stock:12", "prod:stock:2"] {
         assert_eq!(event(&mut all).await.name, name);
     }
-    // Both share one subscription, which ends with the last of them.
+    // The two streams share one subscription, which ends when the last stream is dropped.
     assert_eq!(listeners(&observer, "__keyevent@0__:expired").await, 1);
     drop(events);
     wait_until(SOON, async || listeners(&observer, "__keyevent@0__:expired").await == 0).await;
@@ -205,7 +205,7 @@ async fn until_interrupted(events: &mut Events) {
     loop {
         match next(events).await {
             Notice::Gap(Gap::Interrupted) => return,
-            // An event from before the gap.
+            // Skips an event from before the gap.
             Notice::Event(_) => {}
             other => panic!("{other:?}"),
         }
@@ -222,8 +222,8 @@ async fn a_lost_connection_is_a_gap_and_events_go_on() {
         assert!(killed > 0, "round {round}");
         until_interrupted(&mut one).await;
         until_interrupted(&mut all).await;
-        // A new connection may be reported after all subscriptions are restored, which is one more
-        // gap. A value set before it may be missed.
+        // A new connection may be reported after all subscriptions are restored, which yields one
+        // more gap. A value that was set before this gap may be missed.
         for events in [&mut one, &mut all] {
             let told = async {
                 loop {

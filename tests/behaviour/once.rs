@@ -45,7 +45,7 @@ async fn copies_that_come_late_add_nothing() {
     assert_eq!((added(&client, 5).await.unwrap(), added(&client, 7).await.unwrap()), (6, 13));
     assert_eq!(proxy.release_held().await, 1);
     let observer = server.observer().await.unwrap();
-    // The late copy was executed before these, on whatever connection.
+    // These requests are executed after the late copy, whichever connection it uses.
     for _ in 0..50 {
         assert_eq!(added(&client, 0).await.unwrap(), 13);
     }
@@ -104,7 +104,7 @@ async fn a_caller_dropped_before_its_turn_adds_nothing_and_later_adds_once() {
         assert!(futures_util::poll!(&mut behind).is_pending());
     }
     first.abort();
-    // The next call waits for the first, although the first has no other waiter.
+    // The next call waits for the first one, although the caller of the first has left.
     assert_eq!(added(&client, 100).await.unwrap(), 101);
 }
 
@@ -127,11 +127,11 @@ async fn an_unsent_request_is_not_sent_after_its_deadline() {
             other => panic!("{other:?}"),
         }
     }
-    // Dropped before it could be sent.
+    // The call is dropped before it is sent.
     assert!(tokio::time::timeout(Duration::from_millis(20), added(&client, 70)).await.is_err());
     proxy.accept_connections().await.unwrap();
     client.wait_ready(SOON).await.unwrap();
-    // It is executed after them.
+    // This call is executed after the calls above.
     let sum = added(&client, 100).await.unwrap();
     assert!((100..=100 + unknown).contains(&sum) && sum % 5 == 0, "{sum}, {unknown} unknown");
 }

@@ -55,7 +55,7 @@ async fn a_phase_is_over_when_all_have_arrived_and_parties_come_and_go() {
     assert_eq!(first.arrive().await.unwrap(), 1);
     assert_eq!(here.phase().await.unwrap(), 1);
     assert_eq!(fourth.arrive_and_wait().timeout(SOON).await.unwrap(), 2);
-    // A dropped party is not waited for any more.
+    // After it is dropped, the phase does not wait for this party.
     drop(fourth);
     until(&observer, PARTIES, 2).await;
     let late = second.arrive_and_wait().timeout(1000 * MS).await;
@@ -72,7 +72,7 @@ async fn a_phase_is_over_when_all_have_arrived_and_parties_come_and_go() {
     assert!(here.reset().await.unwrap() && !here.reset().await.unwrap());
     assert_eq!(here.phase().await.unwrap(), 0);
     wait_until(SOON, async || one.stats() == NOTHING && two.stats() == NOTHING).await;
-    // Only the time at which it was forgotten is kept for a while.
+    // Only the time of its deletion is kept for a while.
     assert_eq!(observer.keys("redgrid_phaser*").await.unwrap(), ["redgrid_phaser:{a}"]);
     assert_eq!(observer.query::<u64>(&["HLEN", "redgrid_phaser:{a}"]).await.unwrap(), 1);
 }
@@ -142,14 +142,14 @@ async fn lost_replies_arrive_once_and_lost_messages_cause_delays() {
     let one = leased(&server).await;
     let (mine, theirs) = (phaser(&lossy).register().await.unwrap(), phaser(&one).register().await.unwrap());
     assert_eq!((theirs.arrive().await.unwrap(), mine.arrive().await.unwrap()), (0, 0));
-    // A late copy arrives after the phase, and is no arrival at the next one.
+    // A late copy that arrives after the phase is not counted as an arrival at the next phase.
     assert_eq!(theirs.arrive().await.unwrap(), 1);
     proxy.next(1, sha_of("phaser_arrive.lua"), Action::SwallowReply);
     assert_eq!(mine.arrive().await.unwrap(), 1);
     assert_eq!(proxy.counts().swallowed, 1);
     let state = phaser(&one).state().await.unwrap();
     assert_eq!((state.phase, state.arrived), (2, 0));
-    // A deregistration with a lost reply counts once, too.
+    // A deregistration whose reply is lost is also counted once.
     let more = phaser(&lossy).bulk_register(2).await.unwrap();
     proxy.next(1, sha_of("phaser_arrive.lua"), Action::SwallowReply);
     for party in more {

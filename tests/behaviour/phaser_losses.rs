@@ -69,7 +69,8 @@ async fn an_unanswered_registration_begins_and_ends_nothing() {
     wait_until(SOON, async || seats("a").await.iter().any(|seat| seat.contains(" l "))).await;
     let state = Phaser::new(&one, "a").state().await.unwrap();
     assert_eq!((state.is_terminated, state.registered, state.phase), (false, 0, 0));
-    // Dropped registrations beside a live party. When that party leaves, the phaser ends.
+    // Registrations are dropped while another party is registered. When that party leaves, the
+    // phaser terminates.
     let party = Phaser::new(&one, "a").register().await.unwrap();
     for polls in 1..10 {
         drop(dropped(polls, Phaser::new(&two, "a").register()).await);
@@ -95,7 +96,7 @@ async fn a_party_of_a_former_run_takes_no_part_in_the_next() {
         assert_eq!((one.unwrap(), two.unwrap()), (phase, phase));
     }
     assert!(phaser.terminate().await.unwrap() && phaser.reset().await.unwrap());
-    // The former party may arrive neither before the next registration nor after it.
+    // The former party may not arrive, neither before the next registration nor after it.
     let told = former.arrive().await;
     assert!(matches!(told, Err(PhaserError::Terminated { .. })), "{told:?}");
     assert_eq!(phaser.phase().await.unwrap(), 0);
@@ -113,8 +114,8 @@ async fn a_party_of_a_former_run_takes_no_part_in_the_next() {
     assert_eq!(count(&observer, PARTIES).await, 1);
 }
 
-/// After a data loss, the first party that leaves restores the phaser. It does not end it for the
-/// others.
+/// After a data loss, the first party that leaves restores the phaser, which does not terminate for
+/// the other parties.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_first_to_leave_a_lost_phaser_does_not_end_it() {
     let server = server().await;
@@ -126,8 +127,8 @@ async fn the_first_to_leave_a_lost_phaser_does_not_end_it() {
     assert_eq!(staying.arrive_and_wait().timeout(SOON).await.unwrap(), 1);
 }
 
-/// A waiter that was paused does not arrive at a later phase. It is no longer registered when it
-/// continues.
+/// A waiter that was paused does not arrive at a later phase: when it continues, it is not
+/// registered.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_waiter_for_a_phase_arrives_at_no_later_one() {
     let server = server().await;
@@ -168,8 +169,8 @@ async fn a_termination_with_a_lost_reply_returns_true() {
     assert!((1..=600_000).contains(&left), "{left}");
 }
 
-/// A party is restored although a failover loses its registration. It has the place of a former
-/// party that has left.
+/// A party is restored after a failover loses its registration. It has the participant number of a
+/// former party.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_party_in_a_reused_place_is_restored_after_a_failover() {
     let server = server().await;

@@ -51,7 +51,7 @@ async fn elements_are_ordered_by_priority_then_by_arrival() {
     assert_eq!(queue.stream().try_collect::<Vec<_>>().await.unwrap(), expected);
     assert_eq!(queue.peek().await.unwrap().as_ref(), expected.first());
     assert_eq!(queue.peek_last().await.unwrap().as_ref(), expected.last());
-    // The first of several elements with one priority moves behind them, or to another priority.
+    // The first element of a priority is moved behind the others, or to another priority.
     assert!(queue.cancel(&pushed[6]).await.unwrap() && !queue.cancel(&pushed[6]).await.unwrap());
     let again = queue.change_priority(&pushed[0], 0).await.unwrap().unwrap();
     assert_eq!(queue.change_priority(&pushed[0], 5).await.unwrap(), None, "another id from here on");
@@ -175,7 +175,7 @@ async fn many_are_taken_in_exact_order_with_bounded_commands_and_memory() {
         queue.push_many(part.iter().map(|n| (n, priority(*n)))).await.unwrap();
     }
     let (pushed_in, full) = (began.elapsed(), number(&observer, "memory", "used_memory").await);
-    // An element far behind the first part of a search, and of a stream.
+    // The last element is far beyond the first page of a search, and of a stream.
     let last = queue.peek_last().await.unwrap().unwrap().1;
     assert!(queue.contains(&last).await.unwrap() && !queue.contains(&many).await.unwrap());
     assert_eq!(queue.stream().try_fold(0, async |n, _| Ok(n + 1)).await.unwrap(), many);
@@ -315,7 +315,7 @@ async fn operations_that_cannot_complete_are_not_begun() {
         let weak = client_with(&server.url_for(name, "secret"), |config| config).await;
         let queue: PriorityQueue<u64> = PriorityQueue::new(&weak, "jobs");
         let told = match *name {
-            // An element is not taken if its delivery cannot be recorded.
+            // An element is not taken if its delivery record cannot be written.
             "-set" => [queue.take_within(Duration::ZERO).await, queue.take_last_within(Duration::ZERO).await],
             "-zadd" => [queue.change_priority(&pushed[0], 5).await, queue.push(&9, 9).await.map(Some)]
                 .map(|told| told.map(|_| None)),
@@ -373,7 +373,7 @@ async fn the_published_permissions_are_enough() {
     assert!(queue.change_priority(&pushed[1], 0).await.unwrap().is_some());
     assert_eq!((queue.pop().await.unwrap(), queue.pop_last().await.unwrap()), (Some((0, 2)), Some((6, 6))));
     assert_eq!(queue.move_to(End::Back, "next", End::Back).await.unwrap(), Some((5, 5)));
-    // An element without a caller is returned.
+    // If its caller has left, an element is returned.
     let taken = match at_most(2, queue.take()).await {
         Some(taken) => taken.unwrap(),
         None => queue.take_within(SOON).await.unwrap().unwrap(),

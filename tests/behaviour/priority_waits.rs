@@ -85,7 +85,7 @@ async fn a_push_wakes_waiters_at_both_ends() {
         }
     }
     assert_eq!(quick, 2, "a message wakes");
-    // Waiters at both ends: an element that one takes is not there for the other.
+    // Waiters at both ends: an element that one of them takes is not delivered to the other.
     let (first, last, ()) = tokio::join!(here.take(), here.take_last(), async {
         for n in [1, 2] {
             there.push(&n, 1).await.unwrap();
@@ -159,10 +159,10 @@ async fn a_lost_reply_is_retried_and_a_late_copy_takes_nothing() {
     proxy.next(1, take(), Action::SwallowReply);
     assert_eq!(queue.take().await.unwrap(), (1, 1));
     assert_eq!(proxy.counts().swallowed, 1);
-    // Its caller has left when the reply arrives: the element goes to the next take.
+    // The caller has left when the reply arrives, so the element is given to the next take.
     drop_after_lost_reply(&proxy, queue.take()).await;
     assert_eq!(queue.take().await.unwrap(), (2, 2));
-    // Or the element returns to its position, at either end.
+    // If there is no other take, the element returns to its position, at either end.
     let before = members(&observer).await;
     drop_after_lost_reply(&proxy, queue.take()).await;
     wait_until(SOON, async || members(&observer).await == before).await;
@@ -197,8 +197,8 @@ async fn a_returned_element_that_exists_stays_unique() {
         assert!(waiting.now_or_never().is_none());
     }
     queue.push_many([(&1, 1), (&2, 1), (&3, 1), (&4, 1), (&5, 5)]).await.unwrap();
-    // Waiters are served in order. The first was given 1 and is not polled; nor is the third, which
-    // was given 3.
+    // Waiters are served in order. The first one was given 1 and is not polled. The third one was
+    // given 3 and is not polled either.
     assert_eq!(second.await.unwrap(), (1, 2));
     let mut expected = members(&observer).await;
     assert_eq!(expected.len(), 2);

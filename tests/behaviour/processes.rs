@@ -77,7 +77,7 @@ async fn a_killed_process_frees_its_lock_within_one_lease() {
 async fn a_job_that_must_run_once_is_not_run_again_when_its_process_is_killed() {
     let server = server().await;
     let client = client(&server).await;
-    // The lock is held from here at the earliest. A short watchdog lease must not end it sooner.
+    // The lock is held from here at the earliest. Its short renewed lease must not end it sooner.
     let (began, watch) = (Instant::now(), Stopwatch::start());
     let mut holder = Holder::start(&server.url(), "job", 500, 5000).await;
     tokio::time::sleep_until(tokio::time::Instant::now() + Duration::from_secs(1)).await;
@@ -104,7 +104,7 @@ async fn a_job_released_early_stays_taken_for_its_own_client_too() {
     watch.assert_within(Duration::from_secs(4));
     next.release().await.unwrap();
 
-    // A shutdown does not end the retention either.
+    // A shutdown does not end the minimum hold either.
     let turn = lock.acquire().hold_at_least(Duration::from_secs(60)).await.unwrap();
     client.shutdown(SOON).await.unwrap();
     drop(turn);

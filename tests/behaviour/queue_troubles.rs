@@ -13,7 +13,7 @@ use redgrid_tests::{SOON, client, client_with, server, sha};
 use tracing::field::{Field, Visit};
 use tracing::span;
 
-/// The text of an exactly-once script, as it is sent to the server.
+/// Returns the text of an exactly-once script, as it is sent to the server.
 macro_rules! once {
     ($name:literal) => {
         concat!(
@@ -46,12 +46,12 @@ async fn given(queue: &Queue<u64>) -> impl Future<Output = Result<u64, ObjectErr
     first
 }
 
-/// The log of a test's thread.
+/// The log of the test's thread.
 #[derive(Clone, Default)]
 struct LogText(Arc<Mutex<String>>);
 
 impl LogText {
-    /// Whether one line contains all of these.
+    /// Whether one line contains all of these texts.
     fn has_line(&self, all: &[&str]) -> bool {
         self.0.lock().unwrap().lines().any(|line| all.iter().all(|one| line.contains(one)))
     }
@@ -127,7 +127,7 @@ async fn an_unpolled_take_is_put_back_when_the_client_ends() {
     assert_eq!(list(&observer, "jobs").await, [1]);
     let told = tokio::time::timeout(SOON, &mut dropped).await.unwrap().unwrap_err();
     assert!(matches!(told, ObjectError::Failed(Failure::ShuttingDown { .. })), "{told:?}");
-    // The client no longer serves any waiter.
+    // The client has stopped serving waiters.
     let told = tokio::time::timeout(SOON, queue.take()).await.unwrap().unwrap_err();
     assert!(matches!(told, ObjectError::Failed(Failure::ShuttingDown { .. })), "{told:?}");
     assert_eq!(list(&observer, "jobs").await, [1]);
@@ -184,7 +184,7 @@ async fn a_later_call_without_a_server_waits_no_longer_than_earlier_ones() {
             "{error:?}"
         );
     }
-    // The later call does not wait for another two seconds.
+    // The later call must not wait for two more seconds.
     assert!(second_ended - first_ended < Duration::from_secs(1), "{:?}", second_ended - first_ended);
 }
 
@@ -196,14 +196,14 @@ async fn lost_elements_are_reported() {
     let observer = server.observer().await.unwrap();
     let one = client(&server).await;
     let queue: Queue<u64> = Queue::new(&one, "jobs");
-    // The record has a later call, so the outcome of this one is unknown.
+    // The record belongs to a later call, so the outcome of this call is unknown.
     let memory = format!("redgrid_once:{{jobs}}:{}", one.id());
     observer.cmd(&["SET", &memory, "1000000 x"]).await.unwrap();
     let told = queue.take().await.unwrap_err();
     assert!(matches!(told, ObjectError::Failed(Failure::OutcomeUnknown { .. })), "{told:?}");
     assert!(book.has_line(&["ERROR", "jobs", "not known"]));
     observer.cmd(&["DEL", &memory]).await.unwrap();
-    // An element that cannot be returned before the shutdown.
+    // An element that cannot be returned before the shutdown ends.
     let leaves = given(&queue).await;
     observer.cmd(&["SET", "jobs", "x"]).await.unwrap();
     drop(leaves);
@@ -270,11 +270,11 @@ async fn an_invalid_item_does_not_block_earlier_ones() {
     let (one, two) = tokio::join!(queue.take(), queue.take());
     assert_eq!(one.unwrap(), 1);
     assert!(matches!(two, Err(ObjectError::Failed(Failure::Refused { .. }))));
-    // The invalid item is now at the front. It counts in the length all the same.
+    // The invalid item is at the front now. It is included in the length.
     assert_eq!((queue.len().await.unwrap(), queue.peek().await.unwrap()), (3, None));
     observer.cmd(&["ZREM", times, "x"]).await.unwrap();
     assert_eq!(queue.take().await.unwrap(), 2);
-    // The invalid item is after a due element, which is taken.
+    // The invalid item is behind a due element, which is taken.
     queue.push(&4, Duration::ZERO).await.unwrap();
     let [now, _]: [String; 2] = observer.query(&["TIME"]).await.unwrap();
     observer.cmd(&["ZADD", times, &format!("{now}999"), "x"]).await.unwrap();

@@ -107,7 +107,7 @@ async fn apply(
             let all: Vec<u8> = queue.stream().try_collect().await.unwrap();
             let is_empty = queue.is_empty().await.unwrap() == model.is_empty();
             let same = *model == all;
-            // Sometimes the queue is cleared.
+            // In some cases the queue is cleared.
             let clears = one == 0 && other == 0;
             same && is_empty && (!clears || std::mem::take(model).is_empty() != queue.clear().await.unwrap())
         }

@@ -23,7 +23,7 @@ pub(super) async fn quorum(servers: &[RedisServer]) -> Quorum {
     for server in servers {
         clients.push(client(server).await);
     }
-    // A busy machine replies late. Other tests cover unreachable servers.
+    // A busy machine replies late, so the share is long. Other tests cover unreachable servers.
     Quorum::new(clients).unwrap().share(Duration::from_secs(2))
 }
 
@@ -51,8 +51,8 @@ async fn a_majority_decides_and_a_release_frees_all() {
     wait_until(SOON, async || held_at(&servers, "a").await == 0).await;
 }
 
-/// An unpolled acquire delays no other client. A quorum lock has a lease of 30 s, so the other
-/// client enters only if the unused grant is released.
+/// An unpolled acquire does not delay other clients. A quorum lock has a lease of 30 s, so the
+/// other client can enter earlier only if the unused grant is released.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_kept_acquire_that_is_not_polled_delays_no_other() {
     let servers = servers().await;
@@ -66,7 +66,7 @@ async fn a_kept_acquire_that_is_not_polled_delays_no_other() {
     kept.await.unwrap().release().await.unwrap();
 }
 
-/// Each server has one vote, even if several requests of one holder ask for it at the same time.
+/// Each server has one vote, even if several requests of one holder request it concurrently.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_has_one_vote_for_concurrent_requests() {
     let servers = servers().await;
@@ -156,8 +156,8 @@ async fn a_minority_candidate_is_not_woken_by_returning_its_votes() {
     let before = scripts().await;
     let waited = quorum.lock("a").acquire().timeout(Duration::from_secs(3)).await;
     assert!(matches!(waited, Err(AcquireError::TimedOut { .. })), "{waited:?}");
-    // Each round is a vote and its withdrawal. Most rounds are followed by a pause of at least 64
-    // ms.
+    // Each round consists of a vote and its withdrawal. A pause of at least 64 ms follows most
+    // rounds.
     let asked = scripts().await - before;
     assert!(asked < 200, "{asked} scripts in three seconds");
 }
@@ -167,7 +167,7 @@ async fn tokens_rise_whichever_majority_gives_them() {
     let servers = servers().await;
     let (one, two) = (quorum(&servers).await.share(300 * MS), quorum(&servers).await.share(300 * MS));
     one.bootstrap().await.unwrap();
-    // The counter of one server is far ahead, and so are its tokens.
+    // The counter of one server is far ahead, and therefore its tokens too.
     let ahead = servers[0].observer().await.unwrap();
     let far = ahead.server_time_micros().await.unwrap() + 3_600_000_000;
     ahead.cmd(&["SET", "redgrid_quorum_token:{a}", &far.to_string()]).await.unwrap();
@@ -211,7 +211,7 @@ async fn renewals_keep_a_quorum_lock_until_its_majority_is_lost() {
     let forget = async |at: usize| servers[at].observer().await.unwrap().cmd(&["DEL", "a"]).await.unwrap();
     forget(0).await;
     wait_until(SOON, async || guard.votes() == SERVERS - 1).await;
-    // The extension acquires the lost vote again.
+    // The extension acquires the lost votes again.
     guard.extend(Duration::from_secs(2)).await.unwrap();
     wait_until(SOON, async || guard.votes() == SERVERS).await;
     assert!(guard.is_held());

@@ -9,7 +9,7 @@ use redgrid_tests::{SOON, client_with};
 
 use super::quorum::{MS, SERVERS, held_at, quorum, servers};
 
-/// How many schedules are run. `REDGRID_QUORUM_SCHEDULES=1000` is the whole proof.
+/// Returns how many schedules are run. The full test has `REDGRID_QUORUM_SCHEDULES=1000`.
 fn schedules() -> u64 {
     std::env::var("REDGRID_QUORUM_SCHEDULES").ok().and_then(|count| count.parse().ok()).unwrap_or(25)
 }
@@ -26,7 +26,7 @@ async fn servers_without_a_mark_abstain_until_the_longest_lease_is_over() {
     let guard = lock.acquire().lease(1500 * MS).timeout(SOON).await.unwrap();
     assert!(began.elapsed() >= 2640 * MS, "{:?}", began.elapsed());
     guard.release().await.unwrap();
-    // A server that lost its data abstains, too, and votes again later.
+    // A server that lost its data also abstains, and votes again later.
     let observer = async || servers[0].observer().await.unwrap();
     observer().await.cmd(&["SET", "redgrid_birth", "0123abcd 1"]).await.unwrap();
     let guard = short().await.unwrap().expect("four vote");
@@ -86,7 +86,7 @@ async fn without_a_majority_an_acquire_ends_with_its_timeout_or_with_that_of_the
     }
 }
 
-/// A server in a black hole costs no time. Waiting for it would take the whole share: 30 s.
+/// A server in a black hole causes no delay. Waiting for it would take the whole share: 30 s.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_in_a_black_hole_costs_no_time() {
     const SHARE: Duration = Duration::from_secs(30);
@@ -144,7 +144,7 @@ async fn two_servers_that_lose_their_data_admit_one_holder() {
             let who = random.usize(0..2);
             match random.u8(0..5) {
                 0 | 1 if held[who].is_none() => {
-                    // A reply after the end of the lease does not count; that happens on a busy
+                    // A reply after the end of the lease is discarded, which happens on a busy
                     // machine.
                     held[who] = locks[who].try_acquire().lease(longest).await.unwrap_or_default();
                     grants += usize::from(held[who].is_some());
@@ -162,8 +162,8 @@ async fn two_servers_that_lose_their_data_admit_one_holder() {
             assert!(believing <= 1, "seed {seed}: both hold the lock");
         }
         drop(held);
-        // The servers vote again, so no holder can still hold the lock with forgotten votes. The
-        // next schedule begins like this one.
+        // The servers vote again, so all holds with forgotten votes have ended. The next schedule
+        // begins in the same state as this one.
         let probe = one.lock(format!("{name}:probe"));
         wait_until(SOON, async || {
             drop(probe.try_acquire().lease(longest).await);

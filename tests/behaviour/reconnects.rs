@@ -16,13 +16,13 @@ use tokio::time::Instant;
 
 const CLIENTS: usize = 100;
 
-/// After this, each client waits as long as it ever does between attempts: the pauses double from
-/// 50 ms to 2 s.
+/// After this time, the pauses between attempts have reached their maximum. They double from 50 ms
+/// to 2 s.
 const LONGEST_IS_REACHED: Duration = Duration::from_secs(6);
 
 const MEASURED: Duration = Duration::from_secs(8);
 
-/// A network that can fail: attempts are recorded and refused.
+/// A network that can fail. During an outage, attempts are recorded and refused.
 ///
 /// During the outage the runtime's clock is paused, and only the pauses of clients take time. So
 /// delays of the machine are not measured.
@@ -58,7 +58,7 @@ impl Outage {
         join_all((0..CLIENTS).map(|_| client_unready(url, |config| config.dialer(self.clone())))).await
     }
 
-    /// The number of attempts, and how many of them were in the busiest 50 ms.
+    /// Returns the number of attempts, and how many of them were in the busiest 50 ms.
     async fn measure(&self) -> (usize, usize) {
         tokio::time::sleep(LONGEST_IS_REACHED).await;
         self.attempts.lock().unwrap().clear();

@@ -68,8 +68,8 @@ async fn a_grant_of_a_replaced_primary_is_not_valid() {
     let client = Client::over(Arc::clone(&two) as Arc<dyn Topology>, config, Clock::boot()).unwrap();
     let acquiring = tokio::spawn(Lock::new(&client, "a").acquire().into_future());
     wait_until(SOON, async || owner.asked() > 0).await;
-    // The owner stalls and is replaced. Then it continues, and does not know of its replacement
-    // yet.
+    // The owner stalls and is replaced. When it continues, it has no information about its
+    // replacement yet.
     two.changes.send_modify(|count| *count += 1);
     owner.confirm();
     let guard = acquiring.await.unwrap().unwrap();
@@ -104,7 +104,7 @@ async fn a_hanging_replaced_primary_is_not_waited_for() {
     let owner = Arc::new(FakeServer::new("owner:1", granting("1700000000000000")).stuck_at("lock/acquire"));
     let target = Arc::new(FakeServer::new("target:1", granting("1700000000000001")));
     let two = Arc::new(Two { owner: Arc::clone(&owner), target, changes: watch::Sender::new(0) });
-    // Waiting for its reply would never end.
+    // The timeout is so long that the test would fail if the client waited for the reply.
     let config = Config::single("owner").unwrap().response_timeout(SOON * 10);
     let client = Client::over(Arc::clone(&two) as Arc<dyn Topology>, config, Clock::boot()).unwrap();
     let acquiring = tokio::spawn(Lock::new(&client, "a").acquire().into_future());
@@ -125,7 +125,7 @@ async fn an_interruption_by_another_node_at_the_same_address_is_reported() {
     let first = client.watch("first".into(), "first".into());
     wait_until(SOON, async || first.is_active()).await;
     let mut events = client.events();
-    // The other node takes its place, without a notification.
+    // The other node takes over the address, without a notification.
     two.changes.send_if_modified(|count| {
         *count += 1;
         false

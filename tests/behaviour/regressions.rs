@@ -1,4 +1,4 @@
-//! Bugs that were found and fixed.
+//! Tests of bugs that were found and fixed.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -70,7 +70,7 @@ async fn an_acquire_in_flight_at_shutdown_leaves_no_key() {
     client.shutdown(SOON).await.unwrap();
     assert!(matches!(asking.await.unwrap(), Err(AcquireError::Failed(Failure::ShuttingDown { .. }))));
     assert!(!observer.exists("a").await.unwrap());
-    // After it, a call fails at once.
+    // After the shutdown, a call fails immediately.
     let late = tokio::time::timeout(Duration::from_secs(2), Lock::new(&client, "a").is_locked()).await;
     assert!(late.unwrap().is_err());
 }
@@ -86,7 +86,7 @@ async fn a_shorter_lease_does_not_cut_the_time_a_job_keeps_its_name() {
     let expired = tokio::time::Instant::now() + Duration::from_millis(500);
     tokio::time::sleep_until(expired).await;
     assert!(Lock::new(&other, "a").try_acquire().await.unwrap().is_none());
-    // A reentrant acquire rejects it as well.
+    // A re-entrant acquire is rejected as well.
     let me = Holder::new();
     let outer = Lock::new(&client, "b").acquire().holder(&me).await.unwrap();
     let inner = Lock::new(&client, "b").acquire().holder(&me).hold_at_least(Duration::from_secs(5)).await;

@@ -12,30 +12,30 @@ use tokio::sync::{mpsc, watch};
 
 type Event = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Runs an event before each request with a label.
+/// A server that runs an event before (or after) each request with a label.
 pub struct Before {
     server: Arc<dyn Server>,
     label: &'static str,
     events: Mutex<VecDeque<Event>>,
     /// Whether the event runs after the server's reply, before the caller receives it.
     behind: bool,
-    /// The event of requests without a queued one.
+    /// Creates the event for requests that find no queued event.
     always: Option<Box<dyn Fn() -> Event + Send + Sync>>,
 }
 
 impl Before {
-    /// Runs the next event before each request with this label.
+    /// Creates a server that runs the next queued event before each request with this label.
     pub fn new(server: Arc<dyn Server>, label: &'static str) -> Self {
         Before { server, label, behind: false, events: Mutex::default(), always: None }
     }
 
-    /// Runs the next event after each request with this label, before the caller receives the
-    /// reply.
+    /// Like [`new`](Self::new), but the event runs after the server's reply and before the caller
+    /// receives it.
     pub fn behind(server: Arc<dyn Server>, label: &'static str) -> Self {
         Before { behind: true, ..Before::new(server, label) }
     }
 
-    /// Sets an event for every request.
+    /// Sets an event for every request with the label that finds no queued event.
     pub fn always<F: Future<Output = ()> + Send + 'static>(
         mut self,
         event: impl Fn() -> F + Send + Sync + 'static,
@@ -44,7 +44,7 @@ impl Before {
         self
     }
 
-    /// Queues an event for the next request.
+    /// Queues an event for the next request with the label.
     pub fn next(&self, event: impl Future<Output = ()> + Send + 'static) {
         self.events.lock().unwrap_or_else(PoisonError::into_inner).push_back(Box::pin(event));
     }

@@ -1,16 +1,16 @@
-//! Drops futures at each of their waiting points.
+//! Drops futures at each of their suspension points.
 
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// Polls a future at most this many times; then returns `None`.
+/// A future that is polled at most this many times; then it is dropped and `None` is returned.
 pub struct AtMost<F> {
     inner: Option<Pin<Box<F>>>,
     polls: usize,
 }
 
-/// Returns `future`, dropped after `polls` polls unless it has completed before.
+/// Wraps `future`, which is dropped after `polls` polls if it has not completed.
 pub fn at_most<F: Future>(polls: usize, future: F) -> AtMost<F> {
     AtMost { inner: Some(Box::pin(future)), polls }
 }

@@ -1,5 +1,5 @@
-//! A contest of processes for one lock. Each client stands for a process: it has its own table and
-//! connections.
+//! A contest of processes for one lock. Each client represents a process: it has its own table of
+//! locks and its own connections. A *turn* begins when the lock passes from one process to another.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,14 +12,14 @@ use tokio::time::Instant;
 
 use crate::SOON;
 
-/// Turns that are not measured: while all processes subscribe for the first time, there is no order
-/// yet.
+/// Number of turns that are not measured. While the processes subscribe for the first time, the
+/// lock is not yet passed on in an order.
 const WARM: u64 = 30;
 
 /// The result of a contest.
 #[derive(Debug)]
 pub struct Outcome {
-    /// The number of critical sections of each process, and the most turns between two of them.
+    /// For each process, the number of critical sections, and the most turns between two of them.
     pub shares: Vec<(u64, u64)>,
     /// How often the lock moved from one process to another.
     pub turns: u64,
@@ -37,15 +37,16 @@ impl Outcome {
         sections().max().unwrap_or_default() as f64 / sections().min().unwrap_or_default().max(1) as f64
     }
 
-    /// Returns the most turns that a process waited for its next one.
+    /// Returns the most turns between two sections of the same process.
     pub fn longest_round(&self) -> u64 {
         self.shares.iter().map(|(_, most)| *most).max().unwrap_or_default()
     }
 
-    /// Fails if a process waited longer than a hand-over window of each other one.
+    /// Fails if a process waited longer than one hand-over window of each other process allows.
     ///
-    /// The bound is in turns: the duration of one depends on the machine. It has each process once,
-    /// one that came in between, and the 50 ms of the promise, in windows of 10 ms.
+    /// The bound is a number of turns, because the duration of a turn depends on the machine. It is
+    /// the sum of one turn for each process, one for a process that joined meanwhile, and the
+    /// promised 50 ms in hand-over windows of 10 ms.
     #[track_caller]
     pub fn assert_each_in_turn(&self) {
         let bound = self.shares.len() as u64 + 1 + 5;
@@ -53,7 +54,7 @@ impl Outcome {
     }
 }
 
-/// Lets tasks of several processes acquire one lock until it has changed hands `turns` times.
+/// Runs tasks of several processes that acquire one lock, until it has changed hands `turns` times.
 pub async fn contest(clients: &[Client], tasks: usize, section: Duration, turns: u64) -> Outcome {
     let (stop, turn) = (Arc::new(AtomicBool::new(false)), Arc::new(Turns::default()));
     let mut running = Vec::new();
@@ -85,12 +86,13 @@ pub async fn contest(clients: &[Client], tasks: usize, section: Duration, turns:
     Outcome { shares, turns }
 }
 
-/// How often the lock went from one process to another.
+/// Counts how often the lock passed from one process to another.
 #[derive(Debug, Default)]
 pub struct Turns {
     last: AtomicU64,
     passed: AtomicU64,
-    /// For each process, the turn of its last section, and the most turns between two of its own.
+    /// For each process, the turn of its last section, and the most turns between two of its
+    /// sections.
     seen: Mutex<HashMap<u64, (u64, u64)>>,
 }
 
@@ -115,7 +117,7 @@ impl Turns {
     }
 }
 
-/// Acquires the lock `contested` again and again, until `stop` is set.
+/// Acquires and releases the lock `contested` repeatedly, until `stop` is set.
 pub async fn work(
     client: Client,
     process: u64,

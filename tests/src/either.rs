@@ -12,7 +12,7 @@ pub enum EitherSemaphore {
     Plain(PlainSemaphore),
 }
 
-/// Calls the method of the semaphore inside.
+/// Calls the method of the wrapped semaphore.
 macro_rules! either {
     ($self:ident, $semaphore:ident => $call:expr) => {
         match $self {
@@ -37,7 +37,7 @@ impl EitherSemaphore {
         EitherSemaphore::Plain(plain)
     }
 
-    /// Makes the semaphore serve waiters in the order of their arrival.
+    /// Makes the semaphore grant permits in the order of the waiters' arrival.
     #[must_use]
     pub fn fair(self) -> Self {
         match self {

@@ -1,5 +1,5 @@
-//! Fair locks seen from outside: the order of entries by the server's own record, and a client that
-//! follows Redisson's rules.
+//! Fair locks as observed on the server: the order of entries by the server's own record, and a
+//! client that follows Redisson's rules.
 
 use std::collections::{HashSet, VecDeque};
 use std::path::Path;
@@ -10,21 +10,21 @@ use redgrid_testkit::{Monitor, Observer, RedisServer, SeenCommand, wait_until};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 
-/// The order of a fair lock, from the server's `MONITOR`: requests that joined the queue, and
-/// requests that entered.
+/// The order in which requests joined the queue of a fair lock and acquired it, from the server's
+/// `MONITOR`.
 #[derive(Debug, Default)]
 pub struct Record {
     name: String,
     queue: VecDeque<String>,
-    /// The list before it is rewritten, while that lasts.
+    /// The contents of the list while a script deletes and rewrites it.
     former: Option<HashSet<String>>,
     popped: Option<String>,
     holder: Option<String>,
-    /// The last holder: its process passes the lock along the queue, and then removes the served
-    /// waiters.
+    /// The last holder. Its process hands the lock over along the queue, and afterwards removes the
+    /// served waiters.
     last: String,
     /// All requests in the order of their arrival: those that joined the queue, and those that
-    /// entered at once.
+    /// acquired the lock without it.
     pub arrived: Vec<String>,
     /// Number of requests that joined the queue.
     pub places: u64,
@@ -32,7 +32,7 @@ pub struct Record {
     pub grants: u64,
     /// Number of grants through the queue.
     pub by_place: u64,
-    /// Requests that entered before others, each with the overtaken ones.
+    /// Requests that acquired the lock before earlier ones, each with the overtaken request.
     pub overtaken: Vec<String>,
 }
 
@@ -42,7 +42,7 @@ impl Record {
         Record { name: name.to_owned(), ..Record::default() }
     }
 
-    /// Positions without a grant: left, or evicted.
+    /// Returns the number of queue positions without a grant: their waiters left, or were evicted.
     pub fn gone(&self) -> u64 {
         self.places - self.by_place - self.queue.len() as u64
     }
@@ -89,8 +89,8 @@ impl Record {
         }
     }
 
-    /// Whether a removed waiter was served within the process of the last holder. No waiter may be
-    /// cancelled meanwhile.
+    /// Whether a removed waiter was served by a local hand-over in the process of the last holder.
+    /// The result is correct only if no waiter is cancelled meanwhile.
     fn has_passed_to(&self, out: &String) -> bool {
         let process = |holder: &str| holder.rsplit_once(':').map(|(process, _)| process.to_owned());
         *out != self.last && self.queue.contains(out) && process(out).is_some_and(|of| process(&self.last) == Some(of))
@@ -108,7 +108,7 @@ impl Record {
         self.grants += 1;
         let popped = self.popped.take();
         match (self.queue.front(), popped) {
-            // Redisson removes its position before it enters, ours after.
+            // Redisson removes a waiter's position before its entry, this library afterwards.
             (_, Some(popped)) if popped == who => self.by_place += 1,
             (Some(head), _) if *head == who => self.by_place += 1,
             (None, _) => self.arrived.push(who.clone()),
@@ -119,15 +119,15 @@ impl Record {
     }
 }
 
-/// A client of a fair lock that follows Redisson's rules, implemented here. For states of a host
-/// that a real one cannot be brought into, such as a wrong clock.
+/// A client of a fair lock that follows Redisson's rules, implemented here. Tests use it for states
+/// of a host that are impossible to set up with a real Redisson, such as a wrong clock.
 #[derive(Debug)]
 pub struct Theirs {
     observer: Observer,
     name: String,
-    /// Its holder id.
+    /// The client's holder id.
     pub holder: String,
-    /// How far its clock is ahead, in milliseconds.
+    /// How far the client's clock is ahead, in milliseconds.
     pub ahead: i64,
     wait: Duration,
 }
@@ -178,8 +178,8 @@ const UNLOCK: &str = "
     return 0";
 
 impl Theirs {
-    /// Creates the holder with this number, on a host whose clock is `ahead` milliseconds ahead,
-    /// with Redisson's default wait.
+    /// Creates the holder with this number, and with Redisson's default wait. Its host's clock is
+    /// `ahead` milliseconds ahead.
     pub fn new(observer: &Observer, name: &str, number: u64, ahead: i64) -> Theirs {
         let holder = format!("00000000-0000-4000-8000-000000000000:{number}");
         let wait = Duration::from_secs(300);
@@ -197,7 +197,8 @@ impl Theirs {
         self.observer.query(&command).await.expect("the script runs")
     }
 
-    /// Tries to acquire, and joins the queue if it fails. Returns true if it holds the lock.
+    /// Tries to acquire, and joins the queue if the lock is busy. Returns true if it holds the
+    /// lock.
     pub async fn try_for(&self, lease: Duration) -> bool {
         self.run(TRY, lease).await == -1
     }
@@ -218,12 +219,12 @@ pub async fn until_waiting(observer: &Observer, places: usize) {
     wait_until(crate::SOON, async || queue(observer, "a").await.len() == places).await;
 }
 
-/// Starts a process of the program `contender`. Its tasks acquire the fair lock `name` this many
-/// times each once it reads a line. Returns it and its output.
+/// Starts a process of the program `contender`. Once the process reads a line, each of its tasks
+/// acquires the fair lock `name` `times` times. Returns the process and its output.
 ///
 /// # Errors
 ///
-/// A description: it did not start, or was not ready in time.
+/// A description: the process did not start, or was not ready in time.
 pub async fn contender(
     program: impl AsRef<Path>,
     url: &str,
@@ -243,11 +244,11 @@ pub async fn contender(
     }
 }
 
-/// Starts such a process, and starts its tasks.
+/// Starts such a process, and lets its tasks begin.
 ///
 /// # Panics
 ///
-/// If it is not ready in time.
+/// If the process is not ready in time.
 pub async fn contending(program: impl AsRef<Path>, url: &str, name: &str, (tasks, times): (usize, u64)) -> Child {
     let (mut child, _) = contender(program, url, name, (tasks, times)).await.expect("it is ready");
     child.stdin.as_mut().expect("its input").write_all(b"\n").await.expect("it reads");
@@ -263,12 +264,12 @@ pub struct Contest {
     pub took: Duration,
 }
 
-/// Runs this many processes of the program `contender` on the fair lock `a`, each with this many
-/// tasks that acquire it this often.
+/// Runs this many processes of the program `contender` on the fair lock `a`. Each process has this
+/// many tasks, and each task acquires the lock this often.
 ///
 /// # Errors
 ///
-/// A description: a process did not start or did not complete, or the server is gone.
+/// A description: a process did not start or did not complete, or the server is down.
 pub async fn contest(
     server: &RedisServer,
     contender: &Path,

@@ -1,4 +1,4 @@
-//! A fake server, for states that a real one cannot be brought into.
+//! A fake server, for states that are impossible to set up with a real one.
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
@@ -15,7 +15,7 @@ use tokio::sync::{Notify, mpsc, watch};
 
 type Answer = Result<Reply, ServerError>;
 
-/// Answers with the result of its closure, and keeps subscriptions.
+/// Answers requests with the result of a closure, and records subscriptions.
 pub struct FakeServer {
     id: NodeId,
     epoch: watch::Sender<Option<ConnectionId>>,
@@ -27,14 +27,14 @@ pub struct FakeServer {
     /// Channels that reject subscriptions; existing subscriptions stay.
     denied: Mutex<BTreeSet<Bytes>>,
     refused: AtomicUsize,
-    /// A channel that confirms subscriptions only on request.
+    /// A channel whose subscription is confirmed only by [`confirm`](Self::confirm).
     kept_back: Option<Bytes>,
-    /// Requests with this label are answered only on request.
+    /// Requests with this label are answered only after [`confirm`](Self::confirm).
     stuck_at: Option<&'static str>,
     confirm: Notify,
-    /// How often it still confirms durability.
+    /// How many further times durability is confirmed.
     proofs: AtomicUsize,
-    /// Whether it ignores `close`.
+    /// Whether the server ignores `close`.
     stays: bool,
     closing: Notify,
     pushes: Mutex<Option<mpsc::UnboundedSender<Push>>>,
@@ -63,55 +63,55 @@ impl FakeServer {
         }
     }
 
-    /// Makes it disconnected.
+    /// Makes the server disconnected.
     pub fn down(self) -> FakeServer {
         self.epoch.send_replace(None);
         self
     }
 
-    /// Connects it.
+    /// Connects the server.
     pub fn up(&self) {
         self.epoch.send_replace(Some(ConnectionId { run_id: "one".into(), connection: 2 }));
     }
 
-    /// Disconnects it.
+    /// Disconnects the server.
     pub fn lost(&self) {
         self.epoch.send_replace(None);
     }
 
-    /// Replaces its process by another one.
+    /// Simulates a restart: the server is connected to a new process.
     pub fn restarted(&self) {
         let number = self.restarts.fetch_add(1, Ordering::Relaxed) as u64 + 3;
         self.epoch
             .send_replace(Some(ConnectionId { run_id: format!("restarted {number}").into(), connection: number }));
     }
 
-    /// Does not confirm the subscription of this channel.
+    /// Makes the server withhold the confirmation of this channel's subscription.
     pub fn unconfirmed(self, channel: Bytes) -> FakeServer {
         FakeServer { kept_back: Some(channel), ..self }
     }
 
-    /// Does not answer requests with this label.
+    /// Makes the server withhold the replies to requests with this label.
     pub fn stuck_at(self, label: &'static str) -> FakeServer {
         FakeServer { stuck_at: Some(label), ..self }
     }
 
-    /// Confirms durability once; that has the label `commit`.
+    /// Makes the server confirm durability once. Such requests have the label `commit`.
     pub fn proving_once(self) -> FakeServer {
         FakeServer { proofs: AtomicUsize::new(1), ..self }
     }
 
-    /// Ignores `close`.
+    /// Makes the server ignore `close`.
     pub fn never_closed(self) -> FakeServer {
         FakeServer { stays: true, ..self }
     }
 
-    /// Waits until it is closed.
+    /// Waits until the client closes the server.
     pub async fn closing(&self) {
         self.closing.notified().await;
     }
 
-    /// Confirms or answers what was held back.
+    /// Sends the confirmation or the reply that was withheld.
     pub fn confirm(&self) {
         self.confirm.notify_one();
     }
@@ -136,7 +136,7 @@ impl FakeServer {
         self.denied.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).insert(channel);
     }
 
-    /// Pushes a frame to its client.
+    /// Pushes a frame to the client.
     pub fn push(&self, push: Push) {
         if let Some(pushes) = &*self.pushes.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) {
             let _ = pushes.send(push);
@@ -214,7 +214,8 @@ impl Server for FakeServer {
     }
 }
 
-/// Returns a closure that grants every lock with this token, and confirms everything else.
+/// Returns a closure that grants every lock with this token, and answers every other request with
+/// 1.
 pub fn granting(token: &'static str) -> impl Fn(&Request) -> Answer {
     move |request| Ok(if request.label() == "lock/acquire" { granted(token) } else { Reply::Int(1) })
 }

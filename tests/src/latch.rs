@@ -11,15 +11,15 @@ use tokio::task::JoinHandle;
 
 use crate::SOON;
 
-/// Starts tasks that wait for a latch, and returns when all of them wait. A poll assigns their
-/// round; [`placed`] waits for that.
+/// Starts tasks that wait for a latch, and returns when all of them wait. The round of each waiter
+/// is assigned by a later poll; use [`placed`] to wait for it.
 pub async fn crowd(latch: &CountDownLatch, tasks: usize) -> Vec<JoinHandle<Result<(), WaitError>>> {
     let waiting = Arc::new(Barrier::new(tasks + 1));
     let one = |_| {
         let (latch, waiting) = (latch.clone(), Arc::clone(&waiting));
         tokio::spawn(async move {
             let mut wait = latch.wait().into_future();
-            // Queued by its first poll.
+            // The first poll puts the wait into the queue.
             match futures_util::poll!(&mut wait) {
                 std::task::Poll::Ready(over) => over,
                 std::task::Poll::Pending => {
@@ -34,18 +34,19 @@ pub async fn crowd(latch: &CountDownLatch, tasks: usize) -> Vec<JoinHandle<Resul
     tasks
 }
 
-/// Starts one task that waits through an otherwise idle client, and returns when it is in a round.
+/// Starts one task that waits through an otherwise idle client, and returns when the task is in a
+/// round.
 pub async fn waiter(client: &Client, latch: &CountDownLatch) -> JoinHandle<Result<(), WaitError>> {
     let task = tokio::spawn(latch.wait().into_future());
-    // It subscribes after a poll has found the latch closed.
+    // The client subscribes after a poll has found the latch closed.
     wait_until(SOON, async || client.stats().channels > 0).await;
     task
 }
 
 /// Waits until all waiters of this client are in a round.
 pub async fn placed(latch: &CountDownLatch) {
-    // A later waiter times out with a poll that was answered in time, which also served the earlier
-    // ones.
+    // A new waiter that times out shows that a poll was answered after the earlier waiters joined,
+    // so that poll served them too.
     let mut within = Duration::from_millis(5);
     while within < SOON {
         match latch.wait().timeout(within).await {

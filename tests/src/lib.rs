@@ -26,12 +26,12 @@ use redgrid_locks::Lock;
 use redgrid_testkit::{Observer, RedisServer, wait_until};
 use tokio::runtime::Builder;
 
-/// A minute: long enough for anything that happens at all, on a machine that is busy with other
-/// things. Only a test that fails waits for so long.
+/// A time limit of a minute: long enough for every event that a test waits for, even on a busy
+/// machine. Only a failing test waits this long.
 pub const SOON: Duration = Duration::from_secs(60);
 
-/// Runs a test on a multi-threaded and on a single-threaded runtime, where batches form
-/// differently.
+/// Runs a test on a multi-threaded and on a single-threaded runtime, because batches form
+/// differently on each.
 pub fn on_each_runtime(test: impl AsyncFn()) {
     for mut runtime in [Builder::new_multi_thread(), Builder::new_current_thread()] {
         runtime.enable_all().build().expect("a runtime").block_on(test());
@@ -55,13 +55,13 @@ pub async fn client_with(url: &str, settings: impl FnOnce(Config) -> Config) -> 
     client
 }
 
-/// Returns a client that is not connected yet.
+/// Returns a client that may not be connected yet.
 pub async fn client_unready(url: &str, settings: impl FnOnce(Config) -> Config) -> Client {
     let config = Config::from_url(url).expect("a valid URL").protocol(protocol());
     Client::connect(settings(config)).await.expect("a valid configuration")
 }
 
-/// Returns the protocol in the variable `TEST_PROTOCOL`, to run all tests with RESP2.
+/// Returns the protocol in the variable `TEST_PROTOCOL`; it allows running all tests with RESP2.
 pub fn protocol() -> Protocol {
     match std::env::var("TEST_PROTOCOL").as_deref() {
         Ok("resp2") => Protocol::Resp2,
@@ -69,7 +69,8 @@ pub fn protocol() -> Protocol {
     }
 }
 
-/// Waits until the client's notices are subscribed: that causes one check of all holds.
+/// Waits until the client's subscription to its own notification channel is active. The activation
+/// causes one check of all holds.
 pub async fn listening(server: &RedisServer, client: &Client) {
     let observer = server.observer().await.expect("the server answers");
     let notices = format!("redgrid_client:{{{}}}", client.id());
@@ -77,7 +78,7 @@ pub async fn listening(server: &RedisServer, client: &Client) {
     wait_until(SOON, subscribed).await;
 }
 
-/// Returns how often the server has executed a command, also from scripts.
+/// Returns how often the server has executed a command, including calls from scripts.
 pub async fn calls_of(observer: &Observer, command: &str) -> u64 {
     let stats: String = observer.query(&["INFO", "commandstats"]).await.expect("the server answers");
     let line = stats.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{command}:calls=")));
@@ -139,7 +140,7 @@ pub async fn sections_of_length(length: Duration, client: &Client, tasks: usize,
     count.load(Ordering::Relaxed)
 }
 
-/// The hash of a lock script: `script!("acquire")`.
+/// Returns the hash of a lock script: `script!("acquire")`.
 #[macro_export]
 macro_rules! script {
     ($name:literal) => {
@@ -147,7 +148,7 @@ macro_rules! script {
     };
 }
 
-/// The SHA-1 of a script's text in hex.
+/// Returns the SHA-1 of a script's text in hex.
 pub fn sha(text: &str) -> String {
     sha1_smol::Sha1::from(text).digest().to_string()
 }

@@ -1,4 +1,5 @@
-//! Models of buckets and maps: the same operations on both, in any order, on every topology.
+//! Models of buckets and maps. Random operations run on an object and on its model, on every
+//! topology.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -12,14 +13,14 @@ use redgrid_map::Map;
 use redgrid_map::codecs::{Codec, Decode, DecodeError, Encode, EncodeError, Json, Raw};
 use redgrid_testkit::{RedisServer, ServerBinary};
 
-/// Returns the seeds of a model: this many, or `REDGRID_MODEL_SEEDS`.
+/// Returns the seeds of a model test: as many as `some`, or as `REDGRID_MODEL_SEEDS` says.
 pub fn seeds(some: u64) -> Range<u64> {
     let more = std::env::var("REDGRID_MODEL_SEEDS").ok().and_then(|text| text.parse().ok());
     0..more.unwrap_or(some)
 }
 
 /// Starts the newest server without active expiry, so that expired entries stay stored until they
-/// are accessed. Prints a message if there is none.
+/// are accessed. Prints a message and returns `None` if no newest server is found.
 pub async fn newest_that_keeps_expired_entries(test: &str) -> Option<RedisServer> {
     let newest = ServerBinary::newest_or_skip(test)?;
     let server = RedisServer::builder().binary(newest).config("enable-debug-command yes").start().await;
@@ -32,24 +33,24 @@ pub async fn newest_that_keeps_expired_entries(test: &str) -> Option<RedisServer
 /// The unit of lifetimes in models.
 pub const HOUR: Duration = Duration::from_secs(3_600);
 
-/// The beginning of absolute ends, about 2096: after all lifetimes.
+/// The base of absolute expiry times, about the year 2096: later than all relative lifetimes.
 pub const FAR: Duration = Duration::from_secs(4_000_000_000);
 
-/// The end of a lifetime, in ascending order.
+/// The expiry of an entry, in ascending order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum End {
     /// At a time that has passed.
     Past,
-    /// This many hours after it was set.
+    /// This many hours after the lifetime was set.
     In(u16),
-    /// At a time, this many hours after `FAR`.
+    /// At an absolute time: this many hours after `FAR`.
     At(u16),
     /// Never.
     Never,
 }
 
 impl End {
-    /// Whether it agrees with a reported lifetime, within half an hour.
+    /// Whether this expiry agrees with a reported lifetime, within half an hour.
     pub fn is(self, told: Lifetime) -> bool {
         let left = match self {
             End::In(hours) => HOUR * hours.into(),
@@ -67,7 +68,7 @@ impl End {
 ///
 /// # Panics
 ///
-/// With the seed and the operations.
+/// If they differ; the message contains the seed and the operations.
 pub async fn bucket(client: &Client, name: &str, some: u64) {
     for seed in seeds(some) {
         let mut random = fastrand::Rng::with_seed(seed);
@@ -123,7 +124,7 @@ pub async fn bucket(client: &Client, name: &str, some: u64) {
 ///
 /// # Panics
 ///
-/// With the seed and the operations.
+/// If they differ; the message contains the seed and the operations.
 pub async fn map(client: &Client, name: &str, some: u64) {
     for seed in seeds(some) {
         let mut random = fastrand::Rng::with_seed(seed);
@@ -148,8 +149,9 @@ pub async fn map(client: &Client, name: &str, some: u64) {
     }
 }
 
-/// Defines a function that changes a map type and its model alike, in one of 13 ways: of one key,
-/// or of many below a number. It returns whether the results agree.
+/// Defines a function that applies the same change to a map type and to its model, in one of 13
+/// ways. The change is to one key, or to many keys below a number. The function returns whether the
+/// results agree.
 #[macro_export]
 macro_rules! change_map {
     ($name:ident, $map:ty, $key:ident, $value:ident) => {
@@ -198,7 +200,7 @@ macro_rules! change_map {
                     map.update(&key, |value| *value ^= 1).await.unwrap() == model.get(&key).copied()
                 }
                 10 => {
-                    // An odd number is removed, an absent one inserted.
+                    // An odd value is removed, and an absent one inserted.
                     let change = |value: Option<$value>| match value {
                         Some(value) if value % 2 != 0 => None,
                         value => Some(value.unwrap_or(one) + 1),
@@ -207,7 +209,7 @@ macro_rules! change_map {
                     let _ = if let Some(is) = is { model.insert(key, is) } else { model.remove(&key) };
                     map.alter(&key, change).await.unwrap() == is
                 }
-                // Many entries, some of them twice; the last one counts.
+                // Writes many entries, some keys twice; the last value of a key counts.
                 11 => {
                     let many: Vec<($key, $value)> =
                         (0..random.$value(0..20)).map(|n| (random.$key(..keys), n)).collect();
@@ -226,7 +228,7 @@ macro_rules! change_map {
 
 change_map!(change_map, Map<u8, u8, Json, OneByte>, u8, u8);
 
-/// One unchanged byte: a codec of the test.
+/// A codec for tests: the value is one unchanged byte.
 #[derive(Debug, Clone, Copy, Default)]
 struct OneByte;
 

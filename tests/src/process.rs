@@ -1,4 +1,4 @@
-//! Other processes for tests, which are killed.
+//! Other processes that tests start and kill.
 
 use std::process::Stdio;
 
@@ -30,8 +30,8 @@ pub struct Other {
 }
 
 impl Other {
-    /// Starts `program` (one of this package's, by `CARGO_BIN_EXE_…`) and waits until it prints
-    /// `there`.
+    /// Starts `program` (a program of this package, by `CARGO_BIN_EXE_…`), and waits until it
+    /// prints `there`.
     pub async fn start(program: &str, args: &[&str]) -> Other {
         let mut child = Command::new(program)
             .args(args)
@@ -46,7 +46,7 @@ impl Other {
         other
     }
 
-    /// Returns its next line.
+    /// Returns the next line of the process's output.
     pub async fn next_line(&mut self) -> String {
         let line = tokio::time::timeout(SOON, self.lines.next_line()).await.expect("in time").expect("readable");
         line.expect("it lives")
@@ -57,18 +57,18 @@ impl Other {
         send_signal(self.child.id().expect("it lives"), signal);
     }
 
-    /// Kills it by SIGKILL; returns its unread lines.
+    /// Kills the process by SIGKILL; returns its unread lines.
     pub async fn kill_and_read(mut self) -> Vec<String> {
         self.child.kill().await.expect("it can be killed");
         let mut lines = Vec::new();
-        // A partial last line does not count.
+        // A partial last line is not returned.
         while let Ok(Some(line)) = self.lines.next_line().await {
             lines.push(line);
         }
         lines
     }
 
-    /// Kills it by SIGKILL.
+    /// Kills the process by SIGKILL.
     pub async fn kill(mut self) {
         self.child.kill().await.expect("it can be killed");
     }

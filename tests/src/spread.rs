@@ -1,11 +1,11 @@
-//! Statistics of many times.
+//! Statistics of many durations.
 
 use std::time::Duration;
 
 use serde::Serialize;
 
-/// Statistics of some times, in milliseconds: the median, the 99th percentile, and the maximum. All
-/// are 0 without times.
+/// Statistics of durations, in milliseconds: the median, the 99th percentile, and the maximum. All
+/// are 0 if there are no durations.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Spread {
     /// The median.
@@ -17,7 +17,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// Computes the statistics of times in any order.
+    /// Computes the statistics of durations in any order.
     pub fn of(times: &[Duration]) -> Self {
         let mut times = times.to_vec();
         times.sort();
@@ -34,7 +34,8 @@ pub fn millis(time: Duration) -> f64 {
     (time.as_secs_f64() * 10_000.0).round() / 10.0
 }
 
-/// Returns the median; the higher one of two; 0 without numbers.
+/// Returns the median; for an even number of values, the higher of the middle two; 0 without
+/// values.
 pub fn median(numbers: impl IntoIterator<Item = f64>) -> f64 {
     let mut numbers: Vec<f64> = numbers.into_iter().collect();
     numbers.sort_by(f64::total_cmp);

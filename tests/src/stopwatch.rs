@@ -1,4 +1,4 @@
-//! Times promises, and measures the delay of the machine at the same time.
+//! Measures time against a promised bound, excluding the delays of the machine.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,31 +6,31 @@ use std::time::{Duration, Instant};
 
 use tokio::task::JoinHandle;
 
-/// The pause of the control task.
+/// The sleep time of the control task.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// The usual lateness of a timer: Tokio's have a resolution of 1 ms.
+/// The usual lateness of a timer: Tokio's timers have a resolution of 1 ms.
 const USUAL: Duration = Duration::from_millis(2);
 
-/// A timed operation has several steps, in this process and in servers. Each step may be as late as
-/// the timer of the control task.
+/// A timed operation has several steps, in this process and in servers. Each step may be delayed as
+/// much as the timer of the control task.
 const STEPS: u32 = 4;
 
-/// Times a promise in seconds.
+/// Measures an operation with a promised bound, in seconds.
 ///
-/// A control task on the same runtime sleeps again and again. The lateness of its timers is the
-/// machine's delay, and does not count. So only the code can miss a bound, and an idle machine has
-/// the exact bound.
+/// A control task on the same runtime sleeps repeatedly. The lateness of its timers is the
+/// machine's delay, which is subtracted. A bound is therefore missed only because of the code; on
+/// an idle machine, the bound is exact.
 pub struct Stopwatch {
     began: Instant,
-    /// The delay before it began, in microseconds.
+    /// The machine's delay before the start, in microseconds.
     before: u64,
     late: Arc<AtomicU64>,
     control: JoinHandle<()>,
 }
 
 impl Stopwatch {
-    /// Starts to time.
+    /// Starts the measurement.
     pub fn start() -> Stopwatch {
         let late = Arc::new(AtomicU64::new(0));
         let control = tokio::spawn({
@@ -47,7 +47,7 @@ impl Stopwatch {
         Stopwatch { began: Instant::now(), before: 0, late, control }
     }
 
-    /// Starts to time again.
+    /// Starts the measurement again.
     pub fn restart(&mut self) {
         self.began = Instant::now();
         self.before = self.late.load(Ordering::Relaxed);
@@ -58,12 +58,12 @@ impl Stopwatch {
         self.began.elapsed().saturating_sub(self.delay())
     }
 
-    /// Returns the part of the time since the start that the machine's delay explains.
+    /// Returns the part of the elapsed time that is attributed to the machine's delay.
     pub fn delay(&self) -> Duration {
         STEPS * Duration::from_micros(self.late.load(Ordering::Relaxed) - self.before)
     }
 
-    /// Fails if the promised time has passed, without the machine's delay.
+    /// Fails if the elapsed time, without the machine's delay, exceeds the promised time.
     #[track_caller]
     pub fn assert_within(&self, promise: Duration) {
         let (elapsed, delay) = (self.elapsed(), self.delay());
@@ -87,7 +87,7 @@ mod tests {
         tokio::time::sleep(Duration::from_millis(200)).await;
         assert!(watch.elapsed() + watch.delay() >= Duration::from_millis(200));
         watch.restart();
-        // Nothing else runs on this runtime meanwhile.
+        // This blocks the thread, so that no other task of the runtime runs.
         std::thread::sleep(Duration::from_millis(50));
         tokio::time::sleep(2 * PAUSE).await;
         assert!(watch.delay() >= STEPS * Duration::from_millis(40), "{:?}", watch.delay());

@@ -1,4 +1,4 @@
-//! A store behind a map, in memory and controlled by the test.
+//! An in-memory store for backed maps, controlled by the test.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -13,13 +13,13 @@ use tokio::sync::Notify;
 
 use crate::SOON;
 
-/// Longer than any test: anything earlier does not happen by a timer.
+/// A delay longer than any test: an event that happens earlier was not caused by a timer.
 pub const NEVER: Duration = Duration::from_secs(600);
 
 /// A store in memory, controlled by the test.
 #[derive(Default)]
 pub struct Store {
-    /// Its entries.
+    /// The entries of the store.
     pub has: Mutex<BTreeMap<String, u64>>,
     /// Every write and removal of a key, in order.
     pub history: Mutex<Vec<(String, Option<u64>)>>,
@@ -27,13 +27,13 @@ pub struct Store {
     pub loads: AtomicU32,
     /// Number of writes.
     pub writes: AtomicU32,
-    /// Whether it does not list its keys.
+    /// Whether the store does not list its keys.
     pub silent: AtomicBool,
-    /// How many calls fail.
+    /// How many further calls fail.
     failing: AtomicU32,
     /// Whether calls panic.
     pub panics: AtomicBool,
-    /// Whether calls wait until it is opened.
+    /// Whether calls wait until the store is opened.
     shut: AtomicBool,
     opened: Notify,
     /// Number of calls that have arrived.
@@ -91,7 +91,7 @@ impl Store {
     }
 }
 
-/// The store as the map's loader and writer.
+/// The store as the loader and the writer of a map.
 #[derive(Clone)]
 pub struct Shop(pub Arc<Store>);
 
@@ -134,12 +134,12 @@ impl Writer<String, u64> for Shop {
     }
 }
 
-/// A key.
+/// Converts a name to a key.
 pub fn key(name: &str) -> String {
     name.to_owned()
 }
 
-/// Returns the map `m` in front of a store.
+/// Returns the builder of the map `m`, backed by a store.
 pub fn before(client: &redgrid_core::Client, store: &Arc<Store>) -> BackedMapBuilder<String, u64, Json, Json> {
     let shop = Shop(Arc::clone(store));
     Map::<String, u64>::new(client, "m").backed().loader(shop.clone()).writer(shop)

@@ -7,7 +7,7 @@ use redgrid_testkit::{Cluster, Replicated, Sentinels};
 
 use crate::{SOON, protocol};
 
-/// The relation of servers.
+/// How the servers of a deployment are related.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Topology {
     /// One server.
@@ -21,7 +21,7 @@ pub enum Topology {
 }
 
 impl Topology {
-    /// All of them.
+    /// All topologies.
     pub const ALL: [Topology; 4] = [Topology::Single, Topology::MasterSlave, Topology::Sentinel, Topology::Cluster];
 }
 
@@ -42,7 +42,7 @@ pub fn by_sentinels(sentinels: &Sentinels) -> Config {
     Config::sentinel(sentinels.master_name(), addresses).expect("addresses")
 }
 
-/// Returns the configuration of a cluster: its first two nodes.
+/// Returns the configuration of a cluster, with its first two nodes as seeds.
 pub fn by_seeds(cluster: &Cluster) -> Config {
     Config::cluster(cluster.addrs().into_iter().take(2).map(|addr| addr.to_string())).expect("addresses")
 }

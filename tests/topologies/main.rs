@@ -38,6 +38,7 @@ mod rates;
 mod rates_failover;
 mod read_write;
 mod reliable;
+mod reports;
 mod scripts;
 mod semaphores;
 mod sets;
@@ -93,6 +94,7 @@ fn main() -> ExitCode {
             keys::scenarios(),
             lists::scenarios(),
             reliable::scenarios(),
+            reports::scenarios(),
             sets::scenarios(),
             sharded::scenarios(),
             caches::scenarios(),

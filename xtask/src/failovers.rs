@@ -1,4 +1,5 @@
-//! Many failovers: the measurements of `tests/failovers`, for each kind of deployment and of fault.
+//! Many failovers: runs the measurements of `tests/failovers`, for each kind of deployment and of
+//! fault.
 
 use std::{process::ExitCode, time::Duration};
 
@@ -12,10 +13,10 @@ use crate::{
     workspace,
 };
 
-/// The longest average time of a round: ten times the usual.
+/// The maximum average duration of a round: ten times the usual one.
 const ROUND_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Time to start the servers, and to count at the end.
+/// Time allowed for starting the servers, and for counting at the end.
 const SETUP_TIMEOUT: Duration = Duration::from_secs(120);
 
 const RUNS: [(&str, &str); 6] = [
@@ -50,8 +51,8 @@ const COLUMNS: [(&str, &str); 19] = [
     ("demoted", "/sent_to_demoted"),
 ];
 
-/// Runs all of them; prints a line of JSON each, and a table at the end. Fails if a promise was
-/// broken.
+/// Runs all measurements. Prints a line of JSON for each, and a table at the end. Fails if a
+/// promise was broken.
 pub(crate) fn run_all(rounds: u32) -> Result<ExitCode, Failure> {
     let server = install::server(&workspace()?)?;
     say("building");

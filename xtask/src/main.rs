@@ -191,7 +191,7 @@ fn fairness(count: u32) -> Result<ExitCode, Failure> {
     let mut mixed = cargo();
     mixed.args(["test", "--release", "--package", "redgrid-tests", "--test", "interop", "--"]);
     mixed.args(["both_take_turns_in_order", "--nocapture"]).env(SERVER_VARIABLE, server.path());
-    // Eight threads and tasks share the acquisitions.
+    // Each process has eight threads or tasks, which share the acquisitions.
     mixed.env("REDGRID_FAIRNESS", (count / 10).div_ceil(8).to_string());
     say("beside two processes of Redisson");
     steps::run(&mut mixed)?;

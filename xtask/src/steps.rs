@@ -1,4 +1,4 @@
-//! Runs other programs, and reports it.
+//! Runs other programs, and prints their commands.
 
 use std::{
     io,
@@ -13,7 +13,7 @@ pub(crate) fn say(what: &str) {
     eprintln!("xtask: {what}");
 }
 
-/// A task failed.
+/// A task of xtask failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
     #[error("this is to be run as `cargo xtask`")]
@@ -45,14 +45,14 @@ pub(crate) enum Failure {
     NoServer(Vec<String>),
 }
 
-/// Runs a program with the same terminal, and returns its exit code.
+/// Runs a program on the same terminal, and returns its exit code.
 pub(crate) fn run_through(command: &mut Command) -> Result<ExitCode, Failure> {
     let status = command.status().map_err(|source| not_run(command, source))?;
-    // Without a code, it was ended by a signal.
+    // A program without an exit code was ended by a signal.
     Ok(status.code().and_then(|code| u8::try_from(code).ok()).map_or(ExitCode::FAILURE, ExitCode::from))
 }
 
-/// Runs a step with its output on standard error. Fails unless it succeeds.
+/// Runs a step with its output on standard error. Returns an error unless the step succeeds.
 pub(crate) fn run(command: &mut Command) -> Result<(), Failure> {
     say(&format!("running `{}`", shown(command)));
     let status =
@@ -60,18 +60,18 @@ pub(crate) fn run(command: &mut Command) -> Result<(), Failure> {
     if status.success() { Ok(()) } else { Err(Failure::Failed { command: shown(command), status }) }
 }
 
-/// Whether a program runs and succeeds, without output.
+/// Whether a program can be run and succeeds. Its output is discarded.
 pub(crate) fn succeeds(program: &str, args: &[&str]) -> bool {
     output(program, args).is_some()
 }
 
-/// Returns the output of a program that succeeds.
+/// Returns the output of a program; `None` unless it succeeds.
 pub(crate) fn output(program: &str, args: &[&str]) -> Option<String> {
     let output = Command::new(program).args(args).stdin(Stdio::null()).output().ok()?;
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-/// Returns the output of a program; it is a failure if the program fails.
+/// Returns the output of a program, or a failure if the program fails.
 pub(crate) fn printed(command: &mut Command) -> Result<String, Failure> {
     let output = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output();
     let output = output.map_err(|source| not_run(command, source))?;

@@ -16,10 +16,10 @@ use crate::{
     steps::{Failure, not_run, shown},
 };
 
-/// How often the end of a test program is checked.
+/// Interval between checks whether a test program has ended.
 const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The reason of a test that is ignored without one.
+/// The reason that is reported for an ignored test without a reason.
 const NO_REASON: &str = "no reason is given";
 
 /// The results of one run.
@@ -28,17 +28,17 @@ pub(crate) struct Counts {
     pub(crate) passed: u32,
     pub(crate) failed: u32,
     pub(crate) skipped: u32,
-    /// Why tests were skipped, and how many for each reason.
+    /// The reasons why tests were skipped, and the number of tests for each.
     pub(crate) reasons: BTreeMap<String, u32>,
     /// The names of failed tests.
     pub(crate) failures: Vec<String>,
-    /// Why the run did not complete.
+    /// Why the run did not complete; `None` if it completed.
     pub(crate) broken_off: Option<String>,
 }
 
 impl Counts {
-    /// Parses the output of the harness: a line per test, and a result line at the end. Tests that
-    /// skip themselves print that to standard error.
+    /// Parses the output of the test harness: a line for each test, and a result line at the end. A
+    /// test that skips itself prints a line to standard error.
     pub(crate) fn read(out: &str, err: &str) -> Self {
         let mut counts = Counts::default();
         let mut ignored = BTreeMap::new();
@@ -60,7 +60,8 @@ impl Counts {
         }
         for line in err.lines().filter_map(|line| line.strip_prefix("SKIPPED ")) {
             let (name, reason) = line.split_once(": ").unwrap_or((line, NO_REASON));
-            // A test that is not listed as ignored ends as passed.
+            // The harness counts a test that skips itself as passed, unless it was also listed as
+            // ignored.
             if ignored.insert(name, reason).is_none() {
                 counts.passed = counts.passed.saturating_sub(1);
             }
@@ -111,7 +112,7 @@ pub(crate) fn build(target: &[&str]) -> Result<PathBuf, Failure> {
         return Err(failed());
     }
     let messages = String::from_utf8_lossy(&output.stdout);
-    // Other programs of the package are built with it, before or after.
+    // Building it may also build other programs of the package, in any order.
     let mut programs = messages.lines().filter_map(|line| {
         let message: Value = serde_json::from_str(line).ok()?;
         let is_test = message["profile"]["test"] == true && target.contains(&message["target"]["name"].as_str()?);
@@ -120,7 +121,8 @@ pub(crate) fn build(target: &[&str]) -> Result<PathBuf, Failure> {
     programs.next_back().ok_or_else(failed)
 }
 
-/// Runs a test program with a time limit; its servers end with it. Its output is written to `log`.
+/// Runs a test program with a time limit, and writes its output to `log`. The program's servers end
+/// with it.
 pub(crate) fn run(command: &mut Command, within: Duration, log: &Path) -> Result<Counts, Failure> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(|source| not_run(command, source))?;
@@ -128,7 +130,7 @@ pub(crate) fn run(command: &mut Command, within: Duration, log: &Path) -> Result
     let err = reader(child.stderr.take());
     let status = ended(&mut child, within);
     if status.is_none() {
-        // It may have just ended by itself.
+        // An error is ignored: the program may have just ended by itself.
         let _ = child.kill();
         let _ = child.wait();
     }
@@ -139,7 +141,7 @@ pub(crate) fn run(command: &mut Command, within: Duration, log: &Path) -> Result
     let mut counts = Counts::read(&out, &err);
     match status {
         None => counts.broken_off = Some(format!("not done within {within:?}")),
-        // For example, an example of the documentation that does not compile.
+        // This happens, for example, if an example of the documentation does not compile.
         Some(status) if !status.success() && counts.is_good() => counts.broken_off = Some(status.to_string()),
         Some(_) => {}
     }
@@ -157,12 +159,12 @@ fn ended(child: &mut Child, within: Duration) -> Option<ExitStatus> {
     None
 }
 
-/// Reads a pipe to its end, on a separate thread so that neither of the two fills up.
+/// Reads a pipe to its end. A separate thread reads each pipe, so that neither of the two fills up.
 fn reader(pipe: Option<impl io::Read + Send + 'static>) -> thread::JoinHandle<String> {
     thread::spawn(move || {
         let mut bytes = Vec::new();
         if let Some(mut pipe) = pipe {
-            // After an error, the text so far is returned.
+            // If reading fails, the text read so far is returned.
             let _ = pipe.read_to_end(&mut bytes);
         }
         String::from_utf8_lossy(&bytes).into_owned()

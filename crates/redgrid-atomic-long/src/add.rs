@@ -85,8 +85,8 @@ impl<T: AtomicNumber> Add<T> {
         self.with(|options| options.lifetime = SetLifetime::Set(lifetime))
     }
 
-    /// Sets the lifetime like [`expires_in`](Add::expires_in), if the number has none. A number
-    /// that was absent has none.
+    /// Sets the lifetime like [`expires_in`](Add::expires_in), if the number has none. An absent
+    /// number has none.
     ///
     /// Use it for a count that restarts after each period.
     pub fn expires_in_if_none(self, lifetime: Duration) -> Self {

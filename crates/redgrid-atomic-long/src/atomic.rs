@@ -34,9 +34,9 @@ pub type AtomicLong = Atomic<i64>;
 ///
 /// Reads, results and comparisons use the double nearest to the server's value. A set value is
 /// stored as it is. The server adds with more digits than a double has, and stores 17 decimals of
-/// the sum: a tenth and two tenths are three tenths, and an addition loses everything below 10^-17.
-/// A sum beyond all doubles is an [`Overflow`](AtomicError::Overflow) and changes nothing. Numbers
-/// that are not finite are refused.
+/// the sum: 0.1 + 0.2 is exactly 0.3, and an addition loses everything below 10^-17. A sum beyond
+/// all doubles is an [`Overflow`](AtomicError::Overflow) and changes nothing. Numbers that are not
+/// finite are refused.
 ///
 /// Concurrent additions of several tasks of a process are sent as one script, which adds them in
 /// order. On a single-threaded runtime, many of them are sent as two scripts. The sum depends on
@@ -87,15 +87,16 @@ impl<T: AtomicNumber> Atomic<T> {
     /// its reply for half a minute.
     ///
     /// A call returns within `response_timeout × (retries + 1)`, like any other. Without a reply by
-    /// then it is [`OutcomeUnknown`](crate::Failure::OutcomeUnknown), and is retried in the
-    /// background, for half a minute in all. Meanwhile the client's next exactly-once changes of
-    /// the name wait for it, and may end as [`Unavailable`](crate::Failure::Unavailable).
+    /// then it returns [`OutcomeUnknown`](crate::Failure::OutcomeUnknown), and the change is
+    /// retried in the background, for half a minute in all. Meanwhile the client's next
+    /// exactly-once changes of the name wait for this one, and may end as
+    /// [`Unavailable`](crate::Failure::Unavailable).
     #[must_use]
     pub fn exactly_once(self) -> Self {
         Atomic::from_number(self.0.map(|shared| Number { exactly_once: true, ..shared.number.clone() }))
     }
 
-    /// Returns the [`Object`] of this name: other names, lifetime, memory size, events.
+    /// Returns the [`Object`] of this name: renaming, lifetime, memory size, events.
     ///
     /// Additions in flight go to the name: after a deletion or a rename they start at 0.
     pub fn object(&self) -> Object {
@@ -137,7 +138,7 @@ impl<T: AtomicNumber> Atomic<T> {
     ///
     /// If the future is dropped while earlier additions are in flight, it adds nothing. If it is
     /// dropped after that, but before its batch is sent, it adds only if other callers still wait
-    /// for the batch. Dropped later, it adds once.
+    /// for the batch. If it is dropped later, it adds once.
     #[doc(alias = "incrementAndGet")]
     pub async fn increment(&self) -> Result<T, AtomicError> {
         self.add_batched(T::ONE).await.map(|(_, after)| after)
@@ -185,7 +186,7 @@ impl<T: AtomicNumber> Atomic<T> {
 
     /// Adds `by`, and returns the previous number.
     ///
-    /// The previous number is exact: Redisson computes it by subtracting `by` from the new double.
+    /// The previous number is exact. Redisson, in contrast, subtracts `by` from the new double.
     ///
     /// # Errors and cancel safety
     ///

@@ -117,7 +117,7 @@ pub(crate) type Step<T> = (T, T);
 #[derive(Debug, Clone, Copy)]
 #[expect(unnameable_types, reason = "only the sealed `AtomicNumber` uses it")]
 pub struct BatchSum<T> {
-    /// Returns the sum of a batch. It does not overflow, because of the size of the batch.
+    /// Returns the sum of a batch. It does not overflow, because `max_prefix` limits the batch.
     pub(crate) sum: fn(&[T]) -> T,
     /// Returns the step of each summand, given the number after their sum.
     pub(crate) split: fn(T, &[T]) -> Vec<Step<T>>,
@@ -290,7 +290,7 @@ mod tests {
     #[test]
     fn steps_are_in_the_order_of_the_summands_unless_that_overflows() {
         assert_eq!(split_sum(5, &[3, -4, 1]), [(5, 8), (8, 4), (4, 5)]);
-        // The positive summand first would overflow.
+        // Adding the positive summand first would overflow.
         assert_eq!(split_sum(i64::MAX - 1, &[1, -2]), [(i64::MAX - 2, i64::MAX - 1), (i64::MAX, i64::MAX - 2)]);
     }
 

@@ -97,9 +97,9 @@ impl<T: AtomicNumber, const EXACTLY_ONCE: bool> BatchExecutor for AddExecutor<T,
     type Request = T;
     type Reply = AddResult<T>;
 
-    // Batches are added in order, with two exceptions: the first one is retried, or its sum
-    // overflows. Then the second one may be added before it or between its summands, as if its
-    // callers had been faster.
+    // Batches are added in order, with two exceptions: a batch is retried, or its sum overflows.
+    // Then the next batch may be added before it or between its summands, as if the callers of the
+    // next batch had been faster.
     const MAX_IN_FLIGHT: usize = if EXACTLY_ONCE { 1 } else { 3 };
 
     fn max_prefix<'a>(&self, summands: impl Iterator<Item = &'a T>) -> usize {

@@ -13,12 +13,12 @@
 //! ```
 //!
 //! For numbers that are changed often and read seldom, use a [`LongAdder`] or a [`DoubleAdder`]:
-//! each process counts in its own memory, and a sum asks all of them.
+//! each process counts in its own memory, and a sum requests the counts of all processes.
 //!
 //! # Guarantees
 //!
-//! - Exact over all of i64: no whole number passes through floating point. A sum that overflows is
-//!   an error of that call only, and changes nothing.
+//! - Whole numbers are exact over all of i64: none passes through floating point. A sum that
+//!   overflows is an error of that call only, and changes nothing.
 //! - Concurrent additions of several tasks of a process are sent as one command. Each call returns
 //!   the number after its own addition.
 //! - A change is sent once: after a lost reply it is `OutcomeUnknown`, and never silently executed

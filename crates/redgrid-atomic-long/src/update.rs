@@ -15,7 +15,7 @@ impl<T: AtomicNumber> Atomic<T> {
     ///
     /// The update is an optimistic retry: `change` is called again with each new number. Every
     /// number that it receives was the stored number at some time since the update began. After an
-    /// unknown outcome it is not retried.
+    /// unknown outcome the update is not retried.
     ///
     /// Updates of tasks of one client run one at a time, in FIFO order. A waiting update starts
     /// with the number that the previous one left, so only updates of other processes cause
@@ -24,11 +24,11 @@ impl<T: AtomicNumber> Atomic<T> {
     ///
     /// # Errors
     ///
-    /// [`AtomicError::Contended`] if others were faster for `response_timeout × (retries + 1)`.
-    /// [`Failure::Unavailable`](crate::Failure::Unavailable) if earlier updates received no reply
-    /// for that long, or the server could not be reached: nothing was changed.
-    /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) if `change` returns an invalid
-    /// number. Otherwise those of [`Atomic::set`].
+    /// [`AtomicError::Contended`] if other clients changed the number before each attempt, for
+    /// `response_timeout × (retries + 1)`. [`Failure::Unavailable`](crate::Failure::Unavailable) if
+    /// earlier updates received no reply for that long, or the server could not be reached: nothing
+    /// was changed. [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) if `change`
+    /// returns an invalid number. Otherwise those of [`Atomic::set`].
     ///
     /// # Cancel safety
     ///

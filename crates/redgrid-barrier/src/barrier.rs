@@ -60,7 +60,7 @@ struct Rounds {
     reannouncer: Reannouncer,
 }
 
-/// The last opened round, and when the request was sent that reported it in its reply.
+/// The last opened round, and when the request was sent whose reply reported that round.
 #[derive(Clone, Copy, Debug, Default)]
 struct OpenedRound {
     round: u64,
@@ -68,15 +68,15 @@ struct OpenedRound {
 }
 
 impl OpenedRound {
-    /// Returns the round as long as the server stores it for certain; 0 later.
+    /// Returns the round while the server certainly stores it; 0 after that.
     fn round_at(self, now: Instant) -> u64 {
         if now.since(self.requested) < ROUND_MEMORY { self.round } else { 0 }
     }
 
     /// Returns the round that is current after another one was reported.
     ///
-    /// A lower number replaces this round only if this one is too old: then the server has expired
-    /// the name, and it has begun anew.
+    /// A lower number replaces this round only if this one is too old: then the name has expired on
+    /// the server, and its rounds have begun anew.
     fn updated(self, reported: OpenedRound, now: Instant) -> OpenedRound {
         if reported.round >= self.round_at(now) { reported } else { self }
     }
@@ -94,7 +94,8 @@ impl Rounds {
 }
 
 impl Barrier {
-    /// Returns the barrier with this name, which this number of parties open. No request is sent.
+    /// Returns the barrier with this name, which opens when this number of parties wait. No request
+    /// is sent.
     ///
     /// All users of the barrier must give the same number.
     pub fn new(client: &Client, name: impl AsRef<str>, parties: u32) -> Self {
@@ -103,7 +104,7 @@ impl Barrier {
         Barrier { handle, parties, rounds }
     }
 
-    /// Returns the [`Object`] of this name: existence, lifetime, other names, events. It covers all
+    /// Returns the [`Object`] of this name: existence, lifetime, renaming, events. It covers all
     /// keys of the object.
     ///
     /// Its operations ignore waiters. After a deletion, a new round begins, and the waiters count
@@ -136,12 +137,13 @@ impl Barrier {
     ///
     /// # Errors
     ///
-    /// [`BarrierError`]. This party no longer counts then, at the latest when its lease ends.
+    /// [`BarrierError`]. After an error this party is removed, at the latest when its lease ends.
     ///
     /// # Cancel safety
     ///
     /// If the future is dropped, this party is removed in the background, at the latest when its
-    /// lease ends (30 s unless configured). The barrier may have opened with it just before.
+    /// lease ends (30 s unless configured). The barrier may have opened with this party just
+    /// before.
     #[doc(alias = "await")]
     pub fn wait(&self) -> BarrierWait {
         BarrierWait { barrier: self.clone(), timeout: None }
@@ -274,8 +276,8 @@ fn parse_arrive_reply(
     }
 }
 
-/// Returns the error for the reply that this participant has left: then a shutdown has sent the
-/// leave request.
+/// Returns the error for the reply that this participant has left: a shutdown has sent the leave
+/// request.
 pub(crate) fn shut_down_error(handle: &SyncHandle) -> WaitError {
     WaitError::Failed(crate::error::shutting_down(&handle.name))
 }

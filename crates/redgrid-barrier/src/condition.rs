@@ -1,4 +1,4 @@
-//! A condition variable: waiting under a lock for changes that others make under it.
+//! A condition variable: waits under a lock for changes that others make under the same lock.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -49,11 +49,11 @@ impl Condition {
         Condition { handle: SyncHandle::new(client, "condition", name) }
     }
 
-    /// Returns the [`Object`] of this name: existence, lifetime, other names, events. It covers all
+    /// Returns the [`Object`] of this name: existence, lifetime, renaming, events. It covers all
     /// keys of the object.
     ///
-    /// Its operations ignore waiters. After a deletion, they join the queue again with their next
-    /// poll. After a rename, they do the same under the old name.
+    /// Its operations ignore waiters. After a deletion, waiters join the queue again with their
+    /// next poll. After a rename, they do the same under the old name.
     pub fn object(&self) -> Object {
         object(&self.handle, layouts::condition)
     }
@@ -64,8 +64,8 @@ impl Condition {
     ///
     /// # Errors
     ///
-    /// [`ConditionError`]. The lock is not held then, and a notification that may have arrived goes
-    /// to the next waiter.
+    /// [`ConditionError`]. After an error the lock is not held, and a notification that may have
+    /// arrived goes to the next waiter.
     ///
     /// # Cancel safety
     ///
@@ -102,8 +102,9 @@ impl Condition {
         }
         let lock = Lock::of(&hold);
         let mut hold = Some(hold);
-        // The first run waits. A later run follows if the lock was granted to an earlier one and
-        // not taken in time: it acquires the lock, and counts as a spurious wake-up.
+        // The first run waits. A later run follows if an earlier one was granted the lock and the
+        // caller did not take it in time. The later run only acquires the lock, and counts as a
+        // spurious wake-up.
         let driven = handle.client.drive_acquire(None, |_| {
             let (handle, lock, hold) = (handle.clone(), lock.clone(), hold.take());
             async move {
@@ -254,7 +255,8 @@ async fn keep_notification(waiter: &Waiter, handle: &SyncHandle) -> WaitError {
     loop {
         clock.sleep_until(clock.now() + handle.client.watchdog_lease() / 3).await;
         match waiter.poll_once(true).await {
-            // Without a reply, another waiter may be notified, too: then both check the state.
+            // Without a reply, another waiter may be notified, too: then both waiters check the
+            // state.
             Ok(_) | Err(WaitError::Failed(Failure::Unavailable { .. } | Failure::OutcomeUnknown { .. })) => {}
             Err(error) => return error,
         }

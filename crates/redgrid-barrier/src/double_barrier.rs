@@ -51,7 +51,7 @@ impl DoubleBarrier {
         DoubleBarrier { handle: SyncHandle::new(client, "double_barrier", name), parties }
     }
 
-    /// Returns the [`Object`] of this name: existence, lifetime, other names, events. It covers all
+    /// Returns the [`Object`] of this name: existence, lifetime, renaming, events. It covers all
     /// keys of the object.
     ///
     /// Its operations ignore the parties. After a deletion, waiters count again after their next
@@ -71,7 +71,7 @@ impl DoubleBarrier {
     ///
     /// # Errors
     ///
-    /// [`BarrierError`]. This party no longer counts then, at the latest when its lease ends.
+    /// [`BarrierError`]. After an error this party is removed, at the latest when its lease ends.
     ///
     /// # Cancel safety
     ///
@@ -104,8 +104,8 @@ impl Enter {
         if self.barrier.parties == 0 {
             return Err(Failure::invalid_argument(&handle.name, "parties", "at least 1", 0).into());
         }
-        // Driven, because a party that is inside without knowing it would keep the others from
-        // leaving.
+        // Driven even if the caller does not poll: a party that has entered and does not proceed
+        // would keep the others from leaving.
         handle.drive(self.timeout, |timeout| Enter { timeout, ..self.clone() }.enter()).await
     }
 
@@ -200,7 +200,7 @@ impl DoubleBarrierGuard {
     ///
     /// # Errors
     ///
-    /// [`BarrierError`]. This party has left then, at the latest when its lease ends.
+    /// [`BarrierError`]. After an error this party has left, at the latest when its lease ends.
     ///
     /// # Cancel safety
     ///

@@ -16,7 +16,7 @@ pub(crate) fn failure(name: &Name, source: ServerError) -> Failure {
     }
 }
 
-/// Returns the failure of a call that the end of its client has ended.
+/// Returns the failure of a call that the shutdown of its client has ended.
 pub(crate) fn shutting_down(name: &Name) -> Failure {
     Failure::ShuttingDown { operation: Operation::new("use", name) }
 }
@@ -39,10 +39,10 @@ pub(crate) fn is_passing(failure: &Failure) -> bool {
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum WaitError {
-    /// The timeout passed first. The waiter was removed.
+    /// The timeout passed before the wait was done. The waiter was removed.
     ///
-    /// If the server does not confirm the removal soon, it goes on in the background. At the
-    /// latest, the waiter is removed when its lease ends.
+    /// If the server does not confirm the removal soon, the removal goes on in the background. At
+    /// the latest, the waiter is removed when its lease ends.
     #[error("the wait for `{name}` timed out after {waited:?}")]
     TimedOut {
         /// The object.
@@ -61,9 +61,9 @@ pub enum WaitError {
 /// The error of a wait at a [`Barrier`](crate::Barrier) or a
 /// [`DoubleBarrier`](crate::DoubleBarrier).
 ///
-/// The party was removed. If the server does not confirm the removal soon, it goes on in the
-/// background. At the latest, the party is removed when its lease ends. Until then the barrier may
-/// open with it.
+/// The party was removed. If the server does not confirm the removal soon, the removal goes on in
+/// the background. At the latest, the party is removed when its lease ends. Until then the barrier
+/// may open with it.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum BarrierError {

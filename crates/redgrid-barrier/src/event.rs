@@ -50,11 +50,11 @@ impl Event {
         Event { handle: SyncHandle::new(client, "event", name), lifetime: Some(DEFAULT_LIFETIME) }
     }
 
-    /// Returns the [`Object`] of this name: existence, lifetime, other names, events. It covers all
+    /// Returns the [`Object`] of this name: existence, lifetime, renaming, events. It covers all
     /// keys of the object.
     ///
-    /// Its operations ignore waiters. After a deletion, the event is not set, and no waiter is
-    /// woken by that. After a rename, the same is true of the old name.
+    /// Its operations ignore waiters. A deletion makes the event unset, and wakes no waiter. After
+    /// a rename, the same is true of the old name.
     pub fn object(&self) -> Object {
         object(&self.handle, layouts::event)
     }
@@ -168,8 +168,8 @@ impl EventWait {
                     [set, count] => (set == 1, count),
                     _ => (false, 0),
                 };
-                // A smaller count than before: the server has lost the old one, and counting
-                // restarts here.
+                // If the count is smaller than before, the server has lost the old one: compare
+                // with the new count from here on.
                 let initial_count = initial_count.get_or_insert(count);
                 *initial_count = count.min(*initial_count);
                 Ok(if set || count > *initial_count { PollOutcome::Done(()) } else { PollOutcome::Wait(-1) })

@@ -1,8 +1,8 @@
 //! The common part of all synchronizers of this crate: requests under their name, and the poll loop
 //! of a wait.
 //!
-//! Each participant polls for itself: its poll enters it, renews its lease and asks for its state.
-//! So participants share no poll, and no [`wait_queue`](redgrid_core::wait_queue).
+//! Each participant polls for itself: its poll registers it, renews its lease and returns its
+//! state. So participants share no poll, and no [`wait_queue`](redgrid_core::wait_queue).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,7 +20,7 @@ use redgrid_core::{
 
 use crate::error::{WaitError, failure, is_passing};
 
-/// The pause before a poll is repeated that reached the server too late: 10 ms.
+/// The pause before the retry of a poll that reached the server too late: 10 ms.
 const LATE_RETRY: Duration = Duration::from_millis(10);
 
 /// The minimum time to wait for the reply to a leave request after a timeout: 50 ms. Without a
@@ -45,8 +45,8 @@ pub(crate) struct SyncHandle {
 /// The outcome of one poll.
 pub(crate) enum PollOutcome<T> {
     Done(T),
-    /// Not yet. The next relevant lease ends after this many milliseconds; negative if there is
-    /// none.
+    /// The wait goes on. The next relevant lease ends after this many milliseconds; negative if
+    /// there is none.
     Wait(i64),
     /// The poll reached the server too late, and did nothing.
     Late,
@@ -137,8 +137,8 @@ impl SyncHandle {
         WaitOptions { began, until, had_contact: false, has_key: true, participant_id: None }
     }
 
-    /// Polls until `parse` finds the wait done: at once, on each relevant message, when messages
-    /// may have been missed, when a lease ends, and periodically.
+    /// Polls until `parse` finds the wait done. It polls at once, on each relevant message, when
+    /// messages may have been missed, when a lease ends, and periodically.
     ///
     /// The subscription starts after the first poll that does not end the wait.
     pub(crate) async fn poll_until<T, E: From<WaitError>>(
@@ -169,7 +169,7 @@ impl SyncHandle {
                         PollOutcome::Late => LATE_RETRY,
                     }
                 }
-                // A wait with a timeout lasts until then, even without contact.
+                // A wait with a timeout lasts until the timeout, even without contact.
                 Err(error) if is_passing(&error) && options.has_timeout() => {
                     last_failure = Some(error);
                     UNSUBSCRIBED_POLL
@@ -181,7 +181,7 @@ impl SyncHandle {
                 true => self.client.poll_interval() * SUBSCRIBED_POLLS,
                 false => UNSUBSCRIBED_POLL,
             };
-            // A poll renews the lease.
+            // Polls renew the lease, so they are at most a third of it apart.
             let pause = pause.min(interval).min(self.client.watchdog_lease() / 3);
             tokio::select! {
                 biased;

@@ -30,8 +30,8 @@
 //!
 //! A participant has a lease (the client's `watchdog_lease`, 30 s), which is renewed while its
 //! process lives and its future or guard exists. A participant that gives up is removed at once,
-//! and one that dies when its lease ends. State that a failover loses is announced to the new
-//! primary by the processes that know it. `docs/objects/barriers.md` states what that covers.
+//! and one that dies when its lease ends. If a failover loses state, the processes announce it to
+//! the new primary. `docs/objects/barriers.md` lists the cases that this covers.
 //!
 //! # Keys
 //!

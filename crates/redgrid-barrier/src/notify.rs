@@ -38,11 +38,11 @@ impl Notify {
         Notify { handle: SyncHandle::new(client, "notify", name) }
     }
 
-    /// Returns the [`Object`] of this name: existence, lifetime, other names, events. It covers all
+    /// Returns the [`Object`] of this name: existence, lifetime, renaming, events. It covers all
     /// keys of the object.
     ///
-    /// Its operations ignore waiters. After a deletion, they join the queue again with their next
-    /// poll. After a rename, they do the same under the old name.
+    /// Its operations ignore waiters. After a deletion, waiters join the queue again with their
+    /// next poll. After a rename, they do the same under the old name.
     pub fn object(&self) -> Object {
         object(&self.handle, layouts::notify)
     }
@@ -82,7 +82,8 @@ impl Notify {
 
     /// Waits for a notification. The wait is unlimited unless [`Notified::timeout`] is set.
     ///
-    /// The waiter is in the queue once the server has replied for the first time, not before.
+    /// The waiter joins the queue when its first request is executed, not when this method is
+    /// called.
     ///
     /// # Errors
     ///
@@ -120,7 +121,7 @@ impl Notified {
     }
 }
 
-/// Waits for a notification. It goes to the next waiter unless the result is
+/// Waits for a notification. The notification goes to the next waiter unless the result is
 /// [finished](Waiter::finish).
 async fn notified(handle: SyncHandle, timeout: Option<Duration>) -> Result<Waiter, WaitError> {
     let waiter = Waiter::new(&handle, StorePermit::Yes);

@@ -122,7 +122,8 @@ impl Waiter {
         self.participant.arm(self.leave_request(true));
     }
 
-    /// Ends the waiter without a leave request: the server knows that the notification is consumed.
+    /// Ends the waiter without a leave request: the server has recorded that the notification is
+    /// consumed.
     pub(crate) fn finish(self) {
         self.participant.disarm();
     }

@@ -119,7 +119,7 @@ impl Party {
     ///
     /// # Errors
     ///
-    /// [`PhaserError`]. The registration then ends with its lease at the latest.
+    /// [`PhaserError`]. After an error the registration ends with its lease at the latest.
     ///
     /// # Cancel safety
     ///

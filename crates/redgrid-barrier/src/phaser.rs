@@ -79,13 +79,13 @@ impl Phaser {
         Phaser { handle: SyncHandle::new(client, "phaser", name) }
     }
 
-    /// Returns the [`Object`] of this name: existence, lifetime, other names, events. It covers all
+    /// Returns the [`Object`] of this name: existence, lifetime, renaming, events. It covers all
     /// keys of the object.
     ///
     /// Its operations ignore the parties. After a deletion, the parties register again with their
-    /// next request, at the phase that they have seen. If a new party registers before that, a new
-    /// run begins, and the phaser has ended for the others. After a rename, the same is true of the
-    /// old name.
+    /// next request, at the latest phase that they have seen. If a new party registers before that,
+    /// a new run begins, and the phaser has ended for the others. After a rename, the same is true
+    /// of the old name.
     pub fn object(&self) -> Object {
         object(&self.handle, layouts::phaser)
     }

@@ -1,9 +1,9 @@
 //! Announces a known state again after a failover, because the new primary may have lost it.
 //!
-//! A primary that dies right after it opened a barrier may not have replicated that. The parties
-//! that were let through have moved on, and the others would wait at the new primary for ever. So
-//! each process whose party was let through stays subscribed for one lease. Whenever the
-//! subscription was interrupted, it announces the state that it knows. A single server has no
+//! A primary that dies right after it opened a barrier may not have replicated the opening. The
+//! parties that were let through have moved on, and the others would wait at the new primary for
+//! ever. So each process whose party was let through stays subscribed for one lease. Whenever the
+//! subscription was interrupted, it announces the opened round again. A single server has no
 //! replica that could miss a write, so it needs no task. There is one task per name and client, and
 //! it does not keep the client alive.
 

@@ -14,8 +14,8 @@ static NEXT: Script<1> = Script::new("bits/next", include_str!("scripts/next.lua
 /// The maximum number of bits in a string of the server: 512 MiB.
 pub(crate) const MAX_BITS: u64 = 1 << 32;
 
-/// How many bits of a range are written at a time: a mebibyte, which takes the server some hundred
-/// microseconds.
+/// How many bits of a range are written at a time: a mebibyte, for which the server needs some
+/// hundred microseconds.
 const MAX_FILLED: u64 = 8 << 20;
 
 /// The maximum number of indices in one command.
@@ -26,7 +26,7 @@ const MAX_INDICES: usize = 500;
 /// On the wire it is Redisson's `RBitSet`.
 ///
 /// It is cheap to clone; clones are handles of the same set. Without a stored value, all bits are
-/// clear. The size in bytes is that of the highest bit ever written: an eighth of its index.
+/// clear. The size in bytes is an eighth of the highest index that was ever written.
 #[doc(alias = "RBitSet")]
 #[doc(alias = "RedissonBitSet")]
 #[derive(Clone)]
@@ -37,7 +37,7 @@ pub struct BitSet {
 impl BitSet {
     /// Returns the bit set with this name.
     ///
-    /// No request is sent: the first call reports an invalid name.
+    /// No request is sent: an invalid name is reported by the first call.
     pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
         BitSet { object_ref: ObjectRef::new(client, name) }
     }
@@ -60,7 +60,8 @@ impl BitSet {
         self.object_ref.read(self.object_ref.command("GETBIT")?.arg(self.encode_index(index)?)).await
     }
 
-    /// Returns for each of these bits, in their order, whether it is set. Up to 500 bits a request.
+    /// Returns for each of these bits, in their order, whether it is set. A request contains up to
+    /// 500 bits.
     ///
     /// # Errors and cancel safety
     ///
@@ -92,11 +93,12 @@ impl BitSet {
         self.object_ref.change(request).await
     }
 
-    /// Sets or clears these bits, up to 500 a request. Returns the number of changed bits.
+    /// Sets or clears these bits. A request contains up to 500 bits. Returns the number of changed
+    /// bits.
     ///
     /// # Errors
     ///
-    /// As for [`BitSet::set`]. Some of several bits may have been written.
+    /// As for [`BitSet::set`]. If there are several requests, some bits may have been written.
     ///
     /// # Cancel safety
     ///
@@ -114,11 +116,11 @@ impl BitSet {
         Ok(changed)
     }
 
-    /// Sets or clears all bits of a range, up to 8,388,608 a request: others may see a part of it
-    /// done.
+    /// Sets or clears all bits of a range. A request contains up to 8,388,608 bits, so others may
+    /// see a part of the change.
     ///
-    /// Clearing stops at the end of the stored bits and does not add any. Setting needs memory up
-    /// to the end of the range.
+    /// Clearing stops at the end of the stored bits and does not add any. Setting a range needs
+    /// memory up to the end of the range.
     ///
     /// ```no_run
     /// # async fn demo(seats: &redgrid_bits::BitSet) -> Result<(), redgrid_bits::ObjectError> {
@@ -141,7 +143,7 @@ impl BitSet {
         let (_, key) = self.object_ref.name_and_key()?;
         let mut from = start;
         while from < end {
-            // Each chunk ends at the end of a byte.
+            // Each chunk ends at a byte boundary.
             let to = end.min((from / 8) * 8 + MAX_FILLED);
             let request = FILL.with([key.clone()]).arg(from.to_string()).arg(to.to_string()).int(bit.into());
             if !self.object_ref.change::<bool>(request).await? {
@@ -152,7 +154,7 @@ impl BitSet {
         Ok(())
     }
 
-    /// Clears all bits, in one step. Returns whether anything was stored.
+    /// Clears all bits, in one step. Returns whether a value was stored.
     ///
     /// # Errors and cancel safety
     ///
@@ -253,8 +255,8 @@ impl BitSet {
         Ok(self.object_ref.read::<Option<Bytes>>(self.object_ref.command("GET")?).await?.unwrap_or_default())
     }
 
-    /// Replaces the set by these bytes, in the format of [`BitSet::to_bytes`], in one step. The
-    /// lifetime is removed.
+    /// Replaces the set by these bytes, in the format of [`BitSet::to_bytes`], in one step. This
+    /// removes the lifetime.
     ///
     /// # Errors and cancel safety
     ///

@@ -17,7 +17,7 @@ static ADD: Script<2> = Script::new("bits/filter_add", include_str!("scripts/fil
 static CONTAINS: Script<2> = Script::new("bits/filter_contains", include_str!("scripts/filter_contains.lua"));
 static COUNT: Script<2> = Script::new("bits/filter_count", include_str!("scripts/filter_count.lua"));
 
-/// The maximum number of bits that one script reads or sets, which takes the server some
+/// The maximum number of bits that one script reads or sets, for which the server needs some
 /// milliseconds. The bits of one element are never split.
 const MAX_SCRIPT_BITS: u32 = 5_000;
 
@@ -27,10 +27,10 @@ fn config_key(key: &[u8]) -> Bytes {
 }
 
 redgrid_core::default_codec! {
-    /// A set that answers "not contained" with certainty and "contained" with a known error
-    /// rate, with a few bits for each element.
+    /// A probabilistic set: "not contained" is certain, and "contained" has a known error rate. It
+    /// needs a few bits for each element.
     ///
-    /// On the wire it is Redisson's `RBloomFilter`: both sides find the elements of each other if
+    /// On the wire it is Redisson's `RBloomFilter`: clients of both find each other's elements if
     /// they use the same codec.
     ///
     /// It is cheap to clone; clones are handles of the same filter and share its cached size:
@@ -48,7 +48,7 @@ redgrid_core::default_codec! {
 impl<T, C: Codec + Default> BloomFilter<T, C> {
     /// Returns the filter with this name.
     ///
-    /// No request is sent: the first call reports an invalid name.
+    /// No request is sent: an invalid name is reported by the first call.
     pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
         let object_ref = ObjectRef::new(client, name);
         BloomFilter { object_ref, codec: C::default(), cached_shape: Arc::default(), elements: PhantomData }
@@ -62,25 +62,26 @@ impl<T, C: Codec> BloomFilter<T, C> {
         BloomFilter { object_ref: self.object_ref, codec, cached_shape: self.cached_shape, elements: PhantomData }
     }
 
-    /// Returns the [`Object`] of both keys: existence (as soon as the filter is created), lifetime,
-    /// other names, memory size.
+    /// Returns the [`Object`] of both keys: existence, lifetime, other names, memory size. The
+    /// object exists as soon as the filter is created.
     pub fn object(&self) -> Object {
         self.object_ref.object(bloom_filter).with_primary_keys(2)
     }
 
-    /// Creates the filter, if there is none, and returns whether it did.
+    /// Creates the filter, if there is none, and returns whether this call has created it.
     ///
-    /// The filter has the smallest size for which, with `expected_insertions` elements in it, the
-    /// probability of a false positive is `false_probability`. It is 4 to 6 % larger than that of
-    /// Redisson, and more than that for few elements or a small probability: the error rate of
-    /// Redisson's filters is higher than requested. Each side uses the size that the other has
-    /// chosen.
+    /// The filter has the smallest size for which the probability of a false positive is
+    /// `false_probability` when it contains `expected_insertions` elements. This size is 4 to 6 %
+    /// larger than that of Redisson, and more than that for few elements or a small probability,
+    /// because the error rate of Redisson's filters is higher than requested. Each side uses the
+    /// size that the other has chosen.
     ///
     /// # Errors
     ///
     /// [`ObjectError`] states what failed and whether anything may have changed.
-    /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) for a probability outside of 0
-    /// to 1, and for numbers that result in no bits or in more than 4,294,967,294 (512 MiB).
+    /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) for a probability that is not
+    /// between 0 and 1, and for numbers that result in no bits or in more than 4,294,967,294 bits
+    /// (512 MiB).
     ///
     /// # Cancel safety
     ///
@@ -90,10 +91,11 @@ impl<T, C: Codec> BloomFilter<T, C> {
         self.try_init_as(&self.planned(expected_insertions, false_probability)?).await
     }
 
-    /// Creates the filter, if there is none, by a [plan](BloomFilter::planned) or by the
-    /// [`config`](BloomFilter::config) of another filter. Returns whether it did.
+    /// Creates the filter, if there is none, from a [plan](BloomFilter::planned) or from the
+    /// [`config`](BloomFilter::config) of another filter. Returns whether this call has created it.
     ///
-    /// For several equal filters, the size is computed only once, which takes some milliseconds.
+    /// For several equal filters, the size is computed only once; the computation takes some
+    /// milliseconds.
     ///
     /// ```no_run
     /// # use redgrid_bits::{BloomFilter, ObjectError, codecs::Text};
@@ -108,7 +110,7 @@ impl<T, C: Codec> BloomFilter<T, C> {
     /// # Errors
     ///
     /// [`ObjectError`] states what failed and whether anything may have changed.
-    /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) for an impossible filter.
+    /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) for an invalid configuration.
     ///
     /// # Cancel safety
     ///
@@ -168,7 +170,8 @@ impl<T, C: Codec> BloomFilter<T, C> {
         }))
     }
 
-    /// Estimates how many different elements were added; [`u64::MAX`] if all bits are set.
+    /// Estimates the number of different elements that were added; [`u64::MAX`] if all bits are
+    /// set.
     ///
     /// # Errors
     ///
@@ -236,8 +239,8 @@ impl<T, C: Codec> BloomFilter<T, C> {
     ) -> Result<(), ObjectError> {
         let (name, key) = self.object_ref.name_and_key()?;
         let (mut rest, mut cas_loop) = (elements, CasLoop::new(self.object_ref.client(), name));
-        // After the reply that the shape is another, or that there is no filter, only the primary
-        // is read.
+        // After a reply that the shape is different or that there is no filter, only the primary is
+        // read.
         let mut from_replicas = true;
         while !rest.is_empty() {
             let shape = self.shape().await?;
@@ -278,9 +281,10 @@ impl<T, C: Codec> BloomFilter<T, C> {
         self.object_ref.encoded_all(&self.codec, elements)
     }
 
-    /// Adds an element. Returns whether it was not contained: then it is certainly new.
+    /// Adds an element. Returns whether it was not contained. `true` means that the element is
+    /// certainly new.
     ///
-    /// `false` means that the element, or others with the same bits, were added before.
+    /// `false` means that the element, or other elements with the same bits, were added earlier.
     ///
     /// # Errors
     ///
@@ -298,12 +302,12 @@ impl<T, C: Codec> BloomFilter<T, C> {
         Ok(self.add_many([element]).await? > 0)
     }
 
-    /// Adds elements, as many a request as have 5,000 bits together. Returns the number of elements
-    /// that were not contained.
+    /// Adds elements. A request contains as many elements as have 5,000 bits together. Returns the
+    /// number of elements that were not contained.
     ///
     /// # Errors
     ///
-    /// As for [`BloomFilter::add`]. Some elements may have been added.
+    /// As for [`BloomFilter::add`]. Some of the elements may have been added.
     ///
     /// # Cancel safety
     ///
@@ -322,11 +326,11 @@ impl<T, C: Codec> BloomFilter<T, C> {
         Ok(new)
     }
 
-    /// Returns whether the filter contains an element: `false` is certain, `true` is subject to the
+    /// Returns whether the filter contains an element. `false` is certain; `true` is subject to the
     /// error rate of the filter.
     ///
-    /// If the client reads from replicas, `false` refers to the replica, which may not have the
-    /// latest additions yet.
+    /// If the client reads from replicas, `false` refers to the replica, which may lack the latest
+    /// additions.
     ///
     /// # Errors
     ///
@@ -342,8 +346,8 @@ impl<T, C: Codec> BloomFilter<T, C> {
         Ok(self.contains_many([element]).await?.contains(&true))
     }
 
-    /// Returns for each element, in their order, whether the filter contains it. A request has as
-    /// many elements as have 5,000 bits together.
+    /// Returns for each element, in their order, whether the filter contains it. A request contains
+    /// as many elements as have 5,000 bits together.
     ///
     /// # Errors and cancel safety
     ///

@@ -12,18 +12,20 @@ static COMBINE: BulkScript = BulkScript::new("bits/combine", include_str!("scrip
 /// The maximum number of other sets in one call.
 const MAX_OTHERS: usize = 500;
 
-/// Bitwise operations that replace this set by their result, in one step; it keeps its lifetime.
+/// Bitwise operations that replace this set by their result, in one step. The set keeps its
+/// lifetime.
 ///
-/// They return its new size in bytes. In a cluster, all sets must be in one slot (by a hash tag,
-/// like `{seats}:monday`). During a migration of that slot, they wait until all of it has moved.
+/// They return the new size of the set in bytes. In a cluster, all sets must be in one slot (by a
+/// hash tag, like `{seats}:monday`). During a migration of that slot, the call waits until the
+/// whole slot has moved.
 impl BitSet {
-    /// Keeps the bits that are set in all of the others, too.
+    /// Keeps the bits that are set in this set and in all of the others.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] states what failed; nothing is changed unless it is `OutcomeUnknown`.
-    /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) for a set in another slot, and
-    /// for no or more than 500 other sets.
+    /// [`ObjectError`] states what failed. Nothing is changed, except possibly after
+    /// `OutcomeUnknown`. [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) for a set in
+    /// another slot, and for no or more than 500 other sets.
     ///
     /// # Cancel safety
     ///
@@ -41,7 +43,7 @@ impl BitSet {
         self.combine_with("OR", others).await
     }
 
-    /// Keeps the bits that are set in an odd number of all sets.
+    /// Keeps or sets the bits that are set in an odd number of all sets, and clears the others.
     ///
     /// # Errors and cancel safety
     ///
@@ -50,7 +52,7 @@ impl BitSet {
         self.combine_with("XOR", others).await
     }
 
-    /// Inverts all bits, as many as are [stored](BitSet::size).
+    /// Inverts all [stored](BitSet::size) bits.
     ///
     /// # Errors and cancel safety
     ///
@@ -60,7 +62,7 @@ impl BitSet {
         self.send_combine("NOT", Vec::new()).await
     }
 
-    /// Keeps the bits that are set in none of the others.
+    /// Keeps the bits that are set in this set and in none of the others.
     ///
     /// # Errors and cancel safety
     ///
@@ -70,7 +72,7 @@ impl BitSet {
         self.combine_with("DIFF", others).await
     }
 
-    /// Sets the bits that are set in any of the others but not in this set, and clears all others.
+    /// Sets the bits that are set in any of the others but not in this set. Clears all other bits.
     ///
     /// # Errors and cancel safety
     ///
@@ -80,7 +82,7 @@ impl BitSet {
         self.combine_with("DIFF1", others).await
     }
 
-    /// Keeps the bits that are set in at least one of the others.
+    /// Keeps the bits that are set in this set and in at least one of the others.
     ///
     /// # Errors and cancel safety
     ///
@@ -90,7 +92,7 @@ impl BitSet {
         self.combine_with("ANDOR", others).await
     }
 
-    /// Sets the bits that are set in exactly one of all sets, and clears all others.
+    /// Sets the bits that are set in exactly one of all sets. Clears all other bits.
     ///
     /// # Errors and cancel safety
     ///

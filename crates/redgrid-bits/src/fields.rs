@@ -5,10 +5,11 @@ use redgrid_core::object::ObjectError;
 
 use crate::bit_set::{BitSet, MAX_BITS};
 
-/// The maximum number of operations in one call, which is one step and blocks the server.
+/// The maximum number of operations in one call. It is limited because the call is one step, which
+/// blocks the server.
 const MAX_OPS: usize = 1000;
 
-/// The position and the width of an integer in a bit set. The highest bit comes first.
+/// The position and the width of an integer in a bit set. The highest bit of the integer is first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Field {
     signed: bool,
@@ -17,12 +18,14 @@ pub struct Field {
 }
 
 impl Field {
-    /// Describes a signed integer of 1 to 64 bits, from this bit on. Calls refuse other widths.
+    /// Describes a signed integer of 1 to 64 bits that starts at bit `offset`. Calls refuse other
+    /// widths.
     pub const fn signed(bits: u32, offset: u64) -> Field {
         Field { signed: true, bits, offset }
     }
 
-    /// Describes an unsigned integer of 1 to 63 bits, from this bit on. Calls refuse other widths.
+    /// Describes an unsigned integer of 1 to 63 bits that starts at bit `offset`. Calls refuse
+    /// other widths.
     pub const fn unsigned(bits: u32, offset: u64) -> Field {
         Field { signed: false, bits, offset }
     }
@@ -30,7 +33,7 @@ impl Field {
     /// Returns the smallest and the largest value.
     pub const fn bounds(self) -> (i64, i64) {
         match self.signed {
-            // Width 0, which every call refuses.
+            // Every call refuses a width of 0.
             _ if self.bits == 0 => (0, 0),
             true if self.bits >= 64 => (i64::MIN, i64::MAX),
             true => (-(1 << (self.bits - 1)), (1 << (self.bits - 1)) - 1),
@@ -65,18 +68,18 @@ impl Field {
     }
 }
 
-/// The effect of an addition with a sum that does not fit into the field.
+/// The behavior of an addition whose sum does not fit into the field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[doc(alias = "BitFieldOverflow")]
-// Exhaustive: the server knows no fourth one.
+// Exhaustive: the server has no fourth behavior.
 pub enum Overflow {
-    /// The sum wraps around, like that of `wrapping_add`.
+    /// The sum wraps around, as with `wrapping_add`.
     #[default]
     Wrap,
-    /// The sum is the nearest value that fits, like that of `saturating_add`.
+    /// The result is the nearest value that fits, as with `saturating_add`.
     #[doc(alias = "SAT")]
     Saturate,
-    /// Nothing is added, like by `checked_add`.
+    /// The value is not changed, as with `checked_add`.
     Fail,
 }
 

@@ -6,8 +6,8 @@ use redgrid_core::Request;
 use redgrid_core::object::{ObjectError, alone, chunks};
 
 redgrid_core::value_object! {
-    /// An estimate of the number of different elements, with a standard error of 0.81 %, in 12
-    /// KiB at most.
+    /// An estimate of the number of different elements, with a standard error of 0.81 %, in at most
+    /// 12 KiB.
     ///
     /// On the wire it is Redisson's `RHyperLogLog`.
     ///
@@ -44,7 +44,7 @@ impl<T, C: Codec> HyperLogLog<T, C> {
     ///
     /// # Errors
     ///
-    /// As for [`HyperLogLog::add`]. Some elements may have been added.
+    /// As for [`HyperLogLog::add`]. Some of the elements may have been added.
     ///
     /// # Cancel safety
     ///
@@ -65,7 +65,7 @@ impl<T, C: Codec> HyperLogLog<T, C> {
         Ok(changed)
     }
 
-    /// Estimates how many different elements were added.
+    /// Estimates the number of different elements that were added.
     ///
     /// # Errors
     ///
@@ -78,9 +78,10 @@ impl<T, C: Codec> HyperLogLog<T, C> {
         self.object_ref.read(self.object_ref.command("PFCOUNT")?).await
     }
 
-    /// Estimates how many different elements were added to this object and the others together.
+    /// Estimates the number of different elements that were added to this object and the others
+    /// together.
     ///
-    /// In a cluster, all must be in one slot (by a hash tag, like `{visitors}:monday`).
+    /// In a cluster, all objects must be in one slot (by a hash tag, like `{visitors}:monday`).
     ///
     /// # Errors
     ///
@@ -95,7 +96,7 @@ impl<T, C: Codec> HyperLogLog<T, C> {
         self.object_ref.read(self.request_with(others, "PFCOUNT")?).await
     }
 
-    /// Adds the elements of the others. In a cluster, all must be in one slot.
+    /// Adds the elements of the others. In a cluster, all objects must be in one slot.
     ///
     /// # Errors
     ///

@@ -40,9 +40,10 @@
 //!
 //! - A change is sent once. If its reply is lost, the call returns [`Failure::OutcomeUnknown`]
 //!   and is not repeated.
-//! - No call blocks the server for longer than one pass over the string. A write of more than a
-//!   mebibyte is split.
-//! - If the size of a filter was changed, the server detects it before anything is read or added.
+//! - No call blocks the server for longer than one pass over the string takes. A write of more than
+//!   a mebibyte is split.
+//! - If the size of a filter was changed, the server detects the change before it reads or adds
+//!   elements.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

@@ -15,10 +15,11 @@ use crate::bit_set::{BitSet, MAX_BITS};
 
 static ONES: Script<1> = Script::new("bits/ones", include_str!("scripts/ones.lua"));
 
-/// The number of bytes in a page, which has up to 8,192 indices in memory at a time.
+/// The number of bytes in a page. A page has up to 8,192 indices in memory at a time.
 const PAGE: u64 = 1024;
 
-/// A page: the index of its first byte, and its bytes; `None` after the last set bit.
+/// A page: the index of its first byte, and its bytes; `None` if no bit is set after the previous
+/// page.
 struct Page(Option<(u64, Bytes)>);
 
 impl FromReply for Page {
@@ -31,9 +32,9 @@ impl FromReply for Page {
 }
 
 /// A stream of the indices of the set bits, from low to high; returned by [`BitSet::ones`]. A page
-/// is read when all indices of the page before were returned.
+/// is read when all indices of the previous page were returned.
 ///
-/// A bit that is set from beginning to end is returned exactly once. Bits that are set or cleared
+/// A bit that is set during the whole stream is returned exactly once. Bits that are set or cleared
 /// meanwhile may be returned or not. An error ends the stream.
 #[must_use = "streams do nothing unless polled"]
 pub struct Ones {
@@ -55,7 +56,7 @@ impl BitSet {
         self.ones_from(0)
     }
 
-    /// Returns a stream of the set bits from this one on.
+    /// Returns a stream of the set bits, starting at this index.
     pub fn ones_from(&self, from: u64) -> Ones {
         let next_byte = (from < MAX_BITS).then_some(from / 8);
         Ones { pages: Pages::of(PageReader { object_ref: self.object_ref.clone(), next_byte, from }) }
@@ -98,8 +99,8 @@ impl Paged for PageReader {
         let (next_byte, object_ref) = (self.next_byte?, self.object_ref.clone());
         Some(Box::pin(async move {
             let (_, key) = object_ref.name_and_key()?;
-            // From the primary, whatever the read mode: a replica may lack bits set before the
-            // stream began.
+            // The primary is read, whatever the read mode: a replica may lack bits that were set
+            // before the stream began.
             object_ref.read_primary(ONES.with([key.clone()]).arg(next_byte.to_string()).arg(PAGE.to_string())).await
         }))
     }

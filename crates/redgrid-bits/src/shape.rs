@@ -5,11 +5,11 @@ use redgrid_codecs::hash128;
 /// Redisson's largest size: 512 MiB minus two bits.
 pub(crate) const MAX_SIZE: u64 = 4_294_967_294;
 
-/// A filter may grow to this size (64 KiB) if degenerate elements would exceed its false-positive
-/// probability. A larger one may grow to twice the size that it would have without them.
+/// If degenerate elements would exceed its false-positive probability, a filter may grow to this
+/// size (64 KiB) or to twice the size that it would have without them, whichever is larger.
 const SMALL_SIZE: u64 = 1 << 19;
 
-/// The configuration of a Bloom filter: its size, and the numbers for which it was planned.
+/// The configuration of a Bloom filter: its size, and the parameters for which it was planned.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct FilterConfig {
@@ -26,9 +26,9 @@ pub struct FilterConfig {
 impl FilterConfig {
     /// Plans the smallest filter with a false-positive probability not higher than requested.
     ///
-    /// Redisson uses the size that would be right if the bits of an element were independent. They
-    /// are not, so the error rate of its filters is higher than requested: by a fifth at 0.01, and
-    /// by two fifths at 0.001. The size chosen here is 4 to 6 % larger. For few elements or a small
+    /// Redisson's formula assumes that the bits of an element are independent, which is not the
+    /// case. So the error rate of its filters is higher than requested: by a fifth at 0.01, and by
+    /// two fifths at 0.001. The size chosen here is 4 to 6 % larger. For few elements or a small
     /// probability it is larger still: up to 64 KiB, or up to twice as many bits. Each side uses
     /// the configuration that the other has chosen.
     pub(crate) fn plan(expected_insertions: u64, false_probability: f64) -> FilterConfig {
@@ -37,8 +37,8 @@ impl FilterConfig {
         let base = smallest_size(least, |size| {
             false_positive_rate(elements, size as f64, optimal_hashes(elements, size)) <= false_probability
         });
-        // The number of hashes stays as it is if the size grows: with more of them, as many bits of
-        // an element would coincide again.
+        // The number of hashes is not increased with the size: with more hashes, just as many bits
+        // of an element would coincide.
         let hash_iterations = optimal_hashes(elements, base);
         let rate = |size: f64| {
             false_positive_rate(elements, size, hash_iterations) + degenerate_rate(elements, size, hash_iterations)
@@ -47,18 +47,18 @@ impl FilterConfig {
         let size =
             if is_negligible { base } else { smallest_size(base, |size| rate(size as f64) <= false_probability) };
         let size = size.min(base.saturating_mul(2).max(SMALL_SIZE)).max(base);
-        // With an even size, half of the indices would be even, whatever the element.
+        // The size must be odd: with an even size, half of the indices of every element would be
+        // even.
         let size = if size == 0 { 0 } else { size | 1 };
         FilterConfig { size, hash_iterations, expected_insertions, false_probability }
     }
 }
 
-/// Returns the smallest size from `least` on that fits, with a precision of one two-thousandth; 0
-/// or more than [`MAX_SIZE`] if none does.
+/// Returns the smallest size for which `fits` returns true, starting at `least`, with a precision
+/// of one two-thousandth. Returns 0 or more than [`MAX_SIZE`] if there is no such size.
 fn smallest_size(least: u64, fits: impl Fn(u64) -> bool) -> u64 {
     let (mut low, mut high) = (least, least.saturating_mul(4));
-    // Near a probability of 1 there are few bits, one for each element, and `least` is far too
-    // small.
+    // For a probability near 1, each element has only one bit, and `least` is far too small.
     while (1..=MAX_SIZE).contains(&high) && !fits(high) {
         (low, high) = (high, high.saturating_mul(2));
     }
@@ -80,9 +80,9 @@ fn optimal_hashes(elements: f64, size: u64) -> u32 {
 
 /// Returns the false-positive rate of a filter with this number of elements.
 ///
-/// With s = h1 + h2, the bits of an element are h1 + t s (first row) and (t + 1) s (second row). An
-/// element that shares the first bit of its second row with another element may share the whole
-/// row.
+/// With s = h1 + h2, the bits of an element are h1 + t s (first row) and (t + 1) s (second row). If
+/// two elements have the first bit of the second row in common, they may have the whole row in
+/// common.
 fn false_positive_rate(elements: f64, size: f64, hashes: u32) -> f64 {
     let set = 1.0 - (-f64::from(hashes) * elements / size).exp();
     let second_row = hashes / 2;
@@ -95,16 +95,18 @@ fn false_positive_rate(elements: f64, size: f64, hashes: u32) -> f64 {
         * (shared * shared_row_probability(second_row, set) + (set - shared) * set.powi(second_row as i32 - 1))
 }
 
-/// Returns the rate of false positives caused by degenerate elements: most of their bits coincide.
+/// Returns the rate of false positives that are caused by degenerate elements, whose bits mostly
+/// coincide.
 ///
 /// Either s is 0 modulo the size, and the element has two bits. Or h1 is a small multiple of s, and
-/// one row continues the other. One element in `size` is degenerate: in large filters too few to
-/// matter.
+/// one row continues the other. One element in `size` elements is degenerate, which is negligible
+/// in large filters.
 fn degenerate_rate(elements: f64, size: f64, hashes: u32) -> f64 {
     let set = 1.0 - (-f64::from(hashes) * elements / size).exp();
     let second_row = i64::from(hashes / 2);
     let first_row = i64::from(hashes) - second_row;
-    // How many multiples of s are in both rows: from..from + first_row, and 1..=second_row.
+    // The number of multiples of s that are in both rows: from..from + first_row, and
+    // 1..=second_row.
     let in_both_rows = |from: i64| ((from + first_row - 1).min(second_row) - from.max(1) + 1).max(0);
     let rows: f64 =
         (2 - first_row..=second_row).map(|from| set.powi((i64::from(hashes) - in_both_rows(from)) as i32)).sum();
@@ -115,10 +117,10 @@ fn degenerate_rate(elements: f64, size: f64, hashes: u32) -> f64 {
 /// Returns the probability that all further multiples of s are set, for an element that has the
 /// same s (modulo the size) as another element.
 ///
-/// Multiples for which both have wrapped around equally often are the same bits. The others are set
-/// by chance.
+/// Multiples for which both elements have wrapped around equally often are the same bits. The other
+/// multiples are set by chance.
 fn shared_row_probability(second_row: u32, set: f64) -> f64 {
-    /// A prime, so that no multiple falls on an edge.
+    /// A prime number, so that no multiple is on a boundary.
     const GRID: u32 = 61;
     let points = || (0..GRID).map(|n| (f64::from(n) + 0.5) / f64::from(GRID));
     let differing = |u: f64, v: f64| {
@@ -159,8 +161,8 @@ impl Shape {
 mod tests {
     use super::*;
 
-    /// Returns how many of the probes are false positives in the filter with this number. No two
-    /// filters have an element in common.
+    /// Returns the number of probes that are false positives in the filter with this number. The
+    /// filters have no elements in common.
     fn false_positives(shape: Shape, filter: u64, elements: u64, probes: u64) -> usize {
         let element = |n: u64| (filter << 32 | n).to_le_bytes();
         let mut bits = vec![false; shape.size as usize];
@@ -205,9 +207,9 @@ mod tests {
         }
     }
 
-    /// Tests the hash itself, without a server. Of each kind there are several filters, each with
-    /// its own random deviation. Their mean rate plus three standard errors is at most a tenth
-    /// above the requested one, and the mean alone at most a tenth below it.
+    /// Tests only the hash, without a server. Each kind of filter is tested with several filters,
+    /// because each has its own random deviation. The mean rate plus three standard errors must be
+    /// at most a tenth above the requested rate, and the mean at most a tenth below it.
     #[test]
     fn the_false_positive_rate_is_within_a_tenth_of_the_requested_one() {
         for (elements, probability, filters, probes) in [
@@ -232,7 +234,7 @@ mod tests {
         }
     }
 
-    /// Averages over many filters, because each has its own random deviation.
+    /// The test averages over many filters, because each has its own random deviation.
     #[test]
     fn small_filters_do_not_exceed_the_requested_rate() {
         for (elements, probability, filters, probes) in [

@@ -24,7 +24,7 @@ redgrid_core::value_object! {
     pub struct Bucket;
 
     ///
-    /// A rename moves the fence, too.
+    /// A rename also renames the bucket's fence.
     |object_ref| object_ref.object(alone).also_renames(fence)
 }
 
@@ -55,12 +55,13 @@ impl<T, C: Codec> Bucket<T, C> {
         self.object_ref.change(self.object_ref.command("DEL")?).await
     }
 
-    /// Deletes the value if `token` is not stale. Returns whether there was one. See
+    /// Deletes the value if `token` is not stale. Returns whether there was a value. See
     /// [`Set::fenced`].
     ///
     /// # Errors
     ///
-    /// [`ObjectError::Fenced`] if a newer holder has written. Otherwise as for [`Bucket::delete`].
+    /// [`ObjectError::Fenced`] if the holder of a newer token has written. Otherwise as for
+    /// [`Bucket::delete`].
     ///
     /// # Cancel safety
     ///
@@ -140,26 +141,27 @@ impl<T, C: Decode<T>> Bucket<T, C> {
 }
 
 impl<T, C: Encode<T>> Bucket<T, C> {
-    /// Sets the value when awaited: without a lifetime, unless an option of [`Set`] sets one.
+    /// Sets the value when awaited. It has no lifetime, unless an option of [`Set`] sets one.
     #[doc(alias = "setAndKeepTTL")]
     pub fn set(&self, value: &T) -> Set {
         Set::new(self.object_ref.clone(), self.object_ref.encoded(&self.codec, value))
     }
 
-    /// Sets the value when awaited, if there is none. The result is whether it was set.
+    /// Sets the value when awaited, if there is no value. The result is whether it was set.
     #[doc(alias = "setIfAbsent")]
     #[doc(alias = "trySet")]
     pub fn try_set(&self, value: &T) -> SetIf {
         SetIf::new(self.object_ref.clone(), self.object_ref.encoded(&self.codec, value), "NX")
     }
 
-    /// Sets the value when awaited, if there is one already. The result is whether it was set.
+    /// Sets the value when awaited, if there already is a value. The result is whether it was set.
     #[doc(alias = "setIfExists")]
     pub fn set_if_exists(&self, value: &T) -> SetIf {
         SetIf::new(self.object_ref.clone(), self.object_ref.encoded(&self.codec, value), "XX")
     }
 
-    /// Sets the value when awaited, if it is `expected`. The result is whether it was set.
+    /// Sets the value when awaited, if the current value is `expected`. The result is whether it
+    /// was set.
     ///
     /// Values are equal if their encoded bytes are equal.
     #[doc(alias = "compareAndSet")]

@@ -11,10 +11,11 @@ use redgrid_core::name::InvalidName;
 use redgrid_core::object::ObjectError;
 use redgrid_core::{Client, Code, FromReply, Name, Request, ServerError};
 
-/// The maximum number of names in one command, which blocks the server.
+/// The maximum number of names in one command. It is limited because the command blocks the server.
 const MAX_NAMES: usize = 500;
 
-/// The approximate size of one command, which is in memory here and on the server.
+/// The approximate maximum size of one command. It is limited because the client and the server
+/// hold the command in memory.
 const MAX_BYTES: usize = 4 << 20;
 
 /// The maximum number of commands in flight.
@@ -25,9 +26,9 @@ redgrid_core::default_codec! {
     ///
     /// On the wire it is Redisson's `RBuckets`.
     ///
-    /// Methods that end in `_each` send one or more commands for each slot, with at most 500
-    /// names or about 4 MiB each. Others may see a part of their effect, and only a part may
-    /// have happened after an error. Names of a migrating slot are sent one by one.
+    /// Methods that end in `_each` send one or more commands for each slot, with at most 500 names
+    /// or about 4 MiB each. Other clients may see a part of their effect. After an error, only a
+    /// part may have been executed. Names of a migrating slot are sent one by one.
     ///
     /// Methods that end in `_all` are one step. In a cluster, all of their names must share a
     /// slot (by a hash tag, like `{user:7}:name`). During a slot migration they wait until all
@@ -57,7 +58,7 @@ impl<T, C: Codec> Buckets<T, C> {
     ///
     /// # Errors
     ///
-    /// The [`ObjectError`] of one of them; others may have been deleted.
+    /// The [`ObjectError`] of one of the buckets; others may have been deleted.
     ///
     /// # Cancel safety
     ///
@@ -68,7 +69,8 @@ impl<T, C: Codec> Buckets<T, C> {
         Ok(counts.into_iter().map(|(_, count)| count).sum())
     }
 
-    /// Groups the names by slot and in chunks; each name once, with its value.
+    /// Groups the names by slot, and splits the groups into chunks. A name occurs once, with its
+    /// value.
     fn chunks<N: AsRef<str>>(
         &self,
         names: impl Iterator<Item = (N, Bytes)>,
@@ -94,8 +96,8 @@ impl<T, C: Codec> Buckets<T, C> {
         Ok(chunks)
     }
 
-    /// Sends a request for each chunk, several at a time; for a chunk of a migrating slot, one for
-    /// each name.
+    /// Sends a request for each chunk, several at a time. For a chunk of a migrating slot, it sends
+    /// one request for each name.
     async fn send_each<R: FromReply + Send>(
         &self,
         chunks: Vec<Vec<NamedValue>>,
@@ -128,7 +130,7 @@ impl<T, C: Codec> Buckets<T, C> {
     }
 }
 
-/// The error of a request for several names, reported for this one.
+/// Converts the error of a request for several names to an error that names this one.
 fn error_of(name: &Name, is_read: bool, source: ServerError) -> ObjectError {
     if is_read { ObjectError::of_read(name, source) } else { ObjectError::of(name, source) }
 }
@@ -151,12 +153,12 @@ impl<T, C: Decode<T>> Buckets<T, C> {
     /// Returns the values that exist, by name.
     ///
     /// Each command reads its values at one moment. An object of another type, like a list or a
-    /// map, counts as absent. The server does not distinguish them here, unlike for a
-    /// [`Bucket`](crate::Bucket).
+    /// map, counts as absent, because the server does not report it here. For a single
+    /// [`Bucket`](crate::Bucket) it is an error.
     ///
     /// # Errors
     ///
-    /// The [`ObjectError`] of one of them.
+    /// The [`ObjectError`] of one of the buckets.
     ///
     /// # Cancel safety
     ///
@@ -184,7 +186,7 @@ impl<T, C: Encode<T>> Buckets<T, C> {
     ///
     /// # Errors
     ///
-    /// The [`ObjectError`] of one of them; others may have been set.
+    /// The [`ObjectError`] of one of the buckets; others may have been set.
     ///
     /// # Cancel safety
     ///
@@ -290,8 +292,8 @@ fn keys(chunk: &[NamedValue]) -> impl Iterator<Item = Bytes> {
     chunk.iter().map(|item| item.key.clone())
 }
 
-/// Builds a command that sets a chunk. Its keys and values alternate, and the first key determines
-/// the node.
+/// Builds a command that sets a chunk. Keys and values alternate; the first key determines the
+/// node.
 fn set_request(command: &'static str, chunk: &[NamedValue]) -> Request {
     let first = Request::command(command).key(chunk[0].key.clone()).arg(chunk[0].value.clone());
     chunk[1..].iter().fold(first, |request, item| request.arg(item.key.clone()).arg(item.value.clone()))

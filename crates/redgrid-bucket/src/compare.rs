@@ -54,13 +54,13 @@ impl CompareAndSet {
     }
 }
 
-/// Builds a compare-and-set. With `return_current`, a reply other than success contains the current
-/// value. Options of SET may follow.
+/// Builds a compare-and-set; options of SET may follow. With `return_current`, the reply contains
+/// the current value if it is not the expected one.
 pub(crate) fn compare_and_set(key: &Bytes, return_current: bool, expected: Bytes, new: Bytes) -> Request {
     COMPARE_AND_SET.with([key.clone()]).int(return_current.into()).arg(expected).arg(new)
 }
 
-/// Builds a compare-and-delete, with the same meaning of `return_current`.
+/// Builds a compare-and-delete. `return_current` has the same meaning as for [`compare_and_set`].
 pub(crate) fn compare_and_delete(key: &Bytes, return_current: bool, expected: Bytes) -> Request {
     COMPARE_AND_DELETE.with([key.clone()]).int(return_current.into()).arg(expected)
 }

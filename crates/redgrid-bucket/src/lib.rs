@@ -28,8 +28,8 @@
 //! - A change is sent once. If its reply is lost, the call returns [`Failure::OutcomeUnknown`]
 //!   and is not repeated.
 //! - Reads go to the primary, unless [`Config::read_mode`] says otherwise.
-//! - A value that cannot be decoded is an error that names the object, the codec, and what the
-//!   bytes look like. The value stays as it is.
+//! - A value that cannot be decoded causes an error that names the object, the codec, and the
+//!   format that the bytes resemble. The value stays unchanged.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

@@ -29,7 +29,7 @@ impl SetRequest {
     }
 }
 
-/// Defines the options for lifetimes of a builder.
+/// Defines the lifetime options of a builder.
 macro_rules! lifetime_methods {
     () => {
         /// Lets the value expire after this time, 1 ms to 3650 days.
@@ -54,7 +54,7 @@ macro_rules! lifetime_methods {
 
 /// Sets the value of a bucket when awaited; returned by [`Bucket::set`].
 ///
-/// Dropping it before it was sent sets nothing.
+/// Dropping it before the request is sent sets nothing.
 #[must_use = "does nothing until awaited"]
 #[derive(Clone)]
 pub struct Set {
@@ -69,26 +69,26 @@ impl Set {
 
     lifetime_methods!();
 
-    /// Sets the value only if no newer holder has written.
+    /// Sets the value only if no holder of a newer token has written.
     ///
     /// The server compares the token of a lock with the highest one that has written this bucket.
     /// For a stale token the call returns [`ObjectError::Fenced`]. The request is sent again after
     /// a lost reply, and executed once.
     ///
-    /// All writers must give their token: writes without a token are not compared. The tokens must
-    /// come from one lock and be timestamps, like most are; for counted tokens use
-    /// [`Set::fenced_by`]. During a slot migration, the call waits until bucket and fence are on
-    /// the same node.
+    /// All writers must pass their token: writes without a token are not compared. The tokens must
+    /// come from one lock and be timestamps, as most tokens are; for counted tokens use
+    /// [`Set::fenced_by`]. During a slot migration, the call waits until the bucket and the fence
+    /// are on the same node.
     pub fn fenced(mut self, token: Token) -> Self {
         self.token = Some((token, None));
         self
     }
 
-    /// Like [`Set::fenced`], but with a fence of your own, which shares the bucket's name or hash
-    /// tag.
+    /// Sets the value as [`Set::fenced`], but with a separate fence, which must share the bucket's
+    /// name or hash tag.
     ///
-    /// Use it for several objects that are written under one fence, and, with
-    /// [`Fence::without_lifetime`], for the counted tokens of a `FencedLock`.
+    /// Use it for several objects that are written under one fence. With
+    /// [`Fence::without_lifetime`], use it for the counted tokens of a `FencedLock`.
     pub fn fenced_by(mut self, fence: &Fence, token: Token) -> Self {
         self.token = Some((token, Some(fence.clone())));
         self

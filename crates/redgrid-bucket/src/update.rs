@@ -9,10 +9,11 @@ use crate::bucket::Bucket;
 use crate::compare::{compare_and_delete, compare_and_set};
 
 impl<T, C: Encode<T> + Decode<T>> Bucket<T, C> {
-    /// Changes the value in place, whatever others do meanwhile. Returns the new value.
+    /// Changes the value, even while others change it concurrently. Returns the new value.
     ///
-    /// `change` is called again with each new value that another client has set. If there is no
-    /// value, nothing is changed and the result is `None`. The value keeps its lifetime.
+    /// If another client has set a new value meanwhile, `change` is called again with that value.
+    /// If there is no value, nothing is changed and the result is `None`. The value keeps its
+    /// lifetime.
     ///
     /// Updates by one client run one after another while they make progress. An update that is not
     /// polled does not block the others. After an unknown outcome the update is not retried.
@@ -39,8 +40,8 @@ impl<T, C: Encode<T> + Decode<T>> Bucket<T, C> {
         self.alter(in_place(change)).await
     }
 
-    /// Replaces the value, or its absence, by the result of `change`: `None` deletes it. Returns
-    /// the new value.
+    /// Replaces the value, or its absence, by the result of `change`. `None` deletes the value.
+    /// Returns the new value.
     ///
     /// A value that existed keeps its lifetime; a new one has none.
     ///

@@ -11,7 +11,7 @@ use redgrid_core::object::{Object, ObjectError, ObjectRef};
 
 use crate::layout::{Layout, Native, Packed};
 
-/// How many expired entries one request of a count removes at most.
+/// Maximum number of expired entries that one request of a count removes.
 const PURGED_PER_COUNT: i64 = 500;
 
 /// The text of [`ObjectError::Unsupported`] on servers without lifetimes of hash fields.
@@ -85,7 +85,7 @@ impl<K, V, KC: Codec, VC: Codec, Y: Layout> Cache<K, V, KC, VC, Y> {
         Cache { object_ref: self.object_ref, keys, values, entries: PhantomData }
     }
 
-    /// Returns the [`Object`] of this name: existence, lifetime, other names, memory size.
+    /// Returns the [`Object`] of this name: existence, lifetime, renaming, memory size.
     ///
     /// The limit and the lifetimes of the entries belong to the object.
     pub fn object(&self) -> Object {
@@ -112,7 +112,7 @@ impl<K, V, KC: Codec, VC: Codec, Y: Layout> Cache<K, V, KC, VC, Y> {
         self.count(false).await
     }
 
-    /// Counts the entries. With `until_live`, the count ends as soon as one is certainly not
+    /// Counts the entries. With `until_live`, the count ends as soon as one entry is certainly not
     /// expired.
     async fn count(&self, until_live: bool) -> Result<u64, ObjectError> {
         let until = self.object_ref.client().clock().now() + self.object_ref.client().patience();

@@ -74,8 +74,8 @@ pub enum Notice<K, V> {
     Event(EntryEvent<K, V>),
     /// An event that cannot be decoded.
     Unreadable(ObjectError),
-    /// Events may have been missed. A connection was lost, a primary was replaced, a slot has
-    /// moved, or the map was deleted, or cleared by Java.
+    /// Events may have been missed, because a connection was lost, a primary was replaced, a slot
+    /// has moved, or the map was deleted, or cleared by Java.
     Gap,
     /// The reader was slow: this number of messages was discarded.
     Missed(u64),
@@ -122,7 +122,7 @@ fn next_flag_check(object_ref: ObjectRef, after: Duration) -> Mutex<FlagCheck> {
 
 /// Builds the request that lets scripts publish changes.
 ///
-/// The flag is deleted with the map, and lost when a server loses it.
+/// The flag is deleted with the map, and a server that loses data may lose it.
 fn listen_request(object_ref: &ObjectRef) -> Result<Request, ObjectError> {
     packed(&LISTEN, object_ref, [])
 }

@@ -14,8 +14,8 @@ use crate::put::{Idle, encode_idle_time, encode_lifetime};
 
 /// Sets the lifetime and the idle time of entries when awaited; returned by [`Cache::expire`].
 ///
-/// The result is the number of changed entries. Absent keys do not count, and with
-/// [`Expire::only_if_no_expiry`] neither do entries that expire already.
+/// The result is the number of changed entries. Absent keys do not count. With
+/// [`Expire::only_if_no_expiry`], entries that already have an expiry do not count.
 #[must_use = "does nothing until awaited"]
 #[derive(Clone)]
 pub struct Expire<Y> {
@@ -44,8 +44,7 @@ impl<K, V, KC: Codec, VC: Codec, Y: Layout> Cache<K, V, KC, VC, Y> {
     /// # Errors
     ///
     /// [`ObjectError`] states what failed and whether anything may have changed.
-    /// [`ObjectError::Unsupported`] for a native map on a server that does not know lifetimes of
-    /// hash fields.
+    /// [`ObjectError::Unsupported`] for a native map on a server without lifetimes of hash fields.
     ///
     /// # Cancel safety
     ///

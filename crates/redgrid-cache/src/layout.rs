@@ -144,7 +144,7 @@ pub(crate) mod sealed {
             page: u32,
             pattern: Option<Bytes>,
         ) -> Result<Request, ObjectError>;
-        /// Returns whether a reply to [`ReadKind::Contains`] says that the key exists.
+        /// Returns whether a reply to [`ReadKind::Contains`] means that the key exists.
         fn is_present(reply: &Bytes) -> bool;
         /// Builds the request that counts entries and removes up to `most` expired ones; `None` if
         /// the server removes them.

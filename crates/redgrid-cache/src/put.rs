@@ -83,7 +83,7 @@ impl<Y: Layout> PutRequest<Y> {
         }
     }
 
-    /// Sets the lifetime. An idle time that was to be kept becomes none: setting one replaces both.
+    /// Sets the lifetime. A kept idle time is dropped: setting one of the two replaces both.
     fn set_lifetime(&mut self, ttl: SetTtl) {
         self.ttl = ttl;
         self.idle = match self.idle {
@@ -164,7 +164,7 @@ macro_rules! lifetime_methods {
 /// Sets the value of a key when awaited; returned by [`Cache::set`] and its variants, which define
 /// the result.
 ///
-/// Dropping it before it was sent sets nothing.
+/// If it is dropped before the request is sent, nothing is set.
 #[must_use = "does nothing until awaited"]
 #[derive(Clone)]
 pub struct Set<Y> {
@@ -200,8 +200,8 @@ impl<K, V, KC: Codec, VC: Encode<V>, Y: Layout> Cache<K, V, KC, VC, Y> {
     /// # Errors
     ///
     /// [`ObjectError`] states what failed and whether anything may have changed.
-    /// [`ObjectError::Unsupported`] for a native map with a lifetime, on a server that does not
-    /// know lifetimes of hash fields.
+    /// [`ObjectError::Unsupported`] for a native map with a lifetime, on a server without lifetimes
+    /// of hash fields.
     ///
     /// # Cancel safety
     ///
@@ -318,8 +318,8 @@ impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>, Y: Layout> Cache<K, V, KC, VC, 
         self.insert_with(key, value, "any")
     }
 
-    /// Sets the value of a key that is not in the map. Otherwise returns its value, as an access to
-    /// it.
+    /// Sets the value of a key that is not in the map. Otherwise returns its current value, which
+    /// counts as an access.
     ///
     /// # Errors and cancel safety
     ///

@@ -92,8 +92,8 @@ impl<K, V, KC: Codec, VC: Codec, Y: Layout> Cache<K, V, KC, VC, Y> {
     ///
     /// # Errors
     ///
-    /// As for [`Cache::get`]. [`ObjectError::Unsupported`] for a native map on a server that does
-    /// not know lifetimes of hash fields.
+    /// As for [`Cache::get`]. [`ObjectError::Unsupported`] for a native map on a server without
+    /// lifetimes of hash fields.
     ///
     /// # Cancel safety
     ///

@@ -37,7 +37,8 @@ impl<K: 'static, V: 'static, KC: Codec, VC: Decode<V>, Y: Layout> Cache<K, V, KC
 }
 
 impl<K: 'static, V: 'static, KC: Codec, VC: Encode<V>, Y: Layout> Cache<K, V, KC, VC, Y> {
-    /// Returns whether an entry that is not expired has this value, by a stream of all values.
+    /// Returns whether an entry that is not expired has this value. It reads all values as a
+    /// stream.
     ///
     /// Values are equal if their encoded bytes are equal. Changes during the call may be missed.
     ///

@@ -20,8 +20,8 @@ static SCAN: Script<1> = Script::new("set_cache/scan", include_str!("scripts/set
 /// The expiry of a value without a lifetime: Redisson's number for it.
 const NEVER: i64 = 92_233_720_368_547_758;
 
-/// A remaining time from here on counts as none. For a value without a lifetime, Redisson stores
-/// its number minus the time of insertion.
+/// A remaining time of at least this counts as no lifetime. For a value without a lifetime,
+/// Redisson stores `NEVER` minus the time of insertion.
 const NEVER_FROM: i64 = NEVER / 2;
 
 redgrid_core::value_object! {
@@ -57,7 +57,7 @@ impl<T, C: Codec> SetCache<T, C> {
         self.object_ref.read_primary(self.script(&LEN)?).await
     }
 
-    /// Returns whether the set has no values that are not expired.
+    /// Returns whether the set is empty. Expired values do not count.
     ///
     /// # Errors and cancel safety
     ///
@@ -201,7 +201,7 @@ impl<T, C: Codec> SetCache<T, C> {
         Ok(self.contains_many([value]).await?.into_iter().any(|is_in| is_in))
     }
 
-    /// Returns for each value, in their order, whether the set contains it, not expired. Up to 500
+    /// Returns for each value, in their order, whether it is in the set and not expired. Up to 500
     /// values a request.
     ///
     /// # Errors and cancel safety
@@ -237,7 +237,7 @@ impl<T, C: Codec> SetCache<T, C> {
         Ok(Lifetime::of(if remaining >= NEVER_FROM { -1 } else { remaining }))
     }
 
-    /// Removes a value. Returns whether the set contained it, not expired.
+    /// Removes a value. Returns whether it was in the set and not expired.
     ///
     /// # Errors and cancel safety
     ///
@@ -249,8 +249,8 @@ impl<T, C: Codec> SetCache<T, C> {
         Ok(self.remove_many([value]).await? > 0)
     }
 
-    /// Removes values, up to 500 or about 4 MiB a request. Returns the number of values that the
-    /// set contained, not expired.
+    /// Removes values, up to 500 or about 4 MiB a request. Returns the number of values that were
+    /// in the set and not expired.
     ///
     /// After an error, some of them may have been removed.
     ///
@@ -319,7 +319,7 @@ impl<T: 'static, C: Decode<T>> SetCache<T, C> {
 
 /// Inserts values when awaited; returned by [`SetCache::insert`] and its variants.
 ///
-/// Dropping it before it was sent inserts nothing.
+/// If it is dropped before the request is sent, nothing is inserted.
 #[must_use = "does nothing until awaited"]
 #[derive(Clone)]
 pub struct SetInsert<R> {
@@ -352,7 +352,7 @@ impl<R> SetInsert<R> {
             return Err(object_ref.invalid("values", "up to 500 of 4 MiB at once", values.len()));
         }
         if self.all_or_none && values.is_empty() {
-            // The condition holds for no values. An invalid name is an error all the same.
+            // Without values, the condition is met. An invalid name is an error all the same.
             object_ref.name_and_key()?;
             return Ok((self.result_of)((1, 0)));
         }

@@ -8,7 +8,8 @@ use crate::cache::Cache;
 use crate::layout::{Layout, PutOptions, ReadKind};
 
 impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>, Y: Layout> Cache<K, V, KC, VC, Y> {
-    /// Changes the value of a key in place, whatever others do meanwhile. Returns the new value.
+    /// Changes the value of a key in place, and overwrites no concurrent change. Returns the new
+    /// value.
     ///
     /// `change` is called again with each new value that another client has set. If the key is not
     /// in the map, nothing is changed and the result is `None`. The entry keeps its lifetime; its

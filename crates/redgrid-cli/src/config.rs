@@ -80,7 +80,8 @@ impl Output {
         text
     }
 
-    /// Returns the origin of a value without the name of the file, which is already shown.
+    /// Returns the origin of a value without the name of the file, which the output already
+    /// contains.
     fn key<'a>(&self, one: &'a Setting) -> &'a str {
         one.from.strip_suffix(&format!(" in {}", self.file)).unwrap_or(&one.from)
     }

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::fmt;
 use std::process::ExitCode;
 
-/// The sale was wrong: the data in Redis does not prove it correct.
+/// The sale was incorrect, or the data in Redis does not prove it correct.
 pub(crate) const NOT_PROVEN: u8 = 1;
 
 /// A benchmark had errors or violations.
@@ -16,7 +16,7 @@ const USAGE: u8 = 2;
 /// The server is unavailable; `EX_UNAVAILABLE` of `sysexits.h`.
 const UNAVAILABLE: u8 = 69;
 
-/// Ended by a signal: 128 plus its number, as in shells.
+/// The command was ended by a signal: 128 plus the signal's number, as in shells.
 pub(crate) const SIGNALLED: u8 = 128;
 
 /// Why a command ended early.
@@ -27,7 +27,7 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// Creates a failure with the command's own exit code.
+    /// Creates a failure with this exit code.
     pub(crate) fn with(code: u8, sentence: impl Into<String>) -> Self {
         Failure { code, sentence: sentence.into() }
     }
@@ -42,7 +42,7 @@ impl Failure {
         Failure { code: UNAVAILABLE, sentence: sentence.into() }
     }
 
-    /// The command was interrupted by an error, so nothing is proven.
+    /// An error interrupted the command, so the result is not proven.
     pub(crate) fn broken(sentence: impl Into<String>) -> Self {
         Failure { code: NOT_PROVEN, sentence: sentence.into() }
     }
@@ -52,7 +52,7 @@ impl Failure {
         Failure { code: SIGNALLED + number, sentence: "stopped before the end; nothing is proven".into() }
     }
 
-    /// Appends a clause.
+    /// Appends a clause to the sentence.
     pub(crate) fn and(mut self, clause: &str) -> Self {
         self.sentence = format!("{}; {clause}", self.sentence);
         self
@@ -70,7 +70,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Formats an error in one line. Its message contains the causes, so they are not printed again.
+/// Formats an error in one line. The message already contains the causes, so they are not appended.
 pub(crate) fn one_line(error: &dyn Error) -> String {
     error.to_string().replace(['\r', '\n'], " ")
 }

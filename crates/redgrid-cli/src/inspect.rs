@@ -84,7 +84,7 @@ struct Holder {
 struct Waiter {
     client: String,
     number: Option<u64>,
-    /// A client of this library; otherwise Redisson's.
+    /// Whether the client uses this library; otherwise it is Redisson.
     ours: bool,
     state: &'static str,
 }

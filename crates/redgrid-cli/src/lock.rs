@@ -22,13 +22,16 @@ use self::group::Group;
 use self::kind::Held;
 use self::signals::Signals;
 
-/// Others held the lock for too long; `EX_TEMPFAIL` of `sysexits.h`: try again later.
+/// Others held the lock for longer than `--wait`; `EX_TEMPFAIL` of `sysexits.h`: the user may try
+/// again later.
 const BUSY: u8 = 75;
 
-/// The lock was lost while the program ran; `EX_PROTOCOL`, the next number.
+/// The lock was lost while the program ran; `EX_PROTOCOL` of `sysexits.h`, the next number after
+/// `EX_TEMPFAIL`.
 const LOST: u8 = 76;
 
-/// How long the server may take to confirm the release: 5 s. In any case, the lease ends the lock.
+/// How long the server may take to confirm the release: 5 s. If it does not, the lock ends with its
+/// lease.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The environment variable with the fencing token.
@@ -69,7 +72,7 @@ pub(crate) struct LockOptions {
 
 /// Runs `redgrid lock`.
 pub(crate) async fn run(global: &Global, options: &LockOptions) -> Result<ExitCode, Failure> {
-    // Registered before anything is held, so that a signal always leads to a release.
+    // Registered before the lock is acquired, so that a signal always leads to a release.
     let mut signals =
         Signals::listen().map_err(|error| Failure::broken(format!("cannot listen to signals: {error}")))?;
     let server = tokio::select! {
@@ -109,8 +112,8 @@ async fn run_under(guard: Held, options: &LockOptions, signals: &mut Signals) ->
     let mut group = match started {
         Ok(group) => group,
         Err(failure) => {
-            // The start has failed, which is reported; the lease ends the lock if the release fails
-            // too.
+            // The error of the start is reported. If the release fails too, the lock ends with its
+            // lease.
             let _ = timeout(RELEASE_TIMEOUT, guard.release()).await;
             return Err(failure);
         }
@@ -127,7 +130,8 @@ async fn run_under(guard: Held, options: &LockOptions, signals: &mut Signals) ->
             signal = signals.next() => group.pass_on(signal),
         }
     };
-    // The terminal and the warden before the release: the next holder's program may start at once.
+    // This restores the terminal and ends the warden before the release, because the next holder's
+    // program may start immediately after it.
     drop(group);
     let status = status.map_err(|error| Failure::broken(format!("cannot wait for the command: {error}")));
     match timeout(RELEASE_TIMEOUT, guard.release()).await {
@@ -141,7 +145,7 @@ async fn run_under(guard: Held, options: &LockOptions, signals: &mut Signals) ->
     status.map(code)
 }
 
-/// Returns the exit code of a program, as in shells.
+/// Returns the exit code of a program, as a shell does.
 fn code(status: ExitStatus) -> ExitCode {
     use std::os::unix::process::ExitStatusExt as _;
     let code = status.code().or_else(|| Some(i32::from(SIGNALLED) + status.signal()?));

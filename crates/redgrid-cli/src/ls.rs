@@ -151,7 +151,9 @@ impl Listed {
     fn text(&self) -> String {
         let name = printable(&self.name);
         let lease = lease_text(self.lease_left_ms);
-        let size = self.size.map(|size| format!(", size {size}")).unwrap_or_default();
+        // The length of a number says nothing.
+        let size = self.size.filter(|_| self.kind != ObjectKind::Number.as_str());
+        let size = size.map(|size| format!(", size {size}")).unwrap_or_default();
         match &self.client {
             Some(client) if self.kind == ObjectKind::Lock.as_str() => {
                 format!("{name}  {}, {lease}", holder_text(client, self.number))

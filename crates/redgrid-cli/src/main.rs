@@ -1,7 +1,7 @@
 //! `redgrid`: the command line tool, a thin layer over the library.
 //!
-//! Each command parses its options, runs, and ends with a documented exit code; see the crate's
-//! README.
+//! Each command parses its options, runs, and ends with a documented exit code (see the crate's
+//! README).
 
 mod bench;
 mod cli;
@@ -29,7 +29,7 @@ use crate::cli::{Cli, Command, ConfigCommand, DemoCommand};
 use crate::failure::Failure;
 
 fn main() -> ExitCode {
-    // Invalid usage ends here, with exit code 2 and clap's message.
+    // If the usage is invalid, the process ends here with exit code 2 and clap's message.
     let cli = Cli::parse();
     match run(cli) {
         Ok(code) => code,
@@ -43,7 +43,8 @@ fn main() -> ExitCode {
 fn run(cli: Cli) -> Result<ExitCode, Failure> {
     let global = &cli.global;
     if global.url.is_some() && global.config.is_some() {
-        // One before the command and one after it: clap checks each position separately.
+        // One option is before the command and the other after it: clap checks each position
+        // separately.
         return Err(Failure::usage("--url and --config both name the servers; give one of them"));
     }
     match cli.command {

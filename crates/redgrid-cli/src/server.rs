@@ -1,4 +1,4 @@
-//! The server that a command uses: always named by the user, never guessed.
+//! The server that a command uses. The user must name it; there is no default.
 
 use std::error::Error;
 use std::io::{self, Write};
@@ -15,13 +15,14 @@ use serde::{Deserialize, Serialize};
 use crate::cli::Global;
 use crate::failure::{Failure, one_line};
 
-/// How long the server may take to answer at first: 5 s, more than one attempt to connect.
+/// How long the first connection may take: 5 s, more than one attempt to connect.
 const READY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long the final release may take: 2 s. Leases end the rest.
+/// How long the final release may take: 2 s. Locks that are not released by then end with their
+/// leases.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How the servers were named.
+/// How the user named the servers.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) enum Named {
     /// By `--url`.
@@ -33,7 +34,7 @@ pub(crate) enum Named {
 }
 
 impl Named {
-    /// Returns how the user named them, if at all.
+    /// Returns how the user named the servers; `None` if they are not named.
     pub(crate) fn of(global: &Global) -> Option<Self> {
         // An empty variable counts as unset.
         let set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
@@ -44,8 +45,8 @@ impl Named {
         }
     }
 
-    /// Returns the configuration. With a flag, the environment is ignored; without one it counts as
-    /// a whole, as for a service.
+    /// Returns the configuration. With a flag, the environment is ignored. Without one, all
+    /// variables of the environment apply, as for a service.
     pub(crate) fn config(&self) -> Result<Config, ConfigError> {
         match self {
             Named::Url(url) => Config::from_url(url),
@@ -88,10 +89,10 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// [`Failure`]: none is named, the settings are invalid, or it does not answer.
+    /// [`Failure`]: no server is named, the settings are invalid, or the server does not answer.
     pub(crate) async fn reach(global: &Global, reach: &Reach) -> Result<Self, Failure> {
-        // A default would be another server on every machine, and a lock there would exclude
-        // nothing.
+        // There is no default server: it would be a different server on every machine, and a lock
+        // there would not exclude other machines.
         let named = Named::of(global).ok_or_else(|| {
             Failure::usage("no server is named; give --url redis://host:6379 or --config FILE, or set REDGRID_URL")
         })?;
@@ -109,12 +110,12 @@ impl Server {
         Ok(Server { grid, config, address })
     }
 
-    /// The server became unavailable, or rejected a request.
+    /// Returns the failure for a server that became unavailable, or rejected a request.
     pub(crate) fn failed(&self, error: &(dyn std::error::Error + 'static)) -> Failure {
         unreachable(&self.address, error)
     }
 
-    /// A request without an answer.
+    /// Returns the failure for a request that the server did not execute.
     pub(crate) fn unanswered(&self, name: &str, error: &ServerError) -> Failure {
         match error {
             ServerError::Refused { message, .. } if message.contains("WRONGTYPE") => {
@@ -147,7 +148,7 @@ pub(crate) fn address(config: &Config) -> String {
     }
 }
 
-/// The failure of a client that could not be started.
+/// Returns the failure of a client that could not be started.
 fn unstarted(named: &Named, address: &str, error: &ConnectError) -> Failure {
     match error {
         ConnectError::Config(error) => named.unusable(error),
@@ -155,7 +156,7 @@ fn unstarted(named: &Named, address: &str, error: &ConnectError) -> Failure {
     }
 }
 
-/// The message for a server that is unavailable, or rejects requests.
+/// Returns the failure for a server that is unavailable, or rejects requests.
 pub(crate) fn unreachable(address: &str, error: &(dyn Error + 'static)) -> Failure {
     // A server that rejects requests is available.
     let mut cause = Some(error);
@@ -170,7 +171,7 @@ fn is_refusal(error: &(dyn Error + 'static)) -> bool {
     matches!(error.downcast_ref::<ServerError>(), Some(ServerError::Refused { .. }))
 }
 
-/// One thread: the work mostly waits for a server.
+/// Creates a runtime with one thread, because the work mostly waits for a server.
 pub(crate) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
     let built = tokio::runtime::Builder::new_current_thread().enable_all().build();
     built.map_err(|error| Failure::broken(format!("the runtime could not be started: {error}")))

@@ -15,7 +15,7 @@ use crate::holder::Holder;
 use crate::server::{Reach, Server, print_line};
 use crate::text::holder_text;
 
-/// Nothing was released: the lock was free, or its holder is not the expected one.
+/// No lock was released: it was free, or its holder is not the expected one.
 const NOT_FREED: u8 = 1;
 
 /// The end of `redgrid unlock --help`.
@@ -84,8 +84,8 @@ pub(crate) async fn run(global: &Global, options: &UnlockOptions) -> Result<Exit
     Ok(if freed { ExitCode::SUCCESS } else { ExitCode::from(NOT_FREED) })
 }
 
-/// Fails if the hash has other fields than holders: a forced release deletes all fields. Without
-/// permission to read it, it is released unchecked.
+/// Fails if the hash has other fields than holders, because a forced release deletes all fields. If
+/// the user lacks the permission to read the hash, the check is skipped.
 async fn refuse_other_hashes(server: &Server, name: &Name) -> Result<(), Failure> {
     let Ok(Some(state)) = server.grid.lock(name.as_str()).inspect().await else { return Ok(()) };
     let is_other = |holder: &&LockHolder| holder.number.is_none() && !holder.client.ends_with(":write");
@@ -100,8 +100,8 @@ async fn refuse_other_hashes(server: &Server, name: &Name) -> Result<(), Failure
     }
 }
 
-/// Releases the lock of the expected or of any holder as its kind requires, so that waiters are
-/// woken.
+/// Releases the lock, of the expected holder or of any holder. The release matches the kind of the
+/// lock, so that waiters are woken.
 async fn free(server: &Server, name: &Name, expected: Option<&LockHolder>) -> Result<bool, AcquireError> {
     let client = server.grid.client();
     let grid = &server.grid;
@@ -116,7 +116,7 @@ async fn free(server: &Server, name: &Name, expected: Option<&LockHolder>) -> Re
         };
     }
     let fair = grid.fair_lock(name.as_str());
-    // A user without the permission to read a queue does not wait in one.
+    // A user who lacks the permission to read the queue cannot have clients that wait in it.
     let is_queued = unless_denied(fair.waiting().await).map_err(failed)?.is_some_and(|queue| !queue.is_empty());
     match (is_queued, expected) {
         (true, Some(holder)) => fair.force_release_if(holder).await,

@@ -15,7 +15,7 @@ use std::time::Duration;
 /// Maximum time that one sleep of [`Clock::sleep_until`] lasts before the clock is read again: 1 s.
 ///
 /// Timers of the runtime stand still during a suspend. The shorter this time is, the sooner a
-/// resumed process notices that an instant has passed.
+/// resumed process detects that an instant has passed.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
 /// The longest sleep of [`Clock::wait_until`]: 30 s.

@@ -35,7 +35,7 @@ pub(crate) fn disconnected() {
     gauge(CONNECTIONS_UP, -1.0);
 }
 
-/// Records that a node is in use from now on, reachable or not.
+/// Records that the client uses one more node, which may be unreachable.
 pub(crate) fn node_added() {
     gauge(NODES, 1.0);
 }

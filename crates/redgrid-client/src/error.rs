@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 use std::fmt;
 
-/// The reason why a request failed. The variants differ in what the request may have done on the
-/// server.
+/// The reason why a request failed. The variants differ in the possible effect of the request on
+/// the server.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServerError {
@@ -22,8 +22,8 @@ pub enum ServerError {
         /// The server's message.
         message: String,
     },
-    /// The server does not accept this client (WRONGPASS, NOAUTH), or one of the two sides rejects
-    /// the other's certificate.
+    /// The server does not accept this client (WRONGPASS, NOAUTH), or the client or the server
+    /// rejects the other's certificate.
     ///
     /// The request was not executed. The client keeps trying; only a change of password, user or
     /// certificate helps.
@@ -122,7 +122,7 @@ impl ServerError {
         OVERFLOW_MESSAGES.iter().any(|words| message.contains(words))
     }
 
-    /// Returns whether the server does not know a command or subcommand that the request consists
+    /// Returns whether the server does not have a command or subcommand that the request consists
     /// of, or that its script calls.
     pub fn is_unknown_command(&self) -> bool {
         let ServerError::Refused { code: Code::Other, message } = self else { return false };

@@ -76,7 +76,7 @@ impl Participant {
         self.client.core().participants.0.lock().leave_requests.insert(self.generation, leave_request);
     }
 
-    /// Removes the leave request: dropping the participant no longer sends it.
+    /// Removes the leave request, so that dropping the participant sends no request.
     pub fn disarm(&self) {
         let _ = self.client.core().participants.0.lock().leave_requests.remove(&self.generation);
     }

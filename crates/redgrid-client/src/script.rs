@@ -4,8 +4,8 @@
 //! A script that is created at run time is an [`OwnedScript`].
 //!
 //! A call is sent with the hash of its script. A server that is new, was restarted or had a
-//! `SCRIPT FLUSH` does not know the hash. In that case the call is sent to that server once more,
-//! with the text of the script. After that, the server remembers the script.
+//! `SCRIPT FLUSH` has no script with that hash. In that case the call is sent to that server once
+//! more, with the text of the script. After that, the server has the script in its cache.
 
 use std::borrow::Cow;
 use std::ops::Deref;

@@ -7,8 +7,8 @@ use std::hash::{BuildHasher, Hash};
 /// because a client in use needs it again.
 const MIN_LEN: usize = 512;
 
-/// Shrinks a map whose capacity is more than four times what it needs. Call this function after a
-/// removal.
+/// Shrinks a map whose capacity is more than four times the number of its entries. Call this
+/// function after a removal.
 ///
 /// The function acts only when the number of remaining entries is a power of two. A shrunk map is
 /// shrunk again at the same number of entries only if it has grown to more than four times that

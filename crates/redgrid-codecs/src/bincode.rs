@@ -12,8 +12,8 @@ use crate::serial::{self, Format};
 use crate::{Codec, Decode, DecodeError, Encode, EncodeError};
 
 /// bincode 2 in its standard configuration (little endian, variable-length integers). Values are
-/// concatenated without names or types. It is small and fast, and only for programs that share the
-/// type: an added, removed or reordered field makes old values unreadable, or misread.
+/// concatenated without names or types. It is small and fast, but suitable only for programs that
+/// share the type: an added, removed or reordered field makes old values unreadable, or misread.
 ///
 /// The crate `bincode` is no longer maintained (RUSTSEC-2025-0141). Its format is final, so values
 /// stay readable. For new data use [`Postcard`](crate::Postcard), which is as small, has a written
@@ -53,7 +53,7 @@ impl<T: DeserializeOwned> Decode<T> for Bincode {
     }
 }
 
-/// The error's text without the input bytes that some variants contain.
+/// Returns the error's text without the input bytes that some variants contain.
 fn describe(error: Refused) -> String {
     match error {
         Refused::OtherString(text) => text,

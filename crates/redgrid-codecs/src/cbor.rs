@@ -15,8 +15,8 @@ use crate::looks_like::SELF_DESCRIBED;
 use crate::serial::{self, Format};
 use crate::{Codec, Decode, DecodeError, Encode, EncodeError};
 
-/// CBOR (RFC 8949), by cbor4ii: the data model of JSON in fewer bytes, and an internet standard. A
-/// struct is a map with its fields by name, so fields can be added and removed as in
+/// CBOR (RFC 8949), implemented by cbor4ii: the data model of JSON in fewer bytes, and an internet
+/// standard. A struct is a map with its fields by name, so fields can be added and removed as in
 /// [`Json`](crate::Json).
 ///
 /// `()` is an empty array, to distinguish it from `None`. Floats are read from every width and from
@@ -58,8 +58,8 @@ impl<T: DeserializeOwned> Decode<T> for Cbor {
     }
 }
 
-/// cbor4ii counts up to three levels for one of ours, so its limit must be higher than ours. It
-/// applies only to skipped values, which cbor4ii reads iteratively.
+/// The depth limit for cbor4ii. It counts up to three levels for one of ours, so its limit must be
+/// higher. It applies only to skipped values, which cbor4ii reads iteratively.
 const INNER_DEPTH: usize = 4 * MAX_DEPTH;
 
 struct Reader<'de> {
@@ -106,7 +106,7 @@ fn describe(error: Refused<Infallible>) -> String {
     }
 }
 
-/// The major type of an initial byte.
+/// Returns a description of the major type of an initial byte.
 fn major(byte: u8) -> &'static str {
     match byte >> 5 {
         0 | 1 => "a whole number",

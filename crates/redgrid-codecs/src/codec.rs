@@ -7,13 +7,13 @@ use bytes::Bytes;
 
 use crate::{DecodeError, EncodeError};
 
-/// The maximum nesting depth of a value, written or read: 128 levels. Each sequence, map, tuple,
-/// struct, newtype, `Some` and enum variant with content is a level; a tuple or struct variant is
-/// two.
+/// The maximum nesting depth of a value that is written or read: 128 levels. Each sequence, map,
+/// tuple, struct, newtype, `Some` and enum variant with content is a level; a tuple or struct
+/// variant is two levels.
 ///
-/// It is our own limit, because some formats have none, and others count differently. Without a
-/// limit, reading a few hundred bytes can overflow the stack. 128 is
-/// serde_json's limit, and fits a stack of 2 MiB in a debug build.
+/// It is redgrid's own limit, because some formats have none, and others count differently. Without
+/// a limit, reading a few hundred bytes can overflow the stack. 128 is also serde_json's limit, and
+/// fits a stack of 2 MiB in a debug build.
 pub const MAX_DEPTH: usize = 128;
 
 /// The maximum size of an encoded value: 512 MiB, the default limit of a string in Redis and
@@ -21,16 +21,16 @@ pub const MAX_DEPTH: usize = 128;
 pub const MAX_SIZE: usize = 512 << 20;
 
 /// The default maximum size of a decompressed value: 64 MiB. A few hundred bytes can decompress to
-/// that much, so it bounds the memory that an attacker with write access to the server can make a
-/// process allocate. Raise it for larger values.
+/// a very large value. So this limit bounds the memory that an attacker with write access to the
+/// server can make a process allocate. Raise it for larger values.
 pub const MAX_DECOMPRESSED: usize = 64 << 20;
 
 /// Converts values to bytes and back: the part of [`Encode`] and [`Decode`] that does not depend on
 /// the value.
 ///
 /// A codec is part of an object's type. So programs that share an object name the same codec, and
-/// an update cannot change it unnoticed. The codecs of this crate are zero-sized. Your own may have
-/// state, such as an encryption key.
+/// an update cannot change it unnoticed. The codecs of this crate are zero-sized. Your own codec
+/// may have state, such as an encryption key.
 ///
 /// # Examples
 ///
@@ -74,16 +74,16 @@ pub const MAX_DECOMPRESSED: usize = 64 << 20;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait Codec: Clone + Debug + Send + Sync + 'static {
-    /// Returns its name for errors, such as `Json` or `Lz4<Json>`.
+    /// Returns the codec's name for errors, such as `Json` or `Lz4<Json>`.
     fn name(&self) -> Cow<'static, str>;
 }
 
 /// A codec that writes values of type `T`.
 ///
-/// Equal values must become equal bytes, because objects compare bytes: keys of a map,
-/// `compare_and_set`. The bytes of an unordered type (a `HashMap`) have no fixed order either, so
-/// use a `BTreeMap` for such values. A borrowed type (`str`) has the same bytes as its owned one
-/// (`String`).
+/// Equal values must be encoded as equal bytes, because objects compare bytes, for example keys of
+/// a map or in `compare_and_set`. The bytes of an unordered type (a `HashMap`) have no fixed order,
+/// so use a `BTreeMap` for such values. A borrowed type (`str`) has the same bytes as its owned
+/// type (`String`).
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot write a `{T}`",
     note = "`Json`, `Bincode`, `Postcard`, `MessagePack` and `Cbor` write what is `serde::Serialize`, `Text` what is `Display`, \
@@ -94,14 +94,16 @@ pub trait Encode<T: ?Sized>: Codec {
     ///
     /// # Errors
     ///
-    /// The format cannot represent it, or it exceeds a limit. The error does not contain the value.
+    /// The format cannot represent the value, or the value exceeds a limit. The error does not
+    /// contain the value.
     fn encode(&self, value: &T) -> Result<Bytes, EncodeError>;
 }
 
-/// A codec that writes a `Q` in place of a `T`: a `T` itself, or what it borrows as, such as `str`
-/// for `String`. Implemented for all of them.
+/// A codec that writes a `Q` in place of a `T`: a `T` itself, or a type as which `T` can be
+/// borrowed, such as `str` for `String`. It is implemented for all such codecs.
 ///
-/// The codec is the subject of the bound, so that a call with a literal or a default infers `Q`.
+/// The codec is the subject of the bound, so that the compiler can infer `Q` from a literal or a
+/// default.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot write a `{Q}` in place of a `{T}`",
     note = "`{T}: Borrow<{Q}>` and `{Self}: Encode<{Q}>` are both required"
@@ -121,14 +123,14 @@ pub trait Decode<T>: Codec {
     ///
     /// # Errors
     ///
-    /// The bytes are not a value of this codec or type, or they exceed a limit. The error names
-    /// what was expected, what was found, and which other codec the bytes look like.
+    /// The bytes are not a value of this codec or type, or they exceed a limit. The error names the
+    /// expected content, the found content, and another codec whose format the bytes resemble.
     fn decode(&self, bytes: &Bytes) -> Result<T, DecodeError>;
 }
 
 /// A codec that encodes a `T` as a number of the server, so that the server can add to it in place
-/// (INCRBY, HINCRBYFLOAT). Operations that add require it, so adding to other values
-/// does not compile:
+/// (INCRBY, HINCRBYFLOAT). Operations that add require this trait, so adding to other values does
+/// not compile:
 ///
 /// ```
 /// use redgrid_codecs::{Long, Numeric, Text};
@@ -147,7 +149,7 @@ pub trait Decode<T>: Codec {
     note = "`Long` is for integers, `Double` for `f64`, `Text` for both; the server counts in 64 bits with a sign"
 )]
 pub trait Numeric<T>: Encode<T> + Decode<T> {
-    /// The server's commands that add to it.
+    /// The server's commands that add to such a number.
     const ARITHMETIC: Arithmetic;
 }
 

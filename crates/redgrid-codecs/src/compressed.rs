@@ -5,7 +5,8 @@ use bytes::Bytes;
 use crate::codec::MAX_SIZE;
 use crate::{Codec, DecodeError, EncodeError, LooksLike};
 
-/// Returns the length prefix for `bytes`, unless they exceed a limit: Java reads it as `int`.
+/// Returns the length prefix for `bytes`, or an error if they exceed a limit. Java reads the prefix
+/// as `int`.
 pub(crate) fn prefix(codec: &impl Codec, bytes: &Bytes, limit: usize) -> Result<Vec<u8>, EncodeError> {
     let size = bytes.len();
     let limit = limit.min(MAX_SIZE);
@@ -30,11 +31,11 @@ pub(crate) fn split<'a>(
     match usize::try_from(size) {
         Ok(size) if size <= limit => Ok((size, rest)),
         _ => match LooksLike::guess(bytes) {
-            // A length, or any other bytes.
+            // The prefix may be a length that is too large, or the bytes may have another format.
             None | Some(LooksLike::Zstd) => {
                 Err(DecodeError::TooLarge { codec: codec.name(), size: size.into(), limit: limit as u64 })
             }
-            // Most likely the beginning of an uncompressed value.
+            // The bytes are most likely the beginning of an uncompressed value.
             Some(_) => Err(DecodeError::unexpected(codec, bytes, expected)),
         },
     }

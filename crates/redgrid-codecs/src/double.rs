@@ -8,9 +8,9 @@ use crate::text::text;
 use crate::{Arithmetic, Codec, Decode, DecodeError, Encode, EncodeError, Numeric};
 
 /// `f64` as Java writes a `double` (`1.0`, `2.0E-7`, `NaN`, `Infinity`), as in Redisson's
-/// DoubleCodec. It writes the shortest digits that are read as the same number, as Java 19 and
-/// newer do; older ones sometimes write one more. It reads any decimal number, so also results of
-/// the server's additions.
+/// DoubleCodec. It writes the fewest digits that are read as the same number, as Java 19 and newer
+/// do; older versions sometimes write one more. It reads any decimal number, and so also the
+/// results of the server's additions.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[doc(alias = "DoubleCodec")]
 pub struct Double;
@@ -38,8 +38,8 @@ impl Numeric<f64> for Double {
     const ARITHMETIC: Arithmetic = Arithmetic::Float;
 }
 
-/// Formats as `Double.toString`: plain from 10⁻³ to 10⁷, else with an exponent; always with a
-/// decimal.
+/// Formats a number as `Double.toString`: without an exponent from 10⁻³ to 10⁷, otherwise with one;
+/// always with a decimal point.
 fn java(value: f64) -> String {
     let size = value.abs();
     if value.is_nan() {
@@ -51,7 +51,7 @@ fn java(value: f64) -> String {
     } else {
         let text = format!("{value:E}");
         match text.split_once('E') {
-            // Java chooses the nearest of two digits, which does not always end with 0
+            // Java chooses the nearest number of two digits, whose second digit is not always 0
             // (`4.9E-324`).
             Some((digits, _)) if !digits.contains('.') => format!("{value:.1E}"),
             _ => text,

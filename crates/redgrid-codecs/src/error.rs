@@ -4,21 +4,21 @@ use std::borrow::Cow;
 
 use crate::{Codec, LooksLike};
 
-/// Why a value was not written. The error contains nothing of the value.
+/// The reason that a value was not written. The error contains no part of the value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EncodeError {
-    /// The codec's format cannot represent it.
+    /// The codec's format cannot represent the value.
     #[error("{codec} writes {expected}, not {found}")]
     Unsupported {
         /// The codec.
         codec: Cow<'static, str>,
-        /// The values that it writes.
+        /// The values that the codec can write.
         expected: String,
-        /// The content of the value that it cannot write.
+        /// The part of the value that the codec cannot write.
         found: String,
     },
-    /// It is nested deeper than values that can be read.
+    /// The value is nested deeper than the limit for reading.
     #[error("{codec} writes values of up to {limit} levels, and this one is nested deeper")]
     TooDeep {
         /// The codec.
@@ -26,18 +26,18 @@ pub enum EncodeError {
         /// [`MAX_DEPTH`](crate::MAX_DEPTH).
         limit: usize,
     },
-    /// It has more bytes than a server accepts. For a compressing codec: more than it would
-    /// decompress.
+    /// The value has more bytes than a server accepts or, for a compressing codec, more bytes than
+    /// it would decompress.
     #[error("{codec} writes values of up to {limit} bytes, and this one has {size}")]
     TooLarge {
         /// The codec.
         codec: Cow<'static, str>,
-        /// Its number of bytes.
+        /// The number of bytes of the value.
         size: usize,
         /// The maximum.
         limit: usize,
     },
-    /// It has more elements without bytes (such as `()`) than values that can be read.
+    /// The value has more elements without bytes (such as `()`) than the limit for reading.
     #[error("{codec} writes up to {limit} elements that take no bytes, and this value has more")]
     TooMany {
         /// The codec.
@@ -48,16 +48,17 @@ pub enum EncodeError {
 }
 
 impl EncodeError {
-    /// Returns the error of a codec of your own: `codec` writes `expected`, and the value has
+    /// Returns the error of your own codec: `codec` can write `expected`, and the value contains
     /// `found`.
     ///
-    /// `found` should describe the value without its content, since errors are logged.
+    /// `found` should describe the value without its content, because errors are logged.
     pub fn unsupported(codec: &impl Codec, expected: impl Into<String>, found: impl Into<String>) -> EncodeError {
         EncodeError::Unsupported { codec: codec.name(), expected: expected.into(), found: found.into() }
     }
 }
 
-/// Why the bytes of one value were not read. The error contains neither the value nor its bytes.
+/// The reason that the bytes of a value were not read. The error contains neither the value nor its
+/// bytes.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DecodeError {
@@ -70,10 +71,10 @@ pub enum DecodeError {
         expected: String,
         /// The found content.
         found: String,
-        /// The codec that may have written the bytes: a guess by the first ones.
+        /// The codec that may have written the bytes, guessed from the first bytes.
         looks_like: Option<LooksLike>,
     },
-    /// It is nested deeper than the limit.
+    /// The value is nested deeper than the limit.
     #[error("{codec} reads values of up to {limit} levels, and this one is nested deeper")]
     TooDeep {
         /// The codec.
@@ -81,7 +82,7 @@ pub enum DecodeError {
         /// [`MAX_DEPTH`](crate::MAX_DEPTH).
         limit: usize,
     },
-    /// By its header, its decompressed size exceeds the codec's limit.
+    /// According to its header, the decompressed size exceeds the codec's limit.
     #[error("{codec} decompresses up to {limit} bytes, and this value says that it has {size}")]
     TooLarge {
         /// The codec.
@@ -91,7 +92,7 @@ pub enum DecodeError {
         /// The maximum.
         limit: u64,
     },
-    /// It has more elements without bytes (such as `()`) than the limit.
+    /// The value has more elements without bytes (such as `()`) than the limit.
     #[error("{codec} reads up to {limit} elements that take no bytes, and this value says that it has more")]
     TooMany {
         /// The codec.
@@ -102,9 +103,10 @@ pub enum DecodeError {
 }
 
 impl DecodeError {
-    /// Returns the error of a codec of your own: `codec` expected `expected`, and found `bytes`.
+    /// Returns the error of your own codec: `codec` expected `expected`, and found `bytes`.
     ///
-    /// The error has only the number of bytes, and the codec that they [look like](LooksLike).
+    /// The error contains only the number of bytes, and the codec whose format they
+    /// [resemble](LooksLike).
     pub fn unexpected(codec: &impl Codec, bytes: &[u8], expected: impl Into<String>) -> DecodeError {
         let found = match bytes.len() {
             0 => "nothing".to_owned(),
@@ -112,14 +114,14 @@ impl DecodeError {
             many => format!("{many} bytes"),
         };
         let codec = codec.name();
-        // The codec itself is no useful guess.
+        // The codec itself is not a useful guess.
         let looks_like = LooksLike::guess(bytes).filter(|guess| !guess.is_of(&codec));
         DecodeError::Unexpected { codec, expected: expected.into(), found, looks_like }
     }
 
     /// Returns the error with another description of the found bytes.
     ///
-    /// It should not contain the value, since errors are logged.
+    /// The description should not contain the value, because errors are logged.
     #[must_use]
     pub fn found(mut self, what: impl Into<String>) -> DecodeError {
         if let DecodeError::Unexpected { found, .. } = &mut self {
@@ -128,7 +130,7 @@ impl DecodeError {
         self
     }
 
-    /// Returns the error with the description that `bytes` bytes follow the value.
+    /// Returns the error with the description that this number of bytes follows the value.
     #[must_use]
     pub fn left_over(self, bytes: usize) -> DecodeError {
         match bytes {

@@ -9,13 +9,13 @@ use serde::de::{DeserializeOwned, DeserializeSeed};
 use crate::serial::{self, Format};
 use crate::{Codec, Decode, DecodeError, Encode, EncodeError};
 
-/// JSON (RFC 8259) in UTF-8, by serde_json. The default codec of objects; readable for people and
-/// in every language.
+/// JSON (RFC 8259) in UTF-8, implemented by serde_json. It is the default codec of objects, and can
+/// be read by people and in every language.
 ///
-/// A struct is an object with its fields by name. So fields can be added (`#[serde(default)]` at
-/// the new one) and removed while old values exist. Floats are written in the shortest form and
-/// read exactly. NaN and infinities are rejected, because JSON has none. `None` and `()` are both
-/// `null`, so `Some(None)` and `Some(())` are read as `None`.
+/// A struct is an object with its fields by name. So fields can be added (with `#[serde(default)]`)
+/// and removed while old values exist. Floats are written in the shortest form and read exactly.
+/// NaN and infinities are rejected, because JSON has none. `None` and `()` are both `null`, so
+/// `Some(None)` and `Some(())` are read as `None`.
 ///
 /// Java reads it with Redisson's `TypedJsonJacksonCodec` for the class. `JsonJacksonCodec` requires
 /// the name of a Java class in the value.
@@ -42,7 +42,7 @@ impl<T: DeserializeOwned> Decode<T> for Json {
     fn decode(&self, bytes: &Bytes) -> Result<T, DecodeError> {
         let read = |seed: serial::Seed<'_, T>| {
             let mut json = serde_json::Deserializer::from_slice(bytes);
-            // Its limit counts differently. Ours is reached first.
+            // serde_json's limit counts differently from ours, which is reached first.
             json.disable_recursion_limit();
             let value = seed.deserialize(&mut json)?;
             json.end()?;
@@ -52,7 +52,7 @@ impl<T: DeserializeOwned> Decode<T> for Json {
     }
 }
 
-/// The error's text without the position.
+/// Returns the error's text without the position.
 fn describe(error: serde_json::Error) -> String {
     let place = format!(" at line {} column {}", error.line(), error.column());
     let text = error.to_string();

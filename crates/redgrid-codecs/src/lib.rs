@@ -27,7 +27,7 @@
 //! | `Kryo` | `kryo` | Redisson's default codec: simple values |
 //! | `Lz4<C>`, `Zstd<C>` | `lz4`, `zstd` | compression of another codec |
 //!
-//! A codec of your own takes [ten lines](Codec).
+//! Your own codec takes [ten lines](Codec).
 //!
 //! # Guarantees
 //!
@@ -35,11 +35,11 @@
 //!   disproportionately to the input, or loops forever: [`MAX_DEPTH`], [`MAX_SIZE`],
 //!   [`MAX_DECOMPRESSED`].
 //! - A value that was written within these limits can be read again.
-//! - The encoding of a codec does not change. Tests compare it with golden bytes, those of
-//!   Redisson's codecs with bytes written by Redisson.
-//! - An error names the codec, what it expected, what it found and
-//!   [what the bytes look like](LooksLike), but never the value. Texts of a type's own
-//!   `Deserialize` are passed on, cut to 120 characters.
+//! - The encoding of a codec does not change. Tests compare it with golden bytes; for Redisson's
+//!   codecs, Redisson has written these bytes.
+//! - An error names the codec, the expected content, the found content and [the format that the
+//!   bytes resemble](LooksLike), but never the value. Error texts of a type's own `Deserialize` are
+//!   included, cut to 120 characters.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

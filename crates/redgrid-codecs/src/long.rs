@@ -7,9 +7,9 @@ use bytes::Bytes;
 use crate::text::text;
 use crate::{Arithmetic, Codec, Decode, DecodeError, Encode, EncodeError, Numeric};
 
-/// Signed 64-bit integers as decimal text, as Redis counts, and as Redisson's LongCodec (and
-/// IntegerCodec) writes them. Smaller integer types of Rust are written likewise, and read if the
-/// number fits. Values of `u64`, `usize` and `isize` must fit into signed 64 bits.
+/// Signed 64-bit integers as decimal text, as the server's counters and Redisson's LongCodec (and
+/// IntegerCodec) write them. Smaller integer types of Rust are written in the same way, and read if
+/// the number fits. Values of `u64`, `usize` and `isize` must fit into signed 64 bits.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[doc(alias = "LongCodec")]
 #[doc(alias = "IntegerCodec")]

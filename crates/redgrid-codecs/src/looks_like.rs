@@ -6,7 +6,7 @@ use crate::error::cut;
 use crate::kryo::read::{self, Simple};
 
 /// A guess at the format of bytes from their beginning, for errors. bincode and postcard cannot be
-/// recognized: their bytes do not describe themselves.
+/// recognized, because their bytes are not self-describing.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum LooksLike {
@@ -16,7 +16,8 @@ pub enum LooksLike {
     Number,
     /// Other text.
     Text,
-    /// The encoding of Redisson's default codec, with the class unless it is a simple one.
+    /// The encoding of Redisson's default codec, with the name of the class unless it is a simple
+    /// one.
     Kryo {
         /// The name of the class in Java, cut to 120 characters.
         class: Option<String>,
@@ -54,15 +55,15 @@ impl LooksLike {
         if let Some(guess) = text(bytes) {
             return Some(guess);
         }
-        // Both have maps and lists with the same first bytes; the end of the value distinguishes
-        // them.
+        // MessagePack and CBOR have maps and lists with the same first bytes. The end of the value
+        // distinguishes them.
         if messagepack(bytes) {
             return Some(LooksLike::MessagePack);
         }
         cbor(bytes).then_some(LooksLike::Cbor)
     }
 
-    /// Whether `codec` writes this format.
+    /// Returns whether `codec` writes this format.
     pub(crate) fn is_of(&self, codec: &str) -> bool {
         match self {
             LooksLike::Json => codec == "Json",
@@ -95,13 +96,13 @@ impl fmt::Display for LooksLike {
     }
 }
 
-/// Checks only the beginning and the last byte of a long text.
+/// Recognizes text. In a long text, only the beginning and the last byte are checked.
 fn text(bytes: &[u8]) -> Option<LooksLike> {
     let whole = bytes.len() <= BEGINNING;
     let begin = &bytes[..bytes.len().min(BEGINNING)];
     let begin = match std::str::from_utf8(begin) {
         Ok(text) => text,
-        // A character may be cut at the end of the beginning.
+        // The beginning may end in the middle of a character.
         Err(error) if !whole && error.error_len().is_none() => {
             std::str::from_utf8(&begin[..error.valid_up_to()]).ok()?
         }
@@ -119,7 +120,7 @@ fn text(bytes: &[u8]) -> Option<LooksLike> {
     }
 }
 
-/// Whether it is exactly one map, list or string.
+/// Returns whether the bytes are exactly one map, list or string.
 fn messagepack(bytes: &[u8]) -> bool {
     let mut rest = Rest(bytes);
     let first = bytes[0];
@@ -159,8 +160,8 @@ fn messagepack(bytes: &[u8]) -> bool {
     rest.0.is_empty()
 }
 
-/// Whether it is exactly one map, list or string. For those without a length, only the beginning
-/// and the end are checked.
+/// Returns whether the bytes are exactly one map, list or string. If it has no length, only its
+/// beginning and end are checked.
 fn cbor(bytes: &[u8]) -> bool {
     let bytes = bytes.strip_prefix(SELF_DESCRIBED).unwrap_or(bytes);
     let Some(&first) = bytes.first() else { return false };
@@ -210,7 +211,8 @@ impl Rest<'_> {
         Some(())
     }
 
-    /// Adds `more` pending values. There cannot be more than bytes: each has at least one.
+    /// Adds `more` pending values. Each value has at least one byte, so there cannot be more values
+    /// than bytes.
     fn add(&self, pending: &mut u64, more: u64) -> Option<u64> {
         *pending = pending.checked_add(more).filter(|sum| *sum <= self.0.len() as u64)?;
         Some(0)

@@ -8,17 +8,17 @@ use crate::codec::{MAX_DECOMPRESSED, checked};
 use crate::compressed::{prefix, split};
 use crate::{Codec, Decode, DecodeError, Encode, EncodeError};
 
-/// Compresses the output of `C` by LZ4: fast, and about half the size for text. The layout is that
-/// of Redisson's LZ4Codec and LZ4CodecV2 (the length in four bytes, then a block). So `Lz4<Kryo>`
-/// is Redisson's `new LZ4Codec()`.
+/// Compresses the output of `C` with LZ4, which is fast, and halves the size of text approximately.
+/// The layout is that of Redisson's LZ4Codec and LZ4CodecV2 (the length in four bytes, then a
+/// block). So `Lz4<Kryo>` is equivalent to Redisson's `new LZ4Codec()`.
 ///
-/// `LIMIT` is the maximum uncompressed size, written and read: [`MAX_DECOMPRESSED`] by default; set
-/// it as in `Lz4<Json, { 256 << 20 }>`. A larger length is rejected before memory is allocated, and
-/// so is one that LZ4 cannot reach from so few bytes.
+/// `LIMIT` is the maximum uncompressed size that is written and read. The default is
+/// [`MAX_DECOMPRESSED`]; set another as in `Lz4<Json, { 256 << 20 }>`. A larger length is rejected
+/// before memory is allocated. So is a length that LZ4 cannot reach from so few bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[doc(alias = "LZ4Codec")]
 #[doc(alias = "LZ4CodecV2")]
-// Exhaustive: `Lz4(codec)` is how it is made.
+// Exhaustive: users construct it as `Lz4(codec)`.
 pub struct Lz4<C, const LIMIT: usize = MAX_DECOMPRESSED>(pub C);
 
 impl<C> Lz4<C> {
@@ -40,7 +40,7 @@ impl<T: ?Sized, C: Encode<T>, const LIMIT: usize> Encode<T> for Lz4<C, LIMIT> {
         let mut out = prefix(self, &plain, LIMIT)?;
         let length = out.len();
         out.resize(length + lz4_flex::block::get_maximum_output_size(plain.len()), 0);
-        // The buffer fits the worst case, so it does not fail.
+        // The buffer is large enough for the worst case, so this does not fail.
         let written = lz4_flex::block::compress_into(&plain, &mut out[length..])
             .map_err(|_| EncodeError::unsupported(self, "what LZ4 takes", "what it refuses"))?;
         out.truncate(length + written);
@@ -65,7 +65,8 @@ impl<T, C: Decode<T>, const LIMIT: usize> Decode<T> for Lz4<C, LIMIT> {
     }
 }
 
-/// A byte of a block expands to at most 255: match lengths grow by up to 255 a byte.
+/// The maximum expansion: one byte of a block adds up to 255 bytes, because it increases a match
+/// length by up to 255.
 const RATIO: usize = 255;
 
 const EXPECTED: &str = "a length of 4 bytes and a block of LZ4";

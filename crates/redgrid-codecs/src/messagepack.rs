@@ -11,10 +11,10 @@ use serde::de::{DeserializeOwned, DeserializeSeed};
 use crate::serial::{self, Format};
 use crate::{Codec, Decode, DecodeError, Encode, EncodeError};
 
-/// MessagePack, by rmp-serde: the data model of JSON in fewer bytes, with native byte arrays
-/// (`serde_bytes`). A struct is a map with its fields by name, so fields can be added and removed
-/// as in [`Json`](crate::Json). A struct written as an array is also read. `Some(None)` and
-/// `Some(())` are read as `None`.
+/// MessagePack, implemented by rmp-serde: the data model of JSON in fewer bytes, with native byte
+/// arrays (`serde_bytes`). A struct is a map with its fields by name, so fields can be added and
+/// removed as in [`Json`](crate::Json). A struct written as an array can also be read. `Some(None)`
+/// and `Some(())` are read as `None`.
 ///
 /// Java reads it with Redisson's `TypedJsonJacksonCodec` and an `ObjectMapper` for MessagePack.
 /// `MsgPackJacksonCodec` requires the name of a Java class in the value.
@@ -43,7 +43,8 @@ impl<T: DeserializeOwned> Decode<T> for MessagePack {
     fn decode(&self, bytes: &Bytes) -> Result<T, DecodeError> {
         let read = |seed: serial::Seed<'_, T>| {
             let mut rest = &bytes[..];
-            // Its own limit does not suffice: 1,024 levels, and nested enums are not counted.
+            // The limit of rmp-serde does not suffice: it is 1,024 levels, and does not count
+            // nested enums.
             let mut messagepack = Deserializer::new(&mut rest);
             let value = seed.deserialize(&mut messagepack)?;
             Ok((value, rest.len()))
@@ -62,7 +63,7 @@ fn describe(error: Refused) -> String {
     }
 }
 
-/// The type of a marker, without the number or length that it may contain.
+/// Returns the type of a marker, without the number or length that it may contain.
 fn kind(mark: &str) -> &'static str {
     match mark.split('(').next().unwrap_or_default() {
         "FixPos" | "FixNeg" | "U8" | "U16" | "U32" | "U64" | "I8" | "I16" | "I32" | "I64" => "a whole number",

@@ -8,9 +8,9 @@ use bytes::Bytes;
 use crate::codec::checked;
 use crate::{Codec, Decode, DecodeError, Encode, EncodeError, Raw, Text};
 
-/// A codec with encodings that sort byte by byte in the order of the values of `T`. So the server
-/// can keep values in order and find ranges. Sorted sets require it, so a codec without that order
-/// does not compile:
+/// A codec whose encodings sort byte by byte in the order of the values of `T`. So the server can
+/// keep values in order and find ranges. Sorted sets require it, so a codec without that order does
+/// not compile:
 ///
 /// ```
 /// use redgrid_codecs::{Natural, Ordered, Text};
@@ -38,9 +38,10 @@ impl Ordered<Vec<u8>> for Raw {}
 impl Ordered<Bytes> for Raw {}
 impl<const N: usize> Ordered<[u8; N]> for Raw {}
 
-/// Order-preserving values: integers are big endian, signed ones with the sign bit flipped; floats
-/// as `total_cmp` orders them; `char` by its number; text and bytes unchanged. Tuples of two and
-/// three are concatenated; all parts but the last must have a fixed size.
+/// Order-preserving values. Integers are big endian; the sign bit of signed integers is flipped.
+/// Floats are ordered as by `total_cmp`, and `char` by its number. Text and bytes are unchanged.
+/// Tuples of two and three elements are concatenated; all elements but the last must have a fixed
+/// size.
 ///
 /// The order holds within one type: `1_u32` and `1_u64` have different bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
@@ -52,7 +53,7 @@ impl Codec for Natural {
     }
 }
 
-/// Types that [`Natural`] writes in the same number of bytes for every value, so that other parts
+/// Types whose values [`Natural`] all writes in the same number of bytes, so that other elements
 /// can follow in a tuple.
 pub trait FixedSize {
     /// The number of bytes.
@@ -63,7 +64,7 @@ fn invalid<T>(bytes: &Bytes) -> DecodeError {
     DecodeError::unexpected(&Natural, bytes, format!("a `{}`", type_name::<T>()))
 }
 
-/// Implements types of a fixed size by two functions, for writing and reading.
+/// Implements types of a fixed size with two functions, for writing and reading.
 macro_rules! fixed {
     ($($type:ty: $size:expr, $write:expr, $read:expr;)*) => {$(
         impl FixedSize for $type {
@@ -101,7 +102,7 @@ fixed! {
     i128: 16, |n| (n ^ i128::MIN).to_be_bytes(), |bytes| Some(i128::from_be_bytes(bytes) ^ i128::MIN);
     bool: 1, |truth| [u8::from(*truth)], |[byte]| (byte <= 1).then_some(byte == 1);
     char: 4, |c| u32::from(*c).to_be_bytes(), |bytes| char::from_u32(u32::from_be_bytes(bytes));
-    // As `total_cmp`: flips all bits of negative numbers, and the sign bit of others.
+    // As `total_cmp`: flips all bits of a negative number, and only the sign bit of another number.
     f32: 4, |x| {
         let bits = x.to_bits();
         (if x.is_sign_negative() { !bits } else { bits | 1 << 31 }).to_be_bytes()
@@ -118,7 +119,7 @@ fixed! {
     };
 }
 
-/// Implements types by another codec with an encoding in the right order.
+/// Implements types with another codec, whose encoding has the right order.
 macro_rules! delegated {
     ($($type:ty => $codec:ident),*; $($owned:ty),*) => {
         $(
@@ -234,7 +235,7 @@ mod tests {
         in_order(&[(-1_i64, 5_u8, "b".to_owned()), (0, 0, "z".into()), (0, 1, "a".into())]);
     }
 
-    /// Stored values must stay readable in later versions.
+    /// Stored values must remain readable in later versions.
     #[test]
     fn bytes_do_not_change() {
         fn hex<T>(value: T) -> String

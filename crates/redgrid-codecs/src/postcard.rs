@@ -10,8 +10,8 @@ use crate::serial::{self, Format};
 use crate::{Codec, Decode, DecodeError, Encode, EncodeError};
 
 /// postcard 1 (specified at postcard.jamesmunns.com). Values are concatenated without names or
-/// types. The smallest format here, and only for programs that share the type: an added, removed or
-/// reordered field makes old values unreadable, or misread.
+/// types. It is the smallest format here, but suitable only for programs that share the type: an
+/// added, removed or reordered field makes old values unreadable, or misread.
 ///
 /// Types that need a self-describing format (`serde_json::Value`, `#[serde(untagged)]`,
 /// `#[serde(flatten)]`) cannot be read. Fields that are sometimes omitted (`skip_serializing_if`)
@@ -52,7 +52,7 @@ fn describe(error: postcard::Error) -> String {
         Error::DeserializeBadUtf8 => "a string that is not UTF-8".to_owned(),
         Error::DeserializeBadOption => "an option that is neither 0 nor 1".to_owned(),
         Error::DeserializeBadEnum => "a variant that is none".to_owned(),
-        // postcard drops the text of the type's error.
+        // postcard discards the text of the type's error.
         Error::SerdeDeCustom => "what the type refuses".to_owned(),
         Error::SerdeSerCustom => "the type refuses it".to_owned(),
         Error::WontImplement => "a type that asks what comes next, which postcard does not tell".to_owned(),

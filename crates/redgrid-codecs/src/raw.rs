@@ -7,8 +7,8 @@ use bytes::Bytes;
 use crate::codec::MAX_SIZE;
 use crate::{Codec, Decode, DecodeError, Encode, EncodeError};
 
-/// Unchanged bytes: `Bytes` (without a copy), `Vec<u8>`, `[u8]`, and arrays of the
-/// exact length. As Redisson's ByteArrayCodec.
+/// Unchanged bytes: `Bytes` (without a copy), `Vec<u8>`, `[u8]`, and arrays of the exact length. It
+/// corresponds to Redisson's ByteArrayCodec.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[doc(alias = "ByteArrayCodec")]
 pub struct Raw;

@@ -10,11 +10,11 @@ use bytes::Bytes;
 use crate::codec::checked;
 use crate::{Arithmetic, Codec, Decode, DecodeError, Encode, EncodeError, Numeric};
 
-/// A value in UTF-8 as its [`Display`] writes it, read by its [`FromStr`]: strings, numbers,
-/// addresses, ids. As Redisson's StringCodec.
+/// A value in UTF-8 as its [`Display`] writes it and its [`FromStr`] reads it: strings, numbers,
+/// addresses, ids. It corresponds to Redisson's StringCodec.
 ///
-/// The server can add to such numbers ([`Numeric`]) within its range: integers of up to signed 64
-/// bits.
+/// The server can add to numbers in this format ([`Numeric`]) within its range: integers of up to
+/// 64 bits with sign.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[doc(alias = "StringCodec")]
 #[doc(alias = "IntegerCodec")]
@@ -29,7 +29,7 @@ impl Codec for Text {
 impl<T: Display + ?Sized> Encode<T> for Text {
     fn encode(&self, value: &T) -> Result<Bytes, EncodeError> {
         let mut text = String::new();
-        // An error of a user's `Display` must not become a panic.
+        // Prevents that an error of a user's `Display` becomes a panic.
         std::fmt::write(&mut text, format_args!("{value}"))
             .map_err(|_| EncodeError::unsupported(self, "what has a text", format!("a `{}`", type_name::<T>())))?;
         checked(self, text.into_bytes())

@@ -10,18 +10,18 @@ use crate::codec::{MAX_DECOMPRESSED, checked};
 use crate::compressed::{prefix, split};
 use crate::{Codec, Decode, DecodeError, Encode, EncodeError};
 
-/// Compresses the output of `C` by Zstandard (level 3): smaller than [`Lz4`](crate::Lz4), and
-/// slower. The layout is that of Redisson's ZStdCodec (the length in four bytes, then a frame). So
-/// `Zstd<Kryo>` is Redisson's `new ZStdCodec()`. It uses the reference library, which is written in
-/// C.
+/// Compresses the output of `C` with Zstandard (level 3), which is smaller than
+/// [`Lz4`](crate::Lz4), but slower. The layout is that of Redisson's ZStdCodec (the length in four
+/// bytes, then a frame). So `Zstd<Kryo>` is equivalent to Redisson's `new ZStdCodec()`. It uses the
+/// reference library, which is written in C.
 ///
-/// `LIMIT` is the maximum uncompressed size, written and read: [`MAX_DECOMPRESSED`] by default; set
-/// it as in `Zstd<Json, { 256 << 20 }>`. A larger length is rejected before memory is allocated,
-/// and memory is allocated as data arrives. A window above 8 MiB, which RFC 8878 requires of every
-/// decoder, is rejected.
+/// `LIMIT` is the maximum uncompressed size that is written and read. The default is
+/// [`MAX_DECOMPRESSED`]; set another as in `Zstd<Json, { 256 << 20 }>`. A larger length is rejected
+/// before memory is allocated, and memory is allocated as data arrives. A window above 8 MiB, the
+/// size that RFC 8878 recommends decoders to support, is rejected.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[doc(alias = "ZStdCodec")]
-// Exhaustive: `Zstd(codec)` is how it is made.
+// Exhaustive: users construct it as `Zstd(codec)`.
 pub struct Zstd<C, const LIMIT: usize = MAX_DECOMPRESSED>(pub C);
 
 impl<C> Zstd<C> {
@@ -41,7 +41,7 @@ impl<T: ?Sized, C: Encode<T>, const LIMIT: usize> Encode<T> for Zstd<C, LIMIT> {
     fn encode(&self, value: &T) -> Result<Bytes, EncodeError> {
         let plain = self.0.encode(value)?;
         let mut out = prefix(self, &plain, LIMIT)?;
-        // It only fails without memory.
+        // This fails only if there is no memory.
         let frame = zstd::bulk::compress(&plain, LEVEL)
             .map_err(|_| EncodeError::unsupported(self, "what Zstandard takes", "what it refuses"))?;
         out.extend_from_slice(&frame);
@@ -62,7 +62,7 @@ impl<T, C: Decode<T>, const LIMIT: usize> Decode<T> for Zstd<C, LIMIT> {
     }
 }
 
-/// Returns `size` bytes, and one more if there are more.
+/// Returns `size` bytes, and one more if the frame has more.
 fn decompress(frame: &[u8], size: usize) -> io::Result<Vec<u8>> {
     let mut decoder = raw::Decoder::new()?;
     decoder.set_parameter(zstd::zstd_safe::DParameter::WindowLogMax(WINDOW_LOG))?;
@@ -74,7 +74,7 @@ fn decompress(frame: &[u8], size: usize) -> io::Result<Vec<u8>> {
 /// The default level of zstd and of Redisson.
 const LEVEL: i32 = 3;
 
-/// 8 MiB, as a power of two. Level 3 needs 2 MiB; levels up to 15 need at most 4.
+/// 8 MiB, as an exponent of two. Level 3 needs 2 MiB; levels up to 15 need at most 4 MiB.
 const WINDOW_LOG: u32 = 23;
 
 const EXPECTED: &str = "a length of 4 bytes and a frame of Zstandard";

@@ -1,4 +1,4 @@
-//! Errors name everything except the value.
+//! Errors contain all details except the value.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;

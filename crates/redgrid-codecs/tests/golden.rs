@@ -134,7 +134,7 @@ struct User {
     visits: i32,
 }
 
-/// Redisson wrote `written.tsv`; `Golden.java` beside it says how.
+/// Redisson wrote `written.tsv`; `Golden.java` in the same folder describes how.
 #[test]
 fn bytes_of_redisson_are_read_and_written() {
     let lines = include_str!("redisson/written.tsv").lines();
@@ -151,8 +151,8 @@ fn bytes_of_redisson_are_read_and_written() {
             "Text" => same(Text, number(what).to_owned(), &golden),
             "Raw" => same(Raw, unhex(number(what)), &golden),
             "Json" => same(Json, user(), &golden),
-            // Java does not know the number of fields in advance and writes an open map: our
-            // encoding is shorter.
+            // Java does not know the number of fields in advance, and writes a map of indefinite
+            // length. Our encoding is shorter.
             "Cbor" => assert_eq!(Decode::<User>::decode(&Cbor, &golden).unwrap(), user()),
             "MessagePack" => same(MessagePack, user(), &golden),
             "Lz4<Json>" => assert_eq!(Decode::<User>::decode(&Lz4::new(Json), &golden).unwrap(), user()),
@@ -207,7 +207,7 @@ where
     same::<Kryo, KryoValue>(Kryo, any(value), golden);
 }
 
-/// Java's compressors find other matches, so only the decoded values are compared.
+/// Java's compressors find other matches than ours, so only the decoded values are compared.
 fn compressed(codec: impl Encode<KryoValue> + Decode<KryoValue>, what: &str, golden: &Bytes) {
     let value = match what.split_once(' ').unwrap() {
         ("rep", value) => KryoValue::String(repeated(value)),
@@ -229,7 +229,7 @@ where
     assert!(read == value || format!("{read:?}") == format!("{value:?}"), "{} reads {read:?}", codec.name());
 }
 
-/// `x 70` is `x` repeated 70 times.
+/// Expands `x 70` to `x` repeated 70 times.
 fn repeated(value: &str) -> String {
     let (what, times) = value.split_once(' ').unwrap();
     what.repeat(times.parse().unwrap())

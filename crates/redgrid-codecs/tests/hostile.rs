@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 #[global_allocator]
 static ALLOCATOR: PeakAlloc = PeakAlloc;
 
-/// The measured memory is that of the whole process, so tests run one at a time.
+/// The measured memory is that of the whole process, so only one test runs at a time.
 static MEASURED: Mutex<()> = Mutex::new(());
 
 /// Number of inputs for each codec.
@@ -31,7 +31,7 @@ fn seed() -> u64 {
     std::env::var("REDGRID_FUZZ_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1)
 }
 
-/// Every shape that can be nested in itself.
+/// A type with every shape that can be nested in itself.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 enum Tree {
     Leaf,
@@ -82,10 +82,10 @@ fn corrupt(random: &mut fastrand::Rng, mut bytes: Vec<u8>) -> Vec<u8> {
         match random.u8(0..7) {
             0 => bytes.truncate(at),
             1 => bytes.insert(at, random.u8(..)),
-            // Lengths that are large in every format.
+            // Insert lengths that are large in every format.
             2 => bytes.splice(at..at, [random.u8(..), 0xff, 0xff, 0xff, 0xff, 0x7f]).for_each(drop),
             3 => bytes.splice(at..at, [0xfd, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff]).for_each(drop),
-            // Repetitions create deep values.
+            // Repeat a part, which creates deep values.
             4 => {
                 let end = bytes.len().min(at + random.usize(0..8));
                 let part = bytes[at..end].repeat(random.usize(1..200));
@@ -98,7 +98,7 @@ fn corrupt(random: &mut fastrand::Rng, mut bytes: Vec<u8>) -> Vec<u8> {
     bytes
 }
 
-/// Reads it as a `T`, and checks that the memory used is proportional to the input.
+/// Reads the bytes as a `T`, and checks that the memory used is proportional to the input.
 fn read<C, T>(codec: &C, bytes: &[u8], extra: usize)
 where
     C: Decode<T>,
@@ -112,8 +112,9 @@ where
     let memory = ALLOCATOR.peak_usage().saturating_sub(before);
     let name = codec.name();
     let Ok(outcome) = outcome else { panic!("{name} panics at {}", hex(bytes)) };
-    // Elements of up to 100 bytes for each byte. At each of 128 levels, also maps and lists with a
-    // capacity of a few elements, and once more where serde buffers them until it knows the type.
+    // Each byte may be an element of up to 100 bytes. At each of 128 levels there may be maps and
+    // lists with a capacity of a few elements, and a second copy where serde buffers them until it
+    // knows the type.
     assert!(
         memory <= 128 * bytes.len() + 1024 * 1024 + extra,
         "{name} takes {memory} bytes for {}: {outcome:?}",
@@ -130,7 +131,7 @@ fn hex(bytes: &[u8]) -> String {
     format!("{} bytes {shown}", bytes.len())
 }
 
-/// Passes random bytes, and corrupted ones of `make`, to `look`.
+/// Passes random bytes, and corrupted bytes of `make`, to `look`.
 fn fuzz(make: impl Fn(&mut fastrand::Rng) -> Vec<u8>, look: impl Fn(&[u8])) {
     let _alone = MEASURED.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     for count in 0..inputs() {
@@ -146,7 +147,7 @@ fn fuzz(make: impl Fn(&mut fastrand::Rng) -> Vec<u8>, look: impl Fn(&[u8])) {
     }
 }
 
-/// Reads a serde codec as types of every kind.
+/// Reads bytes with a serde codec as types of every kind.
 fn fuzz_serde<C>(codec: C, extra: usize)
 where
     C: Encode<Tree>
@@ -198,14 +199,14 @@ fn cbor() {
     fuzz_serde(Cbor, 0);
 }
 
-/// A byte of LZ4 expands to 255, and so do the trees in it.
+/// A byte of LZ4 expands to 255 bytes, each of which may be an element of a tree.
 #[test]
 fn lz4() {
     const LIMIT: usize = 16 * 1024;
     fuzz_serde(Lz4::<_, LIMIT>(Postcard), 129 * LIMIT);
 }
 
-/// Its decoder has a window and buffers of its own.
+/// The decoder of Zstandard has its own window and buffers.
 #[test]
 fn zstd() {
     const LIMIT: usize = 16 * 1024;
@@ -244,7 +245,7 @@ fn text_and_numbers() {
     });
 }
 
-/// A repeated prefix makes a value of any depth.
+/// Repeats a prefix, which makes a value of any depth.
 fn nested<C: Decode<Tree> + Decode<Any>>(codec: C, level: &[u8]) {
     for depth in [MAX_DEPTH, MAX_DEPTH + 1, 1_000, 100_000] {
         read::<C, Tree>(&codec, &level.repeat(depth), 0);
@@ -268,7 +269,7 @@ fn endless_nesting_is_rejected() {
     nested(Bincode, b"\x04\xfd\xff\xff\xff\xff\xff\xff\xff\x7f");
     nested(Postcard, b"\x08");
     nested(Postcard, b"\x04\xff\xff\xff\xff\xff\xff\xff\xff\x7f");
-    // A skipped value is read too.
+    // A skipped value is also read.
     #[derive(Debug, Deserialize)]
     struct Nothing {}
     for (open, deep) in [(&b"{\"a\":"[..], &b"["[..]), (b"{\"a\":", b"{\"a\":")] {
@@ -316,7 +317,7 @@ fn unlimited_decompression_is_rejected() {
     // The length declares 2 GiB, above the limit.
     let result: Result<Bytes, _> = Lz4::new(Raw).decode(&Bytes::from_static(b"\x7f\xff\xff\xff\x00\x00\x00"));
     assert!(matches!(result, Err(DecodeError::TooLarge { size: 0x7fff_ffff, .. })), "{result:?}");
-    // Within the limit, but impossible from three bytes.
+    // The length is within the limit, but three bytes cannot reach it.
     read::<_, Bytes>(&Lz4::<_, MAX_SIZE>(Raw), b"\x1f\xff\xff\xff\x00\x00\x00", 0);
     // A frame that is much larger than its length prefix.
     let frame = Zstd::new(Raw).encode(&vec![0; 60 << 20]).unwrap();

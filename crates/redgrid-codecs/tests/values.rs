@@ -1,4 +1,4 @@
-//! Written values can be read again; values that cannot are rejected.
+//! Written values can be read again; values that cannot be read are rejected.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Debug;
@@ -79,7 +79,7 @@ fn extremes_roundtrip() {
         roundtrip(&codec, &"ab".repeat(50_000));
         roundtrip(&codec, &vec![7_u32; 10_000]);
     });
-    // JSON rejects them, see below.
+    // JSON rejects infinities, see below.
     for value in [f64::INFINITY, f64::NEG_INFINITY] {
         roundtrip(&MessagePack, &value);
         roundtrip(&Cbor, &value);
@@ -148,7 +148,7 @@ fn the_server_adds_to_numbers_as_text() {
     assert_eq!(arithmetic::<u32, _>(Text), Arithmetic::Integer);
     assert_eq!(arithmetic::<f64, _>(Double), Arithmetic::Float);
     assert_eq!(arithmetic::<f32, _>(Text), Arithmetic::Float);
-    // As INCRBYFLOAT writes it.
+    // Numbers in the format of INCRBYFLOAT.
     for (bytes, value) in [(&b"3"[..], 3.0), (b"5000000000000000000000", 5e21), (b"0.1", 0.1), (b"2.0E-7", 2e-7)] {
         assert_eq!(Decode::<f64>::decode(&Double, &Bytes::from_static(bytes)).unwrap(), value);
     }
@@ -199,7 +199,7 @@ struct Link {
     next: Option<Box<Link>>,
 }
 
-/// The innermost is a level too.
+/// Returns a linked list of boxes. The innermost link is a level, too.
 fn chain(links: usize) -> Link {
     (1..links).fold(Link { next: None }, |link, _| Link { next: Some(Box::new(link)) })
 }
@@ -247,7 +247,7 @@ struct Around(Option<Box<Around>>);
 
 #[test]
 fn reading_counts_levels_as_writing_does() {
-    // 64 newtypes and 63 `Some`s; the next of each exceeds the limit.
+    // 64 newtypes and 63 `Some`s are allowed; one more of each exceeds the limit.
     let deepest = [&b"\x01".repeat(63)[..], b"\x00"].concat();
     assert!(Decode::<Around>::decode(&Postcard, &deepest.clone().into()).is_ok());
     assert!(Decode::<Link>::decode(&Bincode, &deepest.clone().into()).is_ok());
@@ -263,7 +263,7 @@ fn reading_counts_levels_as_writing_does() {
     assert!(matches!(refused::<_, Lists>(&Json, &deeper), DecodeError::TooDeep { .. }));
 }
 
-/// Only lists, without a newtype in the encoding or for serde.
+/// A type of lists only: the newtype is neither in the encoding nor visible to serde.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 struct Lists(Vec<Lists>);
@@ -336,8 +336,8 @@ fn cbor_of_other_encoders_is_read() {
     }
     let point = Point { x: 1.0, y: 2.0, label: "ab".into() };
     for bytes in [
-        // Integers for floats; half floats; a map and a string without lengths; a leading
-        // self-description tag.
+        // The inputs have integers for floats, half floats, a map and a string of indefinite
+        // length, and a leading self-description tag.
         &b"\xa3\x61x\x01\x61y\x02\x65label\x62ab"[..],
         b"\xa3\x61x\xf9\x3c\x00\x61y\xf9\x40\x00\x65label\x62ab",
         b"\xbf\x61x\xfa\x3f\x80\x00\x00\x61y\x02\x65label\x7f\x61a\x61b\xff\xff",
@@ -359,12 +359,12 @@ fn compressed_values_are_small_and_bounded() {
     roundtrip(&Lz4::new(Zstd::new(Text)), &long);
     roundtrip(&Lz4::new(Raw), &Vec::new());
     roundtrip(&Zstd::new(Raw), &Vec::new());
-    // Random bytes do not compress; they are read again all the same.
+    // Random bytes do not compress, but can be read again.
     let mut random = fastrand::Rng::with_seed(11);
     let noise = (0..10_000).map(|_| random.u8(..)).collect::<Vec<_>>();
     roundtrip(&Lz4::new(Raw), &noise);
     roundtrip(&Zstd::new(Raw), &noise);
-    // Values that reading would reject are rejected by writing.
+    // Writing rejects values that reading would reject.
     let small = Lz4::<_, 100>(Text);
     roundtrip(&small, &"a".repeat(100));
     let error = small.encode(&"a".repeat(101)).unwrap_err();

@@ -51,8 +51,8 @@ pub enum Failure {
         /// The server's message.
         source: ServerError,
     },
-    /// The request was sent, but no usable reply came. The request may have been executed, or may
-    /// be executed later.
+    /// The request was sent, but no usable reply arrived. The request may have been executed, or
+    /// may be executed later.
     #[error("tried to {operation}, the outcome is unknown: {source}")]
     OutcomeUnknown {
         /// The operation.
@@ -95,7 +95,7 @@ impl Failure {
     /// Returns the failure of a request that only reads.
     ///
     /// A read without a reply has changed nothing, so the server counts as unreachable. An
-    /// unexpected reply counts as a refusal, because another attempt would have the same reply.
+    /// unexpected reply counts as a refusal, because another attempt would get the same reply.
     pub fn of_read(operation: Operation, source: ServerError) -> Self {
         match source {
             ServerError::Unknown { .. } => Failure::Unavailable { operation, source },

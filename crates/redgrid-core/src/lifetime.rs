@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// Redis counts whole milliseconds. A lifetime above ten years would have the same effect as none.
 pub const LIFETIMES: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(3650 * 24 * 3600);
 
-/// [`LIFETIMES`] as text, for errors that say what was expected.
+/// [`LIFETIMES`] as text, for error messages.
 pub const LIFETIMES_EXPECTED: &str = "1 ms to 3650 days";
 
 /// The latest time that can be set, as the duration since 1970: the last second of the year 9999.

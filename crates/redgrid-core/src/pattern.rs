@@ -1,7 +1,7 @@
 //! Patterns of names, as the server matches them in SCAN, KEYS and PSUBSCRIBE.
 //!
-//! A stream of events for a pattern of names receives the events of all names. By this module it
-//! selects those whose names match.
+//! A stream of events for a pattern of names receives the events of all names. The stream uses this
+//! module to select the events whose names match.
 
 /// Returns whether a text matches a pattern.
 ///

@@ -1,5 +1,5 @@
-//! Fencing tokens: numbers that rise with every exclusive grant of a name. A store that knows the
-//! highest token can reject writes of earlier holders.
+//! Fencing tokens: numbers that rise with every exclusive grant of a name. A store that remembers
+//! the highest token can reject writes of earlier holders.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use std::fmt;
 ///
 /// It is the server's time of the grant in microseconds, plus the number of local hand-overs since
 /// the grant. It is stored in no key, so it cannot expire or be lost in a restart. It can go back
-/// only if the server's clock goes back (`docs/objects/locks.md` has the table of promises). A
+/// only if the server's clock goes back (`docs/objects/locks.md` lists all guarantees). A
 /// fenced lock counts its tokens in a key instead, as Redisson does.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Token(u64);

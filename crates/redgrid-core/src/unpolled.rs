@@ -54,7 +54,7 @@ struct RegistryState {
     tick: u64,
     inline: AgeQueue,
     unclaimed: AgeQueue,
-    /// Whether the client's task checks the entries at intervals. Otherwise it sleeps.
+    /// Whether the client's task checks the entries at intervals. If false, the task sleeps.
     checking: bool,
 }
 

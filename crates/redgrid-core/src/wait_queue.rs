@@ -1,12 +1,12 @@
 //! The queue of local callers that wait for one resource on the server.
 //!
-//! An object that callers wait for is a [`Resource`]. Objects differ in what a poll asks and in how
-//! its reply is read. The queue does the rest. One task of the client polls and listens for all
+//! An object that callers wait for is a [`Resource`]. It defines the request of a poll and the
+//! meaning of its reply. The queue does the rest. One task of the client polls and listens for all
 //! waiters of the resource, and runs while there are waiters. It polls when
 //!
-//! - a waiter has come since the last poll was sent, unless the queue is
+//! - a waiter was added since the last poll was sent, unless the queue is
 //!   [blocked](WaitQueue::block),
-//! - the resource asks for a poll, after a message or a reply, or
+//! - the resource requests a poll, after a message or a reply, or
 //! - the last reply is older than five poll intervals, or, without an active subscription, older
 //!   than one poll interval or 1 s, whichever is shorter.
 //!
@@ -135,7 +135,7 @@ pub struct WaitQueue<R: Resource> {
     client: Client,
     resource: Arc<R>,
     state: Mutex<State<R>>,
-    /// Notified when the task has to look at the state.
+    /// Notified when the task has to check the state.
     changed: Notify,
 }
 

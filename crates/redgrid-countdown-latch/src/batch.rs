@@ -1,9 +1,9 @@
-//! Count-downs of one latch through one client. Count-downs that come while one is in flight are
-//! combined.
+//! Count-downs of one latch through one client. Count-downs that are requested while one is in
+//! flight are combined.
 //!
-//! Requests that are executed exactly once run one after another. So of very many count-downs, the
-//! last one would wait for as many round trips. Each caller receives the count as if its count-down
-//! had been executed alone.
+//! Requests that are executed exactly once run one after another. Without combining, the last of
+//! very many count-downs would wait for as many round trips. Each caller receives the count as if
+//! its count-down had been executed alone.
 
 use std::sync::Arc;
 

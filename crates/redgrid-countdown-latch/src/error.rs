@@ -10,9 +10,9 @@ use redgrid_core::{Failure, LIFETIMES_EXPECTED, Name, Operation, ServerError};
 pub enum LatchError {
     /// The request failed for a reason that all objects share.
     ///
-    /// Nothing is changed, except after [`Failure::OutcomeUnknown`]: the request may be executed,
-    /// once. It is sent again for 30 s at most. A value under the name that is not a count is
-    /// [`Failure::Refused`] when it is read.
+    /// Nothing is changed, except after [`Failure::OutcomeUnknown`]: then the request may be
+    /// executed, once. It is sent again for 30 s at most. A value under the name that is not a
+    /// count is [`Failure::Refused`] when it is read.
     #[error(transparent)]
     Failed(#[from] Failure),
     /// The count is invalid. No request was sent.

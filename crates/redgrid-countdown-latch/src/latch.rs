@@ -56,11 +56,12 @@ impl CountDownLatch {
     ///
     /// # Errors
     ///
-    /// [`LatchError`] says whether the count may be set.
+    /// [`LatchError`] states whether the count may be set.
     ///
     /// # Cancel safety
     ///
-    /// If dropped before the request is sent, it sets nothing; otherwise it sets the count once.
+    /// If the future is dropped before the request is sent, nothing is set; otherwise the count is
+    /// set once.
     #[doc(alias = "trySetCount")]
     pub fn try_set_count(&self, count: u64) -> TrySetCount {
         TrySetCount::new(self.clone(), count)
@@ -71,22 +72,23 @@ impl CountDownLatch {
     ///
     /// # Errors
     ///
-    /// [`LatchError`] says whether the count-down may have been executed. After
+    /// [`LatchError`] states whether the count-down may have been executed. After
     /// [`Failure::OutcomeUnknown`](crate::Failure::OutcomeUnknown) do not call it again: the
     /// request is still being retried.
     ///
     /// # Cancel safety
     ///
-    /// If dropped while it waits for earlier count-downs, or before it is sent, it does not count.
-    /// The exception is a batch: if other count-downs are sent with it, it counts. After it is
-    /// sent, it counts once.
+    /// If the future is dropped while it waits for earlier count-downs, or before the request is
+    /// sent, the count-down is not executed. The exception is a batch: if other count-downs are
+    /// sent with this one, it is executed. After the request is sent, the count-down is executed
+    /// once.
     #[doc(alias = "countDown")]
     pub async fn count_down(&self) -> Result<u64, LatchError> {
         self.count_down_by(1).await
     }
 
-    /// Decrements the count by `n`, 1 to 2^63 - 1, in one step. More than the remaining count opens
-    /// the latch.
+    /// Decrements the count by `n`, 1 to 2^63 - 1, in one step. If `n` exceeds the remaining count,
+    /// the latch opens.
     ///
     /// # Errors and cancel safety
     ///
@@ -155,11 +157,12 @@ impl CountDownLatch {
     ///
     /// # Errors
     ///
-    /// [`LatchError`] says whether the round may be deleted.
+    /// [`LatchError`] states whether the round may be deleted.
     ///
     /// # Cancel safety
     ///
-    /// If dropped before the request is sent, it deletes nothing; otherwise it deletes once.
+    /// If the future is dropped before the request is sent, nothing is deleted; otherwise the round
+    /// is deleted once.
     pub async fn delete(&self) -> Result<bool, LatchError> {
         let keys = self.keys()?;
         keys.delete(&self.client).await.map_err(|source| LatchError::of_change(&keys.name, source))
@@ -170,7 +173,7 @@ impl CountDownLatch {
     ///
     /// [`delete`](CountDownLatch::delete) notifies the waiters. If the object is deleted or
     /// renamed, they detect it within `poll_interval`, and their waits complete as when the latch
-    /// opens. They wait for the name, not for the round.
+    /// opens. Waiters wait for the name: they do not follow a renamed latch.
     pub fn object(&self) -> Object {
         let name = self.keys.as_ref().map(|keys| keys.name.clone()).map_err(Clone::clone);
         Object::with_layout(&self.client, name, layouts::countdown_latch)

@@ -11,9 +11,9 @@ use crate::scripts::LatchState;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ended {
     Nothing,
-    /// Those that were known to be in a round.
+    /// The waiters that were known to be in a round.
     Known,
-    /// The same, and those for which the poll was sent.
+    /// The known waiters, and those for which the poll was sent.
     Everyone,
 }
 
@@ -51,7 +51,7 @@ impl RoundTracker {
                 Ended::Known
             }
             // A lower number comes from a server that lags, and says nothing about the known round.
-            // A missing number says nothing either: under `maxmemory` it may be evicted alone.
+            // A missing number says nothing either: under `maxmemory` its key may be evicted alone.
             Some(_) => Ended::Nothing,
             None => {
                 self.round = Some(round);
@@ -131,7 +131,7 @@ mod tests {
         rounds.poll_sent();
         assert_eq!(rounds.round_ended(7), Ended::Nothing);
         assert_eq!(rounds.poll_replied(&closed(7)), Ended::Everyone);
-        // Not for a later poll.
+        // The message does not count for a later poll.
         rounds.poll_sent();
         assert_eq!(rounds.poll_replied(&closed(8)), Ended::Nothing);
     }
@@ -180,7 +180,7 @@ mod tests {
             rounds.poll_sent();
             assert_eq!(rounds.poll_replied(&closed(8)), Ended::Known);
         }
-        // Redisson's round is followed by one of ours.
+        // Redisson's round is followed by a redgrid round.
         let mut rounds = tracking(0);
         rounds.poll_sent();
         assert_eq!(rounds.poll_replied(&closed(5)), Ended::Known);

@@ -15,13 +15,13 @@ static COUNT_DOWN: IdempotentScript<2> =
 static DELETE: IdempotentScript<2> = IdempotentScript::new("latch/delete", include_str!("scripts/delete.lua"));
 static STATE: Script<2> = Script::new("latch/state", include_str!("scripts/state.lua"));
 
-/// Lifetime of a round's number: a day. Polls of waiters renew it after half of it; without waiters
-/// it is not needed.
+/// Lifetime of a round's number: a day. Polls of waiters renew it when less than half is left;
+/// without waiters it is not needed.
 const KEPT: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Lifetime of the number after the round's end: a minute. By it, waiters that missed the end
-/// recognize that a round of Redisson's is another one, although that has no number. The next
-/// number is above it, even if the server's clock was set back.
+/// Lifetime of the number after the round's end: a minute. By this number, waiters that missed the
+/// end recognize that a round of Redisson's is another one, although such a round has no number.
+/// The next number is higher, even if the server's clock was set back.
 const KEPT_OVER: Duration = Duration::from_secs(60);
 
 impl Keys {
@@ -64,7 +64,7 @@ impl Keys {
 
     /// Returns the state of the latch.
     ///
-    /// While its slot moves, only the count is read: that key is on one node or the other.
+    /// While the slot migrates, only the count is read: the two keys may be on different nodes.
     pub(crate) async fn state(&self, client: &Client) -> Result<LatchState, ServerError> {
         let request = STATE.with(self.both()).int(millis(KEPT)).int(millis(KEPT_OVER)).idempotent();
         let parts: Vec<String> = match client.run_same_slot(request).await {
@@ -93,7 +93,7 @@ pub(crate) struct LatchState {
     pub(crate) is_open: bool,
     /// The number of the round; 0 if Redisson has begun it, `None` if it could not be read.
     pub(crate) round: Option<u64>,
-    /// The number of the last round of ours that is known to be over; 0 if there is none.
+    /// The number of the last redgrid round that is known to be over; 0 if there is none.
     pub(crate) over: u64,
     /// When the round ends by its lifetime.
     pub(crate) ends_in: Option<Duration>,

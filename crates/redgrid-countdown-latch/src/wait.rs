@@ -36,7 +36,7 @@ impl Wait {
     async fn run(self) -> Result<(), WaitError> {
         let client = self.latch.client();
         let keys = self.latch.keys()?;
-        // A request that fails during a shutdown fails because of the shutdown.
+        // If the client is shut down, the error names the shutdown as the reason.
         let failed = |source| {
             if client.is_shut_down() {
                 WaitError::of(&keys.name, client.ended())

@@ -1,4 +1,4 @@
-//! The waiters of one latch: what a poll asks, and which waits a reply or a message ends.
+//! The waiters of one latch: the request of a poll, and the waits that a reply or a message ends.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -11,11 +11,11 @@ use crate::keys::Keys;
 use crate::round_tracker::{Ended, RoundTracker};
 use crate::scripts::LatchState;
 
-/// Longest time between polls while the round's number is unknown. Without the number, no message
-/// shows that the round has ended.
+/// Longest time between polls while the round's number is unknown: 1 s. Without the number, no
+/// message shows that the round has ended.
 const UNKNOWN_ROUND_POLL: Duration = Duration::from_secs(1);
 
-/// One latch, as its waiters know it.
+/// The state of one latch, which its waiters share.
 pub(crate) struct LatchWaiters {
     keys: Arc<Keys>,
     known: Mutex<Known>,

@@ -10,7 +10,7 @@ use crate::position::Position;
 static ADD_IF_EXISTS: Script<1> = Script::new("geo/add_if_exists", include_str!("scripts/add_if_exists.lua"));
 
 impl<T, C: Codec> Geo<T, C> {
-    /// Sets the position of a member, new or not. Returns whether it is new.
+    /// Sets the position of a member, which may be new. Returns whether it is new.
     ///
     /// # Errors
     ///
@@ -26,12 +26,12 @@ impl<T, C: Codec> Geo<T, C> {
         Ok(self.add_many([(member, at)]).await? > 0)
     }
 
-    /// Sets the positions of members, new or not, up to 500 or about 4 MiB a request. Returns the
-    /// number of new members.
+    /// Sets the positions of members, which may be new. A request contains up to 500 members or
+    /// about 4 MiB. Returns the number of new members.
     ///
     /// # Errors
     ///
-    /// As for [`Geo::add`]. Some members may have been added.
+    /// As for [`Geo::add`]. Some of the members may have been added.
     ///
     /// # Cancel safety
     ///
@@ -60,8 +60,8 @@ impl<T, C: Codec> Geo<T, C> {
         Ok(self.add_many_if_absent([(member, at)]).await? > 0)
     }
 
-    /// Adds those of the members that are absent, up to 500 or about 4 MiB a request. Returns the
-    /// number of added members.
+    /// Adds the members that are absent. A request contains up to 500 members or about 4 MiB.
+    /// Returns the number of added members.
     ///
     /// # Errors and cancel safety
     ///
@@ -90,8 +90,8 @@ impl<T, C: Codec> Geo<T, C> {
         Ok(self.add_many_if_exists([(member, at)]).await? > 0)
     }
 
-    /// Sets the positions of those of the members that exist, up to 500 or about 4 MiB a request.
-    /// Returns their number.
+    /// Sets the positions of the members that exist. A request contains up to 500 members or about
+    /// 4 MiB. Returns the number of these members.
     ///
     /// # Errors and cancel safety
     ///

@@ -1,4 +1,4 @@
-//! Members with positions: construction, and reads of single members.
+//! Members with positions: construction and reads.
 
 use redgrid_codecs::{Codec, Encode, EncodesFor};
 use redgrid_core::FromReply;
@@ -57,7 +57,8 @@ impl<T, C: Codec> Geo<T, C> {
         Ok(self.object_ref.read::<Option<f64>>(request).await?.is_some())
     }
 
-    /// Returns the position of a member, to about 0.6 m; `None` if the member is absent.
+    /// Returns the position of a member, with a precision of about 0.6 m; `None` if the member is
+    /// absent.
     ///
     /// # Errors and cancel safety
     ///

@@ -31,8 +31,8 @@
 //!
 //! - A change is sent once. If its reply is lost, the call returns [`Failure::OutcomeUnknown`]
 //!   and is not repeated.
-//! - Positions are those that the server can store; they are checked when they are created. The
-//!   server stores them with a precision of about 0.6 m.
+//! - A position is checked when it is created: it must be one that the server can store. The server
+//!   stores positions with a precision of about 0.6 m.
 //! - A distance has its unit in its type. The server computes distances on a sphere, with an error
 //!   of up to 0.5 %.
 

@@ -8,12 +8,12 @@ use redgrid_core::{FromReply, Reply, ServerError};
 /// The largest longitude that the server stores, in degrees; its negative is the smallest.
 const MAX_LONGITUDE: f64 = 180.0;
 
-/// The largest latitude that the server stores, in degrees; its negative is the smallest. It is
-/// that of the square web map (EPSG:3857), which excludes the poles.
+/// The largest latitude that the server stores, in degrees; its negative is the smallest. It is the
+/// limit of the square web map (EPSG:3857), which excludes the poles.
 const MAX_LATITUDE: f64 = 85.051_128_78;
 
-/// The distance from the map's ends that a stored position must have, in degrees. The cells of the
-/// map are fifty times as wide, and 25 times as high.
+/// The minimum distance of a stored position from the upper limits of the map, in degrees. The
+/// cells of the map are fifty times as wide, and 25 times as high.
 const MARGIN: f64 = 1e-7;
 
 /// A position on the globe, in degrees.
@@ -26,11 +26,11 @@ pub struct Position {
 
 impl Position {
     /// Creates a position from a longitude, −180° to 180°, and a latitude, −85.05112878° to
-    /// 85.05112878°: those that the server stores.
+    /// 85.05112878°. These are the positions that the server can store.
     ///
     /// # Errors
     ///
-    /// [`InvalidPosition`] for other values.
+    /// [`InvalidPosition`] for a position outside of these ranges.
     pub fn new(longitude: f64, latitude: f64) -> Result<Position, InvalidPosition> {
         if longitude.abs() <= MAX_LONGITUDE && latitude.abs() <= MAX_LATITUDE {
             Ok(Position { longitude, latitude })
@@ -51,8 +51,8 @@ impl Position {
 
     /// Encodes the longitude and the latitude for the server.
     ///
-    /// The server accepts positions at the very end of its map, but its hash has no cell for them,
-    /// and a search does not find them. Such a position is moved into the last cell, by a
+    /// The server accepts positions at the upper limits of its map, but its hash has no cell for
+    /// them, and a search does not find them. Such a position is moved into the last cell, by a
     /// centimetre.
     pub(crate) fn encode(self) -> [Bytes; 2] {
         let clamped = |degrees: f64, end: f64| Bytes::from(degrees.min(end - MARGIN).to_string());
@@ -89,7 +89,7 @@ impl fmt::Display for InvalidPosition {
 
 impl std::error::Error for InvalidPosition {}
 
-/// Metres in a mile, by the server's definition.
+/// Metres in a mile, as defined by the server.
 const MILE: f64 = 1609.34;
 
 /// Metres in a foot.
@@ -113,7 +113,7 @@ impl Distance {
         Distance { meters: kilometers * 1000.0 }
     }
 
-    /// Creates a distance from miles of 1,609.34 m, by the server's definition.
+    /// Creates a distance from miles of 1,609.34 m, as defined by the server.
     pub const fn miles(miles: f64) -> Distance {
         Distance { meters: miles * MILE }
     }

@@ -19,8 +19,8 @@ enum Center {
     Member(Result<Bytes, ObjectError>),
 }
 
-/// The center of a search; returned by [`Geo::around`] and [`Geo::around_member`]. The area is set
-/// by [`Around::within`] or [`Around::within_box`].
+/// The center of a search; returned by [`Geo::around`] and [`Geo::around_member`].
+/// [`Around::within`] or [`Around::within_box`] sets the area.
 #[must_use = "does nothing until an area is set, by `within` or `within_box`"]
 #[doc(alias = "GeoSearchArgs")]
 pub struct Around<T, C> {
@@ -28,7 +28,7 @@ pub struct Around<T, C> {
     center: Center,
 }
 
-/// A search of an area. A request is sent by [`Search::members`], [`Search::distances`],
+/// A search in an area. A request is sent by [`Search::members`], [`Search::distances`],
 /// [`Search::positions`], [`Search::store`] or [`Search::store_distances`].
 #[must_use = "does nothing until a method such as `members` is awaited"]
 pub struct Search<T, C> {
@@ -46,8 +46,8 @@ impl<T, C: Codec> Geo<T, C> {
         Around { geo: self.clone(), center: Center::Position(center) }
     }
 
-    /// Starts a search around a member, which is one of the results. If the member is absent, there
-    /// are no results.
+    /// Starts a search around a member. This member is one of the results. If the member is absent,
+    /// there are no results.
     #[doc(alias = "search")]
     pub fn around_member<Q: ?Sized>(&self, member: &Q) -> Around<T, C>
     where
@@ -65,7 +65,8 @@ impl<T, C: Codec> Around<T, C> {
         self.search(area)
     }
 
-    /// Searches in a box around the center, with this width from east to west, and this height.
+    /// Searches in a box around the center, with this width from east to west and this height from
+    /// north to south.
     #[doc(alias = "box")]
     pub fn within_box(self, width: Distance, height: Distance) -> Search<T, C> {
         let area = self.encode_area("box", "BYBOX", &[width, height]);
@@ -96,8 +97,8 @@ impl<T, C: Codec> Around<T, C> {
 }
 
 impl<T, C: Codec> Search<T, C> {
-    /// Sorts the results from near to far. Without an order, they are returned as the server finds
-    /// them.
+    /// Sorts the results from near to far. By default, they are in the order in which the server
+    /// finds them.
     #[doc(alias = "order")]
     pub fn nearest_first(mut self) -> Self {
         self.order = Some("ASC");
@@ -111,27 +112,28 @@ impl<T, C: Codec> Search<T, C> {
         self
     }
 
-    /// Returns only this number of results, at least 1: the nearest, or the farthest with
-    /// [`Search::farthest_first`]. The server visits all members in the area.
+    /// Returns only this number of results, at least 1: the nearest ones, or with
+    /// [`Search::farthest_first`] the farthest ones. The server visits all members in the area.
     #[doc(alias = "count")]
     pub fn at_most(mut self, count: u32) -> Self {
         self.count = Some((count, false));
         self
     }
 
-    /// Returns only this number of arbitrary results, at least 1: the server stops when it has
-    /// found them. Suitable for areas with many members.
+    /// Returns only this number of arbitrary results, at least 1. The server stops when it has
+    /// found them, so this option is suitable for areas with many members.
     #[doc(alias = "countAny")]
     pub fn any(mut self, count: u32) -> Self {
         self.count = Some((count, true));
         self
     }
 
-    /// Stores the results as another object of this name, and replaces what is stored there.
+    /// Stores the results as another object with this name, and replaces what is stored there.
     /// Returns the number of results.
     ///
-    /// The other object has no lifetime, and is deleted if there are no results. In a cluster, both
-    /// names must be in one slot (by a hash tag, like `{cities}:near`).
+    /// The new object has no lifetime. If there are no results, an existing object with this name
+    /// is deleted. In a cluster, both names must be in one slot (by a hash tag, like
+    /// `{cities}:near`).
     ///
     /// # Errors
     ///
@@ -146,8 +148,8 @@ impl<T, C: Codec> Search<T, C> {
         self.store_as(name.as_ref(), false).await
     }
 
-    /// Stores the results as a sorted set of this name, scored by the distance in metres. Otherwise
-    /// like [`Search::store`].
+    /// Stores the results as a sorted set with this name, scored by the distance in metres.
+    /// Otherwise it is the same as [`Search::store`].
     ///
     /// # Errors and cancel safety
     ///
@@ -178,7 +180,8 @@ impl<T, C: Codec> Search<T, C> {
         object_ref.read(option.into_iter().fold(request, Request::arg)).await
     }
 
-    /// Appends the arguments after the keys. The scripts themselves mark the center as a member.
+    /// Appends the arguments after the keys. For a member as the center, the scripts add the option
+    /// `FROMMEMBER`.
     fn append_args(&self, request: Request) -> Result<Request, ObjectError> {
         let request = match &self.center {
             Center::Position(position) => position.encode().into_iter().fold(request.arg("FROMLONLAT"), Request::arg),

@@ -1,4 +1,4 @@
-//! The ids in the memory of a client: blocks of consecutive numbers, and how long they are valid.
+//! The ids in the memory of a client: blocks of consecutive numbers, and their validity.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -14,7 +14,7 @@ pub(crate) struct Block<T> {
     pub(crate) remaining: u64,
     /// The number of ids of the whole block.
     pub(crate) size: u64,
-    /// The time from which the ids are not issued any more.
+    /// The ids are not issued at or after this time.
     pub(crate) valid_until: Instant,
     /// A further condition for the ids to be valid.
     pub(crate) condition: T,
@@ -27,7 +27,7 @@ pub(crate) struct BlockQueue<T> {
     last_size: u64,
     /// When the last block arrived.
     pushed_at: Instant,
-    /// Whether all ids have been issued since.
+    /// Whether all ids have been issued since the last block arrived.
     is_exhausted: bool,
     rate: Rate,
 }
@@ -38,7 +38,7 @@ pub(crate) struct Usage {
     /// The number of ids issued per second.
     pub(crate) per_second: u64,
     /// The time from the arrival of the last block until more ids are needed. `None` if there are
-    /// ids left, or the block became invalid before.
+    /// ids left, or the block became invalid earlier.
     pub(crate) lasted: Option<Duration>,
 }
 
@@ -81,7 +81,8 @@ impl<T> BlockQueue<T> {
         None
     }
 
-    /// Returns the next id, even of an invalid block: for the calls for which it was fetched.
+    /// Returns the next id, even of an invalid block. It is for the calls for which the block was
+    /// fetched.
     pub(crate) fn pop(&mut self, now: Instant) -> Option<i64> {
         let first = self.blocks.front_mut()?;
         let id = first.next;
@@ -104,7 +105,7 @@ impl<T> BlockQueue<T> {
         }
     }
 
-    /// Returns whether at least half of the last block is used.
+    /// Returns whether at least half of the last block has been used.
     pub(crate) fn is_low(&self) -> bool {
         match (self.blocks.len(), self.blocks.back()) {
             (0, _) | (_, None) => true,
@@ -113,7 +114,7 @@ impl<T> BlockQueue<T> {
         }
     }
 
-    /// Returns the usage until now, when more ids are needed.
+    /// Returns the usage until now. Called when more ids are needed.
     pub(crate) fn usage(&mut self, now: Instant) -> Usage {
         self.rate.advance(now);
         let lasted = self.is_exhausted.then(|| now.since(self.pushed_at));

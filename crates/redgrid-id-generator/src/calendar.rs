@@ -1,13 +1,13 @@
-//! Days and their seconds, and the ids of a second: pure functions.
+//! Days, their seconds, and the ids of a second. All functions are pure.
 
 use std::ops::Range;
 
 const SECONDS_OF_A_DAY: i64 = 24 * 60 * 60;
 
-/// The number of bits of the number, below the seconds.
+/// The number of low bits of an id that contain the number. The bits above contain the seconds.
 const NUMBER_BITS: u32 = 32;
 
-/// The number of seconds that ids can represent: 31 bits.
+/// The number of seconds that ids can represent: 2^31.
 const SECONDS: i64 = 1 << 31;
 
 /// The parameters that map a second and a number to an id.
@@ -15,7 +15,7 @@ const SECONDS: i64 = 1 << 31;
 pub(crate) struct Calendar {
     /// The first second, in seconds since 1970.
     pub(crate) epoch: i64,
-    /// How many seconds a day begins earlier than in UTC.
+    /// The number of seconds by which a day begins earlier than in UTC.
     pub(crate) day_offset: i64,
 }
 
@@ -40,7 +40,7 @@ impl Calendar {
         begin..begin + SECONDS_OF_A_DAY
     }
 
-    /// Returns the id of a number and a second. The second must be one that ids can represent.
+    /// Returns the id of a number and a second. The second must be one of `seconds`.
     pub(crate) fn id(self, second: i64, number: u32) -> i64 {
         (second - self.epoch) << NUMBER_BITS | i64::from(number)
     }
@@ -52,7 +52,7 @@ impl Calendar {
 }
 
 impl Day {
-    /// Returns the date as in the key of the day: `2026:11:21`.
+    /// Returns the date as in the key of the day, for example `2026:11:21`.
     pub(crate) fn key_part(self) -> String {
         let (year, month, day) = self.date();
         format!("{year:04}:{month:02}:{day:02}")

@@ -1,9 +1,9 @@
-//! Blocks of time-ordered ids: numbers of a day, with a second of the server's clock.
+//! Blocks of time-ordered ids: numbers of a day, combined with a second of the server's clock.
 //!
-//! The number makes an id unique, as long as the server knows the last one. If the server may have
-//! lost numbers (after a failover or a restart), the second makes it unique. After each loss of
-//! contact, the ids of a client have seconds ahead of the server's clock. These are above all ids
-//! that the former server issued to other clients until then.
+//! The number makes an id unique, as long as the server knows the last number. If the server may
+//! have lost numbers (after a failover or a restart), the second makes the id unique: after each
+//! loss of contact, a client uses seconds ahead of the server's clock. So its ids are larger than
+//! all ids that the previous server has issued to other clients until then.
 
 use std::convert::Infallible;
 use std::sync::{Mutex, MutexGuard};
@@ -23,29 +23,30 @@ use crate::size::{self, next_size};
 
 static DAY: Script<1> = Script::new("time_ordered_id/day", include_str!("scripts/day.lua"));
 
-/// How long a block is valid after its reply has arrived: 1 s. Its ids have the second in which the
-/// server issued it.
+/// How long a block is valid after its reply has arrived: 1 s. Its ids contain the second in which
+/// the server issued it.
 const BLOCK_LIFETIME: Duration = Duration::from_secs(1);
 
 /// How many seconds ids are ahead of the server's clock after a loss of contact, until that clock
 /// has caught up: 2 s.
 ///
-/// A client that still uses the former server, while another one already uses the next, has a whole
-/// second to notice. Ids that are already ahead advance by the same amount, so that ids of their
-/// second are not repeated.
+/// If one client still uses the previous server while another already uses the new one, the first
+/// has a whole second to notice the change. Ids that are already ahead advance by the same amount,
+/// so that ids of their second are not repeated.
 const AHEAD: i64 = 2;
 
-/// The maximum number of seconds ahead of the server's clock: 20, ten losses of contact in a row.
+/// The maximum number of seconds ahead of the server's clock: 20 s, which is ten losses of contact
+/// in a row.
 ///
-/// Without it, an unstable connection would advance the ids for ever.
+/// Without this limit, an unstable connection would advance the ids without end.
 const MAX_AHEAD: i64 = 20;
 
-/// How long a counter is kept after its day, in seconds: two days. A server whose clock was set
-/// back therefore does not restart the counter.
+/// How long a counter is kept after its day, in seconds: two days. So a server whose clock was set
+/// back does not restart the counter.
 const COUNTER_RETENTION: i64 = 2 * 24 * 60 * 60;
 
-/// The maximum number of consecutive attempts with another day. A midnight that two servers of a
-/// cluster see at different times takes two.
+/// The maximum number of consecutive attempts with another day. If two servers of a cluster reach
+/// midnight at different times, two attempts are needed.
 const MAX_DAY_CHANGES: usize = 8;
 
 /// The day counters of a name, and the last values that a client has seen.
@@ -57,7 +58,7 @@ pub(crate) struct DayCounters {
 
 #[derive(Default)]
 struct LastSeen {
-    /// The latest second that a server reported, and when.
+    /// The latest second that a server has reported, and when it was reported.
     second: Option<(i64, Instant)>,
     /// The last day from which numbers were fetched.
     day: Option<LastDay>,
@@ -70,12 +71,12 @@ struct LastDay {
     day: Day,
     /// The highest fetched number.
     highest: u32,
-    /// The connection over which it arrived.
+    /// The connection over which this number arrived.
     connection: Option<ConnectionId>,
 }
 
-/// The condition for a block to be valid: the connection to its counter is still the one over which
-/// it arrived.
+/// The condition for a block to be valid: the connection to its counter is the same as when the
+/// block arrived.
 #[derive(Debug, Clone)]
 pub(crate) struct SameConnection {
     key: Bytes,
@@ -91,7 +92,7 @@ enum DayReply {
 }
 
 impl DayCounters {
-    /// Creates the counters of a name that is [valid](counter_name) with a day appended.
+    /// Creates the counters of a name. The name must be [valid](counter_name) with a day appended.
     pub(crate) fn new(name: Name, calendar: Calendar) -> Self {
         DayCounters { name, calendar, last_seen: Mutex::default() }
     }
@@ -104,8 +105,8 @@ impl DayCounters {
         self.last_seen.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Returns the estimated current day. The server decides whether it is; the local clock only
-    /// provides a guess.
+    /// Returns an estimate of the current day. It is only a guess from the local clock; the server
+    /// decides which day it is.
     fn today(&self, client: &Client) -> Day {
         let guess = match self.last_seen().second {
             Some((second, at)) => {
@@ -131,8 +132,8 @@ impl DayCounters {
         let request = {
             let last_seen = self.last_seen();
             let not_before = last_seen.second.map_or(0, |(second, _)| second);
-            // This applies after a change of the day, too: ids of the former connection may be in
-            // the day that begins now.
+            // This also applies after a change of the day, because ids of the previous connection
+            // may be in the day that begins now.
             let is_new_connection =
                 last_seen.day.as_ref().is_some_and(|last| last.connection.is_none() || last.connection != *connection);
             let same_day = last_seen.day.as_ref().filter(|last| last.day == day);
@@ -149,7 +150,8 @@ impl DayCounters {
         })
     }
 
-    /// Records a second that a server reported. Time does not go back, whichever clock reported it.
+    /// Records a second that a server has reported. An earlier second is ignored, whichever server
+    /// reported it.
     fn record_second(&self, client: &Client, second: i64) {
         let mut last_seen = self.last_seen();
         if last_seen.second.is_none_or(|(latest, _)| latest <= second) {
@@ -192,7 +194,7 @@ fn parse(reply: &[String]) -> Option<DayReply> {
     match reply {
         [status, second, first, count] if status == "numbers" => {
             let (first, count) = (u32::try_from(number(first)?).ok()?, u32::try_from(number(count)?).ok()?);
-            // All numbers must have 32 bits.
+            // All numbers must fit into 32 bits.
             first.checked_add(count.checked_sub(1)?)?;
             Some(DayReply::Numbers { second: number(second)?, first, count })
         }
@@ -227,8 +229,8 @@ impl BlockSource for DayCounters {
                     let is_unchanged =
                         connection.is_some() && (connection_before.is_none() || connection_before == connection);
                     self.record_second(client, second);
-                    // If the connection was replaced meanwhile, the former one is recorded: the
-                    // next request treats the current one as new.
+                    // If the connection was replaced meanwhile, record the previous one, so that
+                    // the next request treats the current connection as new.
                     let arrived_over = if is_unchanged { connection.clone() } else { connection_before };
                     self.record_number(day, first + (count - 1), arrived_over);
                     if is_unchanged {

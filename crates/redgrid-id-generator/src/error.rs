@@ -1,4 +1,4 @@
-//! The errors of id generators. Each variant states what is true afterwards.
+//! The errors of id generators. Each variant states what holds after the error.
 
 use std::time::SystemTime;
 
@@ -6,23 +6,23 @@ use redgrid_core::{Failure, Name, Operation, ServerError, describe_time};
 
 /// The error of a call for an id, or of a change of a generator.
 ///
-/// An id that was not issued may be skipped for good; none is issued twice.
+/// An id that was not issued may be skipped permanently. No id is issued twice.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum IdError {
-    /// The request failed for a reason that all objects share.
+    /// The request failed for a reason that applies to all objects.
     ///
     /// No id was issued; numbers may be skipped. After [`Failure::OutcomeUnknown`] a request to
     /// initialize or delete a generator may have been executed.
     #[error(transparent)]
     Failed(#[from] Failure),
-    /// There is no further block of ids up to 2^63 - 2, the largest one. This is permanent.
+    /// No further block of ids fits below 2^63 - 1; the largest id is 2^63 - 2. This is permanent.
     #[error("the generator `{name}` has no block of ids left below 2^63")]
     Exhausted {
         /// The generator.
         name: Name,
     },
-    /// All 2^32 - 1 numbers of the day are used. The next day has new ones.
+    /// All 2^32 - 1 numbers of the day are used. The next day has new numbers.
     #[error("the generator `{name}` has no numbers left for the day of `{key}`")]
     DayExhausted {
         /// The generator.
@@ -30,7 +30,7 @@ pub enum IdError {
         /// The key of the day.
         key: Name,
     },
-    /// The server's time is not within the 2^31 seconds from the epoch of the ids on.
+    /// The server's time is outside of the 2^31 seconds that start at the epoch of the ids.
     #[error("the server's time, {seconds} s since 1970, is not within the 2^31 seconds of `{name}` from {from} on")]
     TimeOutOfRange {
         /// The generator.
@@ -45,7 +45,7 @@ pub enum IdError {
     NotANumber {
         /// The key.
         key: String,
-        /// What was expected.
+        /// The expected value.
         expected: &'static str,
         /// The first 64 bytes of the value.
         got: String,
@@ -53,7 +53,7 @@ pub enum IdError {
 }
 
 impl IdError {
-    /// Returns the error of a request for ids. Without a reply no id was issued either.
+    /// Returns the error of a request for ids. If its reply is lost, no id was issued either.
     pub(crate) fn of_ids(name: &Name, source: ServerError) -> Self {
         Failure::of_read(Operation::new("get ids of", name), source).into()
     }

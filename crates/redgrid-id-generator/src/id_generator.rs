@@ -15,16 +15,16 @@ use crate::series::{Change, Series};
 /// Unique whole numbers for all processes that use the same server. It has the wire format of
 /// Redisson's `RIdGenerator`.
 ///
-/// It is cheap to clone; clones, and all generators of a client with one name, issue ids of the
-/// same block. Creating one sends no request: the first call reports an invalid name. It may be
-/// created for each id: the client keeps the block and the position of each name for as long as it
-/// lives.
+/// It is cheap to clone. Clones, and all generators of a client with the same name, issue ids of
+/// the same block. Creating a generator sends no request: an invalid name is reported by the first
+/// call. A generator may be created for each id: the client keeps the block and the position of
+/// each name for as long as it lives.
 ///
 /// A client fetches ids in blocks and issues them from memory. A block has 5,000 ids unless
 /// [`try_init`](IdGenerator::try_init) has set another size. The next block is fetched in the
-/// background when half of one is used. Ids of a client increase; those of several clients are
-/// interleaved in blocks. Ids that a client has in memory when it ends, at most two blocks, are
-/// skipped.
+/// background when half of the current one is used. Ids of a client increase; ids of several
+/// clients are interleaved in blocks. Ids that a client has in memory when it ends, at most two
+/// blocks, are skipped.
 ///
 /// ```no_run
 /// # async fn demo(client: &redgrid_id_generator::Client) -> Result<(), Box<dyn std::error::Error>> {
@@ -58,9 +58,9 @@ impl IdGenerator {
     }
 
     /// Sets the first id and the block size, 1 to 2^63 - 1. Returns false, and changes nothing, if
-    /// they were set before by any client.
+    /// any client has already set them.
     ///
-    /// Larger blocks need fewer requests, and more ids are skipped when a process ends. The call is
+    /// Larger blocks need fewer requests, but more ids are skipped when a process ends. The call is
     /// executed exactly once, even if replies are lost.
     ///
     /// # Errors
@@ -69,8 +69,8 @@ impl IdGenerator {
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped before its request was sent, it sets nothing. Dropped later, it
-    /// sets them once.
+    /// If the future is dropped before its request is sent, nothing is set. If it is dropped later,
+    /// the values are set once.
     #[doc(alias = "tryInit")]
     pub async fn try_init(&self, start: i64, block: i64) -> Result<bool, IdError> {
         let prefetcher = self.prefetcher()?;
@@ -80,7 +80,7 @@ impl IdGenerator {
         prefetcher.change(&self.client, Change::TryInit { start, size: block }).await
     }
 
-    /// Returns a unique id. It is larger than all ids that this client was issued before.
+    /// Returns a unique id. It is larger than all ids that this client has already issued.
     ///
     /// ```no_run
     /// # async fn demo(tickets: redgrid_id_generator::IdGenerator) -> Result<(), Box<dyn std::error::Error>> {
@@ -91,33 +91,34 @@ impl IdGenerator {
     ///
     /// # Errors
     ///
-    /// [`IdError`] states why there is none.
+    /// [`IdError`] states why no id was issued.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future may skip an id, and never issues one twice.
+    /// Dropping the future may skip an id. No id is issued twice.
     #[doc(alias = "nextId")]
     pub async fn next(&self) -> Result<i64, IdError> {
         self.prefetcher()?.next(&self.client).await
     }
 
-    /// Returns the [`Object`] of this name: existence, lifetime, other names, events. It covers the
-    /// block size, too.
+    /// Returns the [`Object`] of this name: existence, lifetime, other names, events. It includes
+    /// the key of the block size.
     ///
-    /// Its operations ignore ids in the memory of clients. After a deletion or a rename all
-    /// clients, this one included, issue those first. A generator that expires restarts at 1. To
-    /// delete a generator, [`delete`](IdGenerator::delete) is usually the right call.
+    /// Its operations ignore ids in the memory of clients. After a deletion or a rename, all
+    /// clients, including this one, first issue the ids that they have in memory. A generator that
+    /// expires restarts at 1. To delete a generator, [`delete`](IdGenerator::delete) is usually the
+    /// right method.
     pub fn object(&self) -> Object {
         let name = self.prefetcher.as_ref().map(|prefetcher| prefetcher.source().name.clone()).map_err(Clone::clone);
         Object::with_layout(&self.client, name, layouts::id_generator)
     }
 
-    /// Deletes the generator, and the ids in the memory of this client. Returns whether it existed.
+    /// Deletes the generator, and the ids in the memory of this client. Returns whether the
+    /// generator existed.
     ///
     /// Ids restart at 1, or at the start of the next [`try_init`](IdGenerator::try_init). Other
-    /// clients still issue the ids that they have in memory. If the generator did not exist, this
-    /// client does so, too. A request for a block in flight may create the generator again
-    /// afterwards.
+    /// clients still issue the ids that they have in memory. So does this client if the generator
+    /// did not exist. A request for a block that is in flight may create the generator again.
     ///
     /// # Errors
     ///
@@ -125,8 +126,9 @@ impl IdGenerator {
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped before its request was sent, it deletes nothing. Dropped later, it
-    /// deletes once, and this client may still issue the ids that it has in memory.
+    /// If the future is dropped before its request is sent, nothing is deleted. If it is dropped
+    /// later, the generator is deleted once, and this client may still issue the ids that it has in
+    /// memory.
     pub async fn delete(&self) -> Result<bool, IdError> {
         self.prefetcher()?.change(&self.client, Change::Delete).await
     }

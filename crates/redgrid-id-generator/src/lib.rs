@@ -1,6 +1,7 @@
 //! Unique ids from Redis and Valkey, for all processes that use the same server.
 //!
-//! Use a [`TimeOrderedId`] for ids that rise with time, and an [`IdGenerator`] for small numbers.
+//! Use a [`TimeOrderedId`] for ids that increase with time, and an [`IdGenerator`] for small
+//! numbers.
 //!
 //! ```no_run
 //! # async fn demo() -> Result<(), Box<dyn std::error::Error>> {
@@ -14,10 +15,10 @@
 //!
 //! # Guarantees
 //!
-//! - No id is issued twice while the server loses no acknowledged counter. `docs/objects/ids.md`
-//!   describes what happens if it does.
-//! - Ids of one client increase, over all its tasks. Numbers may be skipped: ids that a process has
-//!   in memory when it ends are never issued.
+//! - No id is issued twice, as long as the server loses no acknowledged counter.
+//!   `docs/objects/ids.md` describes the consequences of such a loss.
+//! - The ids of one client increase, over all its tasks. Numbers may be skipped: ids that a process
+//!   has in memory when it ends are never issued.
 //! - One request fetches many ids, for all waiting calls together, and ahead of demand.
 //! - No call waits without limit: without a reply it ends after `response_timeout × (retries + 1)`.
 //!

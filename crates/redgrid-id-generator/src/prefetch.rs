@@ -1,7 +1,7 @@
-//! The ids of a generator inside a process: blocks that are fetched for all waiting calls together,
-//! and ahead of demand.
+//! The ids of a generator in a process: blocks that are fetched for all waiting calls together, and
+//! ahead of demand.
 //!
-//! Calls wait for nothing to change on the server, so they share a [`Batcher`] and no
+//! Calls do not wait for a change on the server, so they use a [`Batcher`] instead of a
 //! [`wait_queue`](redgrid_core::wait_queue).
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -17,8 +17,8 @@ use crate::error::IdError;
 
 /// The pause of prefetching after a failure: 1 s.
 ///
-/// It is far shorter than a block lasts where prefetching matters, and long enough for a server
-/// that is down.
+/// If blocks last long enough for prefetching to matter, they last much longer than this. It is
+/// also long enough not to load a failing server.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 /// The maximum number of calls that wait for one block.
@@ -26,7 +26,7 @@ const MAX_WAITERS: usize = 100_000;
 
 /// The source of blocks of ids.
 pub(crate) trait BlockSource: Send + Sync + 'static {
-    /// The condition for a block to stay valid.
+    /// The condition under which a block stays valid.
     type Condition: Send + Clone + 'static;
     /// The changes of the generator on the server.
     type Change: Send + 'static;
@@ -39,7 +39,8 @@ pub(crate) trait BlockSource: Send + Sync + 'static {
         until: Instant,
     ) -> impl Future<Output = Result<Block<Self::Condition>, IdError>> + Send;
 
-    /// Changes the generator on the server, while no fetch is in flight. Returns whether it did.
+    /// Changes the generator on the server, while no fetch is in flight. Returns whether it was
+    /// changed.
     fn change(&self, client: &Client, change: Self::Change) -> impl Future<Output = Result<bool, IdError>> + Send;
 
     /// Returns the name of the generator, for errors.
@@ -61,8 +62,8 @@ pub(crate) struct Demand {
     pub(crate) usage: Usage,
 }
 
-/// The ids of one generator and client. The client keeps it alive, and it does not keep the client
-/// alive.
+/// The ids of one generator for one client. The client keeps it alive, but it does not keep the
+/// client alive.
 pub(crate) struct Prefetcher<S: BlockSource> {
     shared: Arc<Shared<S>>,
     batcher: Batcher<BlockFetcher<S>>,
@@ -74,7 +75,7 @@ struct Shared<S: BlockSource> {
     client: WeakClient,
     source: S,
     queue: Mutex<BlockQueue<S::Condition>>,
-    /// No prefetch starts before this time.
+    /// Prefetching is paused until this time.
     prefetch_from: Mutex<Instant>,
     /// The number of calls that wait for an id. Later calls queue behind them.
     waiting: Arc<AtomicUsize>,
@@ -87,7 +88,7 @@ struct BlockFetcher<S: BlockSource>(Arc<Shared<S>>);
 enum IdRequest<C> {
     /// A request for one id.
     Next(#[expect(dead_code, reason = "it counts while it exists")] WaitingCount),
-    /// A request for a block, if few ids are left.
+    /// A request for a block if few ids are left.
     Prefetch,
     /// A change of the generator.
     Change(C),
@@ -122,7 +123,8 @@ impl<S: BlockSource> Prefetcher<S> {
         &self.shared.source
     }
 
-    /// Returns an id: from memory, or together with all other waiting calls.
+    /// Returns an id from memory. If there is none, waits for a block together with all other
+    /// waiting calls.
     pub(crate) async fn next(self: &Arc<Self>, client: &Client) -> Result<i64, IdError> {
         if self.shared.waiting.load(Ordering::Acquire) > 0 {
             return self.wait(client).await;
@@ -145,16 +147,17 @@ impl<S: BlockSource> Prefetcher<S> {
         reply.map_err(|error| IdError::of_ids(self.shared.source.name(), error))?
     }
 
-    /// Changes the generator on the server. If that was done, discards the ids in memory.
+    /// Changes the generator on the server. If it was changed, discards the ids in memory.
     ///
-    /// The change queues with the calls that wait for ids: no earlier request is executed after it.
+    /// The change is queued with the calls that wait for ids, so no earlier request is executed
+    /// after it.
     pub(crate) async fn change(&self, client: &Client, change: S::Change) -> Result<bool, IdError> {
         let reply = self.batcher.submit(client, IdRequest::Change(change)).await;
         Ok(reply.map_err(|error| IdError::of_change(self.shared.source.name(), error))?? != 0)
     }
 
-    /// Fetches a block in the background. It queues with the calls that wait for ids; one prefetch
-    /// is in flight at a time.
+    /// Fetches a block in the background. The request is queued with the calls that wait for ids;
+    /// at most one prefetch is in flight.
     fn prefetch(self: &Arc<Self>, client: &Client) {
         let now = client.clock().now();
         if *self.shared.prefetch_from() > now || self.is_prefetching.swap(true, Ordering::AcqRel) {
@@ -175,10 +178,10 @@ impl<S: BlockSource> Prefetcher<S> {
     }
 }
 
-/// Starts a prefetch if a waiting call is cancelled.
+/// Starts a prefetch when a waiting call is cancelled.
 ///
-/// A caller with a short timeout and a slow server then finds the ids at its next call, while their
-/// block is valid.
+/// So a caller with a short timeout and a slow server finds ids at its next call, if their block is
+/// still valid.
 struct PrefetchOnCancel<'a, S: BlockSource> {
     prefetcher: &'a Arc<Prefetcher<S>>,
     client: &'a Client,
@@ -193,7 +196,7 @@ impl<S: BlockSource> Drop for PrefetchOnCancel<'_, S> {
     }
 }
 
-/// Marks a prefetch as in flight, until it has completed or is given up.
+/// Marks a prefetch as in flight until it has completed or is abandoned.
 struct PrefetchGuard<S: BlockSource>(Arc<Prefetcher<S>>);
 
 impl<S: BlockSource> Drop for PrefetchGuard<S> {
@@ -219,15 +222,15 @@ impl<S: BlockSource> Shared<S> {
         (id, id.is_some() && queue.last_size() >= S::MIN_PREFETCH_SIZE && queue.is_low())
     }
 
-    /// Fetches a block. Its first ids are for the waiting calls, even if the block becomes invalid
-    /// meanwhile.
+    /// Fetches a block. Its first ids are for the waiting calls, even if the block has become
+    /// invalid meanwhile.
     async fn fetch(&self, client: &Client, wanted: usize, until: Instant) -> Result<Vec<i64>, IdError> {
         let usage = self.queue().usage(client.clock().now());
         let demand = Demand { wanted: u64::try_from(wanted).unwrap_or(u64::MAX), usage };
         let block = self.source.fetch(client, demand, until).await?;
         let now = client.clock().now();
         let mut queue = self.queue();
-        // If calls wait, the queue was empty, and nothing else adds blocks to it.
+        // If calls wait, the queue was empty, and only this fetch adds blocks to it.
         queue.push(block, now);
         Ok(std::iter::from_fn(|| queue.pop(now)).take(wanted).collect())
     }
@@ -243,11 +246,11 @@ impl<S: BlockSource> Shared<S> {
 
 impl<S: BlockSource> BatchExecutor for BlockFetcher<S> {
     type Request = IdRequest<S::Change>;
-    /// An id, or whether a change was made (as 0 or 1); without meaning for a prefetch.
+    /// An id, or whether a change was made (0 or 1). For a prefetch it has no meaning.
     type Reply = Result<i64, IdError>;
 
-    /// Returns how many requests form a batch. Prefetches and changes are executed alone, so that
-    /// no call for an id waits for them.
+    /// Returns the number of requests that form a batch. Prefetches and changes are executed alone,
+    /// so that no call for an id waits for them.
     fn max_prefix<'a>(&self, requests: impl Iterator<Item = &'a IdRequest<S::Change>>) -> usize {
         requests.take(MAX_WAITERS).take_while(|request| matches!(request, IdRequest::Next(_))).count()
     }

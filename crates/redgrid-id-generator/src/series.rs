@@ -17,16 +17,16 @@ static TRY_INIT: IdempotentScript<2> =
 static DELETE: IdempotentScript<2> = IdempotentScript::new("id_generator/delete", include_str!("scripts/delete.lua"));
 static BLOCK: Script<2> = Script::new("id_generator/block", include_str!("scripts/block.lua"));
 
-/// The numbers under a name, and the last block of them that this client fetched.
+/// The ids under a name, and the last block that this client has fetched.
 pub(crate) struct Series {
     pub(crate) name: Name,
     keys: [Bytes; 2],
     last_block: Mutex<Option<LastBlock>>,
 }
 
-/// A change of a generator.
+/// A change of the generator on the server.
 pub(crate) enum Change {
-    /// Initializes the generator, unless it is initialized.
+    /// Initializes the generator if it is not initialized.
     TryInit { start: i64, size: i64 },
     /// Deletes the generator.
     Delete,
@@ -34,7 +34,7 @@ pub(crate) enum Change {
 
 /// The last block, and the server that issued it.
 struct LastBlock {
-    /// The id after the block.
+    /// The first id after the block.
     end: i64,
     server: Option<ConnectionId>,
 }
@@ -60,7 +60,7 @@ impl Series {
         self.last_block.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Fetches ids that are not below `from`. Returns the first one, and their number.
+    /// Fetches ids that are at least `from`. Returns the first id, and the number of ids.
     async fn take(
         &self,
         client: &Client,
@@ -96,14 +96,14 @@ impl Series {
 
     /// Returns the end of the last block if another server issued it.
     ///
-    /// This server may have lost that block, so it must continue there at the earliest.
+    /// The current server may have lost that block, so its ids must start there or later.
     fn end_elsewhere(&self, server: Option<&ConnectionId>) -> Option<i64> {
         let last_block = self.last_block();
         last_block.as_ref().filter(|last| !is_same_server(last.server.as_ref(), server)).map(|last| last.end)
     }
 }
 
-/// Returns whether both connections are to one server process, with the same memory.
+/// Returns whether both connections are to the same server process, and so to the same memory.
 ///
 /// If the user may not read the run id, returns whether they are the same connection.
 fn is_same_server(one: Option<&ConnectionId>, other: Option<&ConnectionId>) -> bool {
@@ -129,7 +129,8 @@ impl BlockSource for Series {
             let from = server_before.as_ref().and_then(|server| self.end_elsewhere(Some(server)));
             let (first, count) = self.take(client, demand.wanted, from, until).await?;
             let server = client.epoch_of(self.key());
-            // A server that was replaced meanwhile may have issued the block, and it may be lost.
+            // The server was replaced meanwhile. The old server may have issued the block, and the
+            // new one may lack it.
             if server_before.is_some() && !is_same_server(server_before.as_ref(), server.as_ref()) {
                 continue;
             }
@@ -155,7 +156,7 @@ impl BlockSource for Series {
         let reply = client.run_exactly_once::<Vec<i64>>(request).await;
         let is_done = reply.map_err(|error| IdError::of_change(&self.name, error))? != [0];
         if is_done {
-            // Ids start anew, so the last block is no lower bound any more.
+            // Ids start again, so the last block is not a lower bound any more.
             *self.last_block() = None;
         }
         Ok(is_done)
@@ -165,8 +166,8 @@ impl BlockSource for Series {
         &self.name
     }
 
-    /// Returns whether a block is still valid. Without contact it is: the server that issued it has
-    /// not been replaced yet.
+    /// Returns whether a block is still valid. It is valid while there is no connection, because
+    /// the server that issued it has not been replaced yet.
     fn is_valid(&self, client: &Client, server: &Option<ConnectionId>) -> bool {
         let current = client.epoch_of(self.key());
         current.is_none() || is_same_server(server.as_ref(), current.as_ref())

@@ -1,4 +1,4 @@
-//! The size of blocks of time-ordered ids: it follows the usage, because a block is discarded after
+//! The size of blocks of time-ordered ids. It follows the usage, because a block is discarded after
 //! a second.
 
 use std::time::Duration;
@@ -10,20 +10,21 @@ pub(crate) const FIRST_SIZE: u64 = 8;
 
 /// The maximum size of a block, unless more calls wait: 16,384.
 ///
-/// With two blocks prefetched, a million ids a second need a request every 16 ms. The numbers of a
-/// day suffice to discard three blocks a second.
+/// With two prefetched blocks, a rate of a million ids per second needs a request every 16 ms. The
+/// numbers of a day suffice even if three blocks are discarded every second.
 pub(crate) const MAX_SIZE: u64 = 16_384;
 
-/// How long a block should last: 250 ms.
+/// The intended duration of a block: 250 ms.
 ///
-/// At a constant rate nothing is discarded. When the demand ends, the ids of half a second are
+/// At a constant rate no ids are discarded. When the demand ends, the ids for half a second are
 /// discarded.
 const TARGET_DURATION: Duration = Duration::from_millis(250);
 
-/// Returns the size of the next block: at least a quarter of the usage of the last second.
+/// Returns the size of the next block: at least a quarter of the number of ids that were issued in
+/// the last second.
 ///
-/// It at least doubles if calls wait for it and the last block was exhausted earlier than intended.
-/// It does not shrink if no calls wait.
+/// If calls wait for the block and the last block lasted less than intended, the size at least
+/// doubles. If no calls wait, it does not shrink.
 pub(crate) fn next_size(size: u64, is_waited_for: bool, usage: Usage) -> u64 {
     let target = usage.per_second / 4;
     let size = match usage.lasted {
@@ -42,7 +43,7 @@ mod tests {
     use super::*;
     use crate::block::{Block, BlockQueue};
 
-    /// Returns how many ids are fetched for each issued one, with calls at these times in
+    /// Returns the number of fetched ids for each issued id, with calls at these times in
     /// milliseconds.
     fn fetched_per_issued(times: impl Iterator<Item = f64>) -> f64 {
         let (mut queue, mut size, mut fetched, mut issued) = (BlockQueue::<()>::default(), FIRST_SIZE, 0, 0);

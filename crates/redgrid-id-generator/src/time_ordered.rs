@@ -24,18 +24,18 @@ const MAX_DAY_OFFSET: i64 = 24 * 60 * 60;
 
 /// Unique ids that increase with time, for all processes that use the same server.
 ///
-/// An id has the seconds since an epoch in its high bits, and a number of the day in its low bits.
-/// Ids are positive and have 63 bits. They need no assignment of ranges to processes.
+/// An id has the seconds since an epoch in its high bits, and a number within the day in its low
+/// bits. Ids are positive and have 63 bits. Processes need no ranges of their own.
 ///
-/// It is cheap to clone; clones, and all generators of a client with one name and the same
-/// settings, issue ids of the same block. Creating one sends no request: the first call reports
-/// invalid settings. It may be created for each id: the client keeps the position of each name for
-/// as long as it lives, some hundred bytes each.
+/// It is cheap to clone. Clones, and all generators of a client with the same name and settings,
+/// issue ids of the same block. Creating a generator sends no request: invalid settings are
+/// reported by the first call. A generator may be created for each id: the client keeps the
+/// position of each name, some hundred bytes, for as long as it lives.
 ///
-/// Second and number come from the server. The number is a counter under
-/// `icr:<name>:<year>:<month>:<day>`, which other programs may share with a plain `INCR`. A client
-/// fetches as many numbers as it needs, in blocks, and issues them for at most a second; the rest
-/// is skipped.
+/// The second and the number are from the server. The number is a counter under
+/// `icr:<name>:<year>:<month>:<day>`, which other programs may increment with a plain `INCR`. A
+/// client fetches as many numbers as it needs, in blocks, and issues them for at most a second; the
+/// rest is skipped.
 ///
 /// ```no_run
 /// # async fn demo(client: &redgrid_id_generator::Client) -> Result<(), Box<dyn std::error::Error>> {
@@ -50,7 +50,7 @@ const MAX_DAY_OFFSET: i64 = 24 * 60 * 60;
 pub struct TimeOrderedId {
     client: Client,
     settings: Result<(Name, Calendar), IdError>,
-    /// The prefetcher that the client shares, from the first call on.
+    /// The prefetcher that the generators of the client share. It is set by the first call.
     prefetcher: OnceLock<Arc<Prefetcher<DayCounters>>>,
 }
 
@@ -58,9 +58,9 @@ pub struct TimeOrderedId {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DecodedId {
-    /// The second of the server's clock in which its block was fetched. It is up to 20 s later
-    /// after losses of contact. If that clock was set back, it is a second that the client had seen
-    /// before.
+    /// The second of the server's clock in which the block of the id was fetched. After losses of
+    /// contact, it is up to 20 s later. If the server's clock was set back, it is a second that the
+    /// client had already seen.
     pub time: SystemTime,
     /// The number within the day.
     pub sequence: u32,
@@ -77,8 +77,8 @@ impl TimeOrderedId {
 
     /// Sets the epoch: a whole second of the years 1900 to 9999.
     ///
-    /// Ids last for 2^31 seconds from there, some 68 years. All users of a name must use the same
-    /// epoch; ids of different epochs are not comparable.
+    /// Ids can represent 2^31 seconds from the epoch, some 68 years. All users of a name must use
+    /// the same epoch; ids of different epochs are not comparable.
     #[must_use]
     pub fn epoch(self, epoch: SystemTime) -> Self {
         self.with(|name, calendar| {
@@ -91,11 +91,11 @@ impl TimeOrderedId {
         })
     }
 
-    /// Sets how many seconds a day begins earlier than in UTC, -86,400 to 86,400; 28,800 is the day
-    /// of UTC+8.
+    /// Sets the number of seconds by which a day begins earlier than in UTC, -86,400 to 86,400. For
+    /// the days of UTC+8, it is 28,800.
     ///
-    /// Use it to share counters with programs that have local days in their keys. All users of a
-    /// name must use the same offset.
+    /// Use it to share counters with programs whose keys contain local days. All users of a name
+    /// must use the same offset.
     #[must_use]
     pub fn day_offset(self, seconds: i64) -> Self {
         self.with(|name, calendar| {
@@ -130,15 +130,15 @@ impl TimeOrderedId {
         }))
     }
 
-    /// Returns a unique id. It is larger than all ids that this client was issued before.
+    /// Returns a unique id. It is larger than all ids that this client has already issued.
     ///
     /// # Errors
     ///
-    /// [`IdError`] states why there is none.
+    /// [`IdError`] states why no id was issued.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future may skip a number, and never issues one twice.
+    /// Dropping the future may skip a number. No number is issued twice.
     #[doc(alias = "nextId")]
     pub async fn next(&self) -> Result<i64, IdError> {
         self.prefetcher()?.next(&self.client).await
@@ -177,7 +177,7 @@ impl TimeOrderedId {
     }
 }
 
-/// Checks that the name with a day appended is valid, too.
+/// Checks that the name is also valid with a day appended.
 fn checked(name: Name, calendar: Calendar) -> Result<(Name, Calendar), IdError> {
     counter_name(&name, calendar.day(calendar.epoch))?;
     Ok((name, calendar))

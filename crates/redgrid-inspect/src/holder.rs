@@ -90,7 +90,7 @@ pub struct HolderView {
     /// The remaining lease of a reader, which is shorter than that of the lock if others read, too.
     ///
     /// `None` for other holders, for readers after the first hundred, and if the user may not read
-    /// it. Zero if the lease is over and the reader was not removed yet.
+    /// it or its slot moves. Zero if the lease is over and the reader was not removed yet.
     pub reader_lease_left: Option<Duration>,
     /// Whether the holder has released the lock, which stays taken until its lease ends
     /// (`hold_at_least`).

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use redgrid_core::author::ClientExt;
 use redgrid_core::name::{companion, suffixed};
-use redgrid_core::{Name, Request, ServerError};
+use redgrid_core::{Code, Name, Request, ServerError};
 
 use crate::ask::Answer;
 use crate::clients::Presence;
@@ -203,13 +203,24 @@ impl Inspector {
     async fn queue(&self, key: &Bytes, kind: &LockKind) -> Result<Queue, ServerError> {
         let owner = if *kind == LockKind::ReadWrite { companion("redgrid_rw_line", key) } else { key.clone() };
         let keys = [companion("redisson_lock_queue", &owner), companion("redgrid_fair", &owner)];
-        let reply = self.client.run::<Vec<Bytes>>(QUEUE.with(keys).int(MAX_HOLDERS).idempotent()).await;
+        let list = keys[0].clone();
+        let reply = self.client.run_same_slot::<Vec<Bytes>>(QUEUE.with(keys).int(MAX_HOLDERS).idempotent()).await;
+        let reply = match reply {
+            // The two keys may be on two nodes, while a slot moves.
+            Err(error) if error.code() == Some(Code::TryAgain) => {
+                self.client.run(QUEUE.with([list]).int(MAX_HOLDERS).idempotent()).await
+            }
+            reply => reply,
+        };
         let Some(reply) = unless_unreadable(reply)? else { return Ok(Queue::default()) };
         let mut parts = reply.iter();
         let len = parts.next().and_then(|len| number(len));
         let waiters = parts.as_slice().chunks_exact(2).filter_map(|pair| {
             let HolderField { client, number, .. } = HolderField::parse(&pair[0])?;
-            let is_redgrid = &pair[1][..] == b"1";
+            let is_redgrid = match &pair[1][..] {
+                b"" => HolderState::of_absent(&client) == HolderState::Gone,
+                own => own == b"1",
+            };
             Some(WaiterView { client, number: Some(number), is_redgrid, state: HolderState::Unknown })
         });
         Ok(Queue { len, waiters: waiters.collect() })
@@ -245,8 +256,13 @@ impl Inspector {
             (1..=holder.entries.clamp(1, MAX_ENTRIES)).map(|entry| suffixed(key, &lease(entry))).collect::<Vec<_>>()
         };
         let keys: Vec<Vec<Bytes>> = readers.iter().map(keys_of).collect();
-        let reply = self.client.run::<Vec<i64>>(LEASES.with(keys.concat()).idempotent()).await;
-        let Some(lefts) = unless_denied(reply)? else { return Ok(vec![None; readers.len()]) };
+        let lefts = match self.client.run_same_slot::<Vec<i64>>(LEASES.with(keys.concat()).idempotent()).await {
+            // While a slot moves, the keys may be on two nodes.
+            Err(error) if matches!(error.code(), Some(Code::NoPermission | Code::TryAgain)) => {
+                return Ok(vec![None; readers.len()]);
+            }
+            reply => reply?,
+        };
         let mut lefts = lefts.into_iter();
         let longest = keys.iter().map(|keys| lefts.by_ref().take(keys.len()).max());
         Ok(longest.map(|left| left.map(|left| Duration::from_millis(u64::try_from(left).unwrap_or(0)))).collect())

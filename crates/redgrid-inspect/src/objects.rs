@@ -5,11 +5,11 @@ use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::future::ready;
+use futures_util::future::{ready, try_join_all};
 use futures_util::{Stream, StreamExt, TryStreamExt};
 use redgrid_core::author::ClientExt;
 use redgrid_core::name::{companion, suffixed};
-use redgrid_core::{Client, Code, ServerError};
+use redgrid_core::{Client, Code, Request, ServerError};
 use redgrid_keys::{Key, Keys, Kind};
 
 use crate::error::InspectError;
@@ -192,8 +192,8 @@ fn object_key(client: &Client, key: &Key) -> Bytes {
 
 /// Describes what is stored under a plain name, with the companions of the object.
 ///
-/// If the companions cannot be read together with it, because a slot moves or the user may not read
-/// them, it is described without them.
+/// While a slot moves, the keys may be on two nodes. Then the types of the companions are read one by
+/// one. If the user may not read the companions, it is described without them.
 async fn classify(client: &Client, object: &Bytes) -> Result<Vec<Bytes>, ServerError> {
     let companions = [
         companion("redisson_lock_queue", object),
@@ -205,9 +205,16 @@ async fn classify(client: &Client, object: &Bytes) -> Result<Vec<Bytes>, ServerE
         suffixed(object, "config"),
         companion("redisson__timeout__set", object),
     ];
-    let keys = std::iter::once(object.clone()).chain(companions);
+    let keys = std::iter::once(object.clone()).chain(companions.clone());
     match client.run_same_slot(CLASSIFY.with(keys).idempotent()).await {
-        Err(error) if matches!(error.code(), Some(Code::TryAgain | Code::NoPermission | Code::CrossSlot)) => {
+        Err(error) if error.code() == Some(Code::TryAgain) => {
+            let type_of =
+                async |key: &Bytes| client.run::<Bytes>(Request::command("TYPE").key(key.clone()).idempotent()).await;
+            let types = try_join_all(companions.iter().map(type_of)).await?;
+            let request = types.into_iter().fold(CLASSIFY.with([object.clone()]), Request::arg);
+            client.run(request.idempotent()).await
+        }
+        Err(error) if matches!(error.code(), Some(Code::NoPermission | Code::CrossSlot)) => {
             classify_alone(client, object).await
         }
         reply => reply,

@@ -1,6 +1,6 @@
 //! One operation on many objects.
 //!
-//! The objects are grouped by slot and split into parts, several of which are in flight. While a
+//! The objects are grouped by slot and split into chunks, several of which are in flight. While a
 //! slot moves, its objects are handled one by one, key by key.
 
 use std::collections::BTreeMap;
@@ -30,10 +30,11 @@ static EXPIRE: BulkScript = script!("expire");
 static COUNT: BulkScript = script!("count");
 static LIFETIMES: BulkScript = script!("lifetimes");
 
-/// The status of an object that may be a multimap. The script has left it to the client.
+/// The status of an object that may be a multimap. The script has not changed it: the client
+/// handles it.
 const MAY_BE_MULTIMAP: i64 = -3;
 
-/// The maximum number of keys of a script, during which the server is blocked.
+/// The maximum number of keys of a script. It is limited because the script blocks the server.
 const MAX_KEYS: usize = 1_000;
 
 /// The maximum number of requests in flight.
@@ -42,11 +43,11 @@ pub(crate) const MAX_IN_FLIGHT: usize = 16;
 /// An operation on objects.
 #[derive(Clone, Debug)]
 pub(crate) enum Operation {
-    /// With DEL or UNLINK.
+    /// Deletes them with DEL or UNLINK.
     Remove(&'static str),
-    /// With PEXPIRE, PEXPIREAT or PERSIST, and the time.
+    /// Changes their TTLs with PEXPIRE, PEXPIREAT or PERSIST, and the time.
     Expire(&'static str, Option<Bytes>),
-    /// With EXISTS or TOUCH.
+    /// Counts the existing ones with EXISTS or TOUCH.
     Count(&'static str),
     Lifetimes,
 }
@@ -71,8 +72,8 @@ impl Operation {
         }
     }
 
-    /// Returns the request for these rows. With `leaves_multimaps` the script does not change
-    /// objects that may be multimaps.
+    /// Returns the request for these rows of keys. With `leaves_multimaps` the script does not
+    /// change objects that may be multimaps.
     fn request(&self, rows: &[Vec<Bytes>], leaves_multimaps: bool) -> Request {
         let script = match self {
             Operation::Remove(_) => &REMOVE,
@@ -104,18 +105,19 @@ impl Operation {
             (_, Some(_)) => multimap::remove(client, object).await?,
             (_, None) => {}
         }
-        // Keys that are inserted meanwhile form a new multimap of this name, which stays.
+        // Keys that were inserted meanwhile form a new multimap with this name. It is not deleted.
         let statuses: Vec<i64> = client.run_same_slot(self.request(&[self.key_row(object)], false)).await?;
         Ok(statuses.first().copied().unwrap_or(0).max(i64::from(found.is_some())))
     }
 
-    /// Applies the operation to an object with keys on both sides of a migration.
+    /// Applies the operation to an object whose keys are on both nodes of a migration.
     ///
-    /// The keys are handled one by one. The object's own key is the first, as others find the
-    /// object by it.
+    /// The keys are handled one by one. The object's own key is first, because other clients find
+    /// the object by this key.
     async fn apply_key_by_key(&self, client: &Client, object: &Bytes) -> Result<i64, ServerError> {
         let mut keys = self.key_row(object);
-        // Determined before the object's own key is deleted, on which this depends.
+        // The companions are determined first, because this requires the object's own key, which is
+        // deleted first.
         let companions = key_ownership::companions(client, object).await?;
         let candidates = suffixed_companions(object);
         keys.retain(|key| companions.contains(key) || !candidates.contains(key));
@@ -150,9 +152,9 @@ pub(crate) async fn object_exists(client: &Client, object: &Bytes) -> Result<boo
     Ok(client.run_same_slot::<Vec<i64>>(request).await?.first() == Some(&1))
 }
 
-/// Converts the error of one key of an object, after another of its keys was changed.
+/// Converts the error of one key of an object if another of its keys was already changed.
 ///
-/// An error that says that nothing was changed becomes an unknown outcome.
+/// An error that states that nothing was changed becomes an unknown outcome.
 fn partially_done(error: ServerError) -> ServerError {
     match error {
         error if error.is_not_done() => {
@@ -170,7 +172,7 @@ pub(crate) fn to_keys<K: ToKey>(client: &Client, names: impl IntoIterator<Item =
     Ok(names.into_iter().map(|name| name.to_key(client)).collect::<Result<Vec<_>, _>>()?)
 }
 
-/// Applies the operation to each object once, even if it fails for others.
+/// Applies the operation once to each object, even if it fails for other objects.
 pub(crate) async fn apply_to_each(client: &Client, keys: Vec<Key>, operation: &Operation) -> Outcomes {
     let namespace = client.namespace().as_str();
     let mut slots: BTreeMap<u16, BTreeMap<Bytes, Key>> = BTreeMap::new();

@@ -1,6 +1,6 @@
-//! A view of which nodes have the keys of which slots, as reported by the nodes themselves.
+//! A view of the nodes that have the keys of each slot, as reported by the nodes themselves.
 //!
-//! It includes the slots that are being migrated.
+//! It includes slots that are being migrated.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -20,12 +20,13 @@ pub(crate) struct ClusterView {
     /// The nodes that may have the keys of each slot: its owner and, during a migration, the
     /// target. Empty outside a cluster.
     members: BTreeMap<u16, BTreeSet<MemberId>>,
-    /// Slots that no node claims although one had them, and slots with an unknown migration target.
+    /// Slots that no node reports although they had an owner, and slots with an unknown migration
+    /// target.
     unclaimed: BTreeSet<u16>,
     migrations: Vec<Migration>,
 }
 
-/// A slot that is imported or migrated, as reported by the node at one end.
+/// A slot that is imported or migrated, as reported by one of the two nodes.
 ///
 /// A node continues to report a migration after the other node has failed.
 struct Migration {
@@ -72,9 +73,9 @@ impl ClusterView {
                         continue;
                     }
                 },
-                // Use the slots that the client knows. Migrations are not known then.
+                // Use the slots that the client knows. Migrations are unknown in this case.
                 Err(error) if error.code() == Some(Code::NoPermission) => view.add_known_slots(primary),
-                // The client will soon know its replacement.
+                // The node is no longer a primary; the client will soon find its replacement.
                 Err(_) if !client.is_primary(primary) => continue,
                 Err(error) => return Err(error),
             };
@@ -85,10 +86,10 @@ impl ClusterView {
         Ok(view)
     }
 
-    /// Adds the migrations with an existing peer, after the reports of all nodes.
+    /// Adds the migrations whose peer exists, after all nodes were asked for their reports.
     ///
-    /// `known` are the slots that have an owner as far as the client knows. `is_complete` means
-    /// that every primary has reported.
+    /// `known` contains the slots that have an owner in the client's topology. `is_complete` means
+    /// that every primary has sent its report.
     fn resolve_migrations(&mut self, known: impl Iterator<Item = u16>, is_complete: bool) {
         for Migration { slot, peer, peer_is_primary } in std::mem::take(&mut self.migrations) {
             if peer_is_primary || self.primaries.iter().any(|(member, _)| *member == peer) {
@@ -101,7 +102,7 @@ impl ClusterView {
         self.unclaimed.extend(known.filter(|slot| !members.contains_key(slot)));
     }
 
-    /// Returns whether it is not known which nodes have a slot.
+    /// Returns whether the nodes that have a slot are unknown.
     pub(crate) fn is_unclaimed(&self, slot: u16) -> bool {
         self.unclaimed.contains(&slot)
     }
@@ -111,7 +112,7 @@ impl ClusterView {
         self.members.get(&slot).cloned().unwrap_or_default()
     }
 
-    /// Returns whether there are slots: whether this is a cluster.
+    /// Returns whether there are slots, which means that this is a cluster.
     pub(crate) fn has_slots(&self) -> bool {
         !self.members.is_empty() || !self.unclaimed.is_empty()
     }
@@ -130,7 +131,7 @@ impl ClusterView {
         member
     }
 
-    /// Adds what a node reports about itself in CLUSTER NODES: its id, its slots and their
+    /// Adds the report of a node about itself in CLUSTER NODES: its id, its slots and their
     /// migrations.
     fn add_report(&mut self, report: &str) -> Option<NodeRole> {
         let nodes = || report.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
@@ -204,7 +205,7 @@ mod tests {
         let found: Vec<_> = (1..=4).map(|slot| members(&view, slot)).collect();
         assert_eq!(found, ["aa", "aa", "aa", "aa ee"]);
         assert!((0..10).all(|slot| !view.is_unclaimed(slot)));
-        // A node that has not reported may be the peer.
+        // The peer may be a node that has not sent its report.
         view.add_report(report);
         view.resolve_migrations(0..10, false);
         let unclaimed: Vec<_> = (0..10).filter(|slot| view.is_unclaimed(*slot)).collect();

@@ -13,17 +13,17 @@ use crate::{Key, Keys, KeysError};
 
 impl Keys {
     /// Deletes the objects with names that match a pattern, with all keys that belong to them.
-    /// Returns how many.
+    /// Returns the number of deleted objects.
     ///
-    /// Remaining keys of objects that no longer exist are deleted, too. Fences and token counters
+    /// Leftover companions of objects that do not exist are deleted, too. Fences and token counters
     /// are kept. All keys are scanned a page at a time, and the servers free the memory in the
     /// background. Objects that are created meanwhile may be deleted or not. `*` matches
     /// everything; see [`Listing::matching`](crate::Listing::matching) for patterns.
     ///
     /// # Errors
     ///
-    /// [`KeysError::Partial`] contains the number of deleted objects, and those with an unknown
-    /// outcome. The deletion stops after the page with such an object.
+    /// [`KeysError::Partial`] contains the number of deleted objects, and the objects that failed.
+    /// The deletion stops after a page with a failed object.
     ///
     /// # Cancel safety
     ///
@@ -40,13 +40,13 @@ impl Keys {
             let mut single = Vec::new();
             for key in page.into_iter().filter(|key| !key.outlives()) {
                 let object = key.object_key(namespace);
-                // Keys that contain the id of a client are in no row.
+                // A row of keys does not contain keys with the id of a client.
                 if key.is_companion() && !key_row(&object).contains(key.wire()) {
                     single.push(key.clone());
                 }
                 objects.insert(object, key);
             }
-            // These keys are not counted: only objects are.
+            // Only objects are counted, so these keys are not.
             let (_, single_failed) = tally(unlink_each(self, single).await);
             let objects = objects.into_values().collect();
             let outcomes = apply_to_each(&self.client, objects, &Operation::Remove("UNLINK")).await;
@@ -76,7 +76,8 @@ impl Keys {
     }
 }
 
-/// Returns the next page. An error contains the number of objects deleted before, if any.
+/// Returns the next page. An error contains the number of objects that were already deleted, if
+/// any.
 async fn next_page(scan: &mut Scan, deleted: u64) -> Result<Option<Vec<Key>>, KeysError> {
     match scan.next_page().await {
         Err(error) if deleted > 0 => Err(KeysError::Stopped { done: deleted, source: Box::new(error) }),

@@ -9,29 +9,29 @@ use crate::Key;
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeysError {
-    /// The request failed for a reason that all objects share. Nothing has changed.
+    /// The request failed for a reason that applies to all objects. Nothing has changed.
     #[error(transparent)]
     Failed(#[from] Failure),
-    /// The reply is not what was expected.
+    /// The reply is unexpected.
     #[error("cannot process keys: {source}")]
     Unexpected {
         /// The expected and the received reply.
         #[source]
         source: ServerError,
     },
-    /// The operation was applied to some names and failed for others. All were tried.
+    /// The operation was applied to some names and failed for others. It was tried for all names.
     #[error("{done} objects were processed, {} names failed, the first: {}", .failed.len(), first(.failed))]
     Partial {
-        /// The number of objects that are known to be done.
+        /// The number of objects for which the operation has succeeded.
         done: u64,
-        /// The other names, with the cause. If the cause is an unknown outcome, they may be done,
-        /// too.
+        /// The other names, with the cause. If the cause is an unknown outcome, the operation may
+        /// have succeeded for them, too.
         failed: Vec<NotDone>,
     },
     /// The scan ended with an error before all keys were processed.
     #[error("the scan of the keys failed after {done} objects: {source}")]
     Stopped {
-        /// The number of objects that are known to be done.
+        /// The number of objects for which the operation has succeeded.
         done: u64,
         /// The cause.
         #[source]
@@ -46,8 +46,8 @@ pub enum KeysError {
         /// executed it, too.
         failed: Vec<(NodeId, ServerError)>,
     },
-    /// Slots moved, or nodes were replaced, during each pass. The keys that were returned so far
-    /// exist, and there may be more.
+    /// Slots moved, or nodes were replaced, during each pass. The keys that were already returned
+    /// exist; there may be more.
     #[error("keys moved between nodes during each of {passes} scans")]
     Moving {
         /// The number of passes.

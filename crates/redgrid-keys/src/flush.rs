@@ -9,7 +9,7 @@ use crate::{Keys, KeysError};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FlushScope {
-    /// Every key under the client's namespace, one after another. Other keys are kept. Requires a
+    /// Every key in the client's namespace, one after another. Other keys are kept. Requires a
     /// client with a namespace.
     Namespace,
     /// Every key of the client's database on every primary, including those of other programs.
@@ -23,11 +23,11 @@ pub enum FlushScope {
 impl Keys {
     /// Deletes all keys of a scope, including fences and token counters.
     ///
-    /// Holders of locks notice this at their next renewal, and tokens may start again from the
-    /// beginning. The servers free the memory in the background.
+    /// Holders of locks notice the deletion at their next renewal, and tokens may start again from
+    /// the beginning. The servers free the memory in the background.
     ///
-    /// Without a namespace, one request is sent to each primary. If a slot moves meanwhile, some
-    /// keys may survive: those that move to a primary that has already executed the request.
+    /// Without a namespace, one request is sent to each primary. If a slot moves meanwhile, keys
+    /// that move to a primary that has already executed the request survive.
     ///
     /// # Errors
     ///

@@ -1,5 +1,5 @@
-//! Patterns as on the server: `*` matches anything, `?` one byte, `[a-c]` one of these, `[^a]` any
-//! other, and `\*` the star itself.
+//! Patterns with the server's syntax: `*` matches anything, `?` one byte, `[a-c]` one of these
+//! bytes, `[^a]` any other byte, and `\*` the star itself.
 
 use bytes::Bytes;
 
@@ -12,7 +12,7 @@ impl Glob {
     ///
     /// # Errors
     ///
-    /// Returns what is missing.
+    /// The missing part of an incomplete pattern.
     pub(crate) fn new(pattern: impl Into<Bytes>) -> Result<Glob, &'static str> {
         let pattern = pattern.into();
         let mut rest = &pattern[..];
@@ -75,7 +75,7 @@ impl Glob {
                 None if rest.is_empty() => return true,
                 None => {}
             }
-            // The last star matches one byte more.
+            // No match: let the last star match one byte more.
             match star {
                 Some((tail, [_, rest_tail @ ..])) => {
                     star = Some((tail, rest_tail));

@@ -7,10 +7,10 @@ use redgrid_core::name::InvalidName;
 use redgrid_core::object::key_ownership::{self, OnDelete};
 use redgrid_core::{Client, Name};
 
-/// A key on the server, represented by the name of the object to which it belongs.
+/// A key on the server, and the name of the object to which it belongs.
 ///
-/// A name is without the client's namespace. It consists of bytes, as other programs may create
-/// keys that are not text.
+/// The name does not contain the client's namespace. It consists of bytes, because other programs
+/// may create keys that are not text.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Key {
     name: Bytes,
@@ -18,7 +18,7 @@ pub struct Key {
     role: Role,
 }
 
-/// The role of a key for the object of its name.
+/// The role of a key for the object to which it belongs.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub(crate) enum Role {
     /// The object itself.
@@ -30,10 +30,10 @@ pub(crate) enum Role {
 }
 
 impl Key {
-    /// Returns the key with this name on the server; `None` if it is not under the namespace.
+    /// Returns the key that has these bytes on the server; `None` if it is not in the namespace.
     ///
-    /// `owner` is the object to which it belongs and its role there, if its shape does not
-    /// determine them.
+    /// `owner` is the object to which the key belongs, and its role there. It is `None` if the
+    /// bytes alone determine them.
     pub(crate) fn from_wire(namespace: &str, wire: Bytes, owner: Option<(Bytes, Role)>) -> Option<Key> {
         let (object, role) = match (owner, key_ownership::owner_of(&wire)) {
             (Some(owner), _) => owner,
@@ -82,8 +82,7 @@ impl Key {
         &self.wire
     }
 
-    /// Returns whether the key is not the object itself, but belongs to one, such as the queue of a
-    /// fair lock.
+    /// Returns whether the key is a companion of an object, such as the queue of a fair lock.
     pub fn is_companion(&self) -> bool {
         self.role != Role::Object
     }
@@ -104,7 +103,7 @@ impl Key {
 
 /// Returns the object in the braces of a key: `{namespace:name}:…`.
 ///
-/// No name of the namespace begins with a brace, so the key is a companion, even if its object does
+/// No name in the namespace begins with a brace, so the key is a companion, even if its object does
 /// not exist.
 fn object_in_braces(namespace: &str, wire: &Bytes) -> Option<Bytes> {
     let inner = wire.strip_prefix(b"{").filter(|_| !namespace.is_empty())?;
@@ -141,7 +140,7 @@ pub trait ToKey: sealed::Sealed {
     ///
     /// # Errors
     ///
-    /// [`InvalidName`] if it breaks the rules of names.
+    /// [`InvalidName`] if the name is invalid.
     fn to_key(&self, client: &Client) -> Result<Key, InvalidName>;
 }
 

@@ -1,4 +1,4 @@
-//! Which keys belong to an object, including those that may be another user's.
+//! The keys that belong to an object, including keys that may belong to another user.
 
 use std::collections::BTreeSet;
 
@@ -25,23 +25,24 @@ pub(crate) fn key_row(object: &[u8]) -> Vec<Bytes> {
     all
 }
 
-/// Returns the keys that are renamed and copied with an object, and otherwise outlive it.
+/// Returns the keys that are renamed and copied with an object, but are not deleted with it.
 pub(crate) fn token_keys(key: &[u8]) -> Vec<Bytes> {
     [redgrid_core::object::fence(key), redgrid_core::object::layouts::fenced_lock_token(key)].concat()
 }
 
-/// Returns the keys by which an object exists: the row that count.lua and lifetimes.lua expect.
+/// Returns the keys whose existence means that the object exists, as count.lua and lifetimes.lua
+/// expect them.
 pub(crate) fn existence_row(object: &[u8]) -> Vec<Bytes> {
     let mut all = key_ownership::primary_keys(object);
     all.insert(1, key_ownership::suffixed_companions(object)[FILTER_CONFIG].clone());
     all
 }
 
-/// Returns the object to which a key belongs and its role there; `None` if the shape of the key
-/// alone determines this.
+/// Returns the object to which a key belongs, and its role there; `None` if the bytes of the key
+/// alone determine them.
 ///
-/// `multimaps` contains the objects that are known to be multimaps, if all possible ones were
-/// checked before.
+/// `multimaps` contains the objects that are known to be multimaps. It is `None` if the candidates
+/// were not checked in advance.
 pub(crate) async fn find_owner(
     client: &Client,
     wire: &Bytes,
@@ -62,7 +63,8 @@ pub(crate) async fn find_owner(
     }
 }
 
-/// Returns the role of a key that is the object itself if nothing is stored under the plain name.
+/// Returns the role of a key which is the object itself if the key with the plain name does not
+/// exist.
 ///
 /// If the user has no permission to check this, the key counts as the object.
 async fn owner_or_itself(client: &Client, object: Bytes) -> Result<(Bytes, Role), ServerError> {
@@ -95,8 +97,8 @@ pub(crate) async fn companions(client: &Client, object: &Bytes) -> Result<Vec<By
 async fn is_companion(client: &Client, key: &Bytes, candidate: &MaybeOwned) -> Result<bool, ServerError> {
     let belongs = match &candidate.evidence {
         Evidence::Types(index) => {
-            // A key of a single client is checked like the key that all clients share at this
-            // index.
+            // A key of a single client is checked in place of the key that all clients share at
+            // this index.
             let mut candidates = key_ownership::suffixed_companions(&candidate.object);
             candidates[*index] = key.clone();
             owned_of(client, &candidate.object, &candidates).await.map(|owned| owned.contains(key))
@@ -110,7 +112,7 @@ async fn is_companion(client: &Client, key: &Bytes, candidate: &MaybeOwned) -> R
     }
 }
 
-/// Returns those of the possible companions that belong to an object.
+/// Returns the candidates that are companions of an object.
 async fn owned_of(client: &Client, object: &Bytes, candidates: &[Bytes; 5]) -> Result<Vec<Bytes>, ServerError> {
     let keys = [object.clone()].into_iter().chain(candidates.clone());
     match client.run_same_slot(COMPANIONS.with(keys).idempotent()).await {
@@ -119,7 +121,7 @@ async fn owned_of(client: &Client, object: &Bytes, candidates: &[Bytes; 5]) -> R
     }
 }
 
-/// Applies the rule of ownership.lua key by key, while the keys are on both sides of a migration.
+/// Applies the rule of ownership.lua key by key, while the keys are on both nodes of a migration.
 async fn owned_of_key_by_key(
     client: &Client,
     object: &Bytes,

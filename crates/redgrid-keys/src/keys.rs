@@ -17,11 +17,12 @@ use crate::multimap::{self, MultimapKind};
 use crate::scan::Include;
 use crate::{Key, KeysError, Listing, ToKey};
 
-/// The keys of all servers of a client, under its namespace if it has one. Redisson's `RKeys`.
+/// The keys of all servers of a client, limited to its namespace if it has one. It replaces
+/// Redisson's `RKeys`.
 ///
 /// Operations on names apply to objects, including their companions. In a cluster names are grouped
-/// by slot, in parts of about 1,000 keys, with 16 requests in flight. All are tried, even if some
-/// fail.
+/// by slot, in chunks of about 1,000 keys, with 16 requests in flight. The operation is tried for
+/// all names, even if it fails for some.
 #[derive(Clone)]
 #[doc(alias = "RKeys")]
 pub struct Keys {
@@ -47,15 +48,15 @@ impl Keys {
 
     /// Returns a stream of all keys of the servers, including companions.
     ///
-    /// A pattern applies to the names of objects here, too.
+    /// A pattern applies to the names of objects, also for companions.
     pub fn all(&self) -> Listing {
         Listing::new(&self.client, Include::All)
     }
 
     /// Returns the number of keys, including companions.
     ///
-    /// Sends one DBSIZE to each primary. With a namespace all keys are streamed, and a key may be
-    /// counted twice if the stream returns it twice.
+    /// It sends one DBSIZE to each primary. With a namespace, all keys are streamed instead, and a
+    /// key is counted twice if the stream returns it twice.
     ///
     /// # Errors
     ///
@@ -77,11 +78,11 @@ impl Keys {
         sizes.into_iter().map(|(_, size)| size.map_err(KeysError::of_read)).sum()
     }
 
-    /// Returns how many of these objects exist.
+    /// Returns the number of these objects that exist.
     ///
     /// # Errors
     ///
-    /// [`KeysError::Partial`] if some could not be checked.
+    /// [`KeysError::Partial`] if some objects could not be checked.
     ///
     /// # Cancel safety
     ///
@@ -91,11 +92,11 @@ impl Keys {
         self.apply(names, Operation::Count("EXISTS")).await
     }
 
-    /// Marks objects as just used, and returns how many exist.
+    /// Marks objects as just used, and returns the number of those that exist.
     ///
     /// # Errors
     ///
-    /// [`KeysError::Partial`] if some could not be checked.
+    /// [`KeysError::Partial`] if some objects could not be checked.
     ///
     /// # Cancel safety
     ///
@@ -104,16 +105,17 @@ impl Keys {
         self.apply(names, Operation::Count("TOUCH")).await
     }
 
-    /// Deletes objects with all keys that belong to them, and returns how many existed.
+    /// Deletes objects with all keys that belong to them, and returns the number of those that
+    /// existed.
     ///
     /// Waiters of a synchronizer notice this at their next poll, and holders at their next renewal.
-    /// Fences and token counters are kept: they protect from late requests.
+    /// Fences and token counters are kept, because they protect against late requests.
     ///
     /// # Errors
     ///
-    /// [`KeysError::Partial`] contains those that were not deleted, as far as known; all were
-    /// tried. While a slot moves, an object may be partially deleted, which is reported as an
-    /// unknown outcome.
+    /// [`KeysError::Partial`] contains the objects that were not deleted, as far as known; the
+    /// deletion was tried for all. While a slot moves, an object may be partially deleted, which is
+    /// reported as an unknown outcome.
     ///
     /// # Cancel safety
     ///
@@ -134,14 +136,14 @@ impl Keys {
         self.apply(names, Operation::Remove("UNLINK")).await
     }
 
-    /// Sets a TTL of 1 ms to 3650 days on objects and all keys that belong to them, and returns how
-    /// many exist.
+    /// Sets a TTL of 1 ms to 3650 days on objects and all keys that belong to them, and returns the
+    /// number of objects that exist.
     ///
     /// # Errors
     ///
-    /// [`KeysError::Partial`] contains those without the new TTL, as far as known; all were tried.
-    /// While a slot moves, only some keys of an object may be changed, which is reported as an
-    /// unknown outcome.
+    /// [`KeysError::Partial`] contains the objects without the new TTL, as far as known; the change
+    /// was tried for all. While a slot moves, only some keys of an object may be changed, which is
+    /// reported as an unknown outcome.
     ///
     /// # Cancel safety
     ///
@@ -160,9 +162,9 @@ impl Keys {
     }
 
     /// Sets the expiry time of objects and all keys that belong to them, by the servers' clocks,
-    /// and returns how many exist.
+    /// and returns the number of objects that exist.
     ///
-    /// If the time has passed, they are deleted at once.
+    /// If the time has passed, the objects are deleted at once.
     ///
     /// # Errors and cancel safety
     ///
@@ -178,9 +180,9 @@ impl Keys {
         self.apply(names, Operation::Expire("PEXPIREAT", Some(millis.to_string().into()))).await
     }
 
-    /// Removes the TTLs of objects, and returns how many had one.
+    /// Removes the TTLs of objects, and returns the number of objects that had one.
     ///
-    /// A lock without a TTL never expires: if its holder is gone, only a forced unlock frees it.
+    /// A lock without a TTL never expires: if its holder is gone, only a forced unlock releases it.
     ///
     /// # Errors and cancel safety
     ///
@@ -194,7 +196,7 @@ impl Keys {
     ///
     /// # Errors
     ///
-    /// [`KeysError::Partial`] if some could not be checked.
+    /// [`KeysError::Partial`] if some objects could not be checked.
     ///
     /// # Cancel safety
     ///
@@ -206,7 +208,8 @@ impl Keys {
     ) -> Result<BTreeMap<Key, Lifetime>, KeysError> {
         let outcomes = apply_to_each(&self.client, to_keys(&self.client, names)?, &Operation::Lifetimes).await;
         if outcomes.iter().any(|(_, outcome)| outcome.is_err()) {
-            // Objects that could be checked count as done, whether they exist or not.
+            // The error counts the objects that could be checked as done, whether they exist or
+            // not.
             let outcomes = outcomes.into_iter().map(|(key, outcome)| (key, outcome.map(|_| 1))).collect();
             return Err(count_done(outcomes).err().unwrap_or(KeysError::Moving { passes: 0 }));
         }
@@ -234,7 +237,7 @@ impl Keys {
                 return Ok(Some(kind));
             }
         }
-        // An empty Bloom filter exists only by its configuration.
+        // An empty Bloom filter has only its configuration key.
         let companions = key_ownership::companions(&self.client, &object).await.map_err(KeysError::of_read)?;
         Ok((!companions.is_empty()).then_some(Kind::Hash))
     }
@@ -243,7 +246,7 @@ impl Keys {
     ///
     /// # Errors
     ///
-    /// [`InvalidName`] if it breaks the rules of names.
+    /// [`InvalidName`] if the name is invalid.
     #[doc(alias = "getSlot")]
     pub fn slot(&self, name: impl ToKey) -> Result<u16, InvalidName> {
         let namespace = self.client.namespace().as_str();
@@ -252,14 +255,14 @@ impl Keys {
 
     /// Returns the [`Object`] of a name, of any type, with all keys that belong to it.
     ///
-    /// These keys are determined once, by this call.
+    /// This call determines these keys once.
     ///
     /// # Errors
     ///
-    /// [`KeysError`] states what failed. A multimap is an
-    /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument): its own `object()` includes
-    /// the values of its keys, and so do [`Keys::delete`], [`Keys::expire_in`], [`Keys::rename`]
-    /// and [`Keys::copy`].
+    /// [`KeysError`] states what failed. A multimap causes
+    /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument), because the values of its
+    /// keys would be missing. Its own `object()` includes them, and so do [`Keys::delete`],
+    /// [`Keys::expire_in`], [`Keys::rename`] and [`Keys::copy`].
     ///
     /// # Cancel safety
     ///
@@ -300,9 +303,10 @@ impl Keys {
     /// Renames an object with all keys that belong to it, and replaces an object of the new name.
     /// See [`Object::rename`].
     ///
-    /// A separate request determines before which keys belong to the object. If a semaphore had no
-    /// leases then, and the first is granted meanwhile, its leases are not renamed. If the type of
-    /// the object is known, `object().rename(…)` of that type renames everything.
+    /// A separate request first determines the keys that belong to the object. If a semaphore has
+    /// no leases at that time, and the first lease is granted meanwhile, its leases are not
+    /// renamed. If the type of the object is known, `object().rename(…)` of that type renames
+    /// everything.
     ///
     /// # Errors
     ///
@@ -320,8 +324,8 @@ impl Keys {
         Ok(())
     }
 
-    /// Renames an object like [`Keys::rename`] unless the new name is taken, and returns whether it
-    /// did.
+    /// Renames an object as [`Keys::rename`], unless the new name is taken. Returns whether it was
+    /// renamed.
     ///
     /// # Errors and cancel safety
     ///
@@ -335,10 +339,10 @@ impl Keys {
         })
     }
 
-    /// Copies an object with all keys that belong to it unless the new name is taken, and returns
-    /// whether it did.
+    /// Copies an object with all keys that belong to it, unless the new name is taken. Returns
+    /// whether it was copied.
     ///
-    /// See [`Object::copy_to`]. The keys are determined before, as for [`Keys::rename`].
+    /// See [`Object::copy_to`]. The keys are determined first, as for [`Keys::rename`].
     ///
     /// # Errors
     ///
@@ -374,7 +378,7 @@ mod tests {
 
     fn is_send<T: Send>(_: T) {}
 
-    /// The futures of all calls can be spawned as tasks.
+    /// Checks that the futures of all calls can be spawned as tasks.
     #[expect(dead_code, reason = "it is enough that it compiles")]
     fn futures_are_send(keys: &'static Keys, names: &'static [Key]) {
         is_send(keys.count());

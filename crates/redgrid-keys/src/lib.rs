@@ -18,16 +18,18 @@
 //!
 //! # Guarantees
 //!
-//! - A stream returns every key that exists from its beginning to its end at least once. This holds
-//!   on every topology, also if nodes are replaced or slots move meanwhile; keys may then be
-//!   returned twice. If this is not possible, the stream ends with an error.
-//! - A client with a namespace sees, counts and deletes only the keys under it.
-//! - The keys that belong to an object are deleted with it: the queue of a fair lock, the leases of
-//!   a semaphore. Keys that protect from late requests are kept: fences, and token counters.
-//! - A change is sent once. An error contains the names that are known to be done, or not done.
+//! - A stream returns every key that exists during the whole stream at least once. This holds on
+//!   every topology, even if nodes are replaced or slots move meanwhile; in that case keys may be
+//!   returned twice. If a stream cannot guarantee this, it ends with an error.
+//! - A client with a namespace sees, counts and deletes only keys in the namespace.
+//! - Deleting an object also deletes the keys that belong to it: the queue of a fair lock, the
+//!   leases of a semaphore. Keys that protect against late requests are kept: fences and token
+//!   counters.
+//! - A change is sent once. An error states for which names the change is known to be done or not
+//!   done.
 //! - Memory is bounded: a stream holds one page at a time, as does a deletion by pattern.
 //!
-//! It has no keys of its own.
+//! This crate has no keys of its own.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

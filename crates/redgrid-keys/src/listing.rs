@@ -24,17 +24,17 @@ const MAX_REST: Duration = Duration::from_secs(2);
 /// A stream over the keys of all primaries, one after the other; made by
 /// [`Keys::objects`](crate::Keys::objects) and [`Keys::all`](crate::Keys::all).
 ///
-/// The next page is requested when the current one has been consumed. A key that exists from the
-/// beginning to the end is returned at least once. A key that is created or deleted meanwhile may
-/// be returned or not. A key may be returned twice:
+/// The next page is requested when the current one has been consumed. A key that exists during the
+/// whole stream is returned at least once. A key that is created or deleted meanwhile may be
+/// returned or not. A key may be returned twice:
 ///
 /// - while a server's table of keys grows or shrinks;
-/// - if a server was restarted or replaced, as the scan of its node then starts again;
-/// - if its slot moves, as such slots are scanned again, first at the source and then at the
+/// - if a server was restarted or replaced, because the scan of its node starts again;
+/// - if its slot moves, because such slots are scanned again, first at the source and then at the
 ///   target.
 ///
-/// If slots move or servers are replaced so often that this does not end, the stream ends with
-/// [`KeysError::Moving`]. It ends after any error.
+/// If slots move or servers are replaced so often that the scan cannot complete, the stream ends
+/// with [`KeysError::Moving`]. It ends after any error.
 ///
 /// A slot that moves to a node and back again during one pass over all nodes may be missed. Keys of
 /// a moving slot may also be missed if the user has no permission for CLUSTER NODES.
@@ -55,8 +55,8 @@ impl Listing {
 
     /// Returns only keys of objects with names that, without the namespace, match this pattern.
     ///
-    /// `*` matches anything, `?` one byte, `[a-c]` one of these, `[^a]` any other, and `\*` the
-    /// star itself. An incomplete pattern (`[a`, `a\`) is reported as
+    /// `*` matches anything, `?` one byte, `[a-c]` one of these bytes, `[^a]` any other byte, and
+    /// `\*` the star itself. An incomplete pattern (`[a`, `a\`) is reported as
     /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) by the first item.
     pub fn matching(mut self, pattern: impl IntoArg) -> Self {
         let pattern = pattern.into_arg();
@@ -92,7 +92,7 @@ impl Listing {
     /// Sets the approximate number of keys that a server examines for a page, at least 1. The
     /// default is 500.
     ///
-    /// Larger pages need fewer requests, each of which blocks the server longer.
+    /// Larger pages need fewer requests, but each request blocks the server longer.
     #[doc(alias = "chunkSize")]
     pub fn page(mut self, keys: u32) -> Self {
         if let Ok(options) = &mut self.options {
@@ -138,7 +138,7 @@ impl Listing {
         TryStreamExt::try_collect(self).await
     }
 
-    /// Converts the listing to its pages, of which one is in memory at a time.
+    /// Converts the listing to a scan, which holds one page in memory at a time.
     pub(crate) fn into_scan(self) -> Result<Scan, KeysError> {
         self.options.map(|options| Scan::new(&self.client, options))
     }

@@ -1,4 +1,4 @@
-//! Multimaps found by name. The values of their keys are in keys that only the hash names.
+//! Multimaps that are found by name. Only the hash refers to the keys that store their values.
 
 use std::time::{Duration, SystemTime};
 
@@ -22,9 +22,9 @@ const SAMPLE: usize = 10;
 /// The kind of a multimap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MultimapKind {
-    /// The values of a key are a list; otherwise they are a set.
+    /// Whether the values of a key are a list; otherwise they are a set.
     lists: bool,
-    /// The expiry times of the keys are in a sorted set.
+    /// Whether the expiry times of the keys are in a sorted set.
     has_expiry: bool,
 }
 
@@ -43,7 +43,7 @@ macro_rules! with_object {
                     Multimap::<Bytes, Bytes, Raw, Raw, _>::new(client, name).object();
                 $call
             }
-            // A plain multimap is a native one with keys without TTLs.
+            // A plain multimap is a native multimap whose keys have no TTLs.
             (false, false) => {
                 let $object: MultimapObject<Native<Sets>> =
                     Multimap::<Bytes, Bytes, Raw, Raw, _>::new(client, name).object();
@@ -60,7 +60,8 @@ macro_rules! with_object {
 
 /// Returns the kind of the multimap with this key; `None` if it is not one.
 ///
-/// A multimap is a hash with a value that is the hash of a key, and a set or a list of that name.
+/// A multimap is a hash in which a value is the hash of a key, and a set or a list is named after
+/// that value.
 pub(crate) async fn detect(client: &Client, object: &Bytes) -> Result<Option<MultimapKind>, ServerError> {
     let request = Request::command("HSCAN").key(object.clone()).arg("0").arg("COUNT").arg("10");
     let page: Result<(Bytes, Vec<Bytes>), _> = client.run(request.idempotent()).await;
@@ -83,8 +84,8 @@ pub(crate) async fn detect(client: &Client, object: &Bytes) -> Result<Option<Mul
     Ok(None)
 }
 
-/// Deletes all keys of a multimap with their values, page by page. The hash is deleted with the
-/// last key.
+/// Deletes all keys of a multimap with their values, page by page. The server deletes the hash with
+/// its last field.
 pub(crate) async fn remove(client: &Client, object: &Bytes) -> Result<(), ServerError> {
     let mut cursor = Bytes::from_static(b"0");
     loop {
@@ -105,8 +106,8 @@ pub(crate) async fn remove(client: &Client, object: &Bytes) -> Result<(), Server
 }
 
 impl MultimapKind {
-    /// Sets or removes the TTL of a multimap, with PEXPIRE, PEXPIREAT or PERSIST and their
-    /// milliseconds.
+    /// Sets or removes the TTL of a multimap. The command is PEXPIRE, PEXPIREAT or PERSIST;
+    /// `millis` is its argument.
     pub(crate) async fn expire(
         self,
         client: &Client,
@@ -152,12 +153,12 @@ pub(crate) fn server_error(error: ObjectError) -> ServerError {
         )
         | ObjectError::Unexpected { source, .. }
         | ObjectError::Unsupported { source, .. } => source,
-        // Too many keys, or concurrent changes at each attempt: nothing has changed.
+        // There were too many keys, or concurrent changes at each attempt: nothing has changed.
         other => ServerError::NotSent { reason: other.to_string().into() },
     }
 }
 
-/// Returns the key of the values that a hash in the multimap refers to.
+/// Returns the key of the values to which a hash in the multimap refers.
 fn values_key(object: &[u8], hash: &[u8]) -> Bytes {
     [&suffixed(object, "")[..], hash].concat().into()
 }

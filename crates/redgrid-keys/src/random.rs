@@ -15,9 +15,9 @@ impl Keys {
     /// Returns the name of a random object; `None` if there is none.
     ///
     /// A primary is chosen with a probability approximately proportional to its number of keys.
-    /// Companions count for their object, and servers do not choose quite evenly: the result is
-    /// suitable for samples, not for drawing lots. If 32 tries find no object, as with a namespace
-    /// when most keys are not under it, all keys are scanned. Each object then has the same
+    /// Companions count for their object, and servers do not choose evenly: the result is suitable
+    /// for samples, but not for a fair draw. If 32 tries find no object, for example because most
+    /// keys are not in the namespace, all keys are scanned. In that case each object has the same
     /// probability.
     ///
     /// # Errors
@@ -60,7 +60,7 @@ impl Keys {
         self.sample_all().await
     }
 
-    /// Returns the object of a key, if it has one under the namespace.
+    /// Returns the object to which a key belongs, if that is in the namespace and exists.
     async fn object_of(&self, wire: Bytes) -> Result<Option<Key>, KeysError> {
         let namespace = self.client.namespace().as_str();
         let owner = key_ownership::find_owner(&self.client, &wire, None).await.map_err(KeysError::of_read)?;
@@ -68,7 +68,7 @@ impl Keys {
         if !key.is_companion() {
             return Ok(Some(key));
         }
-        // For a companion, return its object if that exists.
+        // For a companion, return the object to which it belongs, if that exists.
         let object = key.object_key(namespace);
         match object_exists(&self.client, &object).await {
             Ok(false) => Ok(None),

@@ -1,13 +1,15 @@
 //! A scan over all keys, a page at a time.
 //!
-//! It scans node by node, and again what may have moved from one node to another meanwhile.
+//! It scans the nodes one by one. Keys that may have moved between nodes meanwhile are scanned
+//! again.
 //!
-//! SCAN returns a key that exists all the time at least once, as long as one process answers all
-//! pages. If another process answers, the scan of this node starts again. Keys move between nodes
-//! with their slots, from the owner of a slot to its next owner. The owners of all slots are
-//! therefore checked before and after a pass. Keys of slots that did not move were returned. Slots
-//! that moved, or were about to, are scanned again: first at the source, then at the target. This
-//! is repeated until no slot moved that was not scanned in this order.
+//! SCAN returns each key that exists during the whole scan at least once, if the same server
+//! process answers all pages. If another process answers, the scan of this node starts again.
+//!
+//! Keys move between nodes with their slots. The owners of all slots are therefore read before and
+//! after a pass. A pass has returned all keys of slots that did not move. The next pass scans the
+//! slots that moved or are being migrated: first at the source, then at the target. Passes are
+//! repeated until each slot either did not move or was scanned in this order.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
@@ -28,14 +30,14 @@ use crate::key_ownership;
 /// The maximum number of passes of a scan, and of restarts at a node.
 const MAX_PASSES: u32 = 32;
 
-/// The pause before the second pass and the longest pause. The migration of a slot may be short or
-/// long.
+/// The pause before the second pass, and the longest pause. Pauses grow, because a migration may
+/// take milliseconds or minutes.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
 
-/// Which keys a scan returns.
+/// The keys that a scan returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Include {
-    /// Objects, by their own keys.
+    /// Objects, without their companions.
     Objects,
     /// Every key.
     All,
@@ -52,7 +54,7 @@ pub(crate) struct ScanOptions {
     pub(crate) rest: u32,
 }
 
-/// The position of a scan in a node.
+/// The position of a scan on a node.
 struct NodeCursor {
     member: MemberId,
     primary: Primary,
@@ -61,11 +63,11 @@ struct NodeCursor {
     restarts: u32,
 }
 
-/// Identifies a server process: the cursor of one has no meaning to another.
+/// Identifies a server process. A cursor is valid only for the process that returned it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum ServerProcess {
     RunId(std::sync::Arc<str>),
-    /// The process on this connection. Its run id is not known.
+    /// The process at the other end of this connection, whose run id is unknown.
     Connection(u64),
 }
 
@@ -81,9 +83,9 @@ impl ServerProcess {
 pub(crate) struct Scan {
     client: Client,
     options: ScanOptions,
-    /// The cluster when the pass began; `None` before the first pass.
+    /// The view of the cluster at the start of the pass; `None` before the first pass.
     view: Option<ClusterView>,
-    /// The slots of this pass; `None` for all, in the first pass.
+    /// The slots of this pass; `None` means all, as in the first pass.
     slots: Option<BTreeSet<u16>>,
     passes: u32,
     /// The nodes of this pass that are not scanned yet.
@@ -92,7 +94,7 @@ pub(crate) struct Scan {
     visited: BTreeSet<MemberId>,
     /// Whether this pass scans each node twice.
     visits_twice: bool,
-    /// A node was replaced before it was scanned completely.
+    /// Whether a node was replaced before it was scanned completely.
     node_replaced: bool,
     current: Option<NodeCursor>,
 }
@@ -152,7 +154,8 @@ impl Scan {
         let mut view = ClusterView::fetch(&self.client).await.map_err(KeysError::of_read)?;
         if let Some(before) = &self.view {
             let incomplete: BTreeSet<u16> = self.incomplete_slots(before, &view);
-            // Outside a cluster there is one node without slots, which was replaced or not.
+            // Outside a cluster there is one node without slots. It must be scanned again only if
+            // it was replaced.
             let restarts_all = self.node_replaced && incomplete.is_empty();
             if incomplete.is_empty() && !restarts_all {
                 return Ok(false);
@@ -175,7 +178,7 @@ impl Scan {
         let (is_moving, members) = owners.unzip();
         let is_needed = |member: &MemberId| members.as_ref().is_none_or(|members| members.contains(member));
         let nodes: Vec<_> = view.primaries.iter().filter(|(member, _)| is_needed(member)).cloned().collect();
-        // With two rounds, each node is scanned after every other one.
+        // In two rounds, each node is scanned once after every other node.
         self.visits_twice = is_moving.unwrap_or(false);
         self.remaining = nodes.iter().cloned().chain(nodes.iter().filter(|_| self.visits_twice).cloned()).collect();
         self.visited.clear();
@@ -185,7 +188,7 @@ impl Scan {
         Ok(true)
     }
 
-    /// Returns the slots of which a pass may have missed keys.
+    /// Returns the slots whose keys the last pass may have missed.
     fn incomplete_slots(&self, before: &ClusterView, after: &ClusterView) -> BTreeSet<u16> {
         let is_incomplete = |slot: &u16| {
             if before.is_unclaimed(*slot) || after.is_unclaimed(*slot) {
@@ -200,7 +203,7 @@ impl Scan {
         if before.has_slots() || after.has_slots() { slots.filter(is_incomplete).collect() } else { BTreeSet::new() }
     }
 
-    /// Returns the keys of a page that the scan is to return.
+    /// Returns the keys of a page that are part of the result.
     async fn filter_page(&self, page: Vec<Bytes>) -> Result<Vec<Key>, KeysError> {
         let client = &self.client;
         let namespace = client.namespace().as_str();
@@ -228,8 +231,7 @@ impl Scan {
         Ok(found.into_iter().flatten().filter(is_included).collect())
     }
 
-    /// Returns the multimaps that may have values among these keys. Each is checked once for the
-    /// page.
+    /// Returns the multimaps to which keys of this page may belong. Each candidate is checked once.
     async fn multimaps(&self, page: &[Bytes]) -> Result<BTreeSet<Bytes>, ServerError> {
         let candidates = page.iter().filter_map(|wire| possible_owner(wire));
         let candidates =
@@ -248,8 +250,8 @@ impl Scan {
     }
 }
 
-/// Returns the next page of a node as the server returns it; `None` if the scan of the node starts
-/// again.
+/// Returns the next page of a node as the server returns it. Returns `None` if the scan of the node
+/// must start again.
 async fn scan_page(
     client: &Client,
     options: &ScanOptions,
@@ -265,11 +267,11 @@ async fn scan_page(
     }
     let (next, page): (Bytes, Vec<Bytes>) = client.run_on(&current.primary, request.idempotent()).await?;
     let after = ServerProcess::of(current.primary.epoch());
-    // The process that answered the earlier pages and that is connected now also answered this one,
+    // If the process that answered the earlier pages is connected now, it also answered this page,
     // even if the connection was lost in between.
     let is_same = after.is_some() && after == current.process.clone().or(before);
     if !is_same {
-        // The first page from a node that was not connected before counts as a different process.
+        // If the node was not connected before its first page, this also counts as another process.
         (current.cursor, current.process) = ("0".into(), None);
         current.restarts += 1;
         return Ok(None);
@@ -281,7 +283,7 @@ async fn scan_page(
 /// Returns the pattern for the server, which also matches the companions of matching names; `None`
 /// for all keys.
 ///
-/// It spares the server most keys that do not match. The client filters the rest.
+/// The pattern lets the server skip most keys that do not match. The client filters the rest.
 fn server_pattern(namespace: &str, pattern: Option<&Glob>) -> Option<Bytes> {
     let prefix = if namespace.is_empty() { Bytes::new() } else { Glob::literal(format!("{namespace}:").as_bytes()) };
     let pattern = pattern.map(Glob::as_bytes).filter(|pattern| ***pattern != b"*"[..]);

@@ -14,14 +14,14 @@ static REMOVE_AT: Script<1> = Script::new("list/remove_at", include_str!("script
 
 /// Builds a compare-and-set of the element at an index, from the expected value and the new one.
 ///
-/// With `return_current`, a reply other than success contains the current value.
+/// With `return_current`, the reply contains the current element if the expected one is not found.
 pub(crate) fn compare_and_set(list: &Bytes, return_current: bool, index: i64, [expected, new]: [Bytes; 2]) -> Request {
     COMPARE_AND_SET.with([list.clone()]).int(return_current.into()).int(index).arg(expected).arg(new)
 }
 
 impl<T, C: Codec> List<T, C> {
-    /// Sets the element at an index. Cheaper than [`List::replace`], which returns the previous
-    /// element.
+    /// Sets the element at an index. It is cheaper than [`List::replace`], which returns the
+    /// previous element.
     ///
     /// # Errors
     ///
@@ -54,7 +54,8 @@ impl<T, C: Codec> List<T, C> {
         done.or_out_of_bounds(name, index)
     }
 
-    /// Sets the element at an index if it is `expected`. Returns whether it was set.
+    /// Sets the element at an index if the current element is `expected`. Returns whether it was
+    /// set.
     ///
     /// Values are equal if their encoded bytes are equal.
     ///
@@ -101,7 +102,7 @@ impl<T, C: Decode<T>> List<T, C> {
 }
 
 impl<T, C: Codec> List<T, C> {
-    /// Removes the element at an index. Cheaper than [`List::remove_at`], which returns the
+    /// Removes the element at an index. It is cheaper than [`List::remove_at`], which returns the
     /// element.
     ///
     /// # Errors

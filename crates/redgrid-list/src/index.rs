@@ -10,10 +10,10 @@ use redgrid_core::{FromReply, Name, Reply, ServerError};
 /// The highest index that the server accepts.
 const HIGHEST: u64 = i64::MAX as u64;
 
-/// How many elements a script visits at most, approximately, if it has a choice.
+/// How many elements a script visits at most, approximately, if it can divide its work into steps.
 ///
-/// The script blocks the server for about 10 ms of a machine of 2024. One pass through a list is
-/// one command, however long the list is.
+/// So a script blocks the server for about 10 ms on a machine of 2024. One pass through a list is
+/// always one command, however long the list is.
 pub(crate) const MAX_VISITED: i64 = 250_000;
 
 /// Returns a random placeholder. If an element equals it, the scripts choose another.
@@ -26,7 +26,7 @@ pub(crate) fn server_int(name: &Name, option: &'static str, n: u64) -> Result<i6
     i64::try_from(n).map_err(|_| ObjectError::invalid_argument(name, option, format!("up to {HIGHEST}"), n))
 }
 
-/// Returns the first index of a range, and the index after its last one if it has an end.
+/// Returns the first index of a range, and the index after its last one, if the range has an end.
 pub(crate) fn range_bounds(
     name: &Name,
     range: &(impl RangeBounds<u64> + Debug),
@@ -51,7 +51,7 @@ pub(crate) fn range_bounds(
 
 /// The reply of a script that takes an index.
 pub(crate) enum IndexReply {
-    /// The script did its work. Contains the previous element if it was requested.
+    /// The script succeeded. Contains the previous element if it was requested.
     Done(Option<Bytes>),
     /// The index is beyond the end; the list has this number of elements.
     OutOfBounds(u64),

@@ -1,6 +1,7 @@
 //! Lists that all processes share, in the wire format of Redisson's RList.
 //!
-//! Use a [`List`] for elements in an order that processes change: by index, by value, page by page.
+//! Use a [`List`] for an ordered sequence that processes change by index, by value, or page by
+//! page.
 //!
 //! ```no_run
 //! # #[cfg(feature = "json")]
@@ -30,16 +31,16 @@
 //!
 //! - A change is sent once. If its reply is lost, the call returns [`Failure::OutcomeUnknown`]
 //!   and is not repeated.
-//! - A change in several steps that fails after the first returns [`ObjectError::Partial`], with
-//!   the number of elements that were certainly added or removed.
+//! - A change in several steps that fails after the first step returns [`ObjectError::Partial`],
+//!   with the number of elements that were certainly added or removed.
 //! - A change of one call in the middle of a list is one step, whatever the elements are: scripts
-//!   mark positions with a placeholder that no element equals.
-//! - Indices count from 0. For an index beyond the end, reads return `None`, and changes
+//!   mark positions with a placeholder that differs from all elements.
+//! - Indices count from 0. For an index beyond the end, reads return `None`, and changes return
 //!   [`ObjectError::OutOfBounds`].
 //! - Elements are equal if their encoded bytes are equal.
 //! - A stream holds one page at a time, whatever the size of the list.
-//! - An element that cannot be decoded is an error of this element only, which stays in the list; a
-//!   stream continues after it.
+//! - An element that cannot be decoded is an error of this element only. The element stays in the
+//!   list, and a stream continues after it.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

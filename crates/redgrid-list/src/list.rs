@@ -13,8 +13,8 @@ redgrid_core::value_object! {
     /// type: all users of a list must use the same one. With the feature `json`, the default is
     /// `Json`. A list exists while it has elements.
     ///
-    /// Indices count from 0. The server finds an index from the nearer end, a node of a few
-    /// kilobytes at a time.
+    /// Indices count from 0. To find an index, the server starts at the nearer end, and skips whole
+    /// nodes of a few kilobytes.
     #[doc(alias = "RList")]
     #[doc(alias = "RedissonList")]
     pub struct List;
@@ -86,7 +86,7 @@ impl<T, C: Decode<T>> List<T, C> {
         self.object_ref.decoded(&self.codec, bytes, || Some(format!("index {index}")))
     }
 
-    /// Decodes an element; errors describe its position by `location`.
+    /// Decodes an element. Errors contain `location` as its position.
     pub(crate) fn decode(&self, bytes: &Bytes, location: &'static str) -> Result<T, ObjectError> {
         self.object_ref.decoded(&self.codec, bytes, || Some(location.to_owned()))
     }

@@ -32,13 +32,13 @@ impl<T, C: Codec> List<T, C> {
 
     /// Appends values, in their order. Returns the new number of elements.
     ///
-    /// Up to 500 values or about 4 MiB are appended in one step. Between steps, others may append,
-    /// too.
+    /// Up to 500 values or about 4 MiB are appended in one step. Between steps, others may also
+    /// append.
     ///
     /// # Errors
     ///
-    /// As for [`List::push`]. After the first step [`ObjectError::Partial`], with the number of
-    /// values that were appended, from the first on.
+    /// As for [`List::push`]. After the first step the error is [`ObjectError::Partial`], with the
+    /// number of values that were appended; these are the first ones.
     ///
     /// # Cancel safety
     ///
@@ -88,15 +88,17 @@ impl<T, C: Codec> List<T, C> {
     /// Inserts values at an index, in their order. Returns the new number of elements.
     ///
     /// Up to 500 values or about 4 MiB are inserted in one step. In the middle of the list a step
-    /// has fewer values, so that the server visits a quarter of a million elements a step: 25
-    /// values at index 10,000. If several steps are needed, the last values are inserted first, all
-    /// at this index, whatever others have done in between. At the end of the list the first values
-    /// are inserted first, each step after the one before.
+    /// has fewer values, so that the server visits at most a quarter of a million elements a step:
+    /// 25 values at index 10,000. If several steps are needed, the last values are inserted first.
+    /// All steps use this index, whatever others have inserted or removed in between. At the end of
+    /// the list the first values are inserted first, and each step continues after the previous
+    /// one.
     ///
     /// # Errors
     ///
-    /// As for [`List::insert`]. After the first step [`ObjectError::Partial`], with the number of
-    /// values that were inserted: the last ones or, at the end of the list, the first ones.
+    /// As for [`List::insert`]. After the first step the error is [`ObjectError::Partial`], with
+    /// the number of values that were inserted; these are the last ones or, at the end of the list,
+    /// the first ones.
     ///
     /// # Cancel safety
     ///
@@ -122,7 +124,7 @@ impl<T, C: Codec> List<T, C> {
         }
     }
 
-    /// Returns whether values that need several steps are to be inserted at the end.
+    /// Returns whether the values need several steps and the index is the end of the list.
     async fn is_at_end(&self, index: u64, values: &[Bytes]) -> Result<bool, ObjectError> {
         let in_one = (values.len() as u64).saturating_mul(index) <= MAX_VISITED.unsigned_abs()
             && chunks(values, Bytes::len).nth(1).is_none();
@@ -133,7 +135,8 @@ impl<T, C: Codec> List<T, C> {
         Ok(index >= len)
     }
 
-    /// Inserts the first values first, each step at the index after the one before.
+    /// Inserts the first values first. The index of each step is after the values of the previous
+    /// one.
     async fn insert_forward(&self, index: u64, values: &[Bytes]) -> Result<u64, ObjectError> {
         let (name, _) = self.object_ref.name_and_key()?;
         let (mut rest, mut done, mut new_length) = (values, 0, 0);
@@ -147,8 +150,8 @@ impl<T, C: Codec> List<T, C> {
         Ok(new_length)
     }
 
-    /// Inserts the last values first, all at the index. At growing indices, each step would have to
-    /// pass the values of the steps before.
+    /// Inserts the last values first, all at the same index. If the index grew, the server would
+    /// have to visit the values of the previous steps in each step.
     async fn insert_backward(&self, index: u64, values: &[Bytes]) -> Result<u64, ObjectError> {
         let (name, _) = self.object_ref.name_and_key()?;
         let all: Vec<&[Bytes]> = chunks(values, Bytes::len).collect();
@@ -165,8 +168,8 @@ impl<T, C: Codec> List<T, C> {
         Ok(new_length)
     }
 
-    /// Inserts as many values as one step allows, from the first or from the last on. Returns the
-    /// number of inserted values, and the new number of elements.
+    /// Inserts as many values as one step allows: the first or the last ones. Returns the number of
+    /// inserted values, and the new number of elements.
     async fn insert_chunk(&self, index: u64, chunk: &[Bytes], last_first: bool) -> Result<(u64, u64), ObjectError> {
         let (name, key) = self.object_ref.name_and_key()?;
         let request =
@@ -179,7 +182,7 @@ impl<T, C: Codec> List<T, C> {
         }
     }
 
-    /// Inserts nothing, but checks that the list has the index.
+    /// Checks that the list has the index, without inserting.
     async fn check_index(&self, index: u64) -> Result<u64, ObjectError> {
         let (name, _) = self.object_ref.name_and_key()?;
         server_int(name, "index", index)?;
@@ -190,7 +193,7 @@ impl<T, C: Codec> List<T, C> {
     }
 
     /// Inserts a value before the first element that equals `pivot`. Returns the new number of
-    /// elements; `None` if no element equals `pivot`, and nothing is inserted then.
+    /// elements. If no element equals `pivot`, nothing is inserted, and the result is `None`.
     ///
     /// # Errors and cancel safety
     ///
@@ -204,7 +207,7 @@ impl<T, C: Codec> List<T, C> {
     }
 
     /// Inserts a value after the first element that equals `pivot`. Returns the new number of
-    /// elements; `None` if no element equals `pivot`, and nothing is inserted then.
+    /// elements. If no element equals `pivot`, nothing is inserted, and the result is `None`.
     ///
     /// # Errors and cancel safety
     ///
@@ -227,14 +230,14 @@ impl<T, C: Codec> List<T, C> {
         C: EncodesFor<T, P> + EncodesFor<T, Q>,
     {
         let request = self.object_ref.command("LINSERT")?.arg(side).arg(self.encode(pivot)?).arg(self.encode(value)?);
-        // The reply is -1 without the pivot, and 0 without the list.
+        // The reply is -1 if there is no pivot, and 0 if there is no list.
         let length: i64 = self.object_ref.change(request).await?;
         Ok(u64::try_from(length).ok().filter(|length| *length > 0))
     }
 }
 
-/// Returns the values without the last `done` ones. At least one value is dropped, so that each
-/// step makes progress.
+/// Returns the values without the last `done` ones, but at least without one, so that each step
+/// makes progress.
 fn drop_last_done(chunk: &[Bytes], done: u64) -> &[Bytes] {
     let done = usize::try_from(done).unwrap_or(usize::MAX).clamp(1, chunk.len());
     &chunk[..chunk.len() - done]

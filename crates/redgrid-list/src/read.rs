@@ -79,7 +79,7 @@ impl<T, C: Decode<T>> List<T, C> {
     }
 
     /// Returns the elements of a range, as far as they exist, in one reply, which is as large as
-    /// all of them.
+    /// all of these elements.
     ///
     /// ```no_run
     /// # #[cfg(feature = "json")]
@@ -93,7 +93,7 @@ impl<T, C: Decode<T>> List<T, C> {
     ///
     /// As for [`List::get`]. [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) for a
     /// range that ends before it begins. For an empty range, no request is sent. If one element
-    /// cannot be decoded, the call fails; [`List::stream`] continues after it.
+    /// cannot be decoded, the call fails; [`List::stream`] continues after such an element.
     ///
     /// # Cancel safety
     ///
@@ -143,8 +143,8 @@ impl<T, C: Codec> List<T, C> {
     /// Returns whether the list contains all of the values; true for no values.
     ///
     /// A step is limited to 500 values, about 4 MiB, and a quarter of a million visited elements:
-    /// in a longer list, the server searches one value a step. Between steps, others may change the
-    /// list.
+    /// if the list is longer than that, the server searches one value in each step. Between steps,
+    /// others may change the list.
     ///
     /// # Errors and cancel safety
     ///
@@ -199,7 +199,8 @@ impl<T, C: Codec> List<T, C> {
     }
 }
 
-/// Returns the values after the first `done` ones, which are at least one in each step.
+/// Returns the values after the first `done` ones, but at least after one, so that each step makes
+/// progress.
 pub(crate) fn skip_done(rest: &[Bytes], done: u64) -> &[Bytes] {
     let done = usize::try_from(done).unwrap_or(usize::MAX).clamp(1, rest.len());
     &rest[done..]

@@ -16,19 +16,19 @@ use crate::read::skip_done;
 static REMOVE_ALL: Script<1> = Script::new("list/remove_all", include_str!("scripts/remove_all.lua"));
 static RETAIN_ALL: Script<1> = Script::new("list/retain_all", include_str!("scripts/retain_all.lua"));
 
-/// How many elements one step compares with the values to retain.
+/// The maximum number of elements that one step compares with the values to retain.
 const MAX_COMPARED: i64 = 10_000;
 
-/// How many bytes of elements one step compares, approximately.
+/// The maximum size of the elements that one step compares, approximately.
 const MAX_COMPARED_BYTES: i64 = 16 << 20;
 
-/// The maximum size of all values to retain: each step sends them.
+/// The maximum size of all values to retain. It is limited because each step sends all of them.
 const MAX_RETAINED_BYTES: usize = 16 << 20;
 
 /// The maximum number of values to retain.
 const MAX_RETAINED_VALUES: usize = 50_000;
 
-/// Which of several equal elements are removed.
+/// Selects which of several equal elements are removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Occurrences {
@@ -62,7 +62,7 @@ impl<T, C: Codec> List<T, C> {
     /// # Errors
     ///
     /// As for [`List::remove`]. [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) for 0
-    /// occurrences, and for more than a list can have.
+    /// occurrences, and for more than a list can contain.
     ///
     /// # Cancel safety
     ///
@@ -87,12 +87,12 @@ impl<T, C: Codec> List<T, C> {
     /// Removes every element that equals one of the values. Returns the number of removed elements.
     ///
     /// A step is limited to 500 values, about 4 MiB, and a quarter of a million visited elements:
-    /// in a longer list, the server searches one value a step.
+    /// if the list is longer than that, the server searches one value in each step.
     ///
     /// # Errors
     ///
-    /// As for [`List::remove`]. If a later step fails, [`ObjectError::Partial`], with the number of
-    /// removed elements: those that equal the first values.
+    /// As for [`List::remove`]. If a later step fails, the error is [`ObjectError::Partial`], with
+    /// the number of removed elements, which equal the first values.
     ///
     /// # Cancel safety
     ///
@@ -122,15 +122,15 @@ impl<T, C: Codec> List<T, C> {
     /// elements.
     ///
     /// A list of up to 10,000 elements and about 16 MiB is changed in one step. In a longer list,
-    /// each step checks this many elements, from the end to the front. Elements that others add in
-    /// between, or move to the end, may stay.
+    /// each step checks this many elements, starting at the end of the list. Elements that others
+    /// add in between, or move to the end, may stay.
     ///
     /// # Errors
     ///
-    /// As for [`List::remove`]. If a later step fails, [`ObjectError::Partial`], with the number of
-    /// removed elements, from the end of the list.
+    /// As for [`List::remove`]. If a later step fails, the error is [`ObjectError::Partial`], with
+    /// the number of removed elements, counted from the end of the list.
     /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) for more than 50,000 distinct
-    /// values, or more than 16 MiB of them: each step sends them all.
+    /// values, or more than 16 MiB of them: each step sends all values.
     ///
     /// # Cancel safety
     ///
@@ -172,7 +172,7 @@ impl<T, C: Codec> List<T, C> {
 impl<T, C: Codec> List<T, C> {
     /// Removes every element outside of the range.
     ///
-    /// A range beyond the end removes all elements.
+    /// A range that begins beyond the end removes all elements.
     ///
     /// # Errors
     ///

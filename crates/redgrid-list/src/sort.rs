@@ -12,8 +12,7 @@ use crate::index::server_int;
 use crate::list::List;
 
 impl<T, C: Numeric<T>> List<T, C> {
-    /// Returns the elements in the order of their numbers when awaited, with the options of
-    /// [`Sort`].
+    /// Returns the elements in numeric order when awaited, with the options of [`Sort`].
     ///
     /// The server compares the numbers as doubles. Integers beyond 2^53 that round to the same
     /// double are sorted by their bytes.
@@ -42,14 +41,14 @@ impl<T, C: Numeric<T>> List<T, C> {
 impl<T, C: Codec> List<T, C> {
     /// Returns the elements in the order of their bytes when awaited, with the options of [`Sort`].
     ///
-    /// The server compares by its locale. That means by bytes, unless it was started with another
-    /// locale.
+    /// The server compares texts according to its locale. That means by bytes, unless it was
+    /// started with another locale.
     #[doc(alias = "readSortAlpha")]
     pub fn sort_alpha(&self) -> Sort<T, C> {
         Sort::new(self, true)
     }
 
-    /// Returns the elements in the order of numbers stored in other keys: see [`Sort::by`].
+    /// Returns the elements in the order of numbers that other keys store: see [`Sort::by`].
     #[doc(alias = "readSort")]
     pub fn sort_by(&self, pattern: impl Into<String>) -> Sort<T, C> {
         Sort::new(self, false).by(pattern)
@@ -58,12 +57,12 @@ impl<T, C: Codec> List<T, C> {
 
 /// A sorted read of a list; returned by [`List::sort`], [`List::sort_alpha`] and [`List::sort_by`].
 ///
-/// Awaited, it returns the sorted elements and leaves the list unchanged. The server sorts all
+/// When awaited, it returns the sorted elements and leaves the list unchanged. The server sorts all
 /// elements in O(n log n), whatever the limit, and is blocked meanwhile.
 ///
 /// # Errors
 ///
-/// [`ObjectError`] states what failed. `Refused` if an element is not a number, and if the server
+/// [`ObjectError`] states what failed. `Refused` if an element is not a number, or if the server
 /// does not allow patterns, like most clusters. If one element cannot be decoded, the read fails.
 ///
 /// # Cancel safety
@@ -90,7 +89,7 @@ impl<T, C: Codec> Sort<T, C> {
         self
     }
 
-    /// Returns `count` elements at most, from `offset` on in the new order; the default is all.
+    /// Returns `count` elements at most, from `offset` on in the sorted order; the default is all.
     pub fn limit(mut self, offset: u64, count: u64) -> Self {
         self.limit = Some((offset, count));
         self
@@ -100,7 +99,8 @@ impl<T, C: Codec> Sort<T, C> {
     ///
     /// The name of such a key is the pattern, with the encoded bytes of the element in place of
     /// `*`. `weight:*->size` is the field `size` of a hash. The user must have permission to read
-    /// all keys. In a cluster, this needs Redis 8.0 and a pattern with the hash tag of the list.
+    /// all keys. In a cluster, Redis 8.0 or newer is required, and the pattern must have the hash
+    /// tag of the list.
     pub fn by(mut self, pattern: impl Into<String>) -> Self {
         self.by = Some(pattern.into());
         self
@@ -141,16 +141,16 @@ impl<T, C: Codec> Sort<T, C> {
         Ok(self.list.object_ref.client().key(&Name::new(pattern)?))
     }
 
-    /// Returns values of other keys for each element, in its order: for each element a row with one
-    /// value for each pattern.
+    /// Returns values of other keys: for each element, in the sorted order, a row with one value
+    /// for each pattern.
     ///
-    /// [`Sort::by`] describes the patterns; `#` is the element itself. A value is `None` if there
-    /// is no such key.
+    /// [`Sort::by`] describes the patterns; `#` means the element itself. A value is `None` if
+    /// there is no such key.
     ///
     /// # Errors
     ///
-    /// The errors of awaiting it, and [`Failure::InvalidArgument`](crate::Failure::InvalidArgument)
-    /// without a pattern.
+    /// The same errors as the sort itself, and
+    /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) without a pattern.
     ///
     /// # Cancel safety
     ///
@@ -179,16 +179,16 @@ impl<T, C: Codec> Sort<T, C> {
         Ok(patterns)
     }
 
-    /// Stores the sorted elements as another list, and replaces what is stored there. Returns their
-    /// number.
+    /// Stores the sorted elements as another list, and replaces what is stored there. Returns the
+    /// number of stored elements.
     ///
     /// In a cluster, the other name must share the slot (by a hash tag, like `{scores}:sorted`).
     /// The stored list has no lifetime; for an empty list nothing is stored.
     ///
     /// # Errors
     ///
-    /// The errors of awaiting it, and [`Failure::InvalidArgument`](crate::Failure::InvalidArgument)
-    /// for a name in another slot.
+    /// The same errors as the sort itself, and
+    /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) for a name in another slot.
     ///
     /// # Cancel safety
     ///
@@ -199,9 +199,9 @@ impl<T, C: Codec> Sort<T, C> {
     }
 
     /// Stores the values of other keys for each element, row after row, as another list. Returns
-    /// their number.
+    /// the number of stored values.
     ///
-    /// A value is an empty string if there is no such key. Otherwise like [`Sort::store`].
+    /// A value is an empty string if there is no such key. Otherwise as [`Sort::store`].
     ///
     /// # Errors
     ///
@@ -246,7 +246,8 @@ impl<T, C: Codec> List<T, C> {
 }
 
 into_future!([T: 'static, C: Decode<T>] Sort<T, C> => Result<Vec<T>, ObjectError>, |this| async move {
-    // SORT may store, so replicas refuse it; SORT_RO does not exist before Redis 7.0.
+    // SORT can store, so replicas refuse it. Servers older than Redis 7.0 have no SORT_RO. So the
+    // primary is read.
     let elements: Vec<Bytes> = this.list.object_ref.read_primary(this.request(&[])?).await?;
     elements.iter().map(|bytes| this.list.decode(bytes, "one of the sorted")).collect()
 });

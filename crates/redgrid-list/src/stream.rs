@@ -1,4 +1,4 @@
-//! Streams of elements: a page at a time, with back-pressure.
+//! Streams of elements: one page at a time, with back-pressure.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -26,34 +26,34 @@ const PAGE: u32 = 100;
 /// A page: the index of its first element, the elements, and the next page, if there is one.
 type Page = (u64, Vec<Bytes>, Option<NextPage>);
 
-/// Which page is read next.
+/// The page that is read next.
 #[derive(Debug, Clone)]
 enum NextPage {
-    /// The one that starts at this index, towards the end.
+    /// The page that starts at this index, towards the end.
     Forward(u64),
-    /// The one that ends before this index, towards the front; without an index, the last page.
+    /// The page that ends before this index, towards the front; without an index, the last page.
     Backward(Option<u64>),
-    /// The one at the cursor that several readers share: the list's own cursor, or one of this
-    /// name.
+    /// The page at a cursor that several readers share: the list's own cursor, or the cursor with
+    /// this name.
     Shared(Option<String>),
 }
 
 /// A stream of elements; returned by [`List::stream`], [`List::stream_reversed`] and
-/// [`List::shared_stream`]. A page is read when all elements of the page before were returned.
+/// [`List::shared_stream`]. A page is read when all elements of the previous page were returned.
 ///
-/// The stream goes by index, page by page. If the list does not change, each element is returned
+/// Elements are read by index, page by page. If the list does not change, each element is returned
 /// once, in order. If it changes, each page contains the elements that are stored when it is read:
 ///
-/// - Elements appended to the list are returned by a forward stream if they are there before the
-///   last page is read. A reversed stream does not return them.
+/// - A forward stream returns elements that are appended to the list before the last page is read.
+///   A reversed stream does not return them.
 /// - A removal at a lower index moves later elements to the front. A forward stream misses as many
 ///   elements as were removed; a reversed stream returns as many twice.
 /// - An insertion at a lower index moves later elements to the end. A forward stream returns as
 ///   many elements twice as were inserted; a reversed stream misses as many.
-/// - Changes in the part that is still to be read are returned as they are then.
+/// - Changes in the part that is still to be read are visible.
 ///
-/// An element that cannot be decoded is an error, and the stream continues after it. Any other
-/// error ends the stream.
+/// If an element cannot be decoded, the stream returns an error and continues. Any other error ends
+/// the stream.
 #[must_use = "streams do nothing unless polled"]
 pub struct Elements<T> {
     pages: Pages<PageReader<T>>,
@@ -66,7 +66,7 @@ struct PageReader<T> {
     next_page: Option<NextPage>,
 }
 
-/// A list of any codec.
+/// A list, whatever its codec.
 trait ListPages<T>: Send + Sync {
     fn read_page(&self, next_page: NextPage, size: u32) -> PageRequest<Page>;
     fn decode(&self, index: u64, bytes: &Bytes) -> Result<T, ObjectError>;
@@ -96,7 +96,7 @@ impl<T: 'static, C: Decode<T>> ListPages<T> for List<T, C> {
 
 impl<T: 'static, C: Decode<T>> List<T, C> {
     /// Returns a stream of all elements, from the front to the end. [`Elements`] describes the
-    /// effect of changes by others.
+    /// effects of concurrent changes.
     #[doc(alias = "iterator")]
     #[doc(alias = "listIterator")]
     #[doc(alias = "forEach")]
@@ -110,8 +110,9 @@ impl<T: 'static, C: Decode<T>> List<T, C> {
         Elements::new(self.clone(), NextPage::Forward(index))
     }
 
-    /// Returns a stream of all elements, from the end to the front: those that the list has when it
-    /// is first polled. It needs one more request.
+    /// Returns a stream of all elements, from the end to the front. It returns the elements that
+    /// the list has when the stream is first polled. It needs one more request than a forward
+    /// stream.
     #[doc(alias = "reversed")]
     pub fn stream_reversed(&self) -> Elements<T> {
         Elements::new(self.clone(), NextPage::Backward(None))
@@ -120,13 +121,13 @@ impl<T: 'static, C: Decode<T>> List<T, C> {
     /// Returns a stream that several readers share, in this and in other processes: each page goes
     /// to one of them.
     ///
-    /// The position is stored in a cursor key beside the list, until one hour after the last page;
-    /// Redisson's iterators use it, too. After the last page, the stream is over for all readers
-    /// until that hour ends, or until [`List::restart_shared`], even if the list has changed. If
-    /// no page is read for an hour, the cursor expires, and the next page is the first one
-    /// again. Each page must therefore be processed within an hour.
+    /// The position is stored in a cursor key, until one hour after the last page. Redisson's
+    /// iterators use the same key. After the last page, the stream is over for all readers until
+    /// that hour ends, or until [`List::restart_shared`], even if the list has changed. If no page
+    /// is read for an hour, the cursor expires, and the stream starts again with the first page.
+    /// Each page must therefore be processed within an hour.
     ///
-    /// If the reply with a page is lost, so is the page: the stream returns
+    /// If the reply with a page is lost, the page is lost: the stream returns
     /// [`Failure::OutcomeUnknown`](crate::Failure::OutcomeUnknown). A page is also lost if its
     /// stream is dropped.
     #[doc(alias = "distributedIterator")]
@@ -137,16 +138,16 @@ impl<T: 'static, C: Decode<T>> List<T, C> {
     /// Returns a shared stream with a cursor of this name, in the slot of the list. See
     /// [`List::shared_stream`].
     ///
-    /// The name is a key like that of any object, and must not be used for anything else. A key
-    /// that is not an index with a lifetime is left unchanged, and the stream returns
-    /// [`Failure::Refused`](crate::Failure::Refused). For the list's own name it returns
-    /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument).
+    /// The name is a key, as the name of any object, and must not be used for anything else. If the
+    /// key is not a cursor (an index with a lifetime), it is left unchanged, and the stream returns
+    /// [`Failure::Refused`](crate::Failure::Refused). If the name is the list's own, the stream
+    /// returns [`Failure::InvalidArgument`](crate::Failure::InvalidArgument).
     #[doc(alias = "distributedIterator")]
     pub fn shared_stream_by(&self, cursor: impl Into<String>) -> Elements<T> {
         Elements::new(self.clone(), NextPage::Shared(Some(cursor.into())))
     }
 
-    /// Restarts the shared stream for future readers. Returns whether it had been started.
+    /// Restarts the shared stream for future readers. Returns whether a reader had started it.
     ///
     /// # Errors
     ///
@@ -164,9 +165,9 @@ impl<T: 'static, C: Decode<T>> List<T, C> {
     /// # Errors
     ///
     /// As [`List::restart_shared`]. [`Failure::InvalidArgument`](crate::Failure::InvalidArgument)
-    /// for a name in another slot and for the list's own.
-    /// [`Failure::Refused`](crate::Failure::Refused) if the key of this name is not a cursor, an
-    /// index with a lifetime; it is left unchanged.
+    /// for a name in another slot and for the list's own name.
+    /// [`Failure::Refused`](crate::Failure::Refused) if the key of this name is not a cursor (an
+    /// index with a lifetime); the key is left unchanged.
     ///
     /// # Cancel safety
     ///
@@ -183,7 +184,7 @@ impl<T: 'static, C: Decode<T>> List<T, C> {
         let (name, _) = self.object_ref.name_and_key()?;
         let start = server_int(name, "index", from)?;
         let last = start.saturating_add(i64::from(size) - 1);
-        // From the primary, whatever the read mode: the indices of two replicas may differ.
+        // The primary is read, whatever the read mode: the indices of two replicas may differ.
         let elements: Vec<Bytes> =
             self.object_ref.read_primary(self.object_ref.command("LRANGE")?.int(start).int(last)).await?;
         let is_full = elements.len() as u64 == u64::from(size);
@@ -214,8 +215,9 @@ impl<T: 'static, C: Decode<T>> List<T, C> {
         Ok((first.unwrap_or_default(), elements, first.map(|_| NextPage::Shared(cursor))))
     }
 
-    /// Returns the key of a cursor. Without a name it is Redisson's, unless that is in another
-    /// slot: in a cluster, if the list's name has a hash tag.
+    /// Returns the key of a cursor. Without a name, it is Redisson's key of the list's cursor. In a
+    /// cluster, that key is in another slot if the list's name has a hash tag; then it is a key of
+    /// redgrid's own.
     fn cursor(&self, cursor_name: Option<&str>) -> Result<Bytes, ObjectError> {
         let (name, key) = self.object_ref.name_and_key()?;
         match cursor_name {
@@ -245,7 +247,7 @@ impl<T> Elements<T> {
 
     /// Sets the number of elements in a page, at least 1; the default is 100.
     ///
-    /// Larger pages need fewer requests, and more memory here and on the server.
+    /// Larger pages need fewer requests, but more memory in the client and on the server.
     pub fn page(mut self, elements: u32) -> Self {
         self.pages.position.page = elements.max(1);
         self

@@ -8,15 +8,16 @@ use crate::index::server_int;
 use crate::list::List;
 
 impl<T, C: Encode<T> + Decode<T>> List<T, C> {
-    /// Changes the element at an index in place, whatever others do meanwhile. Returns the new
+    /// Changes the element at an index, even while others change it concurrently. Returns the new
     /// element.
     ///
-    /// `change` is called again with each new element that another client has set. If the list has
-    /// no such index, nothing is changed and the result is `None`.
+    /// If another client has changed the element meanwhile, `change` is called again with the
+    /// current element. If the list has no such index, nothing is changed and the result is `None`.
     ///
-    /// If others insert and remove, each call of `change` may get a different element. Updates of
-    /// one index by one client run one after another while they make progress. An update that is
-    /// not polled does not block the others. After an unknown outcome the update is not retried.
+    /// If others insert or remove elements, each call of `change` may get the element of another
+    /// position. Updates of one index by one client run one after another while they make progress.
+    /// An update that is not polled does not block the others. After an unknown outcome the update
+    /// is not retried.
     ///
     /// ```no_run
     /// # #[cfg(feature = "json")]

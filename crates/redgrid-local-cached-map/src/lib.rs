@@ -1,4 +1,5 @@
-//! Maps shared by all processes, with a cache in each process. Redisson's RLocalCachedMap.
+//! Maps shared by all processes, with a cache in each process. On the wire they are Redisson's
+//! RLocalCachedMap.
 //!
 //! Use one for data that is read often and changed seldom: reads need no request, and a change
 //! invalidates the cached value in every process.
@@ -33,9 +34,9 @@
 //!   some moment at most [`Options::max_stale`] before the read began. As long as messages arrive,
 //!   a value is invalidated as soon as the message of its change arrives. The bound holds whatever
 //!   happens to connections. Four times per bound the cache sends itself a heartbeat, which arrives
-//!   after all earlier messages. If no heartbeat comes back, no cached value is returned. One
-//!   exception: a primary that was replaced and does not know it is trusted as long as the client
-//!   trusts it, as for any read.
+//!   after all earlier messages. Cached values are returned only while heartbeats come back. One
+//!   exception, as for any read: until the client detects that a primary was replaced, it may read
+//!   older values from the former primary.
 //! - **Unpublished changes.** Writes by other means ([`Map`], a transaction, HSET) are not
 //!   published. Their staleness is bounded only by [`Options::time_to_live`], which is not set by
 //!   default.

@@ -21,12 +21,12 @@ static ACKNOWLEDGE: Script<1> = Script::new("local_cached_map/acknowledge", incl
 /// Heartbeats per staleness bound. The cache stays valid if two of these four are lost.
 const HEARTBEATS_PER_BOUND: u32 = 4;
 
-/// Number of heartbeats that are sent after the last read. They cover a pause between reads; after
-/// them none is sent until the next read.
+/// Number of heartbeats that are sent after the last read. They cover a pause between reads. After
+/// that, no heartbeat is sent until the next read.
 const IDLE_HEARTBEATS: u32 = 4;
 
-/// The longest time for which other clients may disable keys: a minute. After it they are
-/// considered gone.
+/// The longest time for which other clients may disable keys: a minute. After that, such a client
+/// is considered gone.
 const MAX_DISABLED_TIME: Duration = Duration::from_secs(60);
 
 /// Time limit of an answer to another client: 5 s. Clients wait a few seconds for it.
@@ -86,8 +86,8 @@ async fn listen(near: Arc<NearCache>, key: Bytes, own_channel: Bytes, background
             () = &mut closing => {}
             event = subscription.next() => {
                 if let ChannelEvent::Resync = event {
-                    // All entries are of an earlier generation. The new one is likely to be used
-                    // soon.
+                    // All entries are of an earlier generation. A heartbeat is sent at once,
+                    // because the cache is likely to be read soon.
                     due = background.clock().now();
                     near.clear();
                 }
@@ -127,7 +127,8 @@ struct HeartbeatSender {
 }
 
 impl HeartbeatSender {
-    /// Returns the request of a heartbeat. Its age counts from `now`, before it is sent.
+    /// Returns the request of a heartbeat. The age of the heartbeat counts from `now`, which is
+    /// before the request is sent.
     fn send(&mut self, generation: u64, now: Instant) -> HeartbeatRequest {
         let number = self.heartbeats.send(generation, now);
         let request =

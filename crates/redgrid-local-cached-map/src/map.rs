@@ -20,8 +20,9 @@ redgrid_core::default_codec! {
     /// the values that it has read until they are changed. On the wire it is Redisson's
     /// `RLocalCachedMap`.
     ///
-    /// Cheap to clone. All handles of a name in a client share one cache, whatever their types:
-    /// encoded bytes are cached, and decoded for each caller. The codecs are as for a [`Map`].
+    /// It is cheap to clone. All handles of a name in a client share one cache, whatever their
+    /// types: encoded bytes are cached, and decoded for each caller. The codecs are as for a
+    /// [`Map`].
     ///
     /// Use it for values that are read often and written seldom. Streams and reads of the whole
     /// map do not fill the cache; see [`pre_load`](LocalCachedMap::pre_load).
@@ -71,7 +72,7 @@ impl<K, V, KC: Codec + Default, VC: Codec + Default> LocalCachedMap<K, V, KC, VC
         };
         let shared = match object_ref.name_and_key() {
             Ok((_, key)) if options.check(&object_ref).is_ok() => client.shared(key, create),
-            // Each call returns the error.
+            // The name or an option is invalid: each call returns the error.
             _ => Arc::new(create()),
         };
         LocalCachedMap {
@@ -99,7 +100,7 @@ impl<K, V, KC: Codec, VC: Codec> LocalCachedMap<K, V, KC, VC> {
         LocalCachedMap { object_ref, keys, values, map, shared, options, entries: PhantomData }
     }
 
-    /// Returns the [`Object`] of this name: existence, lifetime, other names, memory size.
+    /// Returns the [`Object`] of this name: existence, lifetime, renaming, memory size.
     ///
     /// Its changes are not published. Caches, including that of this process, detect the deletion
     /// or renaming of the map with their next heartbeat, unless the map is created again meanwhile.
@@ -138,8 +139,8 @@ impl<K, V, KC: Codec, VC: Codec> LocalCachedMap<K, V, KC, VC> {
         self.shared.near.stats()
     }
 
-    /// Returns whether cached values are returned without the server at present: whether it is
-    /// certain that all changes are received.
+    /// Returns whether cached values are returned at present, that is, whether it is certain that
+    /// all changes are received.
     ///
     /// The subscription starts with the first read. Without reads the heartbeats stop, and the
     /// result becomes false.
@@ -150,8 +151,8 @@ impl<K, V, KC: Codec, VC: Codec> LocalCachedMap<K, V, KC, VC> {
     /// Clears the cache of this process. The map and the caches of other processes stay as they
     /// are.
     ///
-    /// Redisson's method of this name clears the other caches too; here that is
-    /// [`clear_all_local`](LocalCachedMap::clear_all_local).
+    /// Redisson's method of this name clears the other caches, too, as
+    /// [`clear_all_local`](LocalCachedMap::clear_all_local) does here.
     pub fn clear_local(&self) {
         self.shared.near.clear();
     }

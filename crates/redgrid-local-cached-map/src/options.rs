@@ -24,7 +24,8 @@ pub struct Options {
     pub(crate) keep_absent: bool,
 }
 
-/// The minimum of `max_stale`: 50 ms. Pauses of the process can be longer than less.
+/// The minimum of `max_stale`: 50 ms. With a smaller bound, short pauses of the process would often
+/// invalidate the cache.
 const MIN_STALE: Duration = Duration::from_millis(50);
 
 /// The maximum of `max_stale`: an hour.
@@ -86,13 +87,13 @@ impl Options {
     /// s.
     ///
     /// The bound applies to changes that are published: those by the methods of a
-    /// [`LocalCachedMap`](crate::LocalCachedMap) or of Redisson. A primary that was replaced and
-    /// does not know it is trusted as long as the client trusts it. The value of the first handle
-    /// of the name in the client applies.
+    /// [`LocalCachedMap`](crate::LocalCachedMap) or of Redisson. One exception: until the client
+    /// detects that a primary was replaced, it may read older values from the former primary. The
+    /// bound of the first handle of the name in the client applies.
     ///
     /// As long as messages arrive, a value is invalidated when the message of its change arrives:
-    /// within the delay of the network. The bound is for the time in which messages do not arrive
-    /// and this is not yet detected.
+    /// within the delay of the network. The bound limits the time in which messages fail to arrive
+    /// without this being detected.
     ///
     /// A smaller bound costs more heartbeats: one small script in each fourth of it, for each map
     /// that is read. The cache is also bypassed sooner when the server or the process pauses.

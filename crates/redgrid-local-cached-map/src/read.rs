@@ -136,7 +136,7 @@ impl<K, V, KC: Codec, VC: Codec> LocalCachedMap<K, V, KC, VC> {
     /// the time limit of a call, nothing is cached and the result is 0.
     ///
     /// If the map moves to another server meanwhile, some entries may be missed. The call only
-    /// warms up the cache, and nothing depends on it.
+    /// warms up the cache: a missed entry is read from the server when it is needed.
     ///
     /// # Errors
     ///
@@ -174,7 +174,7 @@ impl<K, V, KC: Codec, VC: Codec> LocalCachedMap<K, V, KC, VC> {
     }
 }
 
-/// Entries of a page: 500, about a millisecond of the server's time.
+/// Number of entries of a page: 500, about a millisecond of the server's time.
 const PAGE: u64 = 500;
 
 /// Returns a key as shown in errors: its first 64 characters.

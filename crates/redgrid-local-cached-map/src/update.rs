@@ -51,8 +51,8 @@ impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>> LocalCachedMap<K, V, KC, VC> {
         KC: EncodesFor<K, Q>,
     {
         let field = self.object_ref.encoded(&self.keys, key)?;
-        // The lock of a [`Map`](redgrid_map::Map) with this name: updates through handles of both
-        // types run one after another.
+        // A [`Map`](redgrid_map::Map) with this name uses the same lock: updates through handles of
+        // both types run one after another.
         let mut cas_loop = CasLoop::serialized_part(&self.object_ref, &field).await?;
         loop {
             let previous = cas_loop.stored(|| Ok(self.object_ref.command("HGET")?.arg(field.clone()))).await?;

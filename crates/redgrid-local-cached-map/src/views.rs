@@ -10,7 +10,7 @@ use crate::map::LocalCachedMap;
 use crate::read::key_for_error;
 
 impl<K, V, KC: Decode<K>, VC: Codec> LocalCachedMap<K, V, KC, VC> {
-    /// Returns the keys whose values would be returned from the cache now, in no order.
+    /// Returns the keys whose values would be returned from the cache now, in no particular order.
     ///
     /// # Errors
     ///
@@ -60,7 +60,7 @@ impl<K, V, KC: Decode<K>, VC: Codec> LocalCachedMap<K, V, KC, VC> {
 }
 
 impl<K, V, KC: Codec, VC: Decode<V>> LocalCachedMap<K, V, KC, VC> {
-    /// Returns the values that would be returned from the cache now, in no order.
+    /// Returns the values that would be returned from the cache now, in no particular order.
     ///
     /// # Errors
     ///

@@ -131,7 +131,8 @@ impl<K, V, KC: Codec, VC: Encode<V>> LocalCachedMap<K, V, KC, VC> {
         Ok(self.change_key(&field, Some(value), Condition::Present, false).await?.0)
     }
 
-    /// Sets the values of keys, up to 500 or about 4 MiB a request. After an error some may be set.
+    /// Sets the values of keys, up to 500 or about 4 MiB a request. After an error some keys may be
+    /// set.
     ///
     /// # Errors and cancel safety
     ///

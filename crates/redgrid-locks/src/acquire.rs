@@ -33,7 +33,7 @@ pub struct TryAcquire(AcquireBuilder);
 pub struct AcquireOptions {
     pub(crate) wait: Option<Duration>,
     pub(crate) lease: Option<Duration>,
-    /// The length of a renewed lease, if it is not that of the configuration.
+    /// Length of a renewed lease; `None` for that of the configuration.
     pub(crate) renewed_lease: Option<Duration>,
     pub(crate) holder: Option<Holder>,
     pub(crate) at_least: Duration,
@@ -45,7 +45,7 @@ pub struct AcquireOptions {
 impl AcquireOptions {
     /// Sets the holder to that of the current scope, unless the options name one.
     ///
-    /// A task that continues the acquire is outside of that scope.
+    /// A task that continues the acquire runs outside of that scope.
     pub(crate) fn in_scope(mut self) -> Self {
         self.holder = self.holder.or_else(Holder::current);
         self
@@ -148,7 +148,8 @@ impl AcquireBuilder {
         }
     }
 
-    // By reference: the builder is large, and each of these futures would hold a copy of it.
+    // Takes the builder by reference: it is large, and otherwise each of these futures would hold a
+    // copy.
     async fn attempt(&mut self, try_only: bool) -> Result<Option<HoldGuard>, AcquireError> {
         match &self.entry_gate {
             None => self.attempt_directly(try_only).await,

@@ -1,4 +1,5 @@
-//! Acquires of several steps. The grants of earlier steps do not depend on the caller polling.
+//! Acquires that consist of several steps. If the caller does not poll the future, a task of the
+//! client continues the acquire, so that others do not wait for the grants of its earlier steps.
 
 use std::time::Duration;
 

@@ -29,10 +29,10 @@ use crate::with::WithError;
 ///
 /// # Queue
 ///
-/// A waiter has a position on the server. Its process keeps it alive every quarter of a second.
-/// The positions of a process that is silent for a second are removed, and the next waiter is
-/// granted the lock. The first 16 waiters of a process (`fair_depth`) have positions of their own.
-/// The others follow them inside the process.
+/// A waiter has a position on the server. Its process renews the position every quarter of a
+/// second. The positions of a process that is silent for a second are removed, and the next waiter
+/// is granted the lock. The first 16 waiters of a process (`fair_depth`) have positions of their
+/// own. The others follow them inside the process.
 ///
 /// Options, guards, leases, tokens and re-entry are those of [`Lock`]. The key is the same hash, so
 /// a plain lock of the same name excludes a fair one, and ignores its queue.
@@ -176,8 +176,8 @@ impl FairLock {
 
     /// Returns the position in the queue of the request with this [`QueuePosition`]; 0 is next.
     ///
-    /// `None` means that the request has no position on the server. It was not sent yet, waits
-    /// behind others of its process, holds the lock, or has ended.
+    /// `None` means that the request has no position on the server. The request was not sent yet,
+    /// waits behind others of its process, holds the lock, or has ended.
     ///
     /// # Errors
     ///
@@ -195,7 +195,7 @@ impl FairLock {
         Ok(waiting.iter().position(is_own))
     }
 
-    /// Returns the operations that every object has, including the queue: as [`Lock::object`].
+    /// Returns the operations that every object has, as [`Lock::object`]. They include the queue.
     ///
     /// The waiters of a queue that is deleted or renamed enter a new queue when they poll, in any
     /// order.

@@ -15,9 +15,10 @@ use crate::rw::RW_CHANNEL;
 /// Default poll interval: 250 ms.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Margin before the end of a lease: 10 ms. A lock that is found free then may have expired.
+/// Margin before the end of a lease: 10 ms. A lock that is found free within this margin may have
+/// expired.
 ///
-/// Lifetimes are whole milliseconds, and the clocks of server and client differ in pace.
+/// Lifetimes are whole milliseconds, and the clocks of server and client run at different speeds.
 const MARGIN: Duration = Duration::from_millis(10);
 
 /// A change of a lock between two polls.
@@ -50,9 +51,9 @@ pub struct Follow {
     listener: ChangeListener,
     interval: Duration,
     last_poll: Option<LastPoll>,
-    /// Messages since the last change was returned.
+    /// Number of messages since the last change was returned.
     messages: u64,
-    /// The last poll found the lock free without a message. The message may be in flight.
+    /// Whether the last poll found the lock free without a message, which may still be in flight.
     message_awaited: bool,
 }
 
@@ -66,7 +67,7 @@ struct LastPoll {
 impl Lock {
     /// Follows the holders of the lock, without acquiring it.
     ///
-    /// The lock is polled, which its users do not notice. A hold that is shorter than the poll
+    /// The lock is polled, which does not affect its users. A hold that is shorter than the poll
     /// interval may be missed. For the server, all tasks to which one process hands the lock over
     /// are one holder.
     ///
@@ -107,8 +108,8 @@ impl Follow {
     /// Subscribes to the lock's releases as well, so that changes are noticed at once.
     ///
     /// The processes that contend for the lock count this subscription as that of a waiter. They
-    /// yield to it for some milliseconds at the end of each hand-over window. A busy lock loses
-    /// much of its rate by that (measured: 42 %).
+    /// yield to it for some milliseconds at the end of each hand-over window. This costs a busy
+    /// lock much of its throughput (measured: 42 %).
     pub fn subscribe(mut self) -> Self {
         if let Ok(target) = self.lock.target() {
             // The name may be that of a read-write lock, which publishes its releases on another
@@ -159,7 +160,8 @@ impl Follow {
             let before = self.last_poll.replace(LastPoll { holders: holders.clone(), lease_ends });
             let messages = std::mem::take(&mut self.messages);
             match (before, state) {
-                // A message may arrive before or after the poll that finds its change.
+                // A message may arrive before or after the poll that finds its change: it stays
+                // counted until a change is returned.
                 (Some(before), _) if before.holders == holders => self.messages = messages,
                 (None, Some(state)) => return Ok(LockChange::Held(state)),
                 (Some(before), Some(state)) if before.holders.is_empty() => return Ok(LockChange::Held(state)),

@@ -35,7 +35,7 @@ pub struct LockState {
     pub remaining: Option<Duration>,
 }
 
-/// A holder as the server knows it.
+/// A holder, as stored on the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LockHolder {
@@ -43,7 +43,7 @@ pub struct LockHolder {
     pub client: String,
     /// The number after the id: that of the grant for redgrid, that of the thread for Redisson.
     pub number: Option<u64>,
-    /// How often the holder has entered, as known to the server: always 1 for redgrid.
+    /// How often the holder has entered, as counted on the server: always 1 for redgrid.
     pub entries: u64,
 }
 
@@ -118,7 +118,7 @@ pub(crate) async fn state(client: &Client, target: &Arc<LockKeys>) -> Result<Opt
     Ok((holder_count > 0).then_some(LockState { holders, holder_count, remaining }))
 }
 
-/// Waits until the lock is free. Returns `false` if it was not when `within` had passed.
+/// Waits until the lock is free. Returns `false` if `within` passes first.
 pub(crate) async fn until_free(
     client: &Client,
     target: &Arc<LockKeys>,

@@ -33,7 +33,8 @@
 //! | `redisson_lock__channel:{name}` | channel; a release publishes `0` | |
 //! | `redisson_lock_token:{name}` | string: the last token of a [`FencedLock`] | none |
 //! | `redisson_rwlock:{name}` | channel of a read-write lock; its keys: see [`RwLock`] | |
-//! | `redgrid_client:{<client id>}` | channel; notices of holds that were taken by force | |
+//! | `redgrid_client:{<client id>}` | channel; notices of holds that were taken by force, and questions | |
+//! | `redgrid_console:<uuid>` | channel; [reports](redgrid_core::report) of clients that were asked | |
 //! | `redgrid_leader:{name}` | hash: the leader of an [`Election`] | the lease |
 //! | `redgrid_leader__channel:{name}` | channel; the term of a new leader, or `0` when one resigns | |
 //! | `redgrid_fence:{name}` | string: the highest token that passed a [`Fence`] | 30 days after it, unless set |

@@ -76,7 +76,7 @@ impl Lock {
         Lock { reenters: false, ..self }
     }
 
-    /// Returns the same lock with pauses between tries, instead of messages.
+    /// Returns the same lock, whose waiters retry after pauses instead of waiting for messages.
     pub(crate) fn with_backoff(self, backoff: Backoff) -> Self {
         Lock { backoff: Some(backoff), ..self }
     }
@@ -276,7 +276,7 @@ impl LockGuard {
     ///
     /// # Errors
     ///
-    /// [`ExtendError`] says which lease is valid then.
+    /// [`ExtendError`] states which lease is valid then.
     ///
     /// # Cancel safety
     ///
@@ -306,9 +306,9 @@ impl LockGuard {
     /// If other tasks of this process wait, the lock is handed over to them, and there is nothing
     /// to wait for.
     ///
-    /// The wait for the reply takes at most `response_timeout`. After that, and if the future is
-    /// dropped, the release goes on in the background, until the server has no lease of the hold
-    /// any more. An [`extend`](LockGuard::extend) whose reply was lost may have set one, too.
+    /// The wait for the reply takes at most `response_timeout`. After that, or if the future is
+    /// dropped, the release goes on in the background, until every lease of the hold has ended on
+    /// the server. One of them may come from an [`extend`](LockGuard::extend) whose reply was lost.
     ///
     /// # Errors
     ///

@@ -27,7 +27,7 @@ const MAX_NAMES: usize = 10_000;
 
 /// Longest pause before the wait for a busy lock is repeated: 64 ms.
 ///
-/// Shorter pauses already get two requests that obstruct each other out of step.
+/// Two requests that obstruct each other get out of step after shorter pauses already.
 const LONGEST_PAUSE: Duration = Duration::from_millis(64);
 
 /// Longest wait for the release of a failed attempt's grants: 1 s.
@@ -202,7 +202,7 @@ impl Acquirable for MultiLock {
 impl Members {
     /// Acquires all locks; `None` if one is taken and the request does not wait.
     ///
-    /// The grants are reserved.
+    /// The grants stay reserved until `MultiGrant::commit`.
     async fn acquire(
         self: Arc<Self>,
         options: AcquireOptions,

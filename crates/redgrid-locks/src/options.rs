@@ -44,8 +44,8 @@ macro_rules! option_methods {
             /// Keeps the lock taken for at least this long, for a job that must run once per
             /// interval.
             ///
-            /// This holds even if the guard is released or the process dies earlier. The default is
-            /// zero.
+            /// The lock stays taken even if the guard is released or the process dies earlier. The
+            /// default is zero.
             pub fn hold_at_least(mut self, keep: std::time::Duration) -> Self {
                 self.0.at_least = keep;
                 self
@@ -53,10 +53,10 @@ macro_rules! option_methods {
 
             /// Sets how durable the grant and each renewal must be before they are valid.
             ///
-            /// The default is that of the configuration. An acquire that falls short is released
-            /// and returns [`AcquireError::NotDurable`](crate::AcquireError::NotDurable). A renewal
-            /// that falls short is retried until the deadline of the hold. A holder that re-enters
-            /// has the durability of its first acquire.
+            /// The default is that of the configuration. A grant that falls short is released, and
+            /// the acquire returns [`AcquireError::NotDurable`](crate::AcquireError::NotDurable). A
+            /// renewal that falls short is retried until the deadline of the hold. A holder that
+            /// re-enters has the durability of its first acquire.
             pub fn durability(mut self, durability: crate::Durability) -> Self {
                 self.0.durability = Some(durability);
                 self

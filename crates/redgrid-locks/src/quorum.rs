@@ -68,8 +68,8 @@ impl QuorumLock {
     /// Returns the same lock with fencing tokens.
     ///
     /// Tokens are counted at each server, and written back to a majority before the guard is
-    /// returned. So the majority of the next holder knows them. This costs one more round trip for
-    /// each acquire.
+    /// returned. So any majority that grants the next holder its lock includes a server with this
+    /// token. This costs one more round trip for each acquire.
     #[must_use]
     pub fn fenced(self) -> Self {
         let name = self.locks[0].checked_target().map(|target| target.name.as_str().to_owned()).unwrap_or_default();

@@ -31,7 +31,7 @@ struct Grants {
     votes: Vec<(usize, HoldGuard)>,
     /// Votes that arrive after those of the majority.
     late_votes: Replies<Vote>,
-    /// Fewer than a majority were valid at some time: another holder may have had the lock.
+    /// Whether fewer than a majority were valid at some time: another holder may have had the lock.
     is_lost: bool,
 }
 
@@ -40,7 +40,7 @@ impl Grants {
         self.votes.iter().filter(|(_, grant)| grant.is_held()).count()
     }
 
-    /// Adds a grant, which counts only while there is a majority without it.
+    /// Adds a grant. It counts only if the earlier grants are still a majority.
     ///
     /// Each server has one vote.
     fn add(&mut self, majority: usize, at: usize, grant: HoldGuard) {
@@ -117,7 +117,7 @@ impl QuorumGuard {
 
     /// Completes when no majority of the grants is valid any more.
     ///
-    /// Returns how the last of them was lost.
+    /// If several grants are lost, it returns the reason of the one that arrived last.
     ///
     /// # Cancel safety
     ///
@@ -166,7 +166,7 @@ impl QuorumGuard {
 
     /// Sets the lease at all servers.
     ///
-    /// Servers that lost the lock, or never granted it, are requested again while a majority has
+    /// Servers that lost the lock, or never granted it, receive a new request while a majority has
     /// it.
     ///
     /// # Errors

@@ -26,10 +26,10 @@ const MARK_INTERVAL_NANOS: u64 = 100_000_000;
 ///
 /// Each server is a deployment of its own, with a client of its own.
 ///
-/// Each server stores an *incarnation mark* (key `redgrid_birth`): the id of its process, and since
-/// when that process votes. If the mark is missing or names another process, the server may have
-/// lost its holders. It then abstains until the longest lease that it could have granted has ended.
-/// [`bootstrap`](Quorum::bootstrap) sets the marks once, when the servers are new.
+/// Each server stores an *incarnation mark* (key `redgrid_birth`): the id of its process, and the
+/// time from which that process votes. If the mark is missing or names another process, the server
+/// may have lost its holders. It then abstains until the longest lease that it could have granted
+/// has ended. [`bootstrap`](Quorum::bootstrap) sets the marks once, when the servers are new.
 ///
 /// ```no_run
 /// # async fn demo(clients: Vec<redgrid_locks::Client>) -> Result<(), Box<dyn std::error::Error>> {
@@ -119,10 +119,10 @@ impl Quorum {
         self.clients.len() / 2 + 1
     }
 
-    /// Marks the incarnation of a server that did not grant, in a task of its own.
+    /// Marks the incarnation of a server that did not grant the lock, in a task of its own.
     ///
-    /// It may have no mark, or that of another process. It votes again when no hold that it lost
-    /// can still be valid.
+    /// The server may have no mark, or that of another process. Once marked, it votes again when no
+    /// hold that it lost can still be valid.
     pub(crate) fn mark_in_background(&self, at: usize) {
         let (client, after) = (self.clients[at].clone(), self.longest_lease + self.longest_lease / 10);
         let now = client.clock().now();

@@ -30,11 +30,12 @@ pub(crate) const RETAINED: &str = ":kept";
 /// its variants.
 pub(crate) struct ExclusiveLock {
     name: &'static str,
-    /// Tokens are counted in the first of the further keys.
+    /// Whether tokens are counted, in the first of the further keys, or in the second if `votes`.
     counts_tokens: bool,
-    /// Releases are published.
+    /// Whether releases are published.
     publishes_releases: bool,
-    /// The server is one of a quorum. Its incarnation mark is the first of the further keys.
+    /// Whether the server is one of a quorum. Its incarnation mark is the first of the further
+    /// keys.
     votes: bool,
 }
 
@@ -68,8 +69,8 @@ fn on_lock(script: &'static Script<1>, claim: HoldArgs<'_>) -> Request {
     script.with([claim.target.key.clone()]).arg(claim.field.clone())
 }
 
-/// Adds from which holders a lock may be taken over. `field` maps a holder to its field on the
-/// server.
+/// Adds the arguments that say from which holders a lock may be taken over. `field` maps a holder
+/// to its field on the server.
 pub(crate) fn with_takeover_from(
     request: Request,
     notices: &str,
@@ -138,7 +139,8 @@ impl LockProtocol for ExclusiveLock {
 
     fn release(&self, claim: HoldArgs<'_>) -> Request {
         let request = on_lock(&RELEASE, claim);
-        // In this order most calls have one argument less: only SPUBLISH needs one.
+        // The channel comes first, so that only SPUBLISH needs another argument: PUBLISH is the
+        // default.
         let request =
             if self.publishes_releases { request.arg(claim.target.channel.clone()).spublish_arg() } else { request };
         request.batchable(&BATCH, BatchPhase::Release).idempotent()

@@ -52,7 +52,8 @@ pub struct SegmentedLock {
 #[derive(Debug)]
 struct Segment {
     lock: Lock,
-    /// A holder marked the segment as permanently empty, through this [`SegmentedLock`] or a clone.
+    /// Whether a holder marked the segment as permanently empty, through this [`SegmentedLock`] or
+    /// a clone.
     is_empty: AtomicBool,
 }
 
@@ -118,7 +119,7 @@ impl SegmentedLock {
 
     /// Marks all segments as not empty, so that iterators return them again.
     ///
-    /// This concerns this [`SegmentedLock`] and its clones. Call it in each process.
+    /// It applies to this [`SegmentedLock`] and its clones. Call it in each process.
     pub fn reset(&self) {
         self.segments.iter().for_each(|segment| segment.is_empty.store(false, Ordering::Relaxed));
     }
@@ -226,8 +227,8 @@ impl SegmentIter {
                         contact = clock.now();
                         last_error = Some(error);
                     }
-                    // The short timeout may pass before any reply. Nothing is held, or only for a
-                    // moment.
+                    // The short timeout may pass before any reply. If the server grants the lock
+                    // nevertheless, the grant is released at once.
                     Err(error @ AcquireError::Failed(Failure::Unavailable { .. } | Failure::OutcomeUnknown { .. }))
                         if !is_last =>
                     {

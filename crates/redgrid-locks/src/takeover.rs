@@ -19,12 +19,12 @@ pub(crate) const FORCED_LEASE: Duration = Duration::from_secs(5);
 impl Lock {
     /// Frees the lock, whichever holder has it. Returns whether there was one.
     ///
-    /// Redgrid holders are notified of the loss a round trip later. A Redisson holder learns of it
-    /// only when it unlocks. Until then it may still be working: use the fencing token where that
-    /// matters.
+    /// Redgrid holders are notified of the loss a round trip later. A Redisson holder notices the
+    /// loss only when it unlocks. Until then it may still be working: use the fencing token where
+    /// that matters.
     ///
-    /// The lock is free half a second later. Until then a holder that was not notified could hand
-    /// out tokens to its own tasks that are higher than those of the next holder.
+    /// The lock is free half a second later. If it were free at once, a holder that was not
+    /// notified yet could give its own tasks tokens that are higher than those of the next holder.
     ///
     /// # Errors
     ///

@@ -69,11 +69,11 @@ impl FencedLock {
 ///
 /// It is for very many locks with little contention, and for servers where channels are not
 /// available. Tasks of one process queue, and hand the lock over as those of a [`Lock`] do. Between
-/// processes there is no order. At the end of a hand-over window, other processes get the time of
-/// the longest pause.
+/// processes there is no order. At the end of a hand-over window, the process leaves the lock to
+/// other processes for the time of the longest pause.
 ///
-/// A [`Lock`] of the same name excludes this one and is excluded by it. It is not notified of this
-/// one's releases.
+/// A [`Lock`] of the same name excludes this one and is excluded by it. Its waiters are not
+/// notified of the releases of a spin lock.
 ///
 /// ```no_run
 /// # use std::time::Duration;
@@ -96,8 +96,8 @@ impl SpinLock {
 
     /// Sets the pauses between two tries.
     ///
-    /// They begin with `first` and double up to `longest`. Each is shortened at random by up to
-    /// half, and is at least a millisecond before that. Short pauses find a release sooner and send
+    /// They begin with `first` and double up to `longest`. Each pause is at least a millisecond,
+    /// and is then shortened at random by up to half. Short pauses find a release sooner and send
     /// more requests. Of all waiters in a process, the pauses of the first one apply.
     #[must_use]
     pub fn backoff(self, first: Duration, longest: Duration) -> Self {

@@ -11,11 +11,11 @@ use redgrid_locks::{AcquireError, LockLost};
 use crate::map::Map;
 use crate::update::Attempt;
 
-/// Maximum number of attempts. Writers without the lock may be faster each time; without this limit
-/// the function could be called forever.
+/// Maximum number of attempts. Writers without the lock may change the value each time: without
+/// this limit the function could be called forever.
 const MAX_ATTEMPTS: u32 = 100;
 
-/// Why no value was computed, or why the outcome is unknown.
+/// Reason why no value was computed, or why the outcome is unknown.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum ComputeError {
@@ -33,8 +33,8 @@ pub enum ComputeError {
 /// Computes values under the locks of their keys; created by [`Map::locked`].
 ///
 /// Use it for a function that must not run concurrently: one that waits, is expensive or has side
-/// effects. It costs an acquire and a release more than [`Map::alter`]. It and Redisson's
-/// `compute`, `computeIfAbsent`, `computeIfPresent` and `merge` exclude each other.
+/// effects. It costs an acquire and a release more than [`Map::alter`]. Calls of its methods, and
+/// of Redisson's `compute`, `computeIfAbsent`, `computeIfPresent` and `merge`, exclude each other.
 ///
 /// Writers without the lock are not blocked, and their changes are not overwritten. If one has
 /// changed the value, the function is called again with the new value.

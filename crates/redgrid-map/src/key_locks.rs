@@ -138,8 +138,8 @@ impl<K, V, KC: Codec, VC: Codec> Map<K, V, KC, VC> {
 
     fn companion_name_of_field(&self, field: &[u8], kind: &str) -> Result<String, ObjectError> {
         let (_, map) = self.object_ref.name_and_key()?;
-        // Built from the map's key, namespace included, so that the hash tag is that of the map.
-        // The namespace is then prepended once more, as in Redisson.
+        // The name is built from the map's key, namespace included, so that the hash tag is that of
+        // the map. The namespace is then prepended once more, as in Redisson.
         let name = suffixed(map, &format!("{}:{kind}", element_hash(field)));
         Ok(String::from_utf8_lossy(&name).into_owned())
     }

@@ -24,7 +24,7 @@
 //! | key | type | lifetime |
 //! |---|---|---|
 //! | `name` | hash: keys and values as their codecs write them; Redisson's | none, unless set |
-//! | `redgrid_fence:{name}`, `redgrid_fence:{name}:<client id>:<number>` | strings: what [`Map::set_fenced`] remembers | those of a [`Fence`] |
+//! | `redgrid_fence:{name}`, `redgrid_fence:{name}:<client id>:<number>` | strings: the state of the fence that [`Map::set_fenced`] checks | those of a [`Fence`] |
 //!
 //! # Guarantees
 //!

@@ -57,9 +57,9 @@ impl<K, V, KC: Codec, VC: Codec> Map<K, V, KC, VC> {
         Map { object_ref: self.object_ref, keys, values, entries: PhantomData }
     }
 
-    /// Returns the [`Object`] of this name: existence, lifetime, other names, memory size.
+    /// Returns the [`Object`] of this name: existence, lifetime, renaming, memory size.
     ///
-    /// The map's fence goes with the map to another name.
+    /// A rename includes the map's fence.
     pub fn object(&self) -> Object {
         self.object_ref.object(alone).also_renames(fence)
     }
@@ -128,7 +128,7 @@ impl<K, V, KC: Codec, VC: Encode<V>> Map<K, V, KC, VC> {
                 return Ok(true);
             }
             cursor = if self.object_ref.client().epoch_of(key) != connection {
-                // Another server process scans in another order: start again.
+                // A new server process scans in another order: start again.
                 Bytes::from_static(b"0")
             } else if &*next == b"0" {
                 return Ok(false);

@@ -34,9 +34,9 @@ impl<K, V, KC: Codec, VC: Encode<V>> Map<K, V, KC, VC> {
     /// Sets the value of a key if `token` is not stale. Returns whether the key is new in the map.
     ///
     /// The server compares the token with the highest one that has written this map. All writers
-    /// must pass their tokens, and the tokens must come from one lock. They must be times, as most
-    /// tokens are. For counted tokens use [`Fence::write`](redgrid_core::fence::Fence::write) of a
-    /// fence without a lifetime.
+    /// must pass their tokens, and the tokens must come from one lock. The tokens must be times, as
+    /// most tokens are. For counted tokens use [`Fence::write`](redgrid_core::fence::Fence::write)
+    /// of a fence without a lifetime.
     ///
     /// While the slot is being moved to another node, the call waits until map and fence are on the
     /// same node.
@@ -85,7 +85,8 @@ impl<K, V, KC: Codec, VC: Encode<V>> Map<K, V, KC, VC> {
         self.run_script(&SET_IF_EXISTS, [field, value]).await
     }
 
-    /// Sets the values of keys, up to 500 or about 4 MiB a request. After an error some may be set.
+    /// Sets the values of keys, up to 500 or about 4 MiB a request. After an error some keys may be
+    /// set.
     ///
     /// # Errors and cancel safety
     ///

@@ -114,7 +114,7 @@ impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>> Map<K, V, KC, VC> {
 pub(crate) enum Attempt {
     /// The change was made.
     Done,
-    /// Another client was faster. Contains the current value if the reply contained it;
+    /// Another client has changed the value. Contains the current value if the reply contained it;
     /// `Some(None)` if the key is not in the map.
     Conflict(Option<Option<Bytes>>),
 }

@@ -112,7 +112,7 @@ impl<K, V, KC: Codec, VC: Codec, Y: Kind> Multimap<K, V, KC, VC, Y> {
             let page = Self::next_page(&mut scan, PAGE as usize).await?;
             if page.is_empty() {
                 if Y::LIFETIME_MODE == LifetimeMode::SortedSet {
-                    // Removes expiries that other clients may have left of removed keys.
+                    // Removes the expiries of removed keys that other clients may have left behind.
                     let _: u64 = self.change_and_purge(self.remove_request("any", &[])?).await?;
                 }
                 return Ok(removed);

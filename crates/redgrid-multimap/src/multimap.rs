@@ -166,7 +166,7 @@ impl<K, V, KC: Codec, VC: Codec, Y: Kind> Multimap<K, V, KC, VC, Y> {
         Ok(reply)
     }
 
-    /// Returns the request that removes those of these keys that have expired.
+    /// Returns the request that removes the expired ones of these keys.
     pub(crate) fn purge_request(&self, fields: Vec<Bytes>) -> Result<Request, ObjectError> {
         let keys: Vec<KeyRef> =
             fields.into_iter().map(|field| self.key_ref_of_field(field)).collect::<Result<_, _>>()?;

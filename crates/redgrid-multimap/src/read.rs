@@ -47,7 +47,7 @@ impl<K, V, KC: Codec, VC: Codec, Y: Kind> Multimap<K, V, KC, VC, Y> {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future changes no key that has not expired.
+    /// Dropping the future changes no live key.
     #[doc(alias = "keySize")]
     pub async fn key_len(&self) -> Result<u64, ObjectError> {
         if Y::LIFETIME_MODE != LifetimeMode::SortedSet {

@@ -36,7 +36,7 @@ impl PermitExpirableSemaphore {
     ///
     /// # Errors
     ///
-    /// [`Failure`] says whether the permit may have been returned.
+    /// [`Failure`] states whether the permit may have been returned.
     ///
     /// # Cancel safety
     ///
@@ -54,7 +54,7 @@ impl PermitExpirableSemaphore {
     ///
     /// # Errors
     ///
-    /// [`Failure`] says whether the lease may have been set.
+    /// [`Failure`] states whether the lease may have been set.
     ///
     /// # Cancel safety
     ///
@@ -85,7 +85,7 @@ impl PermitExpirableSemaphore {
     ///
     /// # Errors
     ///
-    /// [`Failure`] says whether the number may have been set.
+    /// [`Failure`] states whether the number may have been set.
     ///
     /// # Cancel safety
     ///
@@ -102,7 +102,7 @@ impl PermitExpirableSemaphore {
     ///
     /// # Errors
     ///
-    /// [`Failure`] says whether the number may have been set.
+    /// [`Failure`] states whether the number may have been set.
     ///
     /// # Cancel safety
     ///
@@ -118,7 +118,7 @@ impl PermitExpirableSemaphore {
     ///
     /// # Errors
     ///
-    /// [`Failure`] says whether the permits may have been added.
+    /// [`Failure`] states whether the permits may have been added.
     ///
     /// # Cancel safety
     ///

@@ -19,7 +19,7 @@ static COUNT_DUE: Script<2> = Script::new("queue/count_due", include_str!("scrip
 static TAKE: IdempotentScript<3> = IdempotentScript::new("queue/take_due", include_str!("scripts/take_due.lua"));
 
 /// Number of elements of Redisson's list that a script may visit, approximately, if it takes more
-/// than one element. About 10 ms on a machine of 2024.
+/// than one element. Visiting them takes about 10 ms on a machine of 2024.
 const MAX_VISITED: i64 = 250_000;
 
 /// Length of an id in bytes, in Redisson's items and in ours.
@@ -29,11 +29,12 @@ queue_type! {
     /// Elements that can be taken when they are due, in the order of their due times, shared by all
     /// processes that reach the same server.
     ///
-    /// On the wire it is Redisson's `RDelayedQueue`, together with the queue to which that leads.
+    /// On the wire it is Redisson's `RDelayedQueue`, together with the queue to which Redisson
+    /// moves due elements.
     ///
     /// It is cheap to clone; clones are handles of the same queue. The codec `C` is part of the
-    /// type, as for a [`Queue`](crate::Queue). The server's clock decides what is due when a caller
-    /// takes: no process has to run to move elements.
+    /// type, as for a [`Queue`](crate::Queue). Whether an element is due is decided by the server's
+    /// clock when a caller takes: no process has to run to move elements.
     #[doc(alias = "RDelayedQueue")]
     #[doc(alias = "RedissonDelayedQueue")]
     pub struct DelayedQueue: delayed_queue, 2 keys
@@ -81,7 +82,7 @@ impl<T, C> DelayedQueue<T, C> {
     /// Returns the number of due elements, the number of the others, and the first due element.
     async fn count_due(&self) -> Result<(u64, u64, Option<Bytes>), ObjectError> {
         let [queue, delayed, _] = self.keys()?;
-        // From the primary: its clock also decides which elements are due for a take.
+        // The primary is read, because its clock also decides which elements are due for a take.
         self.elements.place.read_primary(COUNT_DUE.with([queue, delayed])).await
     }
 }
@@ -224,8 +225,8 @@ impl<T, C: Codec> DelayedQueue<T, C> {
 impl<T, C: Decode<T>> DelayedQueue<T, C> {
     /// Returns the first due element, which stays.
     ///
-    /// `None` if none is due, or if the first one is not an item of a delayed queue; a take reports
-    /// that.
+    /// Returns `None` if none is due. It also returns `None` if the first one is not an item of a
+    /// delayed queue; a take reports that as an error.
     ///
     /// # Errors
     ///
@@ -287,9 +288,10 @@ impl<T, C: Decode<T>> DelayedQueue<T, C> {
         }
     }
 
-    /// Takes the first due element, and waits for one up to `within`; `None` if none was due.
+    /// Takes the first due element, and waits up to `within` until one is due; `None` if none was
+    /// due in time.
     ///
-    /// The server is polled at least once, and exactly once with zero.
+    /// The server is polled at least once. If `within` is zero, it is polled exactly once.
     ///
     /// # Errors and cancel safety
     ///
@@ -306,7 +308,8 @@ impl<T, C: Decode<T>> DelayedQueue<T, C> {
     }
 }
 
-/// Returns an element after its id, as Redisson packs it: `Bc0Lc0` of Lua's struct.
+/// Returns the item of an element: the id and the element in Redisson's format, `Bc0Lc0` of Lua's
+/// struct.
 fn pack(id: &[u8], value: &[u8]) -> Delayed {
     let length = (value.len() as u64).to_le_bytes();
     Delayed([&[ID_LEN], id, &length, value].concat().into())

@@ -18,7 +18,7 @@ queue_type! {
     ///
     /// It is cheap to clone; clones are handles of the same deque. The codec `C` is part of the
     /// type, as for a [`Queue`](crate::Queue). A queue of the same name is the same object. Methods
-    /// that both have promise the same.
+    /// that a queue also has give the same guarantees.
     #[doc(alias = "RDeque")]
     #[doc(alias = "RBlockingDeque")]
     #[doc(alias = "RedissonDeque")]
@@ -91,7 +91,7 @@ impl<T, C: Codec> Deque<T, C> {
         self.elements.push(end, false, values).await
     }
 
-    /// Adds elements at an end as [`Deque::push_many`] if the deque exists.
+    /// Adds elements at an end, as [`Deque::push_many`], if the deque exists.
     ///
     /// Returns the number of elements, 0 if the deque does not exist.
     ///
@@ -148,8 +148,8 @@ impl<T, C: Codec> Deque<T, C> {
 }
 
 impl<T, C: Decode<T>> Deque<T, C> {
-    /// Removes and returns the element at the front; `None` if there is none. As
-    /// [`Queue::pop`](crate::Queue::pop).
+    /// Removes and returns the element at the front, as [`Queue::pop`](crate::Queue::pop); `None`
+    /// if there is none.
     ///
     /// # Errors
     ///
@@ -277,9 +277,10 @@ impl<T, C: Decode<T>> Deque<T, C> {
         }
     }
 
-    /// Takes the element at an end, and waits for one up to `within`; `None` if none came.
+    /// Takes the element at an end, and waits up to `within` for one; `None` if there was none in
+    /// time.
     ///
-    /// The server is polled at least once, and exactly once with zero.
+    /// The server is polled at least once. If `within` is zero, it is polled exactly once.
     ///
     /// # Errors and cancel safety
     ///

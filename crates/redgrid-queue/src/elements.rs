@@ -14,7 +14,7 @@ pub(crate) const PAGE: usize = 100;
 /// Maximum number of elements that one request removes. The server does nothing else meanwhile.
 pub(crate) const MAX_POPPED: u64 = 10_000;
 
-/// Removes a member of a sorted set, which the push has returned.
+/// Removes a member of a sorted set. The push has returned the member.
 pub(crate) static CANCEL: Script<1> = Script::new("queue/cancel", include_str!("scripts/cancel.lua"));
 
 pub(crate) struct Elements<T, C> {
@@ -94,9 +94,10 @@ macro_rules! queue_type {
         }
 
         impl<T, C: Codec + Default> $type<T, C> {
-            /// Returns the one with this name.
+            /// Returns the queue with this name.
             ///
-            /// No request is sent: the first call reports an invalid name.
+            /// No request is sent. An invalid name is reported by the first call that sends a
+            /// request.
             pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
                 $type { elements: Elements::new(client, name, C::default()) }
             }

@@ -71,7 +71,7 @@ impl TakeSource for ListEnd {
 pub(crate) fn put_back(unique: Bytes, key: &Bytes, end: End, elements: &[Bytes]) -> IdempotentRequest {
     let request = PUT_BACK.with([unique, key.clone()]).arg(end.of("LPUSH", "RPUSH"));
     let request = request.publish_arg().arg(channel(key));
-    // The one that was taken first is to be nearest to the end, so it is pushed last.
+    // The element that was taken first must be nearest to the end, so it is pushed last.
     elements.iter().rev().cloned().fold(request, IdempotentRequest::arg)
 }
 

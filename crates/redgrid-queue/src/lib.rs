@@ -1,7 +1,7 @@
 //! Queues that all processes share, in the wire format of Redisson: cancel-safe waiting, both ends,
 //! delays, rings, and priorities.
 //!
-//! Use them to hand work to other processes. If no element may be lost with its worker, use
+//! Use them to hand work to other processes. If a crash of a worker must not lose an element, use
 //! `redgrid-reliable-queue`.
 //!
 //! ```no_run
@@ -38,14 +38,14 @@
 //! # Guarantees
 //!
 //! - An element that was taken for a call that is dropped or timed out goes to the next waiter of
-//!   the process. Without one it is put back to where it was, in order. Meanwhile, for the time of
-//!   two requests, it is in no queue.
+//!   the process. If there is no waiter, the element is put back to where it was, in order. In that
+//!   case the element is in no queue for the duration of two requests.
 //! - An element that `take` has returned belongs to this caller alone, even after lost replies: a
 //!   request that takes is sent again until it is answered, for 30 s, and is executed once. If no
-//!   server answers for 30 s, the elements it took are lost. So are those that a process has taken
-//!   when it is killed before its callers have them. If a failover loses the removal, the element
-//!   is taken twice.
-//! - `pop` is one command, which is sent once: its element is lost with the reply.
+//!   server answers for 30 s, the elements that the request took are lost. If a process is killed,
+//!   the elements that it has taken but not yet returned to callers are lost. If a failover loses
+//!   the removal, the element is taken twice.
+//! - `pop` is one command, which is sent once. If its reply is lost, its element is lost.
 //! - Waiters block no connection. The waiters of one process are served in the order of their
 //!   calls. A push by this crate wakes them; elements that other programs push, including
 //!   Redisson's clients, are found within 1 s.

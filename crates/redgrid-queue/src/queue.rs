@@ -31,8 +31,8 @@ queue_type! {
 list_methods!(Queue);
 
 impl<T, C: Codec> Queue<T, C> {
-    /// Adds an element at the back, and returns the number of elements. One request, which also
-    /// wakes waiters.
+    /// Adds an element at the back, and returns the number of elements. The call sends one request,
+    /// which also wakes waiters.
     ///
     /// # Errors
     ///
@@ -112,8 +112,8 @@ impl<T, C: Codec> Queue<T, C> {
 impl<T, C: Decode<T>> Queue<T, C> {
     /// Removes and returns the element at the front; `None` if there is none.
     ///
-    /// It is one command, which is sent once. The element is lost with the reply, or if the future
-    /// is dropped. [`Queue::take_within`] with zero does not lose it.
+    /// The call sends one command, once. The element is lost if the reply is lost or the future is
+    /// dropped. [`Queue::take_within`] with zero does not lose it.
     ///
     /// # Errors
     ///
@@ -196,8 +196,8 @@ impl<T, C: Decode<T>> Queue<T, C> {
 
     /// Takes the element at the front, and waits for one if there is none.
     ///
-    /// Without an element, the wait ends only if contact with the server is lost. The waiters of a
-    /// process are served in the order of their calls, by one request for all of them.
+    /// While the queue is empty, the wait ends only if contact with the server is lost. The waiters
+    /// of a process are served in the order of their calls, by one request for all of them.
     ///
     /// ```no_run
     /// # #[cfg(feature = "json")]
@@ -214,16 +214,15 @@ impl<T, C: Decode<T>> Queue<T, C> {
     /// [`Failure::Unavailable`](crate::Failure::Unavailable) or
     /// [`Failure::OutcomeUnknown`](crate::Failure::OutcomeUnknown) if no server answers for
     /// `response_timeout × (retries + 1)`. An element that was taken for this call goes to another
-    /// caller or back.
-    /// [`ObjectError::Decode`] if the element cannot be decoded; it is removed
-    /// nevertheless.
+    /// caller, or is put back. [`ObjectError::Decode`] if the element cannot be decoded; the
+    /// element is removed nevertheless.
     ///
     /// # Cancel safety
     ///
     /// Cancel-safe. An element that was taken for a dropped call goes to the next waiter of this
-    /// process. Without one it is put back to the front, also during a shutdown of the client. It
-    /// is lost if the process ends before that, or if no server answers for 30 s. A dropped call
-    /// loses its position among the waiters.
+    /// process. If there is no waiter, the element is put back to the front, also during a shutdown
+    /// of the client. The element is lost if the process ends before that, or if no server answers
+    /// for 30 s. A dropped call loses its position among the waiters.
     #[doc(alias = "BLPOP")]
     pub async fn take(&self) -> Result<T, ObjectError> {
         loop {
@@ -233,9 +232,10 @@ impl<T, C: Decode<T>> Queue<T, C> {
         }
     }
 
-    /// Takes the element at the front, and waits for one up to `within`; `None` if none came.
+    /// Takes the element at the front, and waits up to `within` for one; `None` if there was none
+    /// in time.
     ///
-    /// The server is polled at least once, and exactly once with zero.
+    /// The server is polled at least once. If `within` is zero, it is polled exactly once.
     ///
     /// # Errors and cancel safety
     ///
@@ -248,9 +248,10 @@ impl<T, C: Decode<T>> Queue<T, C> {
     /// Takes an element of this queue or of others, and returns it with the index of its queue: 0
     /// for this one, 1 for the first of the others.
     ///
-    /// If several queues have elements, the first of them is taken from. If none has, it is the
-    /// first that gets one. The queues may be in different slots of a cluster. Elements that were
-    /// taken from other queues at the same time are put back.
+    /// If several queues have elements, the first of them in this order is taken from. If all are
+    /// empty, the call takes from the queue that first gets an element. The queues may be in
+    /// different slots of a cluster. Elements that were taken from other queues at the same time
+    /// are put back.
     ///
     /// # Errors and cancel safety
     ///
@@ -266,7 +267,7 @@ impl<T, C: Decode<T>> Queue<T, C> {
     }
 
     /// Takes an element of this queue or of others, as [`Queue::take_from_any`], and waits up to
-    /// `within`; `None` if none came.
+    /// `within`; `None` if there was none in time.
     ///
     /// # Errors and cancel safety
     ///
@@ -299,8 +300,8 @@ impl<T: Send + 'static, C: Decode<T>> Queue<T, C> {
     /// Returns a stream over all elements from the front on, read in pages of 100 by index.
     ///
     /// If other processes change the queue meanwhile, the stream may miss an element or return it
-    /// twice. An element that cannot be decoded is an error, after which the stream continues.
-    /// After any other error it ends.
+    /// twice. If an element cannot be decoded, the stream returns an error and continues. After any
+    /// other error it ends.
     #[doc(alias = "iterator")]
     pub fn stream(&self) -> BoxStream<'static, Result<T, ObjectError>> {
         self.elements.stream()

@@ -13,7 +13,7 @@ use crate::ends::End;
 static PUSH: Script<2> = Script::new("queue/ring_push", include_str!("scripts/ring_push.lua"));
 static SET_CAPACITY: Script<2> = Script::new("queue/ring_capacity", include_str!("scripts/ring_capacity.lua"));
 
-/// Largest capacity: numbers of scripts are exact up to there.
+/// Largest capacity: Lua's numbers are exact integers up to this value.
 const MAX_CAPACITY: u64 = 1 << 53;
 
 queue_type! {
@@ -24,7 +24,7 @@ queue_type! {
     ///
     /// It is cheap to clone; clones are handles of the same ring. The codec `C` is part of the
     /// type, as for a [`Queue`](crate::Queue). The capacity must be set before elements can be
-    /// added. It stays when the elements are removed.
+    /// added. The capacity stays when the elements are removed.
     #[doc(alias = "RRingBuffer")]
     #[doc(alias = "RedissonRingBuffer")]
     pub struct RingBuffer: ring_buffer, 2 keys
@@ -38,7 +38,7 @@ impl<T, C> RingBuffer<T, C> {
 }
 
 impl<T, C: Codec> RingBuffer<T, C> {
-    /// Sets the capacity if it is not set, and returns whether this call has set it.
+    /// Sets the capacity if none is set, and returns whether this call has set it.
     ///
     /// # Errors
     ///
@@ -109,8 +109,8 @@ impl<T, C: Codec> RingBuffer<T, C> {
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] states what failed and whether anything may have changed. It is
-    /// [`ObjectError::Absent`] if no capacity is set; nothing is added then.
+    /// [`ObjectError`] states what failed and whether anything may have changed. If no capacity is
+    /// set, nothing is added, and the error is [`ObjectError::Absent`].
     ///
     /// # Cancel safety
     ///
@@ -196,8 +196,8 @@ impl<T, C: Codec> RingBuffer<T, C> {
 }
 
 impl<T, C: Decode<T>> RingBuffer<T, C> {
-    /// Removes and returns the oldest element; `None` if there is none. As
-    /// [`Queue::pop`](crate::Queue::pop).
+    /// Removes and returns the oldest element, as [`Queue::pop`](crate::Queue::pop); `None` if
+    /// there is none.
     ///
     /// # Errors
     ///

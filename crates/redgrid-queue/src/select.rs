@@ -14,16 +14,16 @@ use redgrid_core::{Name, ServerError};
 use crate::stock::TakeSource;
 use crate::waiters::{TakeQueue, TakeRequest, TakeWaiters, Taken};
 
-/// The reason of the error if no server answers.
+/// Reason in the error if no server answers.
 const NO_REPLY: &str = "no reply in time; elements that were taken go to other callers, or back";
 
 /// A queue and its name.
 pub(crate) type NamedQueue<S> = (Name, Arc<TakeQueue<S>>);
 
-/// Returns an element and the index of its queue; `None` if none came in time.
+/// Returns an element and the index of its queue; `None` if there was none in time.
 ///
-/// Of several queues that have elements it is the first one's. Without a timeout the call waits as
-/// long as it takes; with zero it polls once.
+/// If several queues have elements, the element is taken from the first of these queues. Without a
+/// timeout the call waits without limit; with a timeout of zero it polls once.
 pub(crate) async fn take<S: TakeSource>(
     queues: &[NamedQueue<S>],
     timeout: Option<Duration>,
@@ -70,14 +70,15 @@ impl<'a, S: TakeSource> Wait<'a, S> {
                 WaitEnd::Completed(Taken::Element(claim)) => match claim.take() {
                     Some(element) => return Ok(Some(element)),
                     None => {
-                        // Not claimed in time, the element went to another caller: wait again.
+                        // This call did not claim the element in time, so another caller got it:
+                        // wait again.
                         self.waiter = queue.enter(Arc::clone(&self.request));
                         continue;
                     }
                 },
                 WaitEnd::NoReply => {
-                    // Not polled since the call came: once more, or until no contact with the
-                    // server is established.
+                    // No poll since this call began was answered in time. Poll once more, and wait
+                    // for its reply or until contact counts as lost.
                     self.until = Instant::MAX;
                     self.request.set_try_only();
                     queue.poll_soon();
@@ -92,7 +93,7 @@ impl<'a, S: TakeSource> Wait<'a, S> {
     }
 }
 
-/// Returns the first element; `None` if all waits have ended without one.
+/// Returns the first element; `None` if all waits end without one.
 async fn first_element<S: TakeSource>(waits: &mut Vec<Wait<'_, S>>) -> Result<Option<(usize, Bytes)>, ObjectError> {
     while !waits.is_empty() {
         let (ended, at, _) = select_all(waits.iter_mut().map(|wait| Box::pin(wait.ended()))).await;

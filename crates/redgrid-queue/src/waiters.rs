@@ -12,12 +12,13 @@ use redgrid_core::{ChannelEvent, Client, OrderedSubscription};
 
 use crate::stock::{Claim, Found, Stock, TakeSource};
 
-/// The pauses between polls that find nothing.
+/// The pauses between polls that find no element.
 ///
-/// Messages cause polls too, but Redisson's clients publish none.
+/// Messages cause polls too, but Redisson's clients publish no messages to redgrid's channel.
 const PAUSES: Backoff = Backoff { first: Duration::from_millis(10), longest: Duration::from_secs(1) };
 
-/// How long before the end of a wait there is a poll for it: 50 ms, above most round trips.
+/// How long before a wait's time limit the last poll for it is sent: 50 ms, which is more than most
+/// round trips take.
 const LAST_POLL: Duration = Duration::from_millis(50);
 
 /// The callers that wait for elements of a source.
@@ -25,17 +26,17 @@ pub(crate) type TakeQueue<S> = WaitQueue<TakeWaiters<S>>;
 
 /// How a wait ends.
 pub(crate) enum Taken<S: TakeSource> {
-    /// The caller has a second to claim an element.
+    /// An element is offered to the caller, which has one second to claim it.
     Element(Claim<S>),
-    /// The caller does not wait any longer, and there is no element.
+    /// The wait has ended without an element.
     Nothing,
-    /// No server has answered for as long as a call may be without contact.
+    /// No server has answered for the maximum time without contact.
     NoReply,
 }
 
 /// The request of a caller.
 pub(crate) struct TakeRequest {
-    /// When the caller's time is over.
+    /// Time limit of the wait.
     until: Instant,
     try_only: AtomicBool,
 }
@@ -45,13 +46,13 @@ impl TakeRequest {
         Arc::new(TakeRequest { until, try_only: AtomicBool::new(try_only) })
     }
 
-    /// From now on, the wait ends with the first poll that finds no element for it.
+    /// Ends the wait at the first poll, from now on, that finds no element for it.
     pub(crate) fn set_try_only(&self) {
         self.try_only.store(true, Ordering::Relaxed);
     }
 }
 
-/// A source, as its waiters know it.
+/// The resource of a wait queue: a source of elements.
 pub(crate) struct TakeWaiters<S: TakeSource> {
     stock: Arc<Stock<S>>,
     /// The number of polls since the last element.
@@ -61,7 +62,7 @@ pub(crate) struct TakeWaiters<S: TakeSource> {
 impl<S: TakeSource> TakeWaiters<S> {
     /// Returns the queue of all callers that wait for a source through one client.
     ///
-    /// `id` is the source's own among those of its type.
+    /// `id` identifies the source among the sources of its type.
     pub(crate) fn of(client: &Client, id: &Bytes, source: impl FnOnce() -> S) -> Arc<TakeQueue<S>> {
         // The stock may outlive the waiters.
         let stock = client.shared(id, || Stock::new(source()));
@@ -76,8 +77,8 @@ impl<S: TakeSource> TakeWaiters<S> {
 impl<S: TakeSource> Resource for TakeWaiters<S> {
     type Request = Arc<TakeRequest>;
     type Outcome = Taken<S>;
-    /// With the time of the last poll for the first wait that ends. `None` if there was no reply in
-    /// time; the request of the poll is still in flight.
+    /// The result of a poll, and when to send the last poll for the wait that ends first. `None` if
+    /// there was no reply in time; the request of the poll is still in flight.
     type Reply = Option<(Found, Instant)>;
 
     fn key(&self) -> &[u8] {
@@ -118,14 +119,15 @@ impl<S: TakeSource> Resource for TakeWaiters<S> {
         sent_before: WaiterId,
     ) -> NextPoll {
         let Some((found, last_poll)) = reply else {
-            // Also for those that came since: another poll would double their time.
+            // Waiters that entered after the poll was sent end too: another poll would double their
+            // waiting time.
             queue.complete_below(WaiterId::MAX, |_| true, || Taken::NoReply);
             return NextPoll::Regular;
         };
         let idle_polls = if found.any { 0 } else { self.idle_polls.load(Ordering::Relaxed).saturating_add(1) };
         self.idle_polls.store(idle_polls, Ordering::Relaxed);
         if found.may_have_more {
-            // The waiters that are left were not served.
+            // The remaining waiters were not served.
             return queue.first_waiters(1).first().map_or(NextPoll::Regular, |first| NextPoll::NowFor(*first));
         }
         queue.complete_below(sent_before, |request| request.try_only.load(Ordering::Relaxed), || Taken::Nothing);

@@ -46,8 +46,8 @@ impl Acquire {
     /// Waits at most this long, for permits and for a server that cannot be reached.
     ///
     /// By default, the wait for permits has no bound. Without contact to the server it ends after
-    /// `response_timeout × (retries + 1)`. Zero does not wait for permits, as
-    /// [`try_acquire`](RateLimiter::try_acquire); without contact, it ends after the same time.
+    /// `response_timeout × (retries + 1)`. With zero, the call does not wait for permits, as
+    /// [`try_acquire`](RateLimiter::try_acquire). Without contact, it ends after the same time.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
@@ -62,7 +62,8 @@ impl Acquire {
 
 into_future!(Acquire => Result<Taken, LimitError>, |this| this.run());
 
-/// Permits that were taken. They expire with their time; dropping this value changes nothing.
+/// Permits that were taken. They expire when the period of the rate has passed; dropping this value
+/// changes nothing.
 #[derive(Debug)]
 pub struct Taken {
     queue: Arc<LimitQueue<Log>>,
@@ -89,15 +90,15 @@ impl Taken {
     ///
     /// # Cancel safety
     ///
-    /// A request that was sent is executed once, even if the future is dropped. Dropped before
-    /// that, the permits stay taken.
+    /// A request that was sent is executed once, even if the future is dropped. If it is dropped
+    /// before that, the permits stay taken.
     pub async fn release(self) -> Result<u64, LimitError> {
         let Taken { queue, permits, entry: Some(entry) } = self else { return Ok(0) };
         let (client, log) = (queue.client(), &queue.resource().limit);
         let released = log.release_entry(client, &entry, permits).await;
         queue.poll_soon();
         let released = released.map_err(|source| LimitError::of(client, &log.keys.name, source))?;
-        // Without a rate, no permit counts any more.
+        // Without a rate, no permits are counted, so none became free.
         Ok(released.unwrap_or(0))
     }
 }

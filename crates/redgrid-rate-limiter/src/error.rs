@@ -27,8 +27,8 @@ pub enum LimitError {
     },
     /// The timeout passed first.
     ///
-    /// No permits are taken; or they are returned when the reply arrives; or they count until they
-    /// expire.
+    /// Either no permits are taken, or they are returned when the reply arrives, or they count
+    /// until they expire.
     #[error("`{name}` was still at its limit after {waited:?}")]
     TimedOut {
         /// The limiter.
@@ -49,7 +49,7 @@ pub enum LimitError {
 impl LimitError {
     pub(crate) fn of(client: &Client, name: &Name, source: ServerError) -> Self {
         let operation = LimitError::operation(name);
-        // A request that fails during a shutdown fails because of the shutdown.
+        // If the client is shut down, the error names the shutdown as the cause.
         let source = if source.is_not_sent() && client.is_shut_down() { client.ended() } else { source };
         match source {
             ServerError::Decode { .. } => Failure::Refused { operation, source }.into(),

@@ -27,8 +27,8 @@ static GCRA: IdempotentScript<1> = IdempotentScript::new("rate/gcra", include_st
 /// are at most `burst + t × permits / per`.
 ///
 /// The state is one key with a TTL, however high the rate. A [`RateLimiter`](crate::RateLimiter)
-/// has an entry for each request in its window. This is the generic cell rate algorithm of ATM
-/// networks (ITU-T I.371): the key holds the time at which all taken permits are replenished.
+/// has an entry for each request in its window. The algorithm is the generic cell rate algorithm of
+/// ATM networks (ITU-T I.371): the key holds the time at which all taken permits are replenished.
 ///
 /// It is cheap to clone; clones are the same limiter. The constructor sends nothing to the server:
 /// the first call reports an invalid name or quota.
@@ -83,8 +83,8 @@ impl GcraLimiter {
     ///
     /// # Cancel safety
     ///
-    /// Dropped before the request is sent, it takes nothing. Dropped later, it may take the permit,
-    /// which is not given back.
+    /// If the future is dropped before the request is sent, it takes nothing. If it is dropped
+    /// later, it may take the permit, which is not given back.
     pub async fn try_acquire(&self) -> Result<bool, LimitError> {
         self.try_acquire_many(1).await
     }
@@ -178,8 +178,8 @@ impl AcquireGcra {
     /// Waits at most this long, for permits and for a server that cannot be reached.
     ///
     /// By default, the wait for permits has no bound. Without contact to the server it ends after
-    /// `response_timeout × (retries + 1)`. Zero does not wait for permits, as
-    /// [`try_acquire`](GcraLimiter::try_acquire); without contact, it ends after the same time.
+    /// `response_timeout × (retries + 1)`. With zero, the call does not wait for permits, as
+    /// [`try_acquire`](GcraLimiter::try_acquire). Without contact, it ends after the same time.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
@@ -198,7 +198,8 @@ pub(crate) struct Gcra {
     name: Name,
     key: Bytes,
     channel: Bytes,
-    /// This many are replenished in `per` microseconds; the two have no common divisor.
+    /// The number of permits that are replenished in `per` microseconds. The two numbers have no
+    /// common divisor.
     permits: u64,
     per: u64,
     burst: u64,

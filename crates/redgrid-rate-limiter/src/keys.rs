@@ -8,7 +8,8 @@ use redgrid_core::{Client, Name};
 #[derive(Debug)]
 pub(crate) struct Keys {
     pub(crate) name: Name,
-    /// In the order of the scripts' KEYS; the hash, which decides their server, is the first.
+    /// The keys in the order of the scripts' KEYS. The first is the hash, whose slot decides the
+    /// server of all.
     pub(crate) all: [Bytes; 6],
     /// The channel on which changes are published.
     pub(crate) channel: Bytes,

@@ -1,6 +1,6 @@
 //! Rate limiters on Redis and Valkey, shared by all processes that use the same server.
 //!
-//! Use one to call a paid API, or to answer requests, at most so often over all processes.
+//! Use one to limit how often all processes together call a paid API, or answer requests.
 //!
 //! [`RateLimiter`] is a sliding log, which Java services can use too, with Redisson.
 //! [`GcraLimiter`] is the generic cell rate algorithm.

@@ -67,7 +67,8 @@ impl RateLimiter {
     ///
     /// # Cancel safety
     ///
-    /// Dropped before the request is sent, it sets nothing. Dropped later, it sets the rate once.
+    /// If the future is dropped before the request is sent, it sets nothing. If it is dropped
+    /// later, it sets the rate once.
     #[doc(alias = "trySetRate")]
     pub async fn try_set_rate(&self, rate: Rate) -> Result<bool, LimitError> {
         self.set(rate, SetMode::IfUnset, false).await
@@ -151,8 +152,8 @@ impl RateLimiter {
     /// many became free.
     ///
     /// To give back the permits of one call, use [`Taken::release`]. Expired permits that are still
-    /// in the log count as given back, so that a late call does not give back permits of others. 0
-    /// permits do nothing, as in Redisson.
+    /// in the log count as given back, so that a late call does not give back permits of others. A
+    /// call with 0 permits does nothing, as in Redisson.
     ///
     /// # Errors
     ///
@@ -205,8 +206,8 @@ impl RateLimiter {
     /// Returns the operations that every object has: existence (a rate is set), lifetime, rename,
     /// events.
     ///
-    /// It includes the permits that were taken of a rate for all clients. With a rate for each
-    /// client, the logs stay until their permits expire.
+    /// The object includes the permits that were taken of a rate for all clients. With a rate for
+    /// each client, the logs stay until their permits expire.
     ///
     /// [`delete`](RateLimiter::delete) and [`expire`](RateLimiter::expire) notify waiting callers.
     /// The object's methods of these names and a rename do not: callers return
@@ -323,7 +324,8 @@ fn after_releases(released: u64, error: LimitError) -> LimitError {
 ///
 /// # Cancel safety
 ///
-/// Dropped before the request is sent, it sets nothing. Dropped later, it sets the rate once.
+/// If the future is dropped before the request is sent, it sets nothing. If it is dropped later, it
+/// sets the rate once.
 #[must_use = "does nothing until it is awaited"]
 #[derive(Clone, Debug)]
 pub struct SetRate {
@@ -334,10 +336,10 @@ pub struct SetRate {
 }
 
 impl SetRate {
-    /// Taken permits still count, as far as the new period reaches back.
+    /// Keeps counting taken permits, as far as the new period reaches back.
     ///
-    /// They do not if the [kind](crate::RateKind) of the rate changes. With a rate for each client,
-    /// the permits of all clients still count.
+    /// They stop counting if the [kind](crate::RateKind) of the rate changes. With a rate for each
+    /// client, the permits of all clients still count.
     #[doc(alias = "keepState")]
     pub fn keeping_state(mut self) -> Self {
         self.keeps_state = true;

@@ -169,7 +169,7 @@ impl Limit for Log {
     }
 
     async fn give_back(&self, client: &Client, entry: Entry, permits: u64) {
-        // After an error, they count until they expire.
+        // After an error, the permits count until they expire.
         let _ = self.release_entry(client, &entry, permits).await;
     }
 }

@@ -84,8 +84,8 @@ impl Rate {
         [self.permits.to_string(), self.per.as_millis().to_string(), kind.into(), keep.to_string()]
     }
 
-    /// Reads the fields of the hash; `None` if they are missing. The error has fields that are no
-    /// rate.
+    /// Reads the fields of the hash; `None` if they are missing. The error contains the fields if
+    /// they are not a rate.
     pub(crate) fn read(fields: &[Option<String>]) -> Result<Option<Rate>, String> {
         let [Some(rate), Some(interval), Some(kind), keep] = fields else { return Ok(None) };
         let read = || {

@@ -10,7 +10,8 @@ pub(crate) struct PermitRequest {
     pub(crate) permits: u64,
     /// The permits may be taken this long before they are free, in whole milliseconds.
     pub(crate) reserve_ahead: Duration,
-    /// If the permits are not available, the callers behind may still get theirs.
+    /// Whether the caller does not wait. If its permits are not available, the callers behind it
+    /// may still get theirs.
     pub(crate) try_only: bool,
 }
 
@@ -32,7 +33,8 @@ pub(crate) struct LimiterReply {
     pub(crate) id: [u8; 16],
     /// The maximum number of permits at once: the rate, or the burst.
     pub(crate) limit: u64,
-    /// The log had more expired entries than one call removes: the same request finds more permits.
+    /// Whether the log had more expired entries than one call removes: the same request then finds
+    /// more permits.
     pub(crate) ask_again: bool,
     /// When to send the next request for the first waiting caller.
     pub(crate) next: Duration,

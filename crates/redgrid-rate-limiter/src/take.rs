@@ -1,4 +1,4 @@
-//! Taking permits: the way of one caller through the queue.
+//! Takes permits for one caller, which waits in the queue of its client.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -65,7 +65,8 @@ async fn take<L: Limit>(
         };
         let Some(Offered { usable_at, granted }) = offered else { return Ok(None) };
         clock.sleep_until(usable_at).await;
-        // Permits that were not taken in time have gone back: ask again.
+        // If the caller did not take the permits in time, they were given back: enter the queue
+        // again.
         if let Some(granted) = granted.take() {
             return Ok(Some(granted));
         }

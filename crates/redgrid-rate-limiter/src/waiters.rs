@@ -13,7 +13,7 @@ use crate::error::LimitError;
 use crate::reply::{LimiterReply, PermitRequest, Verdict};
 
 /// How early permits may be taken for a waiter, before they are free: 100 ms. The waiter then waits
-/// for them without noticing changes.
+/// until they are free, without noticing changes.
 ///
 /// If the reply to the poll arrives in this time, the limit is used in full.
 const RESERVE_AHEAD: Duration = Duration::from_millis(100);
@@ -63,7 +63,7 @@ pub(crate) trait Limit: Send + Sync + 'static {
 /// The queue of all callers that wait for permits of a limit through one client.
 pub(crate) type LimitQueue<L> = WaitQueue<LimitWaiters<L>>;
 
-/// One limit, as its waiters know it.
+/// One limit, and the poll that is in flight for its waiters.
 pub(crate) struct LimitWaiters<L> {
     pub(crate) limit: Arc<L>,
     in_flight: Mutex<Option<InFlight>>,
@@ -87,7 +87,7 @@ impl InFlight {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct AcquireRequest {
     pub(crate) permits: u64,
-    /// The wait ends with the first reply that says that the permits are not available.
+    /// Whether the wait ends with the first reply in which the permits are not available.
     pub(crate) try_only: bool,
     /// When the caller stops waiting; [`Instant::MAX`] without a timeout.
     pub(crate) until: Instant,
@@ -96,14 +96,15 @@ pub(crate) struct AcquireRequest {
 /// How a wait ends; `None` if the permits are not available.
 pub(crate) type Acquired<L> = Result<Option<Offered<L>>, LimitError>;
 
-/// Permits on their way to their caller, which has a second to take them.
+/// Permits that are offered to their caller, which has a second to take them.
 pub(crate) struct Offered<L: Limit> {
     /// When they may be used.
     pub(crate) usable_at: Instant,
     pub(crate) granted: Offer<Granted<L>>,
 }
 
-/// Permits that were taken. They go back when dropped, unless they are [kept](Granted::keep).
+/// Permits that were taken. Dropping this value gives them back, unless they are
+/// [kept](Granted::keep).
 pub(crate) struct Granted<L: Limit> {
     queue: Arc<LimitQueue<L>>,
     permits: u64,
@@ -202,7 +203,8 @@ impl<L: Limit> Resource for LimitWaiters<L> {
             let permits = request.permits;
             match verdict {
                 Verdict::Taken { entry, after } => {
-                    // If the caller has left meanwhile, they go back when this is dropped.
+                    // If the caller has left meanwhile, `granted` is dropped, which gives the
+                    // permits back.
                     let entry = self.limit.entry(&reply, *entry);
                     let granted = Granted { queue: Arc::clone(queue), permits, entry };
                     let offered = || Offered { usable_at: now + *after, granted: queue.client().offer(granted) };
@@ -276,7 +278,8 @@ mod tests {
             next_poll(request, ms(wait))
         };
         assert_eq!((next(100, 1000), next(100, 101), next(100, 61)), (ms(940), ms(41), ms(5)));
-        // Nothing comes before the end of the waiter's time, or is taken ahead.
+        // Close to the end of the waiter's time nothing is taken ahead: the poll is sent when the
+        // wait is over.
         assert_eq!((next(80, 81), next(10, 60), next(0, 3)), (ms(81), ms(60), ms(3)));
         assert_eq!((next(100, 60), next(100, 8), next(100, 3), next(100, 0)), (ms(30), ms(5), ms(3), ms(1)));
     }

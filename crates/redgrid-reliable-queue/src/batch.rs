@@ -1,4 +1,4 @@
-//! Changes of a queue by concurrent tasks of one process. They are sent as one idempotent request.
+//! Changes of a queue by concurrent tasks of one process. One idempotent request sends them all.
 
 use bytes::Bytes;
 use redgrid_core::author::BatchExecutor;
@@ -11,7 +11,7 @@ use crate::error::QueueError;
 use crate::keys::Keys;
 use crate::message::{MessageId, Receipt};
 
-/// The maximum number of changes in a batch, and about their bytes.
+/// The maximum number of changes in a batch, and their approximate maximum size in bytes.
 const MAX_BATCH: (usize, usize) = (500, 4 << 20);
 
 /// One change: its operation and arguments, as in change.lua.
@@ -24,7 +24,7 @@ pub(crate) enum ChangeReply {
     Duplicate(MessageId),
     TooLarge(u64),
     Full(u64),
-    /// The server is out of memory; its error message.
+    /// The server is out of memory. Contains its error message.
     NoMemory(String),
     Done,
     Gone,

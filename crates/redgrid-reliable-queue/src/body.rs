@@ -1,8 +1,8 @@
 //! A message as bytes: its headers, then its value.
 //!
 //! The first byte says whether there are headers. If so, their total size follows (4 bytes, big
-//! endian). Each header is the length of its name (2), its name, the length of its text (4), its
-//! text. The rest is the value.
+//! endian). Each header consists of the length of its name (2 bytes), its name, the length of its
+//! text (4 bytes), and its text. The rest is the value.
 
 use bytes::Bytes;
 
@@ -40,7 +40,7 @@ pub(crate) fn encode(headers: &[(String, String)], value: &[u8]) -> Bytes {
     encode.into()
 }
 
-/// Decodes a message; `None` if the bytes are not one.
+/// Decodes a message; `None` if the bytes are not a message.
 pub(crate) fn decode(encode: &Bytes) -> Option<(Headers, Bytes)> {
     match *encode.first()? {
         PLAIN => Some((Vec::new(), encode.slice(1..))),
@@ -74,7 +74,7 @@ mod tests {
             for value in [&b""[..], b"v", &[0, 1, 255]] {
                 let bytes = encode(&headers, value);
                 assert_eq!(decode(&bytes), Some((headers.clone(), Bytes::copy_from_slice(value))));
-                // A header cut anywhere is invalid.
+                // A header that is cut at any byte is invalid.
                 for end in 0..bytes.len() - value.len() {
                     assert_eq!(decode(&bytes.slice(..end)), None, "{end}");
                 }

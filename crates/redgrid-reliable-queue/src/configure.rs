@@ -12,13 +12,12 @@ impl<T, C> ReliableQueue<T, C> {
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says whether they were set;
-    /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) for invalid
-    /// settings.
+    /// [`ObjectError`] says whether the settings were set;
+    /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) for invalid settings.
     ///
     /// # Cancel safety
     ///
-    /// If dropped after the request is sent, it is still executed.
+    /// If the future is dropped after the request is sent, the request is still executed.
     #[doc(alias = "setConfig")]
     pub async fn set_settings(&self, settings: &QueueSettings) -> Result<(), ObjectError> {
         self.store_settings(settings, false).await.map(drop)
@@ -51,7 +50,7 @@ impl<T, C> ReliableQueue<T, C> {
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "getConfig")]
     pub async fn settings(&self) -> Result<QueueSettings, ObjectError> {
         let queue = self.queue_client()?.keys.queue().clone();

@@ -1,4 +1,4 @@
-//! Numbers of messages in a queue, and totals of what happened to them.
+//! Numbers of messages in each state of a queue, and totals since its creation.
 
 use redgrid_core::object::ObjectError;
 
@@ -13,7 +13,7 @@ impl<T, C> ReliableQueue<T, C> {
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "size")]
     #[doc(alias = "isEmpty")]
     #[doc(alias = "countDelayedMessages")]
@@ -41,15 +41,15 @@ impl<T, C> ReliableQueue<T, C> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Counts {
-    /// Waiting to be received. Expired messages count until a change or a receive drops them.
+    /// Ready to be received. Expired messages count until a change or a receive drops them.
     pub ready: u64,
     /// Not ready yet.
     pub delayed: u64,
-    /// Received and not settled.
+    /// Received, but not settled.
     pub in_flight: u64,
-    /// Dead letters: not delivered any more.
+    /// Dead letters: messages that are not delivered any more.
     pub dead: u64,
-    /// Since the queue was created.
+    /// Totals since the queue was created.
     pub totals: Totals,
 }
 
@@ -61,7 +61,7 @@ pub struct Totals {
     pub pushed: u64,
     /// Messages received.
     pub received: u64,
-    /// Messages of `received` that had been delivered before.
+    /// Received messages that had been delivered earlier.
     pub redelivered: u64,
     /// Messages acknowledged.
     pub acknowledged: u64,

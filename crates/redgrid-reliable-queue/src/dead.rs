@@ -16,7 +16,7 @@ const PAGE: &str = "100";
 
 /// The dead letters of a queue: messages that reached the maximum number of attempts, or were
 /// rejected. Created by [`ReliableQueue::dead`]. They stay until they are redriven or removed, or
-/// until their lifetime by the queue's settings ends.
+/// until the `dead_lifetime` of the queue's settings ends.
 #[derive(Clone)]
 pub struct DeadLetters<T, C> {
     queue: ReliableQueue<T, C>,
@@ -35,19 +35,19 @@ impl<T, C: Clone> DeadLetters<T, C> {
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     pub async fn count(&self) -> Result<u64, ObjectError> {
         Ok(self.queue.counts().await?.dead)
     }
 
-    /// Returns their number at the primary, as a change needs it; a replica may lag.
+    /// Returns the number at the primary. A change needs this number; a replica may lag.
     async fn count_at_primary(&self) -> Result<u64, ObjectError> {
         let reply: Vec<u64> = self.queue.object_ref().read_primary(self.queue.queue_client()?.keys.counts()).await?;
         Ok(self.queue.parse_counts(&reply)?.dead)
     }
 
     /// Streams all dead letters in the order of their pushes, a hundred per request. Messages that
-    /// die or are moved meanwhile may be missing; none is repeated.
+    /// become dead letters or are moved meanwhile may be missing; none is repeated.
     pub fn stream(&self) -> impl Stream<Item = Result<Message<T, C>, ObjectError>> + use<T, C> {
         let begin = (self.queue.clone(), VecDeque::new(), Some(Bytes::new()));
         stream::unfold(begin, |(queue, mut page, mut behind): (_, VecDeque<Message<T, C>>, _)| async move {
@@ -64,18 +64,20 @@ impl<T, C: Clone> DeadLetters<T, C> {
     }
 
     /// Makes all current dead letters ready again, a hundred per request, and returns their number.
-    /// They have no attempts then, and keep their old positions.
+    /// Their attempts are reset to zero, and they keep their old positions.
     ///
     /// # Errors
     ///
-    /// [`QueueError`] says whether the request was executed; some may have been moved.
+    /// [`QueueError`] says whether the request was executed. Some dead letters may already be
+    /// moved.
     ///
     /// # Cancel safety
     ///
-    /// If dropped, the batch that was sent is executed; the rest stays dead.
+    /// If the future is dropped, the batch that was sent is executed; the other dead letters stay.
     #[doc(alias = "move")]
     pub async fn redrive(&self) -> Result<u64, QueueError> {
-        // Messages that die again meanwhile must not be moved without end, so the total is bounded.
+        // A message may become a dead letter again meanwhile. The total is bounded so that the loop
+        // ends.
         let mut left = self.count_at_primary().await?;
         let mut moved = 0;
         while left > 0 {
@@ -89,7 +91,7 @@ impl<T, C: Clone> DeadLetters<T, C> {
         Ok(moved)
     }
 
-    /// Makes one dead letter ready again. Returns whether it was dead.
+    /// Makes one dead letter ready again. Returns whether it was a dead letter.
     ///
     /// # Errors
     ///
@@ -97,7 +99,7 @@ impl<T, C: Clone> DeadLetters<T, C> {
     ///
     /// # Cancel safety
     ///
-    /// If dropped after the request is sent, it is still executed.
+    /// If the future is dropped after the request is sent, the request is still executed.
     #[doc(alias = "move")]
     pub async fn redrive_one(&self, id: MessageId) -> Result<bool, QueueError> {
         Ok(self.redrive_batch(id.arg()).await? > 0)
@@ -113,11 +115,12 @@ impl<T, C: Clone> DeadLetters<T, C> {
     ///
     /// # Errors
     ///
-    /// [`QueueError`] says whether the request was executed; some may have been dropped.
+    /// [`QueueError`] says whether the request was executed. Some dead letters may already be
+    /// dropped.
     ///
     /// # Cancel safety
     ///
-    /// If dropped, the batch that was sent is executed; the rest stays.
+    /// If the future is dropped, the batch that was sent is executed; the other dead letters stay.
     pub async fn clear(&self) -> Result<u64, QueueError> {
         let mut left = self.count_at_primary().await?;
         let mut dropped = 0;

@@ -20,7 +20,8 @@ use crate::queue_client::QueueClient;
 use crate::request::ReceivedMessage;
 use crate::settings::{delay_of, reason_of, visibility_of};
 
-/// Not settled; acknowledgement sent and unanswered; acknowledged; settled otherwise.
+/// States of a delivery: not settled; acknowledgement sent but not answered; acknowledged; settled
+/// otherwise.
 const OPEN: u8 = 0;
 const UNANSWERED: u8 = 1;
 const ACKNOWLEDGED: u8 = 2;
@@ -29,9 +30,9 @@ const RETURNED: u8 = 3;
 /// A message received by this process. No other consumer receives it until its visibility ends.
 ///
 /// It is settled by [`ack`](Delivery::ack), [`nack`](Delivery::nack) or
-/// [`reject`](Delivery::reject). If it is dropped before that, the message is delivered again when
-/// its visibility ends, or at once with [`back_on_drop`](crate::Receive::back_on_drop). So a panic
-/// or a crash loses no message.
+/// [`reject`](Delivery::reject). If it is dropped without being settled, the message is delivered
+/// again when its visibility ends, or at once with [`back_on_drop`](crate::Receive::back_on_drop).
+/// So a panic or a crash loses no message.
 #[must_use = "a message that is not acknowledged is delivered again"]
 pub struct Delivery<T, C> {
     message: Message<T, C>,
@@ -53,7 +54,8 @@ impl<T, C> Delivery<T, C> {
         C: Clone,
     {
         let left = given.until.since(queue_client.client.clock().now());
-        // For display only: the server's clock decides, and this is the client's.
+        // This time is for display only: it is from the client's clock, and the server's clock
+        // decides.
         let until = SystemTime::now().checked_add(left).unwrap_or(UNIX_EPOCH);
         let message = Message {
             id: given.receipt.id,
@@ -76,22 +78,22 @@ impl<T, C> Delivery<T, C> {
         self.message.id
     }
 
-    /// Returns the number of its deliveries, including this one: 1 for the first.
+    /// Returns the number of deliveries of the message, including this one: 1 for the first.
     pub fn attempt(&self) -> u32 {
         self.message.attempts
     }
 
-    /// Returns its priority, 0 to 9.
+    /// Returns the priority of the message, 0 to 9.
     pub fn priority(&self) -> u8 {
         self.message.priority
     }
 
-    /// Returns when it was pushed, by the server's clock.
+    /// Returns when the message was pushed, by the server's clock.
     pub fn pushed_at(&self) -> SystemTime {
         self.message.pushed_at
     }
 
-    /// Returns its headers.
+    /// Returns the headers of the message.
     ///
     /// # Errors
     ///
@@ -100,7 +102,7 @@ impl<T, C> Delivery<T, C> {
         self.message.headers()
     }
 
-    /// Decodes its value. [Reject](Delivery::reject) a message that cannot be decoded.
+    /// Decodes the value. [Reject](Delivery::reject) a message that cannot be decoded.
     ///
     /// # Errors
     ///
@@ -112,21 +114,22 @@ impl<T, C> Delivery<T, C> {
         self.message.value()
     }
 
-    /// Returns the receipt, which settles it from another process.
+    /// Returns the receipt. With it, another process can settle the message.
     pub fn receipt(&self) -> &Receipt {
         &self.receipt
     }
 
-    /// Returns how long no other consumer can receive it, counted from before the request was sent.
-    /// Zero after its visibility, and after a call of `nack` or `reject`, whatever the outcome.
+    /// Returns how long no other consumer can receive the message, counted from before the request
+    /// was sent. Returns zero after the end of the visibility, and after a call of `nack` or
+    /// `reject`, whatever its outcome.
     pub fn remaining(&self) -> Duration {
         let until = *self.until.lock().unwrap_or_else(PoisonError::into_inner);
         until.since(self.queue_client.client.clock().now())
     }
 
-    /// Acknowledges the message: the work is done, and the message is removed. It succeeds, even
-    /// after its visibility, as long as no other consumer has received the message. A second call
-    /// does nothing.
+    /// Acknowledges the message: the work is done, and the message is removed. This succeeds as
+    /// long as no other consumer has received the message, even after the end of its visibility. A
+    /// second call does nothing.
     ///
     /// # Errors
     ///
@@ -136,14 +139,15 @@ impl<T, C> Delivery<T, C> {
     ///
     /// # Cancel safety
     ///
-    /// If dropped after the request is sent, it is still executed; if earlier, the message is
-    /// delivered again.
+    /// If the future is dropped after the request is sent, the request is still executed. If it is
+    /// dropped earlier, the message is delivered again.
     #[doc(alias = "acknowledge")]
     pub async fn ack(&self) -> Result<(), QueueError> {
         if self.state.load(Ordering::Acquire) == ACKNOWLEDGED {
             return Ok(());
         }
-        // Before the request is sent: a dropped call may have been executed.
+        // The state is set before the request is sent, because the request of a dropped call may be
+        // executed.
         let before = self.state.swap(UNANSWERED, Ordering::AcqRel);
         let reply = self.queue_client.settle("ack", &self.receipt, None).await;
         match reply {
@@ -168,13 +172,13 @@ impl<T, C> Delivery<T, C> {
     ///
     /// # Errors
     ///
-    /// [`QueueError::Stale`] if this delivery no longer owns it; [`Failure::InvalidArgument`]
-    /// for an invalid delay.
+    /// [`QueueError::Stale`] if the message no longer belongs to this delivery;
+    /// [`Failure::InvalidArgument`] for an invalid delay.
     ///
     /// # Cancel safety
     ///
-    /// If dropped after the request is sent, it is still executed; if earlier, the message is
-    /// delivered again later.
+    /// If the future is dropped after the request is sent, the request is still executed. If it is
+    /// dropped earlier, the message is delivered again later.
     #[doc(alias = "negativeAcknowledge")]
     pub async fn nack(&self, delay: Duration) -> Result<(), QueueError> {
         let delay = delay_of(&self.message.object_ref, "delay", delay)?;
@@ -187,13 +191,13 @@ impl<T, C> Delivery<T, C> {
     ///
     /// # Errors
     ///
-    /// [`QueueError::Stale`] if this delivery no longer owns it; [`Failure::InvalidArgument`]
-    /// for too long a reason.
+    /// [`QueueError::Stale`] if the message no longer belongs to this delivery;
+    /// [`Failure::InvalidArgument`] if the reason is too long.
     ///
     /// # Cancel safety
     ///
-    /// If dropped after the request is sent, it is still executed; if earlier, the message is
-    /// delivered again.
+    /// If the future is dropped after the request is sent, the request is still executed. If it is
+    /// dropped earlier, the message is delivered again.
     #[doc(alias = "negativeAcknowledge")]
     pub async fn reject(&self, reason: impl AsRef<str>) -> Result<(), QueueError> {
         let reason = reason_of(&self.message.object_ref, reason.as_ref())?;
@@ -202,17 +206,18 @@ impl<T, C> Delivery<T, C> {
         self.returned(reply)
     }
 
-    /// Sets the end of its visibility to `visibility` from now, 1 ms to 3650 days.
+    /// Sets the end of the message's visibility to `visibility` from now, 1 ms to 3650 days.
     ///
     /// # Errors
     ///
-    /// [`QueueError::Stale`] if a receive has found that its visibility has ended, or if this
-    /// delivery no longer owns the message. [`Failure::InvalidArgument`] for an invalid visibility.
+    /// [`QueueError::Stale`] if a receive has found that the visibility has ended, or if the
+    /// message no longer belongs to this delivery. [`Failure::InvalidArgument`] for an invalid
+    /// visibility.
     ///
     /// # Cancel safety
     ///
-    /// If dropped after the request is sent, it is still executed, and
-    /// [`remaining`](Delivery::remaining) is then too low.
+    /// If the future is dropped after the request is sent, the request is still executed. In that
+    /// case [`remaining`](Delivery::remaining) is too low.
     pub async fn extend(&self, visibility: Duration) -> Result<(), QueueError> {
         let visibility_arg = visibility_of(&self.message.object_ref, visibility)?;
         let until = self.queue_client.client.clock().now() + visibility;
@@ -226,7 +231,8 @@ impl<T, C> Delivery<T, C> {
         Ok(())
     }
 
-    /// Called before a request that may shorten the visibility: it may be executed without a reply.
+    /// Limits the local end of the visibility. Called before a request that may shorten the
+    /// visibility, because the request may be executed without a reply.
     fn until_at_most(&self, most: Instant) {
         let mut until = self.until.lock().unwrap_or_else(PoisonError::into_inner);
         *until = most.min(*until);
@@ -247,7 +253,8 @@ impl<T, C> Delivery<T, C> {
 
 impl<T, C> Drop for Delivery<T, C> {
     fn drop(&mut self) {
-        // If an unanswered acknowledgement was executed, there is nothing to return.
+        // If an unanswered acknowledgement was executed, the message is gone, and this request has
+        // no effect.
         if self.back_on_drop && *self.state.get_mut() <= UNANSWERED {
             self.queue_client.change_in_background("nack", vec![self.receipt.clone()], Some(Bytes::from_static(b"0")));
         }

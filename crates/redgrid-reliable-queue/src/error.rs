@@ -1,4 +1,4 @@
-//! The errors of reliable queues. Each variant states what is true afterwards.
+//! The errors of reliable queues. Each variant states what holds after the error.
 
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ pub enum QueueError {
         /// The maximum number of messages.
         limit: u64,
     },
-    /// The timeout passed, and no message was available. None is taken.
+    /// The timeout passed, and no message was available. No message was received.
     #[error("`{name}` had no message within {waited:?}")]
     TimedOut {
         /// The queue.

@@ -26,17 +26,17 @@ static BROWSE: BulkScript = BulkScript::new(
 );
 static COUNTS: BulkScript = BulkScript::new("reliable_queue/counts", include_str!("scripts/counts.lua"));
 
-/// How long the messages of a client's last request are remembered, in addition to its timeouts: no
-/// retransmission is sent after that.
+/// How long, in addition to its timeouts, the server remembers the messages of a client's last
+/// request. No retransmission is sent after that.
 const REMEMBERED: std::time::Duration = std::time::Duration::from_secs(60);
 
 /// The keys of one queue, and the channel that wakes its waiters.
 #[derive(Debug)]
 pub(crate) struct Keys {
-    /// In the order of the scripts.
+    /// In the order in which the scripts expect them.
     all: [Bytes; KEYS],
     channel: Bytes,
-    /// The messages of this client's last request.
+    /// String with the messages of this client's last request.
     memory: Bytes,
 }
 
@@ -48,7 +48,7 @@ impl Keys {
         Keys { all, channel: companion("redgrid_reliable_queue_channel", key), memory: memory.into() }
     }
 
-    /// Returns the hash with the settings, which stands for the queue.
+    /// Returns the hash with the settings. It is the primary key of the queue.
     pub(crate) fn queue(&self) -> &Bytes {
         &self.all[0]
     }
@@ -69,7 +69,7 @@ impl Keys {
         SET.with([self.queue().clone()])
     }
 
-    /// The arguments before those of the waiters.
+    /// Returns the request for messages, with the arguments that precede those of the waiters.
     pub(crate) fn receive(
         &self,
         client: &Client,

@@ -38,11 +38,12 @@
 //!
 //! # Guarantees
 //!
-//! - A pushed message is delivered until it is acknowledged, removed, dead, or its lifetime ends.
-//!   No client has to live for that: the next receive finds messages that were not settled in time.
-//! - It is delivered to one consumer at a time. It is delivered again if its visibility ended, it
-//!   was returned, or a failover lost writes that were not replicated. [`Delivery::attempt`] counts
-//!   the deliveries. A lost reply is not an attempt while the client lives.
+//! - A pushed message is delivered until it is acknowledged, removed or a dead letter, or its
+//!   lifetime ends. This needs no running client: the next receive finds messages that were not
+//!   settled in time.
+//! - It is delivered to one consumer at a time. It is delivered again if its visibility ended, if
+//!   it was returned, or if a failover lost writes that were not replicated. [`Delivery::attempt`]
+//!   counts the deliveries. While the client lives, a delivery whose reply is lost does not count.
 //! - A push, an acknowledgement and every other change is executed exactly once, even if it is
 //!   retried.
 //! - Higher priorities are delivered first; within a priority, messages keep the order of their

@@ -12,8 +12,8 @@ use redgrid_core::object::{ObjectError, ObjectRef};
 use crate::body::{self, Headers};
 
 /// The id of a message. Ids rise in the order in which the server accepted the messages. They are
-/// based on its clock in microseconds, so an id is not reused after a delete. As text an id has 16
-/// digits.
+/// based on the server's clock in microseconds, so an id is not reused after a delete. As text an
+/// id has 16 digits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MessageId(pub(crate) u64);
 
@@ -46,7 +46,7 @@ impl fmt::Debug for MessageId {
 pub struct InvalidId {
     /// The expected form.
     pub expected: &'static str,
-    /// Its first 64 characters.
+    /// The first 64 characters of the text.
     pub got: String,
 }
 
@@ -66,9 +66,9 @@ impl FromStr for MessageId {
     }
 }
 
-/// Proof that a message was delivered to its owner: unguessable, and useless once another consumer
-/// has received the message. As text, it can be sent to another process, which settles the message
-/// with it: see [`ReliableQueue::ack`](crate::ReliableQueue::ack).
+/// Proof that a message was delivered to its owner. It is unguessable, and useless once another
+/// consumer has received the message. It can be sent as text to another process, which settles the
+/// message with it: see [`ReliableQueue::ack`](crate::ReliableQueue::ack).
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Receipt {
     pub(crate) id: MessageId,
@@ -88,7 +88,7 @@ impl fmt::Display for Receipt {
     }
 }
 
-// The secret part is not shown.
+// Debug output does not show the secret part.
 redgrid_core::debug_fields!(Receipt, |it| id: it.id);
 
 impl FromStr for Receipt {
@@ -107,23 +107,23 @@ impl FromStr for Receipt {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MessageState {
-    /// Waiting to be received.
+    /// Ready to be received.
     Ready,
     /// Ready at a later time.
     Delayed {
-        /// When, by the server's clock.
+        /// When the message becomes ready, by the server's clock.
         until: SystemTime,
     },
-    /// Received and not settled.
+    /// Received, but not settled.
     InFlight {
-        /// End of its visibility, by the server's clock.
+        /// The end of its visibility, by the server's clock.
         until: SystemTime,
     },
-    /// Dead letter: not delivered any more.
+    /// A dead letter: the message is not delivered any more.
     Dead {
-        /// When it died, by the server's clock.
+        /// When it became a dead letter, by the server's clock.
         since: SystemTime,
-        /// `attempts` if it reached the maximum number of attempts; else the reason of its
+        /// `attempts` if it reached the maximum number of attempts; otherwise the reason of its
         /// rejection.
         reason: String,
     },
@@ -143,32 +143,32 @@ pub struct Message<T, C> {
 }
 
 impl<T, C> Message<T, C> {
-    /// Returns its id.
+    /// Returns the id of the message.
     pub fn id(&self) -> MessageId {
         self.id
     }
 
-    /// Returns the number of its deliveries.
+    /// Returns the number of deliveries of the message.
     pub fn attempts(&self) -> u32 {
         self.attempts
     }
 
-    /// Returns its priority, 0 to 9; higher ones are received first.
+    /// Returns the priority of the message, 0 to 9; higher ones are received first.
     pub fn priority(&self) -> u8 {
         self.priority
     }
 
-    /// Returns when it was pushed, by the server's clock, in whole milliseconds.
+    /// Returns when the message was pushed, by the server's clock, in whole milliseconds.
     pub fn pushed_at(&self) -> SystemTime {
         self.pushed_at
     }
 
-    /// Returns its state at the time of the reply.
+    /// Returns the state of the message at the time of the reply.
     pub fn state(&self) -> &MessageState {
         &self.state
     }
 
-    /// Returns its headers, in the order in which they were added.
+    /// Returns the headers of the message, in the order in which they were added.
     ///
     /// # Errors
     ///
@@ -177,12 +177,12 @@ impl<T, C> Message<T, C> {
         Ok(self.decode()?.0)
     }
 
-    /// Decodes its value.
+    /// Decodes the value of the message.
     ///
     /// # Errors
     ///
-    /// [`ObjectError::Decode`] if it is not a `T`, or the stored bytes are not a message. Only this
-    /// message is affected, and it is unchanged.
+    /// [`ObjectError::Decode`] if the value is not a `T`, or the stored bytes are not a message.
+    /// Only this message is affected, and it is unchanged.
     pub fn value(&self) -> Result<T, ObjectError>
     where
         C: Decode<T>,
@@ -199,7 +199,7 @@ impl<T, C> Message<T, C> {
     }
 }
 
-/// Why bytes are not a message.
+/// The error for bytes that are not a message.
 #[derive(Debug, thiserror::Error)]
 #[error("the headers in front of its value are not what a reliable queue writes")]
 struct NoMessage;

@@ -18,17 +18,18 @@ use crate::settings::delay_of;
 /// The longest deduplication id, in bytes.
 const MAX_ID: usize = 1024;
 
-/// Reported for the messages after a batch that failed.
+/// The reason that is reported for the messages after a failed batch.
 const NOT_SENT: &str = "one before it was not answered";
 
 /// The outcome of a push.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Pushed {
-    /// The id of the message. For a duplicate, that of the first message with its deduplication id,
-    /// which may no longer exist.
+    /// The id of the message. For a duplicate, it is the id of the first message with the same
+    /// deduplication id, which may no longer exist.
     pub id: MessageId,
-    /// Whether it was pushed now. `false` if its deduplication id was used within the window.
+    /// Whether this call pushed the message. `false` if its deduplication id was used within the
+    /// window.
     pub is_new: bool,
 }
 
@@ -62,23 +63,23 @@ pub struct PushMany<T, C> {
 macro_rules! options {
     ($push:ident) => {
         impl<T, C> $push<T, C> {
-            /// Delays the message: it is not delivered before this time has passed on the server's
-            /// clock, zero to 3650 days. Default: the queue's setting, else zero.
+            /// Delays the message: it is not delivered until this time, zero to 3650 days, has
+            /// passed on the server's clock. Default: the queue's setting, else zero.
             pub fn delay(mut self, delay: Duration) -> Self {
                 self.options.delay = Some(delay);
                 self
             }
 
-            /// Sets the priority, 0 to 9, 0 unless set. Messages with a higher one are received
-            /// first.
+            /// Sets the priority, 0 to 9; the default is 0. Messages with a higher priority are
+            /// received first.
             pub fn priority(mut self, priority: u8) -> Self {
                 self.options.priority = priority;
                 self
             }
 
-            /// Sets how long it may wait to be received, including a delay: 1 ms to 3650 days. Then
-            /// it is dropped. A consumer that received it before may still acknowledge it. Default:
-            /// the queue's setting, else unlimited.
+            /// Sets how long the message may wait to be received, including a delay: 1 ms to 3650
+            /// days. After that it is dropped. A consumer that received it earlier may still
+            /// acknowledge it. Default: the queue's setting, else unlimited.
             #[doc(alias = "timeToLive")]
             pub fn lifetime(mut self, lifetime: Duration) -> Self {
                 self.options.lifetime = Some(lifetime);
@@ -105,7 +106,7 @@ impl<T, C> Push<T, C> {
     }
 
     /// Pushes the message unless one with this id was pushed within the deduplication window. The
-    /// id has 1 to 1,024 bytes; it counts even if its message no longer exists. The window is the
+    /// id has 1 to 1,024 bytes. It counts even if its message no longer exists. The window is the
     /// queue's setting, else 5 minutes.
     #[doc(alias = "deduplicationById")]
     pub fn deduplicate(mut self, id: impl Into<String>) -> Self {
@@ -113,7 +114,7 @@ impl<T, C> Push<T, C> {
         self
     }
 
-    /// Deduplicates within this window, 1 ms to 3650 days.
+    /// Deduplicates as [`Push::deduplicate`], within this window, 1 ms to 3650 days.
     #[doc(alias = "deduplicationById")]
     pub fn deduplicate_within(mut self, id: impl Into<String>, window: Duration) -> Self {
         self.options.deduplication = Some((id.into(), Some(window)));
@@ -128,7 +129,7 @@ impl<T, C> PushMany<T, C> {
 }
 
 impl Options {
-    /// The arguments that are the same for all messages.
+    /// Returns the arguments that are the same for all messages.
     fn args(&self, object_ref: &ObjectRef) -> Result<[Bytes; 5], ObjectError> {
         let lifetime_arg = |option, time: Option<Duration>| match time {
             None => Ok(Bytes::new()),
@@ -178,7 +179,7 @@ fn pushed<T, C>(queue: &ReliableQueue<T, C>, reply: ChangeReply, size: usize) ->
     }
 }
 
-/// The size of the message in a change.
+/// Returns the size of the message in a change.
 fn size_of(change: &Change) -> usize {
     change.get(1).map_or(0, Bytes::len)
 }
@@ -228,7 +229,8 @@ into_future!(
                     }
                 }
                 Err(error) => {
-                    // Later batches are not sent: the pushed messages are the first ones.
+                    // Later batches are not sent, so that the pushed messages are always the first
+                    // ones.
                     (&mut positions).take(part.len()).for_each(|position| outcomes[position] = Err(error.clone()));
                     break;
                 }

@@ -1,4 +1,4 @@
-//! The queue.
+//! The reliable queue.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ redgrid_core::default_codec! {
     /// A queue with acknowledgements: each message is delivered to one consumer at a time, and
     /// again unless it is [settled](Delivery) within its visibility.
     ///
-    /// Cheap to clone. All handles of one client with the same name share a queue of waiters,
+    /// It is cheap to clone. All handles of one client with the same name share a queue of waiters,
     /// and their concurrent operations are batched.
     #[doc(alias = "RReliableQueue")]
     pub struct ReliableQueue<T; C> {
@@ -38,8 +38,8 @@ redgrid_core::default_codec! {
 }
 
 impl<T, C: Codec + Default> ReliableQueue<T, C> {
-    /// Returns the queue with this name. Creating it sends no request: an invalid name is reported
-    /// by the first call.
+    /// Returns the queue with this name. No request is sent: an invalid name is reported by the
+    /// first call.
     pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
         let object_ref = ObjectRef::new(client, name);
         let queue_client = QueueClient::of(&object_ref);
@@ -53,9 +53,9 @@ impl<T, C> ReliableQueue<T, C> {
         ReliableQueue { object_ref: self.object_ref, queue_client: self.queue_client, codec, values: PhantomData }
     }
 
-    /// Returns the queue as an object, with all its keys: existence (something was pushed or set),
-    /// lifetime, rename, memory usage. Waiters under the old name of a renamed queue keep waiting
-    /// there.
+    /// Returns the queue as an object, with all its keys: existence, lifetime, rename, memory
+    /// usage. The queue exists once something was pushed or set. If it is renamed, waiters under
+    /// the old name keep waiting there.
     pub fn object(&self) -> Object {
         self.object_ref.object(reliable_queue)
     }
@@ -72,7 +72,7 @@ impl<T, C> ReliableQueue<T, C> {
         self.queue_client.as_ref().map_err(Clone::clone)
     }
 
-    /// Pushes a message when awaited; options are on the returned builder. Concurrent pushes of one
+    /// Pushes a message when awaited; the returned builder has options. Concurrent pushes of one
     /// client are sent together, in their order.
     ///
     /// ```no_run
@@ -87,13 +87,13 @@ impl<T, C> ReliableQueue<T, C> {
     ///
     /// # Errors
     ///
-    /// [`QueueError::TooLarge`] and [`QueueError::Full`] by the queue's settings. After
+    /// [`QueueError::TooLarge`] and [`QueueError::Full`] depending on the queue's settings. After
     /// [`Failure::OutcomeUnknown`](crate::Failure::OutcomeUnknown) the message may still be pushed,
     /// once, within 30 s.
     ///
     /// # Cancel safety
     ///
-    /// If dropped after the request is sent, it is still pushed, once.
+    /// If the future is dropped after the request is sent, the message is still pushed, once.
     #[doc(alias = "add")]
     #[doc(alias = "offer")]
     pub fn push<Q: ?Sized>(&self, value: &Q) -> Push<T, C>
@@ -113,7 +113,7 @@ impl<T, C> ReliableQueue<T, C> {
     ///
     /// # Cancel safety
     ///
-    /// If dropped, the batch that was sent is pushed, later ones are not.
+    /// If the future is dropped, the batch that was sent is pushed; later batches are not.
     #[doc(alias = "addMany")]
     pub fn push_many<'a, Q: ?Sized + 'a>(&self, values: impl IntoIterator<Item = &'a Q>) -> PushMany<T, C>
     where
@@ -123,7 +123,7 @@ impl<T, C> ReliableQueue<T, C> {
         PushMany::new(self.clone(), values)
     }
 
-    /// Receives the next message when awaited. It waits for one, at most
+    /// Receives the next message when awaited. The call waits for one, up to
     /// [`timeout`](Receive::timeout) if that is set. Tasks of one process receive in the order of
     /// their calls.
     ///
@@ -135,8 +135,8 @@ impl<T, C> ReliableQueue<T, C> {
     ///
     /// # Cancel safety
     ///
-    /// Dropping it cancels the wait. A message that was on its way to it is returned at once; this
-    /// is not counted as an attempt.
+    /// Dropping the future cancels the wait. A message that was already delivered to it is returned
+    /// to the queue at once; this delivery does not count as an attempt.
     #[doc(alias = "poll")]
     pub fn receive(&self) -> Receive<T, C>
     where
@@ -145,8 +145,9 @@ impl<T, C> ReliableQueue<T, C> {
         Receive::new(self.clone())
     }
 
-    /// Receives up to `max` messages when awaited, 1 to 100 and about 4 MiB. It waits until there
-    /// is one, and takes those available then. Empty after [`timeout`](ReceiveMany::timeout).
+    /// Receives up to `max` messages when awaited: 1 to 100, and about 4 MiB. The call waits until
+    /// there is one, and takes the messages that are available at that time. The result is empty
+    /// after [`timeout`](ReceiveMany::timeout).
     ///
     /// # Errors
     ///
@@ -181,12 +182,12 @@ impl<T, C> ReliableQueue<T, C> {
     ///
     /// # Errors
     ///
-    /// As [`Delivery::ack`]. A message that no longer exists is [`QueueError::Stale`], however it
-    /// was settled.
+    /// As [`Delivery::ack`]. If the message no longer exists, the error is [`QueueError::Stale`],
+    /// however the message was settled.
     ///
     /// # Cancel safety
     ///
-    /// If dropped after the request is sent, it is still executed.
+    /// If the future is dropped after the request is sent, the request is still executed.
     #[doc(alias = "acknowledge")]
     pub async fn ack(&self, receipt: &Receipt) -> Result<(), QueueError> {
         let queue_client = self.queue_client()?;
@@ -201,7 +202,7 @@ impl<T, C> ReliableQueue<T, C> {
     ///
     /// # Cancel safety
     ///
-    /// If dropped, the batch that was sent is still executed.
+    /// If the future is dropped, the batch that was sent is still executed.
     #[doc(alias = "acknowledge")]
     pub async fn ack_many<'a>(&self, receipts: impl IntoIterator<Item = &'a Receipt>) -> Vec<Result<(), QueueError>> {
         let receipts: Vec<_> = receipts.into_iter().collect();
@@ -255,7 +256,7 @@ impl<T, C> ReliableQueue<T, C> {
     ///
     /// # Cancel safety
     ///
-    /// If dropped after the request is sent, it is still executed.
+    /// If the future is dropped after the request is sent, the request is still executed.
     pub async fn extend(&self, receipt: &Receipt, visibility: Duration) -> Result<(), QueueError> {
         let (queue_client, visibility) = (self.queue_client()?, visibility_of(&self.object_ref, visibility)?);
         queue_client.settle("extend", receipt, Some(visibility)).await?.into_result(&queue_client.name, receipt.id)
@@ -269,7 +270,7 @@ impl<T, C> ReliableQueue<T, C> {
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "listAll")]
     pub async fn peek(&self, max: usize) -> Result<Vec<Message<T, C>>, ObjectError>
     where
@@ -289,7 +290,7 @@ impl<T, C> ReliableQueue<T, C> {
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "contains")]
     pub async fn get(&self, id: MessageId) -> Result<Option<Message<T, C>>, ObjectError>
     where
@@ -310,16 +311,16 @@ impl<T, C> ReliableQueue<T, C> {
         Option::<Vec<_>>::ok_or_else(messages, || ObjectError::of(&queue_client.name, unexpected()))
     }
 
-    /// Removes a message in any state. Returns whether it existed. Its consumer can no longer
-    /// acknowledge it.
+    /// Removes a message in any state. Returns whether it existed. A consumer that has received the
+    /// message can no longer acknowledge it.
     ///
     /// # Errors
     ///
-    /// [`QueueError`] says whether it may have been removed.
+    /// [`QueueError`] says whether the message may have been removed.
     ///
     /// # Cancel safety
     ///
-    /// If dropped after the request is sent, it is still executed.
+    /// If the future is dropped after the request is sent, the request is still executed.
     pub async fn remove(&self, id: MessageId) -> Result<bool, QueueError> {
         let queue_client = self.queue_client()?;
         match queue_client.change_one(vec![Bytes::from_static(b"remove"), id.arg()]).await? {
@@ -330,15 +331,15 @@ impl<T, C> ReliableQueue<T, C> {
     }
 
     /// Removes all messages, including those in flight and dead letters, and all deduplication ids.
-    /// Returns the number of messages. Settings and totals stay.
+    /// Returns the number of removed messages. Settings and totals stay.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says whether they may have been removed.
+    /// [`ObjectError`] says whether the messages may have been removed.
     ///
     /// # Cancel safety
     ///
-    /// If dropped after the request is sent, it is still executed.
+    /// If the future is dropped after the request is sent, the request is still executed.
     pub async fn clear(&self) -> Result<u64, ObjectError> {
         let queue_client = self.queue_client()?;
         let cleared: Vec<u64> = self.run_exactly_once(queue_client, queue_client.keys.clear()).await?;

@@ -14,18 +14,18 @@ use crate::error::QueueError;
 use crate::keys::Keys;
 use crate::message::Receipt;
 
-/// One queue through one client.
+/// One queue as used through one client.
 pub(crate) struct QueueClient {
     pub(crate) client: Client,
     pub(crate) name: Name,
     pub(crate) keys: Arc<Keys>,
     changes: Batcher<ChangeExecutor>,
-    /// The number of the last answered request for messages. It is kept as long as the client:
-    /// with a lower number, the server would return messages that callers have received.
+    /// The number of the last answered request for messages. It is kept as long as the client. A
+    /// lower number would make the server return messages to the queue that callers have received.
     last_answered: Arc<LastAnswered>,
 }
 
-/// See [`QueueClient`].
+/// The number of the last answered request for messages; see [`QueueClient`].
 #[derive(Default)]
 struct LastAnswered(AtomicU64);
 
@@ -82,14 +82,14 @@ impl QueueClient {
         self.change_one(receipt_change(operation, receipt, more)).await
     }
 
-    /// Returns messages that no caller has seen, in the background. This delivery does not count as
-    /// an attempt.
+    /// Returns messages that no caller has seen to the queue, in the background. This delivery does
+    /// not count as an attempt.
     pub(crate) fn return_untried(self: &Arc<Self>, receipts: Vec<Receipt>) {
         self.change_in_background("back", receipts, None);
     }
 
-    /// Changes received messages in the background. The outcome is ignored: if it fails, the end of
-    /// their visibility returns them.
+    /// Changes received messages in the background. The outcome is ignored: if the change fails,
+    /// the messages are delivered again when their visibility ends.
     pub(crate) fn change_in_background(
         self: &Arc<Self>,
         operation: &'static str,

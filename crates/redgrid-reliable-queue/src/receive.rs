@@ -46,15 +46,15 @@ macro_rules! options {
     ($receive:ident) => {
         impl<T, C> $receive<T, C> {
             /// Sets how long no other consumer receives the message: 1 ms to 3650 days. Default:
-            /// the queue's setting, else 30 s. Choose it longer than the work takes;
-            /// [`Delivery::extend`] moves its end.
+            /// the queue's setting, else 30 s. It should be longer than the work takes;
+            /// [`Delivery::extend`] moves the end of the visibility.
             pub fn visibility(mut self, visibility: Duration) -> Self {
                 self.options.visibility = Some(visibility);
                 self
             }
 
-            /// Limits the wait for a message. Unbounded unless set; with [`Duration::ZERO`] it does
-            /// not wait, except for the server's reply.
+            /// Limits the wait for a message. It is unlimited unless set. With [`Duration::ZERO`]
+            /// the call only waits for the server's reply.
             pub fn timeout(mut self, timeout: Duration) -> Self {
                 self.options.timeout = Some(timeout);
                 self
@@ -116,7 +116,7 @@ async fn receive<T: 'static, C: Codec + Clone>(
     options.visibility.map(|visibility| visibility_of(queue.object_ref(), visibility)).transpose()?;
     let clock = queue_client.client.clock();
     let try_only = options.timeout.is_some_and(|timeout| timeout.is_zero());
-    // A receive without a wait has the time of any other request: the poll bounds it.
+    // A receive with a timeout of zero has no time limit here: the poll limits its time.
     let timeout = options.timeout.filter(|timeout| !timeout.is_zero());
     let until = timeout.map_or(Instant::MAX, |timeout| clock.now() + timeout);
     loop {
@@ -124,7 +124,7 @@ async fn receive<T: 'static, C: Codec + Clone>(
         let mut waiter = Receivers::of(queue_client).enter(ReceiveRequest { wanted, try_only });
         let failure = match waiter.ended_by(until).await {
             WaitEnd::Completed(Received::Messages(offer)) => {
-                // Messages that were not taken in time have gone back to the queue: receive again.
+                // The caller was too late: the messages were returned to the queue. Receive again.
                 let Some(granted) = offer.take() else { continue };
                 let delivery = |deliveries| Delivery::new(queue, queue_client, deliveries, options.back_on_drop);
                 return Ok(granted.take().into_iter().map(delivery).collect());

@@ -13,13 +13,13 @@ use crate::request::{MAX_MESSAGES, MessageRequest, ReceiveReply, ReceivedMessage
 /// How a receive ends.
 #[derive(Debug)]
 pub(crate) enum Received {
-    /// The caller has a second to take the messages.
+    /// The messages are offered to the caller, which has one second to take them.
     Messages(Offer<Granted>),
-    /// The caller does not wait, and there is no message.
+    /// There is no message, and the caller does not wait.
     Nothing,
 }
 
-/// Messages on their way to their caller. Messages that are not taken out go back to the queue.
+/// Messages that are offered to a caller. Those that are not taken return to the queue.
 #[derive(Debug)]
 pub(crate) struct Granted {
     queue_client: Arc<QueueClient>,
@@ -43,7 +43,7 @@ impl Drop for Granted {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ReceiveRequest {
     pub(crate) wanted: MessageRequest,
-    /// The wait ends with the first reply that has no message for it.
+    /// Whether the wait ends with the first reply that has no message for it.
     pub(crate) try_only: bool,
 }
 
@@ -54,7 +54,7 @@ pub(crate) struct Polled {
     reply: ReceiveReply,
 }
 
-/// The waiters' view of one queue.
+/// The resource of a wait queue: the messages of one queue.
 pub(crate) struct Receivers {
     queue_client: Arc<QueueClient>,
 }
@@ -74,7 +74,8 @@ impl Resource for Receivers {
     type Outcome = Received;
     type Reply = Polled;
 
-    /// After handling a message, a consumer usually receives the next one.
+    /// The subscription is kept for this time after the last wait, because a consumer usually
+    /// receives the next message after handling one.
     const LINGER: Duration = Duration::from_secs(1);
 
     fn key(&self) -> &[u8] {
@@ -114,7 +115,7 @@ impl Resource for Receivers {
             if messages.is_empty() {
                 continue;
             }
-            // If the caller has left meanwhile, dropping this returns the messages.
+            // If the caller is gone, dropping the offer returns the messages.
             let granted = Granted { queue_client: Arc::clone(&self.queue_client), messages };
             queue.complete(id, || Received::Messages(self.queue_client.client.offer(granted)));
         }
@@ -126,8 +127,8 @@ impl Resource for Receivers {
         reply.next_due.map_or(NextPoll::Regular, NextPoll::Within)
     }
 
-    /// Returns when to poll after a notification. It contains the milliseconds until a message is
-    /// due; any other content causes a poll at once.
+    /// Returns when to poll after a notification. A notification contains the milliseconds until a
+    /// message is due; any other content causes a poll at once.
     fn received(&self, _queue: &Arc<WaitQueue<Self>>, event: &ChannelEvent) -> NextPoll {
         let ChannelEvent::Message { payload, .. } = event else { return NextPoll::Now };
         let millis: Option<u64> = std::str::from_utf8(payload).ok().and_then(|text| text.parse().ok());

@@ -11,10 +11,10 @@ use redgrid_core::clock::Instant;
 use crate::message::{MessageId, Receipt, parse_millis};
 use crate::queue_client::QueueClient;
 
-/// Default visibility: 30 s, as long as other leases.
+/// Default visibility: 30 s, the same as the default of other leases.
 pub(crate) const DEFAULT_VISIBILITY: Duration = Duration::from_secs(30);
 
-/// The maximum number of messages of one request, also in receive.lua.
+/// The maximum number of messages of one request. receive.lua has the same limit.
 pub(crate) const MAX_MESSAGES: usize = 100;
 
 /// The messages that one waiter requests.
@@ -22,7 +22,7 @@ pub(crate) const MAX_MESSAGES: usize = 100;
 pub(crate) struct MessageRequest {
     /// The maximum number of messages, 1 or more.
     pub(crate) max: usize,
-    /// `None`: the queue's setting.
+    /// `None` means the queue's setting.
     pub(crate) visibility: Option<Duration>,
 }
 
@@ -33,7 +33,7 @@ pub(crate) struct ReceivedMessage {
     pub(crate) attempt: u32,
     pub(crate) priority: u8,
     pub(crate) pushed_at: SystemTime,
-    /// End of its visibility: a lower bound, by the local clock.
+    /// The end of the visibility by the local clock. It is a lower bound.
     pub(crate) until: Instant,
     pub(crate) bytes: Bytes,
 }
@@ -43,13 +43,13 @@ pub(crate) struct ReceivedMessage {
 pub(crate) struct ReceiveReply {
     /// The messages for each waiter, in the order of the request.
     pub(crate) messages: Vec<Vec<ReceivedMessage>>,
-    /// When a message becomes due next; `None` if there is none.
+    /// The time until the next message is due; `None` if there is none.
     pub(crate) next_due: Option<Duration>,
-    /// More messages may be available now.
+    /// Whether more messages may be available now.
     pub(crate) more: bool,
 }
 
-/// Requests messages. It is retried until it is answered, and acts once.
+/// Requests messages. The request is retried until it is answered, and is executed once.
 pub(crate) async fn send_receive(
     queue_client: Arc<QueueClient>,
     requests: Vec<MessageRequest>,

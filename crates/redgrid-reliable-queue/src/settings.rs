@@ -57,7 +57,7 @@ pub struct QueueSettings {
 }
 
 impl QueueSettings {
-    /// The names and values; an empty value is unset.
+    /// Returns the names and values; an empty value means that the setting is unset.
     pub(crate) fn values(&self, object_ref: &ObjectRef) -> Result<[(&'static str, Bytes); 8], ObjectError> {
         let time = |option, time: Option<Duration>| match time {
             None => Ok(Bytes::new()),
@@ -103,7 +103,7 @@ impl QueueSettings {
     }
 }
 
-/// A delay in milliseconds, as text.
+/// Returns a delay in milliseconds, as text.
 pub(crate) fn delay_of(object_ref: &ObjectRef, option: &'static str, delay: Duration) -> Result<Bytes, ObjectError> {
     if delay <= *LIFETIMES.end() {
         Ok(millis(delay))
@@ -112,7 +112,7 @@ pub(crate) fn delay_of(object_ref: &ObjectRef, option: &'static str, delay: Dura
     }
 }
 
-/// A visibility in milliseconds, as text.
+/// Returns a visibility in milliseconds, as text.
 pub(crate) fn visibility_of(object_ref: &ObjectRef, visibility: Duration) -> Result<Bytes, ObjectError> {
     if LIFETIMES.contains(&visibility) {
         Ok(millis(visibility))
@@ -121,7 +121,7 @@ pub(crate) fn visibility_of(object_ref: &ObjectRef, visibility: Duration) -> Res
     }
 }
 
-/// The reason of a rejection, as it is stored.
+/// Returns the reason of a rejection as it is stored.
 pub(crate) fn reason_of(object_ref: &ObjectRef, reason: &str) -> Result<Bytes, ObjectError> {
     if reason.len() <= 1024 {
         Ok(Bytes::copy_from_slice(reason.as_bytes()))

@@ -4,7 +4,7 @@ use redgrid_core::NodeId;
 
 use crate::error::CallError;
 
-/// The results of a call at all primaries, one for each shard of a cluster.
+/// The results of a call on all primaries, one for each shard of a cluster.
 #[derive(Debug, Clone)]
 pub struct AllNodes<T> {
     results: Vec<(NodeId, Result<T, CallError>)>,

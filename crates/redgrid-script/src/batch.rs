@@ -14,30 +14,32 @@ use crate::call::{Call, keys_in_one_slot};
 use crate::error::CallError;
 use crate::query::{convert_reply, decode_value};
 
-/// The maximum number of calls of a batch. All their replies are in memory together.
+/// The maximum number of calls of a batch. It is limited because all their replies are in memory
+/// together.
 const MAX_CALLS: usize = 100_000;
 
-/// The maximum number of calls of an atomic batch, during which the server is blocked.
+/// The maximum number of calls of an atomic batch. It is limited because the batch blocks the
+/// server.
 const MAX_ATOMIC_CALLS: usize = 10_000;
 
-/// The maximum size of the keys, arguments and scripts of a batch: 64 MiB. They are in memory
-/// together here and, for an atomic batch, at the server.
+/// The maximum size of the keys, arguments and scripts of a batch: 64 MiB. The client holds all of
+/// them in memory; for an atomic batch, so does the server.
 const MAX_BYTES: usize = 64 << 20;
 
-/// The next id of a batch, by which a [`BatchIndex`] of another batch is detected.
+/// The id of the next batch. With the ids, a [`BatchIndex`] of another batch is detected.
 static NEXT_ID: AtomicU64 = AtomicU64::new(0);
 
 /// A batch of calls that are sent together, each with its own result.
 ///
 /// By default the calls for a node are pipelined, at most 1,000 at a time, and executed in their
 /// order. Nodes work in parallel, and requests of other clients may be executed between two calls.
-/// A call that is refused for a temporary reason is retried like a single call. While a slot moves,
-/// it may therefore be executed after a later call. [`Batch::atomic`] makes the batch a
+/// A call that is refused for a temporary reason is retried like a single call. So while a slot
+/// moves, a call may be executed after a later one. [`Batch::atomic`] makes the batch a
 /// transaction.
 ///
-/// Functions should be loaded before, see [`Functions::load`](crate::Functions::load). A call of a
-/// missing function is executed after the others, when its library has been loaded. In an atomic
-/// batch it is refused.
+/// Functions should be loaded first, see [`Functions::load`](crate::Functions::load). A call of a
+/// missing function is executed after the other calls, when its library has been loaded. In an
+/// atomic batch it is refused.
 ///
 /// ```no_run
 /// # async fn demo(client: &redgrid_script::Client) -> Result<(), redgrid_script::CallError> {
@@ -63,7 +65,7 @@ pub struct Batch {
     durability: Option<Durability>,
 }
 
-/// Converts the reply to a call with this name.
+/// Converts the reply to a call; the text is the name of the call.
 type Reader<T> = Arc<dyn Fn(&str, Reply) -> Result<T, CallError> + Send + Sync>;
 
 /// Identifies the result of a call of a batch.
@@ -84,12 +86,12 @@ impl Batch {
     /// Executes the batch as one transaction, with MULTI and EXEC.
     ///
     /// No other request is executed between two of its calls. If a call cannot be queued, none is
-    /// executed. In a cluster all keys must share a slot (a hash tag: `{user:7}:name`). At most
-    /// 10,000 calls.
+    /// executed. In a cluster all keys must share a slot (by a hash tag, like `{user:7}:name`). At
+    /// most 10,000 calls are allowed.
     ///
-    /// A call that fails during execution, for example on a value of another type, fails alone:
-    /// Redis has no rollback. Atomic batches for one node are executed one after another, on a
-    /// dedicated connection, in two round trips.
+    /// A call that fails during execution, for example on a value of another type, does not affect
+    /// the other calls: Redis has no rollback. Atomic batches for one node are executed one after
+    /// another, on a dedicated connection, in two round trips.
     #[doc(alias = "IN_MEMORY_ATOMIC")]
     #[doc(alias = "REDIS_WRITE_ATOMIC")]
     #[doc(alias = "REDIS_READ_ATOMIC")]
@@ -101,7 +103,7 @@ impl Batch {
     ///
     /// The default is `response_timeout × (retries + 1)` of the settings.
     ///
-    /// A single transmission of a call waits for its reply for `response_timeout` in any case.
+    /// In any case, a single transmission of a call waits up to `response_timeout` for its reply.
     #[doc(alias = "responseTimeout")]
     pub fn timeout(self, time: Duration) -> Self {
         Batch { timeout: Some(time), ..self }
@@ -109,7 +111,7 @@ impl Batch {
 
     /// Sets the required durability of the executed calls. The default is that of the settings.
     ///
-    /// It is confirmed by one request for each node, after its replies.
+    /// For each node, one request after its replies confirms the durability.
     #[doc(alias = "sync")]
     #[doc(alias = "syncAOF")]
     pub fn durable(self, durability: Durability) -> Self {
@@ -128,7 +130,7 @@ impl Batch {
 
     /// Adds a call with a reply that is converted to `T`.
     ///
-    /// Its [`Call::timeout`] is ignored. A read-only call is sent to the primary, too, so that it
+    /// Its [`Call::timeout`] is ignored. A read-only call is also sent to the primary, so that it
     /// sees the effects of the calls before it.
     pub fn push<T: FromReply + 'static>(&mut self, call: Call) -> BatchIndex<T> {
         self.add(call, |what, reply| convert_reply(what, reply))
@@ -156,10 +158,10 @@ impl Batch {
     ///
     /// # Errors
     ///
-    /// [`CallError`] if the batch is invalid. For an atomic batch also if no call was executed
-    /// ([`Refused`](crate::Failure::Refused), [`Unavailable`](crate::Failure::Unavailable)) or this
-    /// is not known ([`OutcomeUnknown`](crate::Failure::OutcomeUnknown)). Otherwise each call has
-    /// its own result.
+    /// [`CallError`] if the batch is invalid. For an atomic batch, also if no call was executed
+    /// ([`Refused`](crate::Failure::Refused), [`Unavailable`](crate::Failure::Unavailable)), or if
+    /// the outcome is unknown ([`OutcomeUnknown`](crate::Failure::OutcomeUnknown)). Otherwise each
+    /// call has its own result.
     ///
     /// # Cancel safety
     ///
@@ -225,12 +227,12 @@ pub struct Results {
 }
 
 impl Results {
-    /// Returns the result of one call. This can be repeated.
+    /// Returns the result of one call. It may be called again for the same result.
     ///
     /// # Errors
     ///
-    /// The [`CallError`] of this call; [`CallError::NotDurable`] if it was executed and the
-    /// required durability was not confirmed. [`Failure::InvalidArgument`] for a handle of
+    /// The [`CallError`] of this call; [`CallError::NotDurable`] if it was executed but the
+    /// required durability was not confirmed. [`Failure::InvalidArgument`] for the handle of
     /// another batch.
     #[doc(alias = "getResponses")]
     pub fn get<T>(&self, handle: &BatchIndex<T>) -> Result<T, CallError> {
@@ -248,7 +250,7 @@ impl Results {
     ///
     /// # Errors
     ///
-    /// The [`CallError`] of the first call for which this is not the case.
+    /// The [`CallError`] of the first call that failed or is not durable.
     #[doc(alias = "skipResult")]
     pub fn check(&self) -> Result<(), CallError> {
         for (call, (result, durable)) in self.calls.iter().zip(&self.outcomes) {

@@ -54,14 +54,14 @@ const BLOCKING_COMMANDS: [&str; 11] = [
     "WAITAOF",
 ];
 
-/// The expected commands, for errors.
+/// The expected commands, for error messages.
 const EXPECTED_STATELESS: &str = "one that leaves the shared connection as it is";
 const EXPECTED_NONBLOCKING: &str = "one that does not have others wait on the shared connection";
 
 /// A call of a script, a function or a command.
 ///
 /// It is sent by [`Call::query`] and its variants, or as part of a [`Batch`](crate::Batch). It is
-/// sent once, unless [`Call::idempotent`] or [`Call::reads`] allow to send it again after a lost
+/// sent once, unless [`Call::idempotent`] or [`Call::reads`] allows sending it again after a lost
 /// reply.
 #[derive(Clone)]
 #[must_use = "does nothing until it is queried, or a batch with it is sent"]
@@ -196,11 +196,11 @@ impl Call {
         self
     }
 
-    /// Marks the call as read-only: it may be sent again, and is sent to a replica if
-    /// [`Config::read_mode`](redgrid_core::Config::read_mode) says so.
+    /// Marks the call as read-only. It may be sent again, and is sent to a replica if
+    /// [`Config::read_mode`](redgrid_core::Config::read_mode) is set accordingly.
     ///
-    /// The server then refuses writes of a script or a function (EVALSHA_RO, Redis 7.0 or newer).
-    /// On Redis 6.2 a replica refuses them, and a primary does not.
+    /// The server refuses writes of a script or a function in such a call (EVALSHA_RO, Redis 7.0 or
+    /// newer). On Redis 6.2 a replica refuses them, but a primary does not.
     #[doc(alias = "READ_ONLY")]
     pub fn reads(mut self) -> Self {
         self.reads = true;
@@ -210,7 +210,7 @@ impl Call {
     /// Sets how long the call is retried. The default is `response_timeout × (retries + 1)` of the
     /// settings.
     ///
-    /// A single transmission waits for its reply for `response_timeout` in any case.
+    /// In any case, a single transmission waits up to `response_timeout` for its reply.
     pub fn timeout(mut self, time: Duration) -> Self {
         self.timeout = Some(time);
         self
@@ -249,7 +249,7 @@ impl Call {
         target + keys.chain(self.args.iter().map(Arg::len)).sum::<usize>()
     }
 
-    /// Returns the error of the call: an invalid part, or a command with arguments that make it
+    /// Returns the error of an invalid call: an invalid part, or a command whose arguments make it
     /// block or change the connection.
     fn invalid(&self) -> Option<CallError> {
         if let Some(error) = &self.build_error {
@@ -269,7 +269,7 @@ impl Call {
                 if is(arg, "BLOCK") {
                     return Some(rejected_command(name, EXPECTED_NONBLOCKING, format!("{upper} … BLOCK")));
                 }
-                // The values of the option: names, or a number.
+                // Skip the values of the option: two names for GROUP, a number for COUNT.
                 let value_count = if is(arg, "GROUP") { 2 } else { usize::from(is(arg, "COUNT")) };
                 for _ in 0..value_count {
                     args.next();

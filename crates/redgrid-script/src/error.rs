@@ -10,14 +10,14 @@ use redgrid_core::{CommitError, Failure, Name, Operation, ServerError};
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum CallError {
-    /// The request failed for a reason that all objects share.
+    /// The request failed for a reason that applies to all objects.
     ///
-    /// It changed nothing, with two exceptions. After [`Failure::OutcomeUnknown`] the call may be
-    /// executed, now or later. After [`Failure::Refused`] a script or a function may have written
-    /// something before its error, which is not undone.
+    /// The call changed nothing, with two exceptions. After [`Failure::OutcomeUnknown`] the call
+    /// may be executed, now or later. After [`Failure::Refused`] a script or a function may have
+    /// written something before its error; such writes are not undone.
     #[error(transparent)]
     Failed(#[from] Failure),
-    /// The call was executed, and the reply is not of the requested type.
+    /// The call was executed, but the reply is not of the requested type.
     #[error("`{what}` was executed: {source}")]
     Unexpected {
         /// The script, the function or the command.
@@ -52,14 +52,14 @@ pub enum CallError {
         #[source]
         source: Arc<dyn Error + Send + Sync>,
     },
-    /// The call was executed, and its reply cannot be decoded by this codec.
+    /// The call was executed, but this codec cannot decode its reply.
     #[error("cannot decode the reply to `{what}` with {codec}: {source}")]
     Decode {
         /// The script, the function or the command.
         what: String,
         /// The codec.
         codec: Cow<'static, str>,
-        /// The cause, and which codec the other side probably uses.
+        /// The cause, and the codec that has probably written the bytes.
         #[source]
         source: Arc<dyn Error + Send + Sync>,
     },
@@ -71,7 +71,7 @@ pub enum CallError {
         /// The servers that support it.
         needs: &'static str,
     },
-    /// The call was executed on the primary, and the requested durability was not confirmed.
+    /// The call was executed on the primary, but the requested durability was not confirmed.
     #[error("`{what}` was executed, and was not confirmed to be durable: {source}")]
     NotDurable {
         /// The command.
@@ -91,7 +91,7 @@ impl CallError {
         CallError::convert(what, source, Failure::of_change)
     }
 
-    /// Converts the error of a read-only request: without a reply nothing has changed.
+    /// Converts the error of a read-only request, which changes nothing even if its reply is lost.
     pub(crate) fn of_read(what: &str, source: ServerError) -> Self {
         CallError::convert(what, source, Failure::of_read)
     }

@@ -8,11 +8,13 @@ use crate::call::Call;
 use crate::error::CallError;
 use redgrid_core::Failure;
 
-/// The code of a library of functions, which a program loads into the servers. Cheap to clone.
+/// The code of a library of functions, which a program loads into the servers. It is cheap to
+/// clone.
 ///
-/// Requires Redis 7.0 or newer, or Valkey. A call of one of its functions loads the library if it
-/// is missing: on a node that joined later, or one that lost its data. This never replaces another
-/// library of that name; [`Functions::replace`](crate::Functions::replace) does.
+/// Requires Redis 7.0 or newer, or Valkey. If the library is missing, a call of one of its
+/// functions loads it. This happens on a node that joined later, or on one that lost its data. Such
+/// a call never replaces another library with the same name;
+/// [`Functions::replace`](crate::Functions::replace) does.
 ///
 /// ```no_run
 /// # async fn demo(client: &redgrid_script::Client) -> Result<(), redgrid_script::CallError> {
@@ -75,7 +77,7 @@ impl Library {
 
 redgrid_core::debug_fields!(Library, |it| name: it.name);
 
-/// A server-side function. Cheap to clone.
+/// A server-side function. It is cheap to clone.
 #[derive(Clone)]
 #[doc(alias = "RFunction")]
 pub struct Function {
@@ -88,7 +90,8 @@ pub struct Function {
 impl Function {
     /// Returns a function that the servers already have.
     ///
-    /// If it is missing, a call is refused. Functions of [`Library::function`] are loaded instead.
+    /// If the function is missing, a call is refused. Functions of [`Library::function`] are loaded
+    /// instead.
     pub fn new(name: impl Into<String>) -> Self {
         Function { name: name.into(), library: None, idempotent: false, reads: false }
     }
@@ -98,7 +101,8 @@ impl Function {
         Function { idempotent: true, ..self }
     }
 
-    /// Marks the function as read-only (it has the flag `no-writes`): see [`Call::reads`].
+    /// Marks the function as read-only, which means that it has the flag `no-writes`: see
+    /// [`Call::reads`].
     pub fn reads(self) -> Self {
         Function { reads: true, ..self }
     }

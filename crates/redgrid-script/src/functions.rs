@@ -31,8 +31,8 @@ pub struct LibraryInfo {
     pub functions: Vec<FunctionInfo>,
     /// The code.
     pub code: String,
-    /// The primaries that have this version. A different version on other primaries is another
-    /// entry.
+    /// The primaries that have this version. If other primaries have a different version, that
+    /// version is a separate entry.
     pub nodes: Vec<NodeId>,
 }
 
@@ -64,11 +64,11 @@ pub struct FunctionStats {
 pub struct Running {
     /// The name of the function.
     pub name: String,
-    /// How long it has been running.
+    /// The time for which it has been running.
     pub time: Duration,
 }
 
-/// The effect on existing libraries when others are restored.
+/// The effect on existing libraries when a dump is restored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Restoring {
@@ -90,8 +90,8 @@ impl Functions {
         Functions { client: client.clone() }
     }
 
-    /// Loads a library into every primary. A primary refuses it if it has another library of that
-    /// name.
+    /// Loads a library into every primary. A primary refuses it if it has another library with the
+    /// same name.
     ///
     /// # Errors
     ///
@@ -108,7 +108,7 @@ impl Functions {
         for (node, result) in results {
             match result {
                 Ok(()) => {}
-                // It may be the same library.
+                // The refusal may be caused by the same library.
                 Err(CallError::Failed(Failure::Refused {
                     operation,
                     source: ServerError::Refused { code, message },
@@ -121,7 +121,7 @@ impl Functions {
             }
         }
         let Some(refused) = refused else { return Ok(()) };
-        // The pattern of FUNCTION LIST ignores case.
+        // Compare the names, because the pattern of FUNCTION LIST ignores case.
         let is_same =
             |found: &LibraryInfo| found.name == library.name() && found.code.as_bytes() == &library.code()[..];
         let found = self.list_libraries(Some(library.name())).await?;
@@ -132,7 +132,7 @@ impl Functions {
         }
     }
 
-    /// Loads a library into every primary, and replaces one of that name.
+    /// Loads a library into every primary, and replaces an existing library with the same name.
     ///
     /// # Errors
     ///
@@ -287,12 +287,12 @@ impl Functions {
     /// Kills the functions that are running on the primaries, if they have not written anything
     /// yet. Returns the primaries where a function was killed.
     ///
-    /// The request uses a dedicated connection, as it would otherwise wait for a function of this
-    /// client.
+    /// The request uses a dedicated connection. Otherwise it would wait for a function that this
+    /// client is running.
     ///
     /// # Errors
     ///
-    /// [`Failure::Refused`] if a function has written something: it continues.
+    /// [`Failure::Refused`] if a function has already written something: the function continues.
     ///
     /// # Cancel safety
     ///

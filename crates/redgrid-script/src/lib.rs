@@ -22,20 +22,19 @@
 //!
 //! # Keys
 //!
-//! Only the keys of a call, prefixed with the client's namespace. All keys of a script, of a
-//! function and of an atomic batch share a slot in a cluster; this is checked before anything is
-//! sent.
+//! There are no keys except those of a call, prefixed with the client's namespace. In a cluster,
+//! all keys of a script, of a function and of an atomic batch must share a slot; this is checked
+//! before anything is sent.
 //!
 //! # Guarantees
 //!
 //! - A call is sent once. If its reply is lost, it returns [`Failure::OutcomeUnknown`] and is not
 //!   sent again, unless it is marked with [`Call::idempotent`] or [`Call::reads`].
-//! - An error that a script returns is the script's own: if it begins with `BUSY` or `MOVED`, the
-//!   script is not run again.
-//! - If a server does not have a script, or a function of a given [`Library`], the same call loads
-//!   it.
+//! - An error that a script returns is not interpreted: even if it begins with `BUSY` or `MOVED`,
+//!   the script is not run again.
+//! - If a server does not have a script, or a function of a given [`Library`], the call loads it.
 //! - An atomic batch is executed as a whole or not at all. A command that fails during execution
-//!   fails alone, as Redis has no rollback.
+//!   does not affect the others, because Redis has no rollback.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

@@ -16,8 +16,8 @@ use crate::error::CallError;
 impl Call {
     /// Sends the call and converts its reply to `T`.
     ///
-    /// `T` can be a number, text, bytes, `bool`, `Option`, `Vec`, `HashMap`, a tuple of up to four,
-    /// or [`Reply`], which is not converted.
+    /// `T` can be a number, text, bytes, `bool`, `Option`, `Vec`, `HashMap`, a tuple of up to four
+    /// elements, or [`Reply`], which is not converted.
     ///
     /// # Errors
     ///
@@ -56,7 +56,7 @@ impl Call {
         bytes.map(|bytes| decode_value(&label, codec, &bytes)).transpose()
     }
 
-    /// Sends the call and decodes the list in its reply with this codec; `None` for each nil.
+    /// Sends the call and decodes the list in its reply with this codec; nil elements are `None`.
     ///
     /// # Errors
     ///
@@ -101,14 +101,14 @@ impl Call {
         pairs.into_iter().map(decode_pair).collect()
     }
 
-    /// Sends the call to all primaries in parallel. It must not have keys.
+    /// Sends the call to all primaries in parallel. The call must not have keys.
     ///
     /// Each primary has its own result: see [`AllNodes`].
     ///
     /// # Errors
     ///
-    /// [`Failure::InvalidArgument`] for a call with keys; [`Failure::Unavailable`] if the
-    /// primaries are not known.
+    /// [`Failure::InvalidArgument`] for a call with keys; [`Failure::Unavailable`] if the primaries
+    /// are unknown.
     ///
     /// # Cancel safety
     ///

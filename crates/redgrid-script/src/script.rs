@@ -6,9 +6,9 @@ use crate::call::Call;
 
 /// A Lua script. It is cheap to clone, and its hash is computed once.
 ///
-/// The script is sent by its hash (EVALSHA), and again with its text if the server does not have
-/// it. Its input is in `KEYS` and `ARGV`; every key that it accesses must be in `KEYS`. Integers
-/// above 2^53 lose digits in Lua: keep them as text there.
+/// The script is sent by its hash (EVALSHA). If the server does not have it, it is sent again with
+/// its text. Its input is in `KEYS` and `ARGV`; every key that it accesses must be in `KEYS`. Lua
+/// cannot represent all integers above 2^53: pass such integers as text.
 ///
 /// ```no_run
 /// # async fn demo(client: &redgrid_script::Client) -> Result<(), redgrid_script::CallError> {
@@ -32,7 +32,7 @@ pub struct Script {
 }
 
 impl Script {
-    /// Returns a script with this text. Its name in errors is `script`, see [`Script::named`].
+    /// Returns a script with this text. Its name in errors is `script`; see [`Script::named`].
     pub fn new(text: impl Into<String>) -> Self {
         Script::named("script", text)
     }
@@ -65,7 +65,7 @@ impl Script {
         self.inner.body().text()
     }
 
-    /// Returns the SHA-1 of the text in lower-case hex, which identifies the script at the server.
+    /// Returns the SHA-1 of the text in lower-case hex, which identifies the script on the server.
     pub fn sha(&self) -> String {
         String::from_utf8_lossy(self.inner.body().sha()).into_owned()
     }

@@ -13,12 +13,12 @@ pub struct Scripts {
     client: Client,
 }
 
-/// Confirms that all scripts or libraries of the servers are to be removed, including those of
-/// other programs.
+/// Confirms the removal of all scripts or libraries of the servers, including those of other
+/// programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ForgetAll {
-    /// Remove all.
+    /// Removes all of them.
     Yes,
 }
 
@@ -30,7 +30,7 @@ impl Scripts {
 
     /// Loads a script into the cache of every primary, and returns its hash.
     ///
-    /// The first call does not need to send the text then.
+    /// After that, the first call of the script need not send its text.
     ///
     /// # Errors
     ///
@@ -87,13 +87,13 @@ impl Scripts {
     /// Kills the scripts that are running on the primaries, of any client, if they have not written
     /// anything yet. Returns the primaries where a script was killed.
     ///
-    /// The request uses a dedicated connection, as it would otherwise wait for a script of this
-    /// client.
+    /// The request uses a dedicated connection. Otherwise it would wait for a script that this
+    /// client is running.
     ///
     /// # Errors
     ///
-    /// [`Failure::Refused`](crate::Failure::Refused) if a script has written something: it
-    /// continues. Scripts of other primaries may have been killed.
+    /// [`Failure::Refused`](crate::Failure::Refused) if a script has already written something: the
+    /// script continues. Scripts on other primaries may have been killed.
     ///
     /// # Cancel safety
     ///

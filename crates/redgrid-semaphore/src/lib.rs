@@ -20,15 +20,15 @@
 //!
 //! The permits of a [`Semaphore`] have leases. The permits of a process that dies are available
 //! again within one lease, and there are never more permits than the number that all processes
-//! give. A process that gives another number gets an error that names both. So does a process
-//! that finds held plain permits.
+//! give. A process that gives another number gets an error that names both. A process that finds
+//! held plain permits gets this error, too.
 //!
 //! A [`PlainSemaphore`], from [`Semaphore::plain`], is Redisson's RSemaphore: a plain number. The
-//! permits of a process that dies are lost to it.
+//! permits of a process that dies are lost.
 //!
 //! Permits are taken and returned exactly once, even if replies are lost. Waiters of one process
 //! are served in their order, and small requests do not starve a large one. With
-//! [`fair`](Semaphore::fair) that holds over all processes. Processes take turns: a process passes
+//! [`fair`](Semaphore::fair) both hold over all processes. Processes take turns: a process passes
 //! released permits to its own tasks for a hand-over window of 10 ms, and then returns them.
 //!
 //! # Keys

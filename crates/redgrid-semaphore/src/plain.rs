@@ -63,7 +63,7 @@ impl PlainSemaphore {
     ///
     /// # Errors
     ///
-    /// [`Failure`] says whether the permits may have been added.
+    /// [`Failure`] states whether the permits may have been added.
     ///
     /// # Cancel safety
     ///
@@ -80,7 +80,7 @@ impl PlainSemaphore {
     ///
     /// # Errors
     ///
-    /// [`Failure`] says whether the permits may have been returned.
+    /// [`Failure`] states whether the permits may have been returned.
     ///
     /// # Cancel safety
     ///
@@ -104,7 +104,7 @@ impl PlainSemaphore {
     ///
     /// # Errors
     ///
-    /// [`Failure`] says whether the permits may have been taken.
+    /// [`Failure`] states whether the permits may have been taken.
     ///
     /// # Cancel safety
     ///

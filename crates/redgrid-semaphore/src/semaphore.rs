@@ -35,9 +35,9 @@ redgrid_core::semaphore_methods!(Semaphore);
 impl Semaphore {
     /// Returns the semaphore with this name and number of permits: 1 to 2,147,483,647.
     ///
-    /// The number is set on first use. If the semaphore has another one by then, requests fail with
-    /// [`PermitsDiffer`](crate::AcquireError::PermitsDiffer), until [`Semaphore::resize`] changes
-    /// it:
+    /// The number is set on first use. If the semaphore already has another number, requests fail
+    /// with [`PermitsDiffer`](crate::AcquireError::PermitsDiffer), until [`Semaphore::resize`]
+    /// changes it:
     ///
     /// ```no_run
     /// # use redgrid_semaphore::Semaphore;
@@ -67,7 +67,7 @@ impl Semaphore {
     ///
     /// # Errors
     ///
-    /// [`Failure`] says whether the number may have been set.
+    /// [`Failure`] states whether the number may have been set.
     ///
     /// # Cancel safety
     ///

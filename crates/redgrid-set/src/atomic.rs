@@ -17,7 +17,7 @@ impl<T, C: Codec> Set<T, C> {
     /// # Errors
     ///
     /// [`ObjectError`] states what failed and whether anything may have changed.
-    /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) for more values.
+    /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) for more than 100,000 values.
     ///
     /// # Cancel safety
     ///

@@ -10,7 +10,7 @@ use crate::set::Set;
 
 static COMBINE: BulkScript = BulkScript::new("set/combine", include_str!("scripts/combine.lua"));
 
-/// The maximum number of other sets in one call: a script accepts only some thousands of arguments.
+/// The maximum number of other sets in one call. A script accepts only a few thousand arguments.
 const MAX_OTHERS: usize = 1000;
 
 /// How several sets are combined.
@@ -25,13 +25,13 @@ pub(crate) enum SetOperation {
 /// those names.
 ///
 /// The other sets are given by name, and all names must share a slot. Up to 1,000 other sets are
-/// allowed; more are [`Failure::InvalidArgument`](crate::Failure::InvalidArgument).
+/// allowed; more cause [`Failure::InvalidArgument`](crate::Failure::InvalidArgument).
 #[must_use = "does nothing until one of its methods is awaited"]
 pub struct Combination<T, C> {
     pub(crate) inner: Elements<T, C>,
     pub(crate) operation: SetOperation,
     others: Vec<String>,
-    /// Whether the sets are sorted sets, which have commands of their own.
+    /// Whether the sets are sorted sets, which have separate commands.
     sorted: bool,
     pub(crate) options: Vec<Bytes>,
 }
@@ -47,7 +47,7 @@ impl<T, C: Codec> Combination<T, C> {
         Combination { inner: inner.clone(), operation, others, sorted, options: Vec::new() }
     }
 
-    /// Returns the number of sets, this one included.
+    /// Returns the number of sets, including this one.
     pub(crate) fn set_count(&self) -> usize {
         self.others.len() + 1
     }
@@ -83,7 +83,7 @@ impl<T, C: Codec> Combination<T, C> {
     }
 
     pub(crate) async fn read<R: FromReply>(&self, option: Option<&'static str>) -> Result<R, ObjectError> {
-        // From the primary, because it is a script.
+        // The request is a script, so it is sent to the primary.
         self.inner.object_ref.read_primary(self.request(None, option)?).await
     }
 

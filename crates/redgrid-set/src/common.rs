@@ -1,6 +1,7 @@
-//! The methods that all sets have, sorted or not.
+//! The methods that all types of sets have, sorted or not.
 
-/// Implements them, with the server's commands and the script that retains values.
+/// Implements the common methods of a set type. The arguments are the server's commands for this
+/// type, and the script for `retain_many`.
 macro_rules! common_methods {
     ($type:ident, $count:literal, $remove:literal, $random:literal, $retain:ident) => {
         impl<T, C: redgrid_codecs::Codec> $type<T, C> {
@@ -72,7 +73,7 @@ macro_rules! common_methods {
             /// Removes values, up to 500 or about 4 MiB a request. Returns the number of removed
             /// values.
             ///
-            /// After an error, some of them may have been removed.
+            /// After an error, some of the values may have been removed.
             ///
             /// # Errors and cancel safety
             ///
@@ -90,15 +91,16 @@ macro_rules! common_methods {
                 self.inner.change_chunks($remove, &values).await
             }
 
-            /// Removes all values except these, up to 100,000, in one step. Returns the number of
-            /// removed values.
+            /// Removes all values except the given ones, in one step. Up to 100,000 values can be
+            /// given. Returns the number of removed values.
             ///
             /// The set keeps its lifetime.
             ///
             /// # Errors
             ///
             /// [`ObjectError`] states what failed and whether anything may have changed.
-            /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) for more values.
+            /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) for more than 100,000
+            /// values.
             ///
             /// # Cancel safety
             ///

@@ -57,8 +57,8 @@ impl<T, C: Codec> Elements<T, C> {
         self.object_ref.encoded_all(&self.codec, values)
     }
 
-    /// Encodes the values of one script call, which must not be too many: the script blocks the
-    /// server.
+    /// Encodes the values of one script call. Their number is limited, because the script blocks
+    /// the server.
     pub(crate) fn encode_limited<'a, Q: ?Sized + 'a>(
         &self,
         values: impl IntoIterator<Item = &'a Q>,
@@ -88,7 +88,7 @@ impl<T, C: Codec> Elements<T, C> {
     }
 }
 
-/// The maximum number of values in one script call, which then takes some tens of milliseconds.
+/// The maximum number of values in one script call. Such a call takes some tens of milliseconds.
 pub(crate) const MAX_SCRIPT_VALUES: usize = 100_000;
 
 impl<T, C: Decode<T>> Elements<T, C> {

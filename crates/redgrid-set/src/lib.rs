@@ -31,14 +31,14 @@
 //!
 //! # Guarantees
 //!
-//! - A change is sent once. If its reply is lost, the call returns [`Failure::OutcomeUnknown`]
-//!   and is not repeated. Values that it popped are lost.
+//! - A change is sent once. If its reply is lost, the call returns [`Failure::OutcomeUnknown`] and
+//!   is not repeated. Values that the request popped are lost.
 //! - Values are equal if their encoded bytes are equal. A codec that encodes equal values
 //!   differently is not suitable for sets.
 //! - A stream holds one page at a time, whatever the size of the set.
 //! - A value that cannot be decoded is an error of this value only; a stream continues after it. A
-//!   call that reads or removes many values at once fails as a whole, but what it was to remove is
-//!   removed: a `pop_…_many` removes all of its values.
+//!   call that reads or removes many values at once fails as a whole, but the values are removed
+//!   nevertheless: a `pop_…_many` removes all of its values.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

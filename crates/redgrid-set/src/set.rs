@@ -30,7 +30,7 @@ common_methods!(Set, "SCARD", "SREM", "SRANDMEMBER", RETAIN);
 impl<T, C: Codec + Default> Set<T, C> {
     /// Returns the set with this name.
     ///
-    /// No request is sent: the first call reports an invalid name.
+    /// No request is sent: an invalid name is reported by the first call.
     pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
         Set { inner: Elements::new(client, name, C::default()) }
     }
@@ -57,7 +57,7 @@ impl<T, C: Codec> Set<T, C> {
 
     /// Inserts values, up to 500 or about 4 MiB a request. Returns the number of new values.
     ///
-    /// After an error, some of them may have been inserted.
+    /// After an error, some of the values may have been inserted.
     ///
     /// # Errors and cancel safety
     ///
@@ -92,8 +92,8 @@ impl<T, C: Codec> Set<T, C> {
         self.inner.object_ref.read(self.inner.object_ref.command("SISMEMBER")?.arg(value)).await
     }
 
-    /// Returns for each value, in their order, whether the set contains it. Up to 500 values or
-    /// about 4 MiB a request.
+    /// Returns for each value, in their order, whether the set contains it. A request contains up
+    /// to 500 values or about 4 MiB.
     ///
     /// # Errors and cancel safety
     ///
@@ -143,8 +143,8 @@ impl<T, C: Decode<T>> Set<T, C> {
         self.inner.decode_all(&self.inner.object_ref.read::<Vec<_>>(self.inner.object_ref.command("SMEMBERS")?).await?)
     }
 
-    /// Removes a random value and returns it; `None` if the set is empty. If the reply is lost, so
-    /// is the value.
+    /// Removes a random value and returns it; `None` if the set is empty. If the reply is lost, the
+    /// value is lost.
     ///
     /// # Errors
     ///
@@ -153,20 +153,20 @@ impl<T, C: Decode<T>> Set<T, C> {
     ///
     /// # Cancel safety
     ///
-    /// A request that was already sent is executed even if the future is dropped: a removed value
-    /// is lost then.
+    /// A request that was already sent is executed even if the future is dropped: in that case a
+    /// removed value is lost.
     #[doc(alias = "removeRandom")]
     pub async fn pop(&self) -> Result<Option<T>, ObjectError> {
         self.inner.decode_option(self.inner.object_ref.change(self.inner.object_ref.command("SPOP")?).await?)
     }
 
     /// Removes `count` random values and returns them, or all values if there are fewer. If the
-    /// reply is lost, so are the values.
+    /// reply is lost, the values are lost.
     ///
     /// # Errors
     ///
     /// As for [`Set::pop`]. If one value cannot be decoded, the call fails, but all of them are
-    /// removed. Where other writers may use another codec, pop values one by one.
+    /// removed. If other writers may use another codec, pop values one by one.
     ///
     /// # Cancel safety
     ///

@@ -12,13 +12,13 @@ use crate::methods::sharded_methods;
 use crate::ones::ShardedOnes;
 use crate::sharded::{Shard, Sharded, Shards};
 
-/// A bit set whose indices are divided into ranges, each in a key of its own. It may therefore have
+/// A bit set whose indices are divided into ranges. Each range has its own key, so the set may have
 /// more bits than a string of the server.
 ///
 /// It is cheap to clone; clones are handles of the same set: create one and clone it. Without
 /// stored values, all bits are clear. Shard `n` of `N` has the indices from `n × size / N` on,
-/// rounded up to whole bytes. The size of a shard in bytes is an eighth of its highest own index
-/// ever written.
+/// rounded up to whole bytes. The size of a shard in bytes is an eighth of the highest index that
+/// was ever written in this shard, counted from the shard's first index.
 #[doc(alias = "RClusteredBitSet")]
 pub struct ShardedBitSet {
     sharded: Sharded<BitSet>,
@@ -39,10 +39,11 @@ impl Shard for BitSet {
 sharded_methods!([] ShardedBitSet);
 
 impl ShardedBitSet {
-    /// Returns the bit set with this name, with the stored shard layout; by default with 16 shards
-    /// of 2³² bits.
+    /// Returns the bit set with this name. It uses the stored shard layout or, if there is none, 16
+    /// shards of 2³² bits.
     ///
-    /// No request is sent: the first call reports an invalid name. A name with a hash tag is
+    /// No request is sent: an invalid name is reported by the first call. A name with a hash tag is
+    /// invalid here.
     /// invalid here.
     pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
         ShardedBitSet { sharded: Sharded::new(client, name, ()) }
@@ -50,17 +51,17 @@ impl ShardedBitSet {
 
     /// Sets the total number of bits, up to 2³² for each shard.
     ///
-    /// The indices are divided evenly among the shards. The default is the maximum: with few and
-    /// low indices, all of them are then in the first shard.
+    /// The indices are divided evenly among the shards. The default is the maximum size. With the
+    /// default, low indices are all in the first shard.
     ///
-    /// If another size is stored already, calls return
+    /// If another size is already stored, calls return
     /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument).
     pub fn with_size(mut self, bits: u64) -> Self {
         self.sharded.requested.size = Some(bits);
         self
     }
 
-    /// Returns the total number of bits: all indices are below it.
+    /// Returns the total number of bits. All indices are lower than this number.
     ///
     /// # Errors
     ///
@@ -138,13 +139,12 @@ impl ShardedBitSet {
         self.sharded.fan_out_sum(&shards, bits, call).await
     }
 
-    /// Sets or clears all bits of a range, on its shards in parallel, up to 8,388,608 bits a
-    /// request.
+    /// Sets or clears all bits of a range, on its shards in parallel. A request contains up to
+    /// 8,388,608 bits.
     ///
     /// # Errors
     ///
-    /// [`ObjectError::Shards`] names the shards in which the range may not have been written, or
-    /// not completely.
+    /// [`ObjectError::Shards`] names the shards in which the range may be missing or incomplete.
     ///
     /// # Cancel safety
     ///
@@ -158,8 +158,8 @@ impl ShardedBitSet {
         self.sharded.fan_out(&shards, ranges, call).await.map(drop)
     }
 
-    /// Clears all bits, each shard in one step. Returns whether anything was stored. The shard
-    /// layout is kept.
+    /// Clears all bits, each shard in one step. Returns whether any shard existed. The shard layout
+    /// is kept.
     ///
     /// # Errors
     ///
@@ -172,7 +172,7 @@ impl ShardedBitSet {
         self.sharded.change_all(|shard| async move { shard.clear().await }).await
     }
 
-    /// Returns the number of set bits. The shards are not counted at the same moment.
+    /// Returns the number of set bits. The shards are counted at different moments.
     ///
     /// # Errors
     ///
@@ -216,7 +216,7 @@ impl ShardedBitSet {
     ///
     /// # Errors
     ///
-    /// [`ObjectError::Shards`] if the shards that answered have no set bits, and others failed.
+    /// [`ObjectError::Shards`] if the shards that replied have no set bits, but others failed.
     ///
     /// # Cancel safety
     ///
@@ -234,8 +234,8 @@ impl ShardedBitSet {
         self.sharded.sum(|shard| async move { shard.size().await }).await
     }
 
-    /// Returns the index of the first set bit, from `from` on. Its shard is read first, and then
-    /// all later ones in parallel.
+    /// Returns the index of the first set bit, from `from` on. The shard of `from` is read first,
+    /// and then all later shards in parallel.
     ///
     /// # Errors and cancel safety
     ///
@@ -245,7 +245,7 @@ impl ShardedBitSet {
         self.next(from, |shard, from| async move { shard.next_set(from).await }).await
     }
 
-    /// Returns the index of the first clear bit, from `from` on, like [`ShardedBitSet::next_set`];
+    /// Returns the index of the first clear bit, from `from` on, as [`ShardedBitSet::next_set`];
     /// `None` if all bits up to the highest possible index are set.
     ///
     /// # Errors and cancel safety
@@ -263,7 +263,7 @@ impl ShardedBitSet {
         let shards = self.sharded.shards_to_read().await?;
         let (shard, from) = self.locate(&shards, from)?;
         let layout = shards.layout;
-        // Bits beyond the end of a shard belong to another one.
+        // A bit beyond the end of a shard is not part of it: its index belongs to the next shard.
         let to_index = |shard: u32, found: Option<u64>| {
             found.filter(|bit| *bit < layout.bits_in(shard)).map(|bit| layout.first_index(shard) + bit)
         };
@@ -289,7 +289,7 @@ impl ShardedBitSet {
         ShardedOnes::new(self.sharded.clone(), 0)
     }
 
-    /// Returns a stream of the set bits from this one on.
+    /// Returns a stream of the set bits, starting at this index.
     pub fn ones_from(&self, from: u64) -> ShardedOnes {
         ShardedOnes::new(self.sharded.clone(), from)
     }

@@ -10,7 +10,7 @@ use crate::layout::{Kind, ShardLayout, ShardLayoutRequest};
 use crate::methods::sharded_methods;
 use crate::sharded::{Shard, Sharded, Shards};
 
-/// The configuration of a sharded filter: its size, and the numbers for which it was planned.
+/// The configuration of a sharded filter: its size, and the parameters for which it was planned.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct ShardedFilterConfig {
@@ -25,9 +25,8 @@ pub struct ShardedFilterConfig {
 }
 
 redgrid_core::default_codec! {
-    /// A set that answers "not contained" with certainty and "contained" with a known error
-    /// rate. Its shards are filters of their own, so it may be larger than a string of the
-    /// server.
+    /// A probabilistic set: "not contained" is certain, and "contained" has a known error rate.
+    /// Each shard is a separate filter, so the whole may be larger than a string of the server.
     ///
     /// It is cheap to clone; clones are handles of the same filter and share its cached size:
     /// create one and clone it. Elements cannot be removed.
@@ -52,8 +51,8 @@ impl<T, C: Codec> Shard for BloomFilter<T, C> {
 /// Returns the number of elements for which each shard is planned.
 ///
 /// Elements are distributed randomly. The additional errors of a shard with more than the mean
-/// number of elements exceed those saved by a shard with fewer. Each shard is therefore planned for
-/// a few more, so that the error rate of all together is the requested one.
+/// number of elements exceed those that a shard with fewer elements saves. So each shard is planned
+/// for a few more elements, which gives the whole filter the requested error rate.
 ///
 /// Near the expected number, `p = exp(-a n)`, where `a` is `-ln p`. So the mean rate of shards with
 /// about `μ ± √μ` elements is that of `μ + (a − 1) / 2` elements.
@@ -61,7 +60,7 @@ fn elements_per_shard(layout: &ShardLayout, elements: u64, probability: f64) -> 
     let shards = f64::from(layout.shards);
     let margin = ((-probability.ln() - 1.0) / 2.0 * (1.0 - 1.0 / shards)).max(0.0);
     match elements {
-        // A filter for no elements is impossible.
+        // A filter for zero elements is invalid, so zero must stay zero.
         0 => 0,
         elements => (elements as f64 / shards + margin).ceil() as u64,
     }
@@ -72,7 +71,7 @@ sharded_methods!([T, C: Codec] ShardedBloomFilter<T, C>, " (as soon as something
 impl<T, C: Codec + Default> ShardedBloomFilter<T, C> {
     /// Returns the filter with this name.
     ///
-    /// No request is sent: the first call reports an invalid name. A name with a hash tag is
+    /// No request is sent: an invalid name is reported by the first call. A name with a hash tag is
     /// invalid here.
     pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
         ShardedBloomFilter { sharded: Sharded::new(client, name, C::default()) }
@@ -86,11 +85,11 @@ impl<T, C: Codec> ShardedBloomFilter<T, C> {
         ShardedBloomFilter { sharded: self.sharded.with_shard_type(codec) }
     }
 
-    /// Creates the filter, if there is none, and returns whether it did.
+    /// Creates the filter, if there is none, and returns whether this call has created it.
     ///
-    /// The filter has the smallest size for which, with `expected_insertions` elements in it, the
-    /// probability of a false positive is `false_probability`. The random distribution of elements
-    /// over the shards is taken into account.
+    /// The filter has the smallest size for which the probability of a false positive is
+    /// `false_probability` when it contains `expected_insertions` elements. The random distribution
+    /// of elements over the shards is taken into account.
     ///
     /// The shard layout is stored in one step, and then each shard is created. If this call is
     /// interrupted, a missing shard is created by the first call that needs it.
@@ -100,12 +99,12 @@ impl<T, C: Codec> ShardedBloomFilter<T, C> {
     /// [`ObjectError`] states what failed and whether anything may have changed.
     /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) for a probability that is not
     /// between 0 and 1, and for numbers that result in shards without bits or with more than
-    /// 4,294,967,294 (512 MiB).
+    /// 4,294,967,294 bits (512 MiB).
     ///
-    /// [`ObjectError::Shards`] names the shards that could not be created. It also names, with
-    /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument), those created for other
-    /// numbers: they belong to a filter that was deleted while it was in use. Delete the filter
-    /// then, and create it again.
+    /// [`ObjectError::Shards`] names the shards that could not be created. With
+    /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) it names shards that were
+    /// created with other numbers: they belong to a filter that was deleted while it was in use. In
+    /// this case delete the filter, and create it again.
     ///
     /// # Cancel safety
     ///
@@ -115,14 +114,15 @@ impl<T, C: Codec> ShardedBloomFilter<T, C> {
         let requested =
             ShardLayoutRequest { filter: Some((expected_insertions, false_probability)), ..self.sharded.requested };
         let new_layout = self.sharded.requested_layout(requested)?;
-        // Impossible numbers are refused before anything is stored.
+        // Invalid numbers are refused before anything is stored.
         let first = &self.sharded.shards(new_layout).all[0];
         let plan = first
             .planned(elements_per_shard(&new_layout, expected_insertions, false_probability), false_probability)?;
         let (created, shards) = self.sharded.create_layout(requested).await?;
         let Some((elements, probability)) = shards.layout.filter else { return Ok(created) };
         let elements = elements_per_shard(&shards.layout, elements, probability);
-        // Computed once for all shards, and again if other numbers were stored before.
+        // The plan is computed once for all shards. It is computed again if other numbers were
+        // already stored.
         let plan = if (plan.expected_insertions, plan.false_probability) == (elements, probability) {
             plan
         } else {
@@ -132,7 +132,7 @@ impl<T, C: Codec> ShardedBloomFilter<T, C> {
             if shard.try_init_as(&plan).await? {
                 return Ok(());
             }
-            // The shard exists already. It belongs to this filter, or to a former one that was
+            // The shard already exists. It belongs to this filter, or to an earlier one that was
             // deleted while clients used it. Only the planned numbers are compared; the shard keeps
             // its size.
             let planned_for = |config: &FilterConfig| (config.expected_insertions, config.false_probability);
@@ -152,8 +152,8 @@ impl<T, C: Codec> ShardedBloomFilter<T, C> {
         Ok(created)
     }
 
-    /// Returns the configuration of the filter; `None` if there is no filter. The sizes are read
-    /// from all shards.
+    /// Returns the configuration of the filter; `None` if there is no filter. All shards are read,
+    /// because their sizes are added.
     ///
     /// # Errors
     ///
@@ -175,8 +175,8 @@ impl<T, C: Codec> ShardedBloomFilter<T, C> {
         Ok(Some(ShardedFilterConfig { shards: count, size, expected_insertions, false_probability }))
     }
 
-    /// Estimates how many different elements were added; [`u64::MAX`] if all bits of a shard are
-    /// set.
+    /// Estimates the number of different elements that were added; [`u64::MAX`] if all bits of a
+    /// shard are set.
     ///
     /// # Errors
     ///
@@ -195,9 +195,10 @@ impl<T, C: Codec> ShardedBloomFilter<T, C> {
         self.sharded.fan_out_sum(&shards, shards.every_shard(), count).await
     }
 
-    /// Adds an element. Returns whether it was not contained: then it is certainly new.
+    /// Adds an element. Returns whether it was not contained. `true` means that the element is
+    /// certainly new.
     ///
-    /// `false` means that the element, or others with the same bits, were added before.
+    /// `false` means that the element, or other elements with the same bits, were added earlier.
     ///
     /// # Errors
     ///
@@ -218,8 +219,8 @@ impl<T, C: Codec> ShardedBloomFilter<T, C> {
         self.with_shard_created(&shards.layout, &shard, || shard.add(element)).await
     }
 
-    /// Adds elements, to their shards in parallel, as many a request as have 5,000 bits together.
-    /// Returns the number of elements that were not contained.
+    /// Adds elements, to their shards in parallel. A request contains as many elements as have
+    /// 5,000 bits together. Returns the number of elements that were not contained.
     ///
     /// # Errors
     ///
@@ -245,7 +246,7 @@ impl<T, C: Codec> ShardedBloomFilter<T, C> {
         self.sharded.fan_out_sum(&shards, elements, add).await
     }
 
-    /// Returns whether the filter contains an element: `false` is certain, `true` is subject to the
+    /// Returns whether the filter contains an element. `false` is certain; `true` is subject to the
     /// error rate of the filter.
     ///
     /// # Errors
@@ -316,7 +317,7 @@ impl<T, C: Codec> ShardedBloomFilter<T, C> {
 
     /// Runs a call on a shard. Creates the shard if it is missing and the filter exists.
     ///
-    /// It takes no `AsyncFn`: the futures of its callers would not be `Send`.
+    /// It does not take an `AsyncFn`, because the futures of its callers would not be `Send`.
     async fn with_shard_created<R, F>(
         &self,
         layout: &ShardLayout,
@@ -330,7 +331,7 @@ impl<T, C: Codec> ShardedBloomFilter<T, C> {
             Err(ObjectError::Absent { .. }) => {}
             result => return result,
         }
-        // Read from the server, because the filter may be deleted.
+        // The layout is read from the server, because the filter may have been deleted.
         let stored = self.sharded.stored_shards().await?.map(|shards| shards.layout);
         match stored.and_then(|stored| stored.filter).filter(|_| stored == Some(*layout)) {
             Some((elements, probability)) => {

@@ -1,4 +1,4 @@
-//! One stream made of the streams of all shards.
+//! A stream that concatenates the streams of all shards.
 
 use futures_util::stream::{self, BoxStream, Stream, StreamExt};
 use redgrid_core::object::ObjectError;

@@ -29,7 +29,7 @@ impl<P: Shard> Sharded<P> {
     /// Runs a call on some shards, several at a time, and waits for all. Returns the result of
     /// each, in the order of the shards.
     ///
-    /// Calls that were not started within the call's time limit are not started any more.
+    /// After the call's time limit, no further calls are started.
     pub(crate) async fn fan_out_collect<A, T, F>(
         &self,
         shards: &Shards<P>,
@@ -61,7 +61,8 @@ impl<P: Shard> Sharded<P> {
         results
     }
 
-    /// Runs a call on some shards like [`Self::fan_out_collect`]; fails if one of them failed.
+    /// Runs a call on some shards, as [`Self::fan_out_collect`]. Fails if the call failed on one of
+    /// them.
     pub(crate) async fn fan_out<A, T, F>(
         &self,
         shards: &Shards<P>,
@@ -84,7 +85,7 @@ impl<P: Shard> Sharded<P> {
         }
     }
 
-    /// Runs a call on some shards like [`Self::fan_out`], and returns the sum of the results.
+    /// Runs a call on some shards, as [`Self::fan_out`]. Returns the sum of the results.
     pub(crate) async fn fan_out_sum<A, F>(
         &self,
         shards: &Shards<P>,
@@ -101,8 +102,8 @@ impl<P: Shard> Sharded<P> {
             .fold(0, |sum, (_, result)| result.saturating_add(sum)))
     }
 
-    /// Returns whether a call is true for any shard. One such shard is enough, even if others
-    /// failed.
+    /// Returns whether a call returns true for any shard. One such shard suffices, even if the call
+    /// failed on others.
     pub(crate) async fn any<F>(&self, call: impl Fn(P) -> F) -> Result<bool, ObjectError>
     where
         F: Future<Output = Result<bool, ObjectError>>,
@@ -144,7 +145,7 @@ impl<P: Shard> Sharded<P> {
         Ok(results.into_iter().any(|(_, is_true)| is_true))
     }
 
-    /// Calls shards with some items each. Returns a result for each item, in the order of the
+    /// Calls shards, each with its items. Returns a result for each item, in the order of the
     /// items.
     pub(crate) async fn each<A, T, F>(
         &self,
@@ -165,7 +166,7 @@ impl<P: Shard> Sharded<P> {
 
 #[cfg(any(feature = "map", feature = "set"))]
 impl<P: Shard> Sharded<P> {
-    /// Calls all shards. Returns the items of their results.
+    /// Calls all shards. Returns the items of all results.
     pub(crate) async fn all<R: IntoIterator, F, B>(&self, call: impl Fn(P) -> F) -> Result<B, ObjectError>
     where
         F: Future<Output = Result<R, ObjectError>>,
@@ -194,8 +195,8 @@ impl<P: Shard> Sharded<P> {
     }
 }
 
-/// Arguments or results of many items, grouped by shard. Each group has the positions of its items
-/// in the request, and the items.
+/// Arguments or results for many items, grouped by shard. Each group has the items, and their
+/// positions in the request.
 pub(crate) type ByShard<A> = Vec<(u32, (Vec<usize>, Vec<A>))>;
 
 /// Groups items by shard.
@@ -217,8 +218,9 @@ pub(crate) fn in_request_order<T>(groups: ByShard<T>) -> Vec<T> {
     results.into_iter().map(|(_, result)| result).collect()
 }
 
-/// Chooses `count` random entries, all with the same probability, from shards of these sizes.
-/// Returns how many to take from each shard; no more than exist.
+/// Chooses `count` random entries from shards of these sizes; all entries have the same
+/// probability. Returns the number of entries to take from each shard, which does not exceed its
+/// size.
 #[cfg(any(feature = "map", feature = "set"))]
 pub(crate) fn allocate_randomly(mut sizes: Vec<(u32, u64)>, count: u32) -> Vec<(u32, u32)> {
     let mut total: u64 = sizes.iter().map(|(_, size)| size).sum();

@@ -1,4 +1,5 @@
-//! The shard layout of an object: the one requested by a handle, and the one stored on the server.
+//! The shard layout of an object: the layout that a handle requests, and the layout that is stored
+//! on the server.
 
 use std::collections::HashMap;
 use std::str::FromStr;
@@ -16,7 +17,7 @@ static DELETE: Script<1> = Script::new("sharded/delete_layout", include_str!("sc
 /// The default number of shards.
 const DEFAULT_SHARDS: u32 = 16;
 
-/// The maximum number of bits in a shard: that of a string of the server.
+/// The maximum number of bits in a shard, which is the limit of a string of the server.
 const MAX_BITS: u64 = 1 << 32;
 
 /// The type of a sharded object.
@@ -62,7 +63,7 @@ pub(crate) struct ShardLayout {
 }
 
 impl ShardLayout {
-    /// Returns the requested layout, completed by the cached one, if it is valid.
+    /// Returns the requested layout, if it is valid. Missing values are from the cached layout.
     pub(crate) fn requested(
         object_ref: &ObjectRef,
         kind: Kind,
@@ -96,7 +97,7 @@ impl ShardLayout {
         }
     }
 
-    /// Builds the request that deletes the stored layout if it is still this one.
+    /// Builds the request that deletes the stored layout if it is still equal to this one.
     pub(crate) fn delete_request(&self, config: &Bytes) -> Request {
         let request = self.append_fields(DELETE.with([config.clone()]));
         match self.filter {
@@ -114,8 +115,8 @@ impl ShardLayout {
         }
     }
 
-    /// Parses and checks the stored layout, which any client may have written; `None` if there is
-    /// none.
+    /// Parses and checks the stored layout; `None` if there is none. The check is needed because
+    /// any client may have written it.
     pub(crate) fn parse(
         object_ref: &ObjectRef,
         kind: Kind,
@@ -174,12 +175,13 @@ impl ShardLayout {
     /// Returns the shard of an encoded key, value or element.
     pub(crate) fn shard_of(&self, bytes: &[u8]) -> u32 {
         let [high, low] = redgrid_codecs::hash128(bytes);
-        // The highest bits of both halves: a filter uses the remaining ones for its own indices.
+        // Use the highest bits of both halves: a filter uses the remaining bits for its own
+        // indices.
         ((high ^ low).checked_shr(64 - self.shards.trailing_zeros()).unwrap_or(0)) as u32
     }
 }
 
-/// The bits of a bit set.
+/// The division of a bit set into shards.
 #[cfg(feature = "bits")]
 impl ShardLayout {
     /// Returns the number of bits in each shard of a bit set, a multiple of 8.
@@ -197,12 +199,12 @@ impl ShardLayout {
         u64::from(shard) * self.bits_per_shard()
     }
 
-    /// Returns the number of indices of a shard: the last shards have fewer, or none.
+    /// Returns the number of indices of a shard. The last shards may have fewer indices, or none.
     pub(crate) fn bits_in(&self, shard: u32) -> u64 {
         self.size.saturating_sub(self.first_index(shard)).min(self.bits_per_shard())
     }
 
-    /// Splits a range by shards, into ranges of their own indices.
+    /// Splits a range by shards, into ranges of indices within the shards.
     pub(crate) fn split_range(&self, range: std::ops::Range<u64>) -> Vec<(u32, std::ops::Range<u64>)> {
         let mut all = Vec::new();
         let mut from = range.start;
@@ -220,7 +222,7 @@ impl ShardLayout {
 mod tests {
     use super::*;
 
-    /// With other shards, stored entries would not be found.
+    /// If keys moved to other shards, stored entries would not be found.
     #[test]
     fn the_shard_of_a_key_never_changes() {
         let layout = |shards: u32| ShardLayout { kind: Kind::Map, shards, size: 0, filter: None };

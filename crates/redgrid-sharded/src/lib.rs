@@ -32,17 +32,18 @@
 //! | `name:{tag}`, one for each shard | that of the plain object: a hash, a set, a string | none, unless set |
 //! | `name:{tag}:config` of a filter | hash: the configuration of the shard, like that of a plain filter | none, unless set |
 //!
-//! The tags are three or four characters each, the same for all objects with as many shards. Shard
-//! `n` of `N` is in slot `n × 16384 / N`.
+//! A tag has three or four characters. All objects with the same number of shards have the same
+//! tags. Shard `n` of `N` is in slot `n × 16384 / N`.
 //!
 //! # Guarantees
 //!
 //! - The shard layout of an object is stored once, by its first change, in one step. A handle that
-//!   requests another layout gets a typed error. A handle that requests none uses the stored one.
+//!   requests another layout gets a typed error. A handle that requests no layout uses the stored
+//!   one.
 //! - A call for one key, value or index concerns one shard, with the guarantees of the plain
 //!   object: it is one step, and sent once.
-//! - A call for all shards has up to 64 requests in flight. It is not one step. Failures are
-//!   [`ObjectError::Shards`], which names the shards.
+//! - A call for all shards has up to 64 requests in flight. It is not one step. Its error is
+//!   [`ObjectError::Shards`], which names the failed shards.
 //! - A stream holds one page of one shard at a time, whatever the size of the object.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -99,7 +100,7 @@ mod tests {
 
     fn is_send<T: Send>(_: T) {}
 
-    /// The futures of calls with many items can be spawned as tasks.
+    /// Checks that the futures of calls with many items can be spawned as tasks.
     #[expect(dead_code, reason = "it is enough that it compiles")]
     fn futures_are_send(
         map: &'static ShardedMap<String, u64>,

@@ -1,19 +1,19 @@
 //! The methods that all sharded objects have, and those of sharded collections.
 
-/// Implements the methods of all sharded objects, and `Clone`. `$existence` says since when the
-/// object exists.
+/// Implements the methods of all sharded objects, and `Clone`. `$existence` documents when the
+/// object begins to exist.
 macro_rules! sharded_methods {
     ([$($generics:tt)*] $type:ty $(, $existence:literal)?) => {
         impl<$($generics)*> $type {
             /// Sets the number of shards, a power of two of up to 1,024; the default is 16.
             ///
-            /// If another number is stored already, calls return
+            /// If another number is already stored, calls return
             /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument): a stored object
             /// cannot be resharded.
             ///
-            /// More shards are distributed better over more nodes, but a call for all shards sends
-            /// a command to each. A good number is twice to eight times the number of nodes that
-            /// there may be one day.
+            /// With more shards, the distribution over many nodes is more even, but a call for all
+            /// shards sends more commands. A good number is two to eight times the number of nodes
+            /// that the cluster may have in the future.
             pub fn with_shards(mut self, shards: u32) -> Self {
                 self.sharded.requested.shards = Some(shards);
                 self
@@ -33,7 +33,7 @@ macro_rules! sharded_methods {
     };
 }
 
-/// Implements the size of a collection and its removal. `$items` names what it contains.
+/// Implements the size of a collection and its removal. `$items` is the name of its elements.
 #[cfg(any(feature = "map", feature = "set"))]
 macro_rules! collection_methods {
     ($items:literal, [$($generics:tt)*] $type:ty) => {
@@ -56,7 +56,7 @@ macro_rules! collection_methods {
             ///
             /// # Errors
             ///
-            /// [`ObjectError::Shards`] if the shards that answered are empty, and others failed.
+            /// [`ObjectError::Shards`] if the shards that replied are empty, but others failed.
             ///
             /// # Cancel safety
             ///

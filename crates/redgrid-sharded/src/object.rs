@@ -1,4 +1,4 @@
-//! Operations on a sharded object as a whole, whatever its type.
+//! Operations on a whole sharded object of any type.
 
 use std::time::{Duration, SystemTime};
 
@@ -26,13 +26,12 @@ impl Shard for AnyShard {
     }
 }
 
-/// A sharded object as a whole: its operations run on all shards, at the same time and not in one
-/// step.
+/// A whole sharded object. Its operations run on all shards in parallel, but not in one step.
 ///
-/// A lifetime applies to the shards that exist: a shard that gets its first entry later has none
-/// until it is set again. The shard layout, a small hash, has no lifetime. It stays until the
-/// object is deleted, so that entries are never stored in shards that are never read. Shards keep
-/// their slots, therefore an object cannot be renamed.
+/// A lifetime applies to the existing shards. A shard that gets its first entry later has no
+/// lifetime until one is set again. The shard layout, a small hash, has no lifetime. It stays until
+/// the object is deleted; otherwise entries could be stored in shards that are never read. An
+/// object cannot be renamed, because its shards must stay in their slots.
 #[derive(Clone)]
 #[doc(alias = "RExpirable")]
 pub struct ShardedObject(Sharded<AnyShard>);
@@ -65,7 +64,7 @@ impl ShardedObject {
     ///
     /// # Errors
     ///
-    /// [`ObjectError::Shards`] if none of the shards that answered exists, and others failed.
+    /// [`ObjectError::Shards`] if none of the shards that replied exists, but others failed.
     ///
     /// # Cancel safety
     ///
@@ -78,7 +77,7 @@ impl ShardedObject {
     /// Deletes all shards, and then the shard layout. Returns whether any shard existed.
     ///
     /// Other users of the object notice a new layout within 10 seconds. Until then, they write to
-    /// the shards of the former layout.
+    /// the shards of the previous layout.
     ///
     /// # Errors
     ///
@@ -93,8 +92,8 @@ impl ShardedObject {
 
     /// Deletes all shards, and then the shard layout. Returns whether any shard existed.
     ///
-    /// Like [`ShardedObject::delete`], but the servers free the memory in the background: for large
-    /// objects.
+    /// As [`ShardedObject::delete`], but the servers free the memory in the background. Use it for
+    /// large objects.
     ///
     /// # Errors and cancel safety
     ///
@@ -115,7 +114,7 @@ impl ShardedObject {
         Ok(results.into_iter().any(|(_, existed)| existed))
     }
 
-    /// Sets the lifetime of the shards that exist, 1 ms to 3650 days. Returns whether any shard
+    /// Sets the lifetime of the existing shards, 1 ms to 3650 days. Returns whether any shard
     /// exists.
     ///
     /// The shard layout is kept.
@@ -132,7 +131,7 @@ impl ShardedObject {
         self.0.change_all(|AnyShard(shard)| shard.expire_in(lifetime).into_future()).await
     }
 
-    /// Lets the shards that exist expire at this time by their servers' clocks. Returns whether any
+    /// Lets the existing shards expire at this time by their servers' clocks. Returns whether any
     /// shard exists.
     ///
     /// The shard layout is kept.

@@ -13,9 +13,9 @@ use crate::sharded::Sharded;
 
 /// A stream of the indices of the set bits, from low to high; returned by
 /// [`ShardedBitSet::ones`](crate::ShardedBitSet::ones). A page of one shard is read when all
-/// indices of the page before were returned.
+/// indices of the previous page were returned.
 ///
-/// A bit that is set from beginning to end is returned exactly once. Bits that are set or cleared
+/// A bit that is set during the whole stream is returned exactly once. Bits that are set or cleared
 /// meanwhile may be returned or not. If a shard fails, the stream returns its error and continues
 /// with the next shard.
 #[must_use = "streams do nothing unless polled"]
@@ -25,8 +25,8 @@ impl ShardedOnes {
     pub(crate) fn new(sharded: Sharded<BitSet>, from: u64) -> ShardedOnes {
         ShardedOnes(concat_streams(sharded, move |layout, number, shard| {
             let first = layout.first_index(number);
-            // If the shard ends before `from`, the start is after its last bit: no request is sent
-            // then.
+            // If the shard ends before `from`, the start is after its last bit, so no request is
+            // sent.
             let from = match from.saturating_sub(first) {
                 after if after >= layout.bits_per_shard() => u64::MAX,
                 from => from,

@@ -17,10 +17,10 @@ type Start<T> = Box<dyn FnOnce(Option<Bytes>, Option<u32>) -> BoxStream<'static,
 /// A stream over a sharded map or set, in no order: shard by shard, with one page in memory at a
 /// time.
 ///
-/// An entry that exists from beginning to end is returned at least once. Entries that are added or
-/// removed meanwhile may be returned or not. An entry may be returned twice, as in a stream over
-/// one shard. An entry that cannot be decoded is an error, and the stream continues after it. If a
-/// shard fails, the stream returns its error and continues with the next shard.
+/// An entry that exists during the whole stream is returned at least once. Entries that are added
+/// or removed meanwhile may be returned or not. An entry may be returned twice, as in a stream over
+/// one shard. If an entry cannot be decoded, the stream returns an error and continues. If a shard
+/// fails, the stream returns its error and continues with the next shard.
 #[must_use = "streams do nothing unless polled"]
 pub struct ShardedScan<T> {
     start: Option<Start<T>>,
@@ -47,8 +47,8 @@ impl<T: Send + 'static> ShardedScan<T> {
 }
 
 impl<T> ShardedScan<T> {
-    /// Returns only entries with encoded keys (of a set: values) that match a pattern of the
-    /// server: `*` for anything, `?` for one byte, `[ab]` for one of these.
+    /// Returns only entries whose encoded keys (for a set: values) match a pattern of the server:
+    /// `*` matches anything, `?` one byte, `[ab]` one of these bytes.
     pub fn matching(mut self, pattern: impl IntoArg) -> Self {
         self.pattern = Some(pattern.into_arg());
         self

@@ -13,11 +13,11 @@ use crate::scan::ShardedScan;
 use crate::sharded::{Shard, Sharded};
 
 redgrid_core::default_codec! {
-    /// An unordered set of values of type `T` that are distributed over many keys of the
-    /// servers, by a hash of each value.
+    /// An unordered set of values of type `T`. A hash of each value determines its shard, which is
+    /// one of many keys on the servers.
     ///
-    /// It has the methods of a [`Set`], except those that would have to be one step on the
-    /// whole set, or on several sets.
+    /// It has the methods of a [`Set`], except those that require one step on the whole set or on
+    /// several sets.
     ///
     /// It is cheap to clone; clones are handles of the same set: create one and clone it. The codec
     /// is part of the type, as in a [`Set`].
@@ -43,9 +43,10 @@ sharded_methods!([T, C: Codec] ShardedSet<T, C>);
 collection_methods!("values", [T, C: Codec] ShardedSet<T, C>);
 
 impl<T, C: Codec + Default> ShardedSet<T, C> {
-    /// Returns the set with this name, with the stored shard layout; by default with 16 shards.
+    /// Returns the set with this name. It uses the stored shard layout or, if there is none, 16
+    /// shards.
     ///
-    /// No request is sent: the first call reports an invalid name. A name with a hash tag is
+    /// No request is sent: an invalid name is reported by the first call. A name with a hash tag is
     /// invalid here.
     pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
         ShardedSet { sharded: Sharded::new(client, name, C::default()) }
@@ -65,7 +66,8 @@ impl<T, C: Codec> ShardedSet<T, C> {
         self.sharded.object_ref.encoded(&self.sharded.options, value)
     }
 
-    /// Returns the shard of a value, as a plain set, whether it contains the value or not.
+    /// Returns the shard of a value, as a plain set. It does not matter whether the set contains
+    /// the value.
     ///
     /// # Errors
     ///
@@ -73,7 +75,7 @@ impl<T, C: Codec> ShardedSet<T, C> {
     ///
     /// # Cancel safety
     ///
-    /// The shard layout may be stored. Nothing else is changed.
+    /// This call may store the shard layout. It changes nothing else.
     pub async fn shard_of<Q: ?Sized>(&self, value: &Q) -> Result<Set<T, C>, ObjectError>
     where
         C: EncodesFor<T, Q>,
@@ -107,8 +109,8 @@ impl<T, C: Codec> ShardedSet<T, C> {
         self.shard_of(value).await?.insert(value).await
     }
 
-    /// Inserts values, on their shards in parallel, up to 500 values or about 4 MiB a request.
-    /// Returns the number of new values.
+    /// Inserts values, on their shards in parallel. A request contains up to 500 values or about 4
+    /// MiB. Returns the number of new values.
     ///
     /// # Errors
     ///
@@ -145,12 +147,12 @@ impl<T, C: Codec> ShardedSet<T, C> {
         self.shard_to_read(value).await?.remove(value).await
     }
 
-    /// Removes values, on their shards in parallel, up to 500 values or about 4 MiB a request.
-    /// Returns the number of removed values.
+    /// Removes values, on their shards in parallel. A request contains up to 500 values or about 4
+    /// MiB. Returns the number of removed values.
     ///
     /// # Errors
     ///
-    /// [`ObjectError::Shards`] names the shards in which some values may be left.
+    /// [`ObjectError::Shards`] names the shards in which some values may remain.
     ///
     /// # Cancel safety
     ///
@@ -229,8 +231,8 @@ impl<T, C: Codec> ShardedSet<T, C> {
 }
 
 impl<T, C: Decode<T>> ShardedSet<T, C> {
-    /// Returns all values, in one reply of each shard, which is as large as all of its values. For
-    /// large sets use [`ShardedSet::stream`].
+    /// Returns all values. Each shard returns its values in one reply, which is as large as all of
+    /// them. For large sets use [`ShardedSet::stream`].
     ///
     /// # Errors
     ///
@@ -256,7 +258,7 @@ impl<T, C: Decode<T>> ShardedSet<T, C> {
     }
 
     /// Returns `count` distinct random values without removing them, or all values if there are
-    /// fewer. It may return fewer if some are removed during the call.
+    /// fewer. If other clients remove values during the call, it may return fewer than `count`.
     ///
     /// # Errors and cancel safety
     ///
@@ -268,29 +270,29 @@ impl<T, C: Decode<T>> ShardedSet<T, C> {
     }
 
     /// Removes a random value and returns it; `None` if all shards are empty. If the reply is lost,
-    /// so is the value.
+    /// the value is lost.
     ///
-    /// The call reads the sizes of all shards from the primaries, and then pops from a random one.
-    /// It is repeated if other clients have emptied that shard meanwhile.
+    /// The call reads the sizes of all shards from the primaries, and then pops from a random
+    /// shard. If other clients have emptied that shard meanwhile, the call repeats both steps.
     ///
     /// # Errors
     ///
-    /// [`ObjectError::Shards`] if the shards that answered are empty, and others failed.
+    /// [`ObjectError::Shards`] if the shards that replied are empty, but others failed.
     /// [`ObjectError::Contended`] if other clients emptied the chosen shard at each attempt, until
     /// the call's time limit. Otherwise [`ObjectError`] states what failed and whether anything may
     /// have changed. A value that cannot be decoded is removed as well.
     ///
     /// # Cancel safety
     ///
-    /// A request that was already sent is executed even if the future is dropped: a removed value
-    /// is lost then.
+    /// A request that was already sent is executed even if the future is dropped: in that case a
+    /// removed value is lost.
     #[doc(alias = "removeRandom")]
     pub async fn pop(&self) -> Result<Option<T>, ObjectError> {
         let shards = self.sharded.shards_to_read().await?;
         let object_ref = &self.sharded.object_ref;
         let name = object_ref.name_and_key()?.0;
         let mut cas_loop = CasLoop::new(object_ref.client(), name);
-        // From the primaries: the reply of a replica may be outdated.
+        // The primaries are read, because the reply of a replica may be outdated.
         let len = |shard: Set<T, C>, ()| async move {
             let object = shard.object();
             let shard = ObjectRef::new(object_ref.client(), object.name().map_or("", Name::as_str));

@@ -1,4 +1,4 @@
-//! The handle inside of every sharded object: its shard layout, and its shards.
+//! The common handle in every sharded object: its shard layout, and its shards.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -13,11 +13,11 @@ use redgrid_core::{Client, Failure, Name, Pairs, Request};
 use crate::layout::{Kind, ShardLayout, ShardLayoutRequest};
 use crate::tags::{MAX_TAG_LENGTH, tag};
 
-/// The maximum length of a name: those of the shards are longer by a colon and a tag in braces.
+/// The maximum length of a name. The name of a shard has an additional colon and a tag in braces.
 const MAX_NAME_LENGTH: usize = 1024 - MAX_TAG_LENGTH - 3;
 
-/// How long a client uses a cached shard layout before it reads it again. If an object is deleted
-/// and created with another layout, other clients notice that within this time.
+/// How long a client uses a cached shard layout before it reads the layout again. If an object is
+/// deleted and created with another layout, other clients notice this within that time.
 const LAYOUT_TTL: Duration = Duration::from_secs(10);
 
 /// A plain object that is a shard of a sharded one.
@@ -30,10 +30,10 @@ pub(crate) trait Shard: Clone {
     fn new(client: &Client, name: String, options: &Self::Options) -> Self;
 }
 
-/// A cached shard layout, and until when it is used.
+/// A cached shard layout, and the time until which it is used.
 type CachedLayout = Mutex<Option<(ShardLayout, Instant)>>;
 
-/// The shards of an object, by its layout.
+/// The shards of an object with this layout.
 pub(crate) struct Shards<P> {
     pub(crate) layout: ShardLayout,
     pub(crate) all: Vec<P>,
@@ -63,7 +63,7 @@ pub(crate) struct Sharded<P: Shard> {
 impl<P: Shard> Sharded<P> {
     pub(crate) fn new(client: &Client, name: impl AsRef<str>, options: P::Options) -> Self {
         let object_ref = ObjectRef::new(client, name);
-        // Shared by all handles of the client.
+        // All handles of the client share the cache.
         let cached_layout = object_ref
             .name_and_key()
             .map(|(_, key)| client.shared(&sharded(key)[0], CachedLayout::default))
@@ -106,12 +106,13 @@ impl<P: Shard> Sharded<P> {
         *self.cached_layout.lock().unwrap_or_else(PoisonError::into_inner) = Some((layout, until));
     }
 
-    /// Returns the shards for a read. If no layout is stored, it is the one of this handle.
+    /// Returns the shards for a read. They have the stored layout or, if there is none, that of
+    /// this handle.
     pub(crate) async fn shards_to_read(&self) -> Result<Arc<Shards<P>>, ObjectError> {
         Ok(self.shards(self.layout(false).await?))
     }
 
-    /// Returns the shards for a change. If no layout is stored, the one of this handle is.
+    /// Returns the shards for a change. If no layout is stored, stores the layout of this handle.
     pub(crate) async fn shards_to_change(&self) -> Result<Arc<Shards<P>>, ObjectError> {
         Ok(self.shards(self.layout(true).await?))
     }
@@ -119,7 +120,7 @@ impl<P: Shard> Sharded<P> {
     async fn layout(&self, create: bool) -> Result<ShardLayout, ObjectError> {
         let (config, kind) = (self.config_key()?, P::kind(&self.options));
         let cached = *self.cached_layout.lock().unwrap_or_else(PoisonError::into_inner);
-        // A cached layout of another type is ignored: the server will report the type.
+        // Ignore a cached layout of another type, so that the server reports the type.
         let cached = cached.filter(|(layout, _)| layout.kind == kind);
         if let Some((layout, _)) = cached.filter(|(_, until)| self.object_ref.client().clock().now() < *until) {
             return layout.checked(&self.object_ref, self.requested);
@@ -139,7 +140,8 @@ impl<P: Shard> Sharded<P> {
                 }
                 None => Ok(new_layout),
             },
-            // Shards on other nodes may be reachable.
+            // Only the node with the layout may be unavailable: use the cached layout for shards on
+            // other nodes.
             (Err(ObjectError::Failed(Failure::Unavailable { .. })), Some(layout)) => {
                 self.cache_layout(layout);
                 layout.checked(&self.object_ref, self.requested)
@@ -170,8 +172,8 @@ impl<P: Shard> Sharded<P> {
     /// Returns the shards for an operation that clears or expires all of them, and whether their
     /// layout is stored.
     ///
-    /// The layout is read from the server. A cached one could be that of a deleted object, and lack
-    /// shards.
+    /// The layout is read from the server, because a cached layout could be that of a deleted
+    /// object, and lack shards.
     pub(crate) async fn verified_shards(&self) -> Result<(Arc<Shards<P>>, bool), ObjectError> {
         match self.stored_shards().await? {
             Some(shards) => Ok((shards, true)),
@@ -182,7 +184,7 @@ impl<P: Shard> Sharded<P> {
         }
     }
 
-    /// Deletes the stored layout, if it is still this one.
+    /// Deletes the stored layout, if it is still equal to this one.
     pub(crate) async fn delete_layout(&self, layout: &ShardLayout) -> Result<(), ObjectError> {
         let request = layout.delete_request(&self.config_key()?);
         let _: bool = self.object_ref.change(request).await?;
@@ -190,7 +192,7 @@ impl<P: Shard> Sharded<P> {
         Ok(())
     }
 
-    /// Stores the layout, if none is stored. Returns whether it did.
+    /// Stores the layout, if none is stored. Returns whether this call has stored it.
     #[cfg(feature = "bits")]
     pub(crate) async fn create_layout(
         &self,
@@ -211,7 +213,7 @@ impl<P: Shard> Sharded<P> {
         ShardLayout::requested(&self.object_ref, P::kind(&self.options), requested, None)
     }
 
-    /// Returns the shards of a layout, without a request.
+    /// Returns the shards of a layout without sending a request.
     pub(crate) fn shards(&self, layout: ShardLayout) -> Arc<Shards<P>> {
         let mut shards = self.shards.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(shards) = shards.as_ref().filter(|shards| shards.layout == layout) {

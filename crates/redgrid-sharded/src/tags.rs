@@ -1,4 +1,5 @@
-//! Hash tags that distribute shards evenly over all slots: the same on every client, for ever.
+//! Hash tags that distribute shards evenly over all slots. They are the same on every client and
+//! never change.
 
 use std::sync::LazyLock;
 
@@ -16,8 +17,9 @@ pub(crate) const MAX_TAG_LENGTH: usize = 4;
 /// The characters of a tag, in the order in which they are tried.
 const CHARACTERS: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
 
-/// For each slot that is a multiple of 16, the first tag of three characters in it, in the order of
-/// `CHARACTERS`; if there is none, the first of four.
+/// The tags, for each slot that is a multiple of 16. The tag of a slot is the first tag of three
+/// characters that is in this slot, in the order of `CHARACTERS`; if there is none, the first of
+/// four.
 static TAGS: LazyLock<Vec<String>> = LazyLock::new(|| {
     let mut tags = vec![String::new(); MAX_SHARDS as usize];
     let mut missing = tags.len();
@@ -61,7 +63,7 @@ mod tests {
         }
     }
 
-    /// With other tags, stored entries would not be found.
+    /// If tags changed, stored entries would not be found.
     #[test]
     fn tags_never_change() {
         let four: Vec<&str> = (0..4).map(|shard| tag(shard, 4)).collect();
@@ -70,7 +72,7 @@ mod tests {
         assert_eq!(redgrid_codecs::element_hash(&all), "bjWF7uYPv364LRNsxPu3tA");
     }
 
-    /// For any number of nodes that share the slots evenly.
+    /// Checks this for numbers of nodes that share the slots evenly.
     #[test]
     fn each_node_has_its_share_of_the_shards() {
         for nodes in 1..=12_u32 {

@@ -14,10 +14,11 @@ use crate::stream::{Stream, channel};
 static ADD: IdempotentScript<1> = IdempotentScript::new("stream/add", include_str!("scripts/add.lua"));
 static NOTIFY: Script<1> = Script::new("stream/notify", include_str!("scripts/notify.lua"));
 
-/// How many arguments the script passes to XADD: Lua's `unpack` is limited to 8,000 values.
+/// The maximum number of arguments that the script passes to XADD: Lua's `unpack` is limited to
+/// 8,000 values.
 const MAX_SCRIPT_ARGS: usize = 7_000;
 
-/// How many entries of a stream are kept when it is trimmed.
+/// Which entries of a stream are kept when it is trimmed.
 ///
 /// ```
 /// use redgrid_stream::Trim;
@@ -82,7 +83,7 @@ impl Trim {
             Some(_) if !self.approximately => {
                 return Err(object_ref.invalid("limit", "none of what is trimmed exactly", "one"));
             }
-            // 0 means no limit to the server.
+            // The server interprets 0 as no limit.
             Some(limit) if limit == 0 || i64::try_from(limit).is_err() => {
                 return Err(object_ref.invalid("limit", format_args!("1 to {}", i64::MAX), limit));
             }
@@ -160,7 +161,8 @@ impl<K, V, KC: Codec, VC: Codec> Stream<K, V, KC, VC> {
 /// By default the server chooses the id, creates the stream if it does not exist, and trims
 /// nothing. The request is sent once: if its reply is lost, the call returns
 /// [`Failure::OutcomeUnknown`](crate::Failure::OutcomeUnknown) and is not repeated. Waiters that
-/// use this library are notified; those for an entry of more than 3,490 fields a moment later.
+/// use this library are notified. For an entry of more than 3,490 fields, the notification is sent
+/// in a separate request, a moment later.
 #[must_use = "does nothing until awaited"]
 #[derive(Debug, Clone)]
 #[doc(alias = "StreamAddArgs")]
@@ -174,7 +176,7 @@ pub struct Add {
 }
 
 impl Add {
-    /// Sets the id. It must be larger than that of the last entry; otherwise the call fails with
+    /// Sets the id. If it is not larger than the id of the last entry, the call fails with
     /// [`StreamError::IdTooSmall`].
     pub fn id(self, id: EntryId) -> Add {
         Add { id: Some(id), ..self }
@@ -194,8 +196,8 @@ impl Add {
 
     /// Adds the entry exactly once, even if replies are lost.
     ///
-    /// The request is sent again after a lost reply. The server stores the id for about a minute,
-    /// in a key next to the stream, and returns that of the first time. A client sends such
+    /// The request is sent again after a lost reply. For about a minute, the server stores the id
+    /// in a key next to the stream, and returns it for repeated requests. A client sends such
     /// requests for a stream one after another.
     pub fn exactly_once(self) -> Add {
         Add { exactly_once: true, ..self }

@@ -20,10 +20,10 @@ use crate::pending::millis;
 pub struct Claimed<T> {
     /// The id from which to continue; `None` if all pending entries were checked.
     pub next: Option<EntryId>,
-    /// The claimed entries, which are pending for the consumer now.
+    /// The claimed entries, which are pending for the new consumer.
     pub entries: Vec<T>,
-    /// Entries that are no longer in the stream, and therefore no longer pending. Redis 7.0 or
-    /// newer.
+    /// Entries that do not exist in the stream, and that were therefore removed from the pending
+    /// entries. Redis 7.0 or newer.
     pub removed: Vec<EntryId>,
 }
 
@@ -66,8 +66,8 @@ impl<K, V, KC: Codec, VC: Codec> Group<K, V, KC, VC> {
     ///
     /// # Cancel safety
     ///
-    /// A request that was already sent is executed even if the future is dropped: the entries are
-    /// then pending for the consumer.
+    /// A request that was already sent is executed even if the future is dropped: in that case the
+    /// entries are pending for the consumer.
     pub async fn claim(
         &self,
         consumer: impl Into<String>,

@@ -20,13 +20,13 @@ use crate::read::PAGE;
 impl<K: 'static, V: 'static, KC: Decode<K>, VC: Decode<V>> Group<K, V, KC, VC> {
     /// Returns a stream of the deliveries to the consumer with this name: see [`Consumer`].
     ///
-    /// No request is sent until it is polled.
+    /// No request is sent until the stream is polled.
     ///
-    /// A name may be used by one consumer at a time. A second one, in this or another process,
-    /// would receive the entries that the first has not acknowledged. A process that is restarted
-    /// under the same name continues with these. A process that uses a new name each time leaves
-    /// them to [`Consumer::claim_idle`]. It should then remove the old names with
-    /// [`Group::remove_consumer`], once nothing is pending for them.
+    /// A name must be used by only one consumer at a time. A second consumer, in this or another
+    /// process, would receive the entries that the first has not acknowledged. A process that
+    /// restarts with the same name continues with these entries. A process that uses a new name
+    /// after each start leaves them to [`Consumer::claim_idle`]. It should then remove the old
+    /// names with [`Group::remove_consumer`], when nothing is pending for them.
     pub fn consumer(&self, name: impl Into<String>) -> Consumer<K, V> {
         let options = Options { page: PAGE, claim: None, create: None };
         Consumer {
@@ -42,25 +42,25 @@ impl<K: 'static, V: 'static, KC: Decode<K>, VC: Decode<V>> Group<K, V, KC, VC> {
 
 /// A stream of the deliveries of a group to one of its consumers; made by [`Group::consumer`].
 ///
-/// The entries that are pending for the consumer come first, as after a restart. New entries follow
-/// as they are added. Each entry is delivered at least once, and is pending until
-/// [`Delivery::ack`]. The entries of a consumer that crashes are delivered to it when it restarts
-/// under the same name, or to others by [`Consumer::claim_idle`]. The next page is requested when
-/// the current one has been consumed. So one page is in memory, and at most one page and the
-/// unacknowledged deliveries are pending for the consumer.
+/// The consumer first returns the entries that are pending for it, for example from before a
+/// restart. After that it returns new entries as they are added. Each entry is delivered at least
+/// once, and is pending until [`Delivery::ack`]. The entries of a consumer that crashes are
+/// delivered to it when it restarts under the same name, or to others by [`Consumer::claim_idle`].
+/// The next page is requested when the current one has been consumed. So one page is in memory, and
+/// at most one page and the unacknowledged deliveries are pending for the consumer.
 ///
-/// After a lost reply, and once a moment after the start, the consumer reads all its pending
-/// entries again: a request that was in flight may have delivered entries without a reply. Entries
-/// that the user holds as a [`Delivery`] are skipped. Entries that were dropped without an
-/// acknowledgement are then delivered again.
+/// After a lost reply, and once shortly after the start, the consumer reads all its pending entries
+/// again, because a request in flight may have delivered entries without a reply. Entries that the
+/// user holds as a [`Delivery`] are skipped. Entries that were dropped without an acknowledgement
+/// are delivered again at this time.
 ///
-/// A call that was started and is no longer polled counts as waiting until an entry is added, and
-/// the client polls for entries once a second. Drop it when it is no longer needed.
+/// A call that was started but is not polled any more counts as waiting until an entry is added,
+/// and the client polls for entries once a second. Drop such a call if it is not needed.
 ///
-/// The stream never ends by itself, unless the name of the stream is invalid. An error is an item
-/// of the stream, which continues with the next call after a pause. It ends only after the error
-/// that reports the shutdown of the client. An entry that cannot be decoded is
-/// [`StreamError::Undecodable`] and stays pending: [`Group::ack`] discards it.
+/// The stream ends only if its name is invalid or the client shuts down. An error is an item of the
+/// stream, which continues with the next call after a pause; the shutdown is reported by a last
+/// error. An entry that cannot be decoded is [`StreamError::Undecodable`] and stays pending:
+/// [`Group::ack`] discards it.
 ///
 /// ```no_run
 /// # #[cfg(feature = "json")]
@@ -82,7 +82,7 @@ impl<K: 'static, V: 'static, KC: Decode<K>, VC: Decode<V>> Group<K, V, KC, VC> {
 pub struct Consumer<K, V> {
     source: Box<dyn PageSource<K, V>>,
     options: Options,
-    /// The state between two pages; `None` while a page is fetched, and before the first.
+    /// The state between two pages; `None` before the first page and while a page is fetched.
     state: Option<State>,
     fetching: Option<PageFuture>,
     fetched: VecDeque<FetchedEntry>,
@@ -92,20 +92,19 @@ pub struct Consumer<K, V> {
 impl<K, V> Consumer<K, V> {
     /// Sets the number of entries of a page, at least 1. The default is 100.
     ///
-    /// Larger pages need fewer requests. With smaller pages, fewer entries wait behind a consumer
-    /// that is slow or crashes.
+    /// Larger pages need fewer requests. With smaller pages, a consumer that is slow or crashes
+    /// delays fewer entries.
     pub fn page(mut self, entries: u32) -> Self {
         self.options.page = entries.max(1);
         self
     }
 
-    /// Claims entries that were not delivered for this long, from other consumers and from its own.
-    ///
-    /// They are claimed a page at a time, before new entries: at the start, and then every half of
-    /// that time. If the reply to a claim is lost and the claim is executed late, the claimed
-    /// entries are idle for another such period. Choose more time than the work on a page takes;
-    /// otherwise the work is done twice. Without this option nothing is claimed. The smallest value
-    /// is 10 ms.
+    /// Claims entries that were not delivered for this long, from other consumers and from this
+    /// one. Claiming begins at the start, and again every half of that time. Entries are claimed a
+    /// page at a time, before new entries are read. If the reply to a claim is lost and the claim
+    /// is executed late, the claimed entries are idle for another such period. The time must be
+    /// longer than the work on a page; otherwise the work is done twice. Without this option
+    /// nothing is claimed. The smallest value is 10 ms.
     pub fn claim_idle(mut self, idle: Duration) -> Self {
         // The server counts milliseconds, and each check is a request.
         self.options.claim = Some(idle.max(Duration::from_millis(10)));
@@ -115,9 +114,9 @@ impl<K, V> Consumer<K, V> {
     /// Creates the group and the stream if they are missing.
     ///
     /// This applies at the start, after a failover that has lost the group, and after it was
-    /// removed. [`Start::Beginning`] loses no entry that was added and not delivered by then;
-    /// entries that were delivered before are delivered again. Without this option, a missing group
-    /// is [`StreamError::NoGroup`].
+    /// removed. With [`Start::Beginning`], no added entry is skipped; entries that were already
+    /// delivered are delivered again. Without this option, a missing group is
+    /// [`StreamError::NoGroup`].
     pub fn create_if_missing(mut self, start: Start) -> Self {
         self.options.create = Some(start);
         self
@@ -127,13 +126,13 @@ impl<K, V> Consumer<K, V> {
     ///
     /// # Errors
     ///
-    /// [`StreamError`]; the next call continues after it.
+    /// [`StreamError`]. The stream continues with the next call.
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped, nothing is lost: the next call returns the entries that were
+    /// If the future is dropped, no entry is lost: the next call returns the entries that were
     /// requested. If the consumer is dropped, the entries that were not returned stay pending, and
-    /// are delivered first to the next consumer of its name.
+    /// are delivered first to the next consumer with its name.
     pub async fn try_next(&mut self) -> Result<Option<Delivery<K, V>>, StreamError> {
         self.next().await.transpose()
     }

@@ -35,8 +35,8 @@ impl Start {
 /// The group starts with entries that are added later, as Redisson's groups do, unless
 /// [`Create::from_start`] or [`Create::from`] is called.
 ///
-/// The request is sent once. If the group exists it fails with [`StreamError::GroupExists`], and
-/// the group is not changed.
+/// The request is sent once. If the group exists, the request fails with
+/// [`StreamError::GroupExists`], and the group is not changed.
 #[must_use = "does nothing until awaited"]
 #[derive(Debug, Clone)]
 #[doc(alias = "StreamCreateGroupArgs")]
@@ -63,14 +63,15 @@ impl Create {
 
     /// Creates the stream if it does not exist.
     ///
-    /// Without this, the call then fails with [`ObjectError::Absent`].
+    /// Without this option, the call fails with [`ObjectError::Absent`] if the stream does not
+    /// exist.
     #[doc(alias = "makeStream")]
     pub fn make_stream(self) -> Create {
         Create { make_stream: true, ..self }
     }
 
-    /// Sets the number of entries that count as read, from which the server computes the lag.
-    ///
+    /// Sets the number of entries that count as read. The server computes the lag from it. Requires
+    /// Redis 7.0 or newer.
     /// Requires Redis 7.0 or newer.
     #[doc(alias = "entriesRead")]
     pub fn entries_read(self, entries: u64) -> Create {

@@ -7,7 +7,7 @@ use redgrid_core::object::{ObjectError, ObjectRef};
 
 use crate::entry::Entry;
 
-/// The group at which a delivery is acknowledged.
+/// The group in which a delivery is acknowledged.
 #[derive(Debug, Clone)]
 pub(crate) struct Origin {
     pub(crate) object_ref: ObjectRef,
@@ -16,7 +16,7 @@ pub(crate) struct Origin {
 
 /// An entry that was delivered to a consumer; made by [`Consumer`](crate::Consumer).
 ///
-/// Dropped without [`ack`](Delivery::ack), it stays pending.
+/// If it is dropped without [`ack`](Delivery::ack), the entry stays pending.
 #[derive(Debug, Clone)]
 pub struct Delivery<K, V> {
     pub(crate) entry: Entry<K, V>,

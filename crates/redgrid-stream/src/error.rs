@@ -26,7 +26,8 @@ pub enum StreamError {
         /// The group.
         group: String,
     },
-    /// The id of a new entry is not larger than that of the last added entry. Nothing has changed.
+    /// The id of a new entry is not larger than the id of the entry that was added last. Nothing
+    /// has changed.
     #[error("cannot add entry {id} to `{name}`: its id is not larger than that of the last entry")]
     IdTooSmall {
         /// The stream.
@@ -36,7 +37,7 @@ pub enum StreamError {
     },
     /// An entry cannot be decoded as the requested types.
     ///
-    /// The error is about this entry alone. An entry that a group has delivered stays pending,
+    /// The error concerns only this entry. An entry that a group has delivered stays pending,
     /// unless it counts as acknowledged on delivery.
     #[error("cannot read entry {id}: {source}")]
     Undecodable {

@@ -22,14 +22,14 @@ static READ_GROUP: Script<1> = Script::new("stream/read_group", include_str!("sc
 /// A consumer group of a stream; made by [`Stream::group`].
 ///
 /// Each entry is delivered to one consumer of the group, and is pending until this consumer
-/// acknowledges it. Most programs use [`Group::consumer`]. The other methods are the commands of
-/// the server, one each.
+/// acknowledges it. Most programs use [`Group::consumer`]. Each of the other methods is one command
+/// of the server.
 ///
 /// A call for a group that does not exist fails with [`StreamError::NoGroup`]. Exceptions:
-/// [`Group::remove`] returns false, and an acknowledgement returns that nothing was pending.
+/// [`Group::remove`] returns false, and an acknowledgement returns that no entry was pending.
 ///
-/// A delivered entry that cannot be decoded is a [`StreamError::Undecodable`] at its position in
-/// the result; the other entries are returned.
+/// If a delivered entry cannot be decoded, its position in the result contains
+/// [`StreamError::Undecodable`]; the other entries are returned.
 pub struct Group<K, V, KC, VC> {
     pub(crate) stream: Stream<K, V, KC, VC>,
     pub(crate) name: String,
@@ -131,7 +131,7 @@ impl<K, V, KC: Codec, VC: Codec> Group<K, V, KC, VC> {
 
     /// Removes a consumer, and returns the number of its pending entries.
     ///
-    /// These entries are not delivered again: claim them before.
+    /// These entries are not delivered again, so claim them first.
     ///
     /// # Errors
     ///
@@ -164,10 +164,10 @@ impl<K, V, KC: Codec, VC: Codec> Group<K, V, KC, VC> {
     /// Up to 100 are delivered, unless [`ReadGroup::limit`] is set. The call returns at once,
     /// unless [`ReadGroup::timeout`] is set.
     ///
-    /// The request is sent once, and delivers nothing if it arrives after the caller has stopped
+    /// The request is sent once, and delivers no entries if it arrives after the caller has stopped
     /// waiting. If its reply is lost, the call returns
-    /// [`Failure::OutcomeUnknown`](crate::Failure::OutcomeUnknown). After a lost reply or a dropped
-    /// future, delivered entries are pending, and [`Group::read_pending`] returns them.
+    /// [`Failure::OutcomeUnknown`](crate::Failure::OutcomeUnknown). Entries that were delivered
+    /// without reaching the caller are pending, and [`Group::read_pending`] returns them.
     #[doc(alias = "readGroup")]
     pub fn read(&self, consumer: impl Into<String>) -> ReadGroup<K, V, KC, VC> {
         ReadGroup { group: self.clone(), consumer: consumer.into(), limit: PAGE, no_ack: false, timeout: None }
@@ -202,7 +202,7 @@ impl<K, V, KC: Codec, VC: Codec> Group<K, V, KC, VC> {
             let found = self.pending_after(&consumer, after, limit).await?;
             let entries = self.stream.decode_each(&found);
             match found.last() {
-                // All entries of the page were removed, and there may be others after it.
+                // All entries of this page were removed; the next page may have others.
                 Some(last) if entries.is_empty() && found.len() >= limit as usize => after = last.id,
                 _ => return Ok(entries),
             }
@@ -278,8 +278,8 @@ impl<K, V, KC, VC> ReadGroup<K, V, KC, VC> {
 
     /// Makes the entries count as acknowledged on delivery.
     ///
-    /// Each entry is then delivered at most once. It is lost if the reply is lost or the future is
-    /// dropped.
+    /// With this option each entry is delivered at most once. It is lost if the reply is lost or
+    /// the future is dropped.
     #[doc(alias = "noAck")]
     pub fn no_ack(self) -> Self {
         ReadGroup { no_ack: true, ..self }
@@ -287,8 +287,8 @@ impl<K, V, KC, VC> ReadGroup<K, V, KC, VC> {
 
     /// Waits up to this long for an entry if there is none, and then returns no entries.
     ///
-    /// No connection is blocked meanwhile. An entry that is added through this library wakes the
-    /// call; entries that others add are found within a second.
+    /// No connection is blocked while the call waits. An entry that is added through this library
+    /// wakes the call; entries that others add are found within a second.
     pub fn timeout(self, time: Duration) -> Self {
         ReadGroup { timeout: Some(time), ..self }
     }

@@ -23,7 +23,7 @@ use redgrid_core::{FromReply, Reply, ServerError};
 /// ```
 #[doc(alias = "StreamMessageId")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-// Exhaustive: an id is these two numbers, and users make it of them.
+// Exhaustive: an id consists of these two numbers, and users construct ids from them.
 pub struct EntryId {
     /// Milliseconds since 1970, unless the ids are chosen by the caller.
     pub ms: u64,
@@ -91,7 +91,7 @@ impl FromStr for EntryId {
     type Err = InvalidEntryId;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        // Only digits: `u64::from_str` would also accept a sign.
+        // The parts must be digits only: `u64::from_str` would also accept a sign.
         let number = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit()).then(|| part.parse().ok())?;
         let parts = text.split_once('-');
         let id = parts.and_then(|(ms, seq)| Some(EntryId::new(number(ms)?, number(seq)?)));

@@ -21,7 +21,7 @@ pub struct StreamInfo<K, V> {
     pub last_id: EntryId,
     /// The largest id of a removed entry. Redis 7.0 or newer.
     pub max_removed_id: Option<EntryId>,
-    /// The number of entries that were ever added. Redis 7.0 or newer.
+    /// The number of entries that were added since the creation of the stream. Redis 7.0 or newer.
     pub entries_added: Option<u64>,
     /// The first entry.
     pub first: Option<Entry<K, V>>,
@@ -58,9 +58,9 @@ pub struct GroupInfo {
 pub struct ConsumerInfo {
     /// The name of the consumer.
     pub name: String,
-    /// The number of entries that it has not acknowledged.
+    /// The number of entries that the consumer has received but not acknowledged.
     pub pending: u64,
-    /// The time since its last request.
+    /// The time since the last request of the consumer.
     pub idle: Duration,
     /// The time since the last delivery to it; `None` if there was none. Redis 7.2 or newer.
     pub inactive: Option<Duration>,
@@ -74,7 +74,7 @@ impl ReplyFields {
         reply.into_typed().map(ReplyFields)
     }
 
-    /// Removes and converts a field. A field that the server did not return is converted from nil.
+    /// Removes and converts a field. If the server did not return the field, nil is converted.
     fn take<T: FromReply>(&mut self, name: &str) -> Result<T, ServerError> {
         self.0.remove(name).unwrap_or(Reply::Nil).into_typed()
     }
@@ -122,7 +122,7 @@ impl FromReply for RawStreamInfo {
 impl FromReply for GroupInfo {
     fn from_reply(reply: Reply) -> Result<Self, ServerError> {
         let mut fields = ReplyFields::parse(reply)?;
-        // Negative if more entries count as delivered than were added.
+        // The lag is negative if more entries count as delivered than were added.
         let lag: Option<i64> = fields.take("lag")?;
         Ok(GroupInfo {
             name: fields.take("name")?,
@@ -143,7 +143,7 @@ impl FromReply for ConsumerInfo {
             name: fields.take("name")?,
             pending: fields.take("pending")?,
             idle: Duration::from_millis(fields.take("idle")?),
-            // -1 if there was no delivery.
+            // The server returns -1 if there was no delivery.
             inactive: inactive.and_then(|ms| u64::try_from(ms).ok()).map(Duration::from_millis),
         })
     }

@@ -31,18 +31,20 @@
 //!
 //! # Guarantees
 //!
-//! - A change is sent once. If its reply is lost, the call returns [`Failure::OutcomeUnknown`]
-//!   and is not repeated. [`Add::exactly_once`] is sent again, and still adds one entry.
-//! - A request for new entries that arrives after its caller has stopped waiting delivers nothing.
+//! - A change is sent once. If its reply is lost, the call returns [`Failure::OutcomeUnknown`] and
+//!   is not repeated. With [`Add::exactly_once`] the request is sent again, and still adds one
+//!   entry.
+//! - A request for new entries that arrives after its caller has stopped waiting delivers no
+//!   entries.
 //! - A [`Consumer`] receives each entry of its group at least once, also after lost replies, a
 //!   crash of its process, or a failover that reverts acknowledgements. Entries that a primary has
 //!   lost in a failover are not delivered.
 //! - No connection is blocked while a caller waits for entries. An entry that is added through this
 //!   library wakes the waiters; entries that others add are found within a second.
 //! - [`Entries`] and consumers hold one page of entries at a time.
-//! - An entry that cannot be decoded is an error for this entry alone. Reads of a group return the
-//!   other entries, and [`Entries`] and consumers continue after it. [`Range`] and [`Read`] fail
-//!   with it, and can be repeated.
+//! - An entry that cannot be decoded is an error of this entry only. Reads of a group return the
+//!   other entries, and [`Entries`] and consumers continue after it. [`Range`] and [`Read`] fail,
+//!   and can be repeated.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

@@ -1,13 +1,15 @@
 //! Waiting for new entries of a stream.
 //!
 //! All callers of a client that wait for a stream share a [`WaitQueue`], so that no connection is
-//! blocked. A waiter that is woken reads for itself.
+//! blocked. A waiter that is woken sends its own read.
 //!
-//! Waiters are woken by the message of a process that adds an entry through this library. A poll
-//! finds the entries that others add: 10 ms after the last new entry, with the pause doubled up to
-//! a second. The poll reads one entry after the last id known here. A stream that was deleted and
-//! created again, or that a failover has reverted, may have smaller ids. Messages show this. In
-//! addition, every 5 s the last id is read again, and all waiters are woken.
+//! Waiters are woken by the message of a process that adds an entry through this library. Polls
+//! find the entries that others add. The first poll is 10 ms after the last new entry; each further
+//! pause is twice as long, up to a second. A poll reads one entry after the last known id.
+//!
+//! If a stream was deleted and created again, or a failover has reverted it, its ids may be smaller
+//! than the last known id. A message with a smaller id reveals this. In addition, every 5 s the
+//! last id is read again, and all waiters are woken.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -30,7 +32,7 @@ const PAUSES: Backoff = Backoff { first: Duration::from_millis(10), longest: Dur
 /// How often all waiters are woken.
 const RESYNC_INTERVAL: Duration = Duration::from_secs(5);
 
-/// The newest ids that are known here.
+/// The newest ids of the stream that this client knows.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 struct KnownIds {
     /// The largest id that was read or announced by a message.
@@ -49,8 +51,8 @@ impl KnownIds {
 
     /// Records an entry that a message announced, and returns whether it is new.
     ///
-    /// The ids in the messages of a stream increase. If one does not, the stream was replaced by
-    /// another.
+    /// The ids in the messages of a stream increase. If an id is smaller, the stream was replaced
+    /// by another.
     fn announce(&mut self, id: EntryId) -> bool {
         if id <= self.announced {
             *self = KnownIds { last: id, announced: id };
@@ -61,7 +63,7 @@ impl KnownIds {
     }
 }
 
-/// A stream, as its waiters know it.
+/// The resource of a wait queue: the new entries of a stream.
 pub(crate) struct NewEntries {
     key: Bytes,
     state: Mutex<State>,
@@ -70,7 +72,7 @@ pub(crate) struct NewEntries {
 #[derive(Default)]
 struct State {
     known: KnownIds,
-    /// How often all waiters were woken.
+    /// The number of times that all waiters were woken.
     wakeups: u64,
     /// The number of polls since the last new entry.
     idle_polls: u32,
@@ -79,9 +81,9 @@ struct State {
 
 /// The reply to a poll.
 pub(crate) struct Polled {
-    /// The id of the last entry; `None` if it is not new or not known.
+    /// The id of the last entry; `None` if it is not new or is unknown.
     newest: Option<EntryId>,
-    /// The last id was read again.
+    /// Whether the last id was read again.
     is_resync: bool,
 }
 
@@ -92,8 +94,8 @@ impl NewEntries {
         Ok(client.shared(key, || WaitQueue::new(client, NewEntries { key: key.clone(), state: Mutex::default() })))
     }
 
-    /// Returns the number of wake-ups until now. A waiter reads it before its own read, and waits
-    /// with it as its request: a later wake-up completes the wait.
+    /// Returns the number of wake-ups until now. A waiter gets this number before its own read, and
+    /// waits with it as its request: a later wake-up completes the wait.
     pub(crate) fn wakeups(&self) -> u64 {
         self.state().wakeups
     }
@@ -119,12 +121,13 @@ impl NewEntries {
 }
 
 impl Resource for NewEntries {
-    /// The number of [wake-ups](NewEntries::wakeups) before the waiter polled for itself.
+    /// The number of [wake-ups](NewEntries::wakeups) before the waiter's own poll.
     type Request = u64;
     type Outcome = ();
     type Reply = Polled;
 
-    /// A consumer usually waits again after it has handled an entry.
+    /// The subscription is kept for this time after the last wait, because a consumer usually waits
+    /// again after it has handled an entry.
     const LINGER: Duration = Duration::from_secs(1);
 
     fn key(&self) -> &[u8] {
@@ -151,7 +154,8 @@ impl Resource for NewEntries {
                 true => newest_id(&client, &resource.key).await,
                 false => newest_after(&client, &resource.key, last).await,
             };
-            // A failed poll is no reason to fail: waiters may have other permissions.
+            // A failed poll does not fail the waiters, because their own reads may have other
+            // permissions.
             Ok(Polled { newest, is_resync })
         })
     }
@@ -195,7 +199,7 @@ fn xread_request(key: &Bytes, after: EntryId, limit: u32) -> Request {
     request.arg("STREAMS").key_arg(key.clone()).arg(after.to_bytes())
 }
 
-/// Calls `poll` until it returns something or the timeout has passed. Without a timeout it is
+/// Calls `poll` until it returns a value or the timeout has passed. Without a timeout, `poll` is
 /// called once.
 pub(crate) async fn poll_until_found<T, P>(
     object_ref: &ObjectRef,
@@ -253,7 +257,7 @@ mod tests {
         let id = |ms| EntryId::new(ms, 0);
         let mut known = KnownIds::default();
         assert!(known.announce(id(5)) && known.read(id(7)) && !known.read(id(6)));
-        // These were read before their messages arrived.
+        // These entries were read before their messages arrived.
         assert!(!known.announce(id(6)) && !known.announce(id(7)) && known.announce(id(8)));
         assert!(known.announce(id(3)), "another stream");
         assert_eq!(known, KnownIds { last: id(3), announced: id(3) });

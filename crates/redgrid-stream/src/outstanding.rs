@@ -1,6 +1,7 @@
 //! The entries that the user of a consumer holds as deliveries.
 //!
-//! A consumer that reads its pending entries again, to find those of a lost reply, skips these.
+//! A consumer that reads its pending entries again, to find those of a lost reply, skips these
+//! entries.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -45,8 +46,8 @@ impl OutstandingEntries {
         FetchedEntry { raw, attempt, outstanding }
     }
 
-    /// Forgets all entries, when the group no longer exists: those that the user holds are of that
-    /// group.
+    /// Removes all entries. Called when the group does not exist any more, to which the entries
+    /// belonged.
     pub(crate) fn clear(&mut self) {
         self.entries.clear();
     }

@@ -30,10 +30,10 @@ pub(crate) struct Options {
     pub(crate) create: Option<Start>,
 }
 
-/// The next entries that the consumer reads.
+/// What the consumer reads next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NextRead {
-    /// Its pending entries after this id.
+    /// The pending entries of the consumer after this id.
     PendingAfter(EntryId),
     New,
 }
@@ -41,15 +41,15 @@ pub(crate) enum NextRead {
 /// The state of a consumer between two pages.
 pub(crate) struct State {
     next: NextRead,
-    /// When all pending entries are read again. By then, requests that were in flight before can no
-    /// longer deliver entries.
+    /// When to read all pending entries again. Requests that are in flight now can no longer
+    /// deliver entries at that time.
     reread_pending_at: Instant,
     outstanding: OutstandingEntries,
-    /// The last page was claimed: new entries are read before more are claimed.
+    /// Whether the last page was claimed. If so, new entries are read before more are claimed.
     claimed_last: bool,
-    /// When the consumer claims idle entries.
+    /// When the consumer claims idle entries next.
     claim_at: Instant,
-    /// The id from which it claims.
+    /// The id at which the next claim starts.
     claim_from: EntryId,
     /// The number of consecutive errors.
     failures: u32,
@@ -58,7 +58,7 @@ pub(crate) struct State {
 
 pub(crate) type Page = Result<Vec<FetchedEntry>, StreamError>;
 
-/// Returns the page and the new state; no state if the consumer has ended.
+/// Returns the page and the new state; without a state, the consumer has ended.
 pub(crate) type PageFuture = Pin<Box<dyn Future<Output = (Option<State>, Page)> + Send>>;
 
 /// The source of a consumer's pages, with erased codec types.
@@ -106,7 +106,7 @@ impl<K, V, KC: Codec, VC: Codec> ConsumerSource<K, V, KC, VC> {
         let now = object_ref.client().clock().now();
         Ok(State {
             next: NextRead::PendingAfter(EntryId::MIN),
-            // A request of an earlier consumer with this name may still be in flight.
+            // A request of an earlier consumer with this name may be in flight.
             reread_pending_at: self.in_flight_end(),
             outstanding: OutstandingEntries::default(),
             claimed_last: false,
@@ -117,15 +117,15 @@ impl<K, V, KC: Codec, VC: Codec> ConsumerSource<K, V, KC, VC> {
         })
     }
 
-    /// Returns when requests that were sent until now can no longer deliver entries.
+    /// Returns when requests that were already sent can no longer deliver entries.
     ///
-    /// The margin is for servers whose clocks run slightly slower.
+    /// It includes a margin for servers whose clocks run slightly slower.
     fn in_flight_end(&self) -> Instant {
         let client = self.group.object_ref().client();
         client.clock().now() + client.response_timeout() + client.response_timeout() / 100 + Duration::from_millis(1)
     }
 
-    /// Returns the next page that has entries, and waits for it.
+    /// Waits for the next page that has entries, and returns it.
     async fn next_page(&self, options: Options, state: &mut State) -> Page {
         let client = self.group.object_ref().client();
         if state.failures > 0 {
@@ -159,7 +159,8 @@ impl<K, V, KC: Codec, VC: Codec> ConsumerSource<K, V, KC, VC> {
         }
     }
 
-    /// Reads the next page. It is empty if there is more to read, and `None` if there is nothing.
+    /// Reads the next page. An empty page means that there is more to read; `None` means that there
+    /// is not.
     async fn poll_page(&self, options: Options, state: &mut State) -> Result<Option<Vec<FetchedEntry>>, StreamError> {
         let clock = self.group.object_ref().client().clock();
         if state.next == NextRead::New && clock.now() >= state.reread_pending_at {
@@ -199,12 +200,12 @@ impl<K, V, KC: Codec, VC: Codec> ConsumerSource<K, V, KC, VC> {
     async fn with_attempts(&self, outstanding: &mut OutstandingEntries, found: Vec<RawEntry>) -> Vec<FetchedEntry> {
         let (found, removed): (Vec<_>, Vec<_>) = found.into_iter().partition(|raw| raw.fields.is_some());
         if !removed.is_empty() {
-            // If this fails, it is tried again when they are read again. The other entries are
-            // delivered in any case.
+            // If this fails, the acknowledgement is repeated when the entries are read again. The
+            // other entries are delivered in any case.
             let _ = self.group.ack(removed.into_iter().map(|raw| raw.id)).await;
         }
         let counts = self.group.delivery_counts(&self.consumer, &found).await.unwrap_or_default();
-        // If the count is unknown: at least once before, and now.
+        // If the count is unknown, assume one earlier delivery and this one.
         let attempt = |raw: &RawEntry| counts.get(&raw.id).copied().unwrap_or(2);
         found
             .into_iter()
@@ -218,19 +219,20 @@ impl<K, V, KC: Codec, VC: Codec> ConsumerSource<K, V, KC, VC> {
     /// Prepares to continue after an error, or returns the error.
     async fn recover(&self, options: Options, state: &mut State, error: StreamError) -> Result<(), StreamError> {
         if error.is_no_group() {
-            // The pending entries were deleted with the group. In another, the same ids may be
-            // other entries.
+            // The pending entries were deleted with the group. In a new group, the same ids may
+            // belong to other entries.
             state.outstanding.clear();
         }
         match (error, options.create) {
-            // Entries that the request delivered or claimed are pending for this consumer, and no
-            // other receives them: they are pending now, or shortly if the request is in flight.
+            // Entries that the request delivers or claims are pending for this consumer, and no
+            // other consumer receives them. They are pending now, or later if the request is still
+            // in flight.
             (StreamError::Object(ObjectError::Failed(Failure::OutcomeUnknown { .. })), _) => {
                 (state.next, state.reread_pending_at) = (NextRead::PendingAfter(EntryId::MIN), self.in_flight_end());
                 Ok(())
             }
             (StreamError::NoGroup { .. }, Some(start)) => match self.group.create().from(start).make_stream().await {
-                // Another consumer may have created it.
+                // If the group exists, another consumer has created it.
                 Ok(()) | Err(StreamError::GroupExists { .. }) => Ok(()),
                 Err(error) => Err(error),
             },

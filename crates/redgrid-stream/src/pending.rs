@@ -16,8 +16,8 @@ use crate::read::PAGE;
 
 static PENDING_ENTRIES: Script<1> = Script::new("stream/pending_entries", include_str!("scripts/pending_entries.lua"));
 
-/// How many other pending entries of a consumer may lie between those of a page. With more, some
-/// delivery counts are unknown.
+/// The maximum number of other pending entries of a consumer between the entries of a page. If
+/// there are more, some delivery counts are unknown.
 const MAX_INTERLEAVED: usize = 1_000;
 
 /// A summary of the pending entries of a group.

@@ -129,8 +129,8 @@ impl<K, V, KC, VC> Read<K, V, KC, VC> {
 
     /// Waits up to this long for an entry if there is none, and then returns no entries.
     ///
-    /// No connection is blocked meanwhile. An entry that is added through this library wakes the
-    /// call; entries that others add are found within a second.
+    /// No connection is blocked while the call waits. An entry that is added through this library
+    /// wakes the call; entries that others add are found within a second.
     pub fn timeout(self, time: Duration) -> Self {
         Read { timeout: Some(time), ..self }
     }
@@ -154,9 +154,9 @@ into_future!(
 /// The next page is requested when the current one has been consumed. Only one page is in memory,
 /// however long the stream is.
 ///
-/// Entries that are added meanwhile are returned too, if they are in the range and the last page
-/// has not been requested yet. An entry that cannot be decoded is an error, and the iteration
-/// continues after it. Any other error ends it.
+/// Entries that are added meanwhile are also returned, if they are in the range and the last page
+/// has not been requested yet. If an entry cannot be decoded, the stream returns an error and
+/// continues. Any other error ends it.
 #[must_use = "streams do nothing unless polled"]
 pub struct Entries<K, V> {
     source: Box<dyn PageSource<K, V>>,
@@ -189,7 +189,7 @@ impl<K: 'static, V: 'static, KC: Decode<K>, VC: Decode<V>> PageSource<K, V> for 
 impl<K, V> Entries<K, V> {
     /// Sets the number of entries of a page, at least 1. The default is 100.
     ///
-    /// Larger pages need fewer requests, and more memory in this process and at the server.
+    /// Larger pages need fewer requests, but more memory in this process and on the server.
     pub fn page(mut self, entries: u32) -> Self {
         self.page = entries.max(1);
         self

@@ -19,7 +19,8 @@ pub enum References {
     Keep,
     /// The entry is no longer pending.
     Remove,
-    /// The entry is removed only if every group has delivered it and none has it pending.
+    /// The entry is removed only if every group has delivered it and it is not pending in any
+    /// group.
     OnlyAcknowledged,
 }
 

@@ -15,18 +15,17 @@ use crate::group::Group;
 use crate::id::EntryId;
 use crate::info::{GroupInfo, RawStreamInfo, StreamInfo};
 
-/// The maximum number of ids of one call. The server is blocked while it processes them.
+/// The maximum number of ids of one call. It is limited because the call blocks the server.
 const MAX_IDS: usize = 10_000;
 
 redgrid_core::default_codec! {
     /// A stream of entries in the order in which they were added, shared by all processes that
     /// reach the same server. On the wire it is Redisson's `RStream`.
     ///
-    /// Any process can read the entries, directly or through [groups](Group). A handle is cheap
-    /// to clone; clones refer to the same stream. The codecs of fields and of their values are
-    /// part of the type, and all processes that share a stream must use the same ones. With the
-    /// feature `json` the default is `Json`. A stream still exists when its last entry is
-    /// removed.
+    /// Any process can read the entries, directly or through [groups](Group). A handle is cheap to
+    /// clone; clones refer to the same stream. The codecs of fields and of their values are part of
+    /// the type, and all processes that share a stream must use the same ones. With the feature
+    /// `json` the default is `Json`. A stream continues to exist when its last entry is removed.
     #[doc(alias = "RStream")]
     #[doc(alias = "RedissonStream")]
     pub struct Stream<K, V; KC, VC> {
@@ -40,7 +39,7 @@ redgrid_core::default_codec! {
 impl<K, V, KC: Codec + Default, VC: Codec + Default> Stream<K, V, KC, VC> {
     /// Returns the stream with this name.
     ///
-    /// No request is sent: the first call reports an invalid name.
+    /// No request is sent: an invalid name is reported by the first call.
     pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
         Stream {
             object_ref: ObjectRef::new(client, name),
@@ -133,7 +132,7 @@ impl<K, V, KC: Codec, VC: Codec> Stream<K, V, KC, VC> {
         }
     }
 
-    /// Removes entries, and returns how many existed.
+    /// Removes entries, and returns the number of those that existed.
     ///
     /// If an entry is pending in a group it stays pending, without fields.
     ///
@@ -154,7 +153,8 @@ impl<K, V, KC: Codec, VC: Codec> Stream<K, V, KC, VC> {
         self.object_ref.change(ids.into_iter().fold(self.object_ref.command("XDEL")?, Request::arg)).await
     }
 
-    /// Removes the oldest entries until `trim` is satisfied, and returns how many were removed.
+    /// Removes the oldest entries until `trim` is satisfied, and returns the number of removed
+    /// entries.
     ///
     /// # Errors
     ///

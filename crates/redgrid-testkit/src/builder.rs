@@ -14,8 +14,8 @@ use crate::{
     tls::Authority,
 };
 
-/// The user of the testkit's own connections, in every server. So tests that restrict the default
-/// user, or kill "all" connections, do not affect the testkit.
+/// The user name of the testkit's own connections, created in every server. Tests that restrict the
+/// default user, or kill all its connections, therefore do not affect the testkit.
 pub(crate) const TESTKIT_USER: &str = "redgrid-testkit";
 
 /// The options of a [`RedisServer`], see [`RedisServer::builder`].
@@ -74,8 +74,8 @@ impl ServerBuilder {
         self
     }
 
-    /// Writes an append-only file, so that acknowledged writes survive [`RedisServer::kill`]. Off
-    /// unless set.
+    /// Writes an append-only file, so that acknowledged writes survive [`RedisServer::kill`]. The
+    /// default is off.
     ///
     /// The file is written before each reply and never synced: it survives the death of the
     /// process, not of the machine, and costs little. Another `appendfsync` may be set by
@@ -85,7 +85,7 @@ impl ServerBuilder {
         self
     }
 
-    /// Sets the password of the default user. None unless set.
+    /// Sets the password of the default user. By default there is none.
     pub fn password(mut self, password: impl Into<String>) -> Self {
         self.password = Some(password.into());
         self
@@ -99,11 +99,12 @@ impl ServerBuilder {
     }
 
     /// Also accepts TLS connections, on a second port, with certificates created for this server;
-    /// see [`RedisServer::tls`]. Some server programs cannot: [`StartError::NoTls`].
+    /// see [`RedisServer::tls`]. A server program built without TLS fails with
+    /// [`StartError::NoTls`].
     ///
     /// In a deployment, all members use TLS among themselves, trust the same authority, and
-    /// announce their TLS ports. A cluster needs Redis 7.0 for that: earlier ones announce the port
-    /// of the other kind.
+    /// announce their TLS ports. A cluster needs Redis 7.0 for TLS: earlier servers announce the
+    /// port for plain connections to TLS clients, and the reverse.
     pub fn tls(mut self) -> Self {
         self.tls = Some(TlsClients::Any);
         self
@@ -121,8 +122,8 @@ impl ServerBuilder {
         self
     }
 
-    /// Adds a line to the configuration, for example `maxmemory-policy allkeys-lru`. Later lines
-    /// win.
+    /// Adds a line to the configuration, for example `maxmemory-policy allkeys-lru`. A later line
+    /// overrides an earlier one.
     pub fn config(mut self, line: impl Into<String>) -> Self {
         self.lines.push(line.into());
         self
@@ -141,16 +142,16 @@ impl ServerBuilder {
         self
     }
 
-    /// Starts the server; when this returns, it has answered `PING`.
+    /// Starts the server, and returns once it has answered `PING`.
     ///
     /// # Errors
     ///
-    /// [`StartError`]; nothing is left running. If another process has taken the port meanwhile,
-    /// another port is tried.
+    /// [`StartError`]; no process is left running. If another process has taken the port meanwhile,
+    /// the start is repeated on another port.
     ///
     /// # Cancel safety
     ///
-    /// A server that was already starting is ended in the background.
+    /// If the future is dropped, a server that was already starting is ended in the background.
     pub async fn start(self) -> Result<RedisServer, StartError> {
         RedisServer::start_with(self).await
     }
@@ -173,16 +174,18 @@ impl ServerBuilder {
         if self.role != Role::Sentinel {
             let append_only = if self.append_only { "yes" } else { "no" };
             let _ = writeln!(text, "save \"\"\nappendonly {append_only}\nappendfsync no");
-            // 7.0 disables DEBUG unless allowed; earlier versions reject this line.
+            // Redis 7.0 disables DEBUG unless this line allows it; earlier versions reject the
+            // line.
             if version >= SEVEN {
                 text.push_str("enable-debug-command local\n");
             }
         }
         if self.role == Role::ClusterNode {
-            // Outside the data folder: a node that lost its data is still a member.
+            // The file is outside the data folder: a node that lost its data is still a member.
             let members = data.with_file_name("nodes.conf");
             let _ = writeln!(text, "cluster-enabled yes\ncluster-config-file {}", members.display());
-            // A node learns its own address from other nodes; a single one has none to announce.
+            // A node learns its own address from other nodes; without this line, a node alone
+            // announces no address.
             let _ = writeln!(text, "cluster-announce-ip {}", addr.ip());
         }
         if let Some(password) = &self.password {

@@ -1,4 +1,4 @@
-//! A cluster: several primaries with replicas, each with a part of the keys.
+//! A cluster: several primaries with replicas; each primary serves a part of the keys.
 
 mod builder;
 mod migration;
@@ -16,16 +16,15 @@ use crate::{
     topology::{self, SETTLED_WITHIN, TopologyError, ask, follows, running, until},
 };
 
-/// Servers silently abandon a planned failover after 5 s; then it is requested again.
+/// Servers silently abandon a planned failover after 5 s; after this time it is requested again.
 const GIVEN_UP_AFTER: Duration = Duration::from_secs(6);
 
-/// A cluster of primaries and replicas, among which the 16384 slots of the keys are shared out
-/// evenly.
+/// A cluster of primaries and replicas. The 16384 slots are distributed evenly among the primaries.
 ///
-/// Each node is a [`RedisServer`] with all its faults; none of them makes a node forget that it is
-/// a member. A primary that is down or paused for longer than the node timeout is replaced by one
-/// of its replicas, and is a replica when it comes back; [`wait_until_ok`](Self::wait_until_ok)
-/// waits for either.
+/// Each node is a [`RedisServer`] with all its faults; a node remains a member after each of them.
+/// If a primary is down or paused for longer than the node timeout, one of its replicas replaces
+/// it. When the old primary is back, it becomes a replica. [`wait_until_ok`](Self::wait_until_ok)
+/// waits for both changes.
 ///
 /// # Examples
 ///
@@ -45,7 +44,7 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Starts a cluster; when this returns, every node is healthy and every replica has caught up.
+    /// Starts a cluster, and returns once every node is healthy and every replica has caught up.
     ///
     /// # Errors
     ///
@@ -75,7 +74,7 @@ impl Cluster {
         topology::at(&self.nodes, addr)
     }
 
-    /// Returns `redis-cluster://host:port,…` of all nodes, with the password if there is one.
+    /// Returns `redis-cluster://host:port,…` with all nodes, and the password if there is one.
     pub fn url(&self) -> String {
         topology::url("cluster", &self.nodes[0], &self.nodes)
     }
@@ -89,18 +88,18 @@ impl Cluster {
         until(SETTLED_WITHIN, || async { ask(self.any_running()?, &["CLUSTER", "KEYSLOT", key]).await }).await
     }
 
-    /// Returns the running primary that serves `slot`. During a failover this waits for the new
-    /// one.
+    /// Returns the running primary that serves `slot`. During a failover, this method waits for the
+    /// new primary.
     ///
     /// # Errors
     ///
-    /// [`TopologyError::TimedOut`]: for four minutes there was none.
+    /// [`TopologyError::TimedOut`]: for four minutes no running primary served the slot.
     pub async fn primary_of(&self, slot: u16) -> Result<&RedisServer, TopologyError> {
         until(SETTLED_WITHIN, || async {
             let mut latest = None;
             for (node, own) in self.views().await?.iter().filter_map(|(node, view)| Some((node, view::own(view)?))) {
-                // A primary that was replaced while it was paused claims its slots for a moment,
-                // with an older epoch.
+                // A primary that was replaced while it was paused briefly claims its slots, with an
+                // older epoch.
                 if own.serves(slot) && latest.is_none_or(|(_, epoch)| own.epoch > epoch) {
                     latest = Some((*node, own.epoch));
                 }
@@ -125,13 +124,14 @@ impl Cluster {
         .await
     }
 
-    /// Promotes a replica of `primary`, which must be running, and returns it when the cluster has
+    /// Promotes a replica of the running `primary`, and returns that replica when the cluster has
     /// settled as in [`wait_until_ok`](Self::wait_until_ok). No write is lost.
     ///
     /// # Errors
     ///
-    /// [`TopologyError::NoReplica`], or [`TopologyError::Server`]: the replica refused. In both
-    /// cases nothing changes. [`TopologyError::TimedOut`]: four minutes were not enough.
+    /// [`TopologyError::NoReplica`]; or [`TopologyError::Server`] if the replica rejects the
+    /// request. In these two cases nothing changes. [`TopologyError::TimedOut`]: four minutes were
+    /// not enough.
     pub async fn fail_over(&self, primary: &RedisServer) -> Result<&RedisServer, TopologyError> {
         let replicas = self.replicas_of(primary).await?;
         let none = TopologyError::NoReplica { primary: primary.addr() };
@@ -142,7 +142,7 @@ impl Cluster {
             if until(GIVEN_UP_AFTER, || follows(primary, successor)).await.is_ok() {
                 break;
             }
-            // A replica rejects this if the failover has happened meanwhile.
+            // A replica rejects this command if the failover has happened meanwhile.
             let _ = observer.cmd(&["CLUSTER", "FAILOVER"]).await;
         }
         until(GIVEN_UP_AFTER, || follows(primary, successor)).await?;
@@ -151,7 +151,7 @@ impl Cluster {
     }
 
     /// Waits until all running nodes have settled: every node is healthy, all agree on the primary
-    /// of each slot, none is suspected, and the replicas have caught up.
+    /// of each slot, no node is suspected to be down, and the replicas have caught up.
     ///
     /// # Errors
     ///

@@ -14,12 +14,12 @@ pub enum Kind {
     PubSub,
 }
 
-/// Faults. Each method returns when the server has confirmed it.
+/// Faults. Each method returns once the server has confirmed the fault.
 ///
 /// # Errors
 ///
-/// All methods fail in the same two cases. The server rejected the command, and nothing changed. Or
-/// the connection was lost, and the outcome is unknown.
+/// All methods fail in the same two cases. Either the server rejected the command, and nothing
+/// changed; or the connection was lost, and the outcome is unknown.
 impl RedisServer {
     /// Closes the connections of one kind, except the testkit's own, and returns their number.
     pub async fn kill_connections(&self, kind: Kind) -> Result<usize, RedisError> {
@@ -48,7 +48,7 @@ impl RedisServer {
         Ok(list.lines().map(ClientInfo::from_line).filter(|client| client.user != TESTKIT_USER).collect())
     }
 
-    /// Removes all cached scripts, as a restart or a failover does: `EVALSHA` then answers
+    /// Removes all cached scripts, as a restart or a failover does. `EVALSHA` then fails with
     /// `NOSCRIPT`.
     pub async fn flush_scripts(&self) -> Result<(), RedisError> {
         self.command(&["SCRIPT", "FLUSH", "SYNC"]).await
@@ -82,8 +82,8 @@ impl RedisServer {
         self.change_default_user('+', commands).await
     }
 
-    /// With `true`, the memory limit is exceeded and nothing may be evicted: commands that need
-    /// memory fail with `OOM`. With `false`, there is no limit.
+    /// With `true`, makes the server exceed its memory limit and forbids evictions: commands that
+    /// need memory fail with `OOM`. With `false`, removes the limit.
     pub async fn out_of_memory(&self, on: bool) -> Result<(), RedisError> {
         self.set_config("maxmemory-policy", "noeviction").await?;
         // One byte is always exceeded; zero means no limit.
@@ -109,15 +109,15 @@ impl RedisServer {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ClientInfo {
-    /// The server's id of it.
+    /// The id that the server gave the connection.
     pub id: String,
     /// The client's address as the server sees it.
     pub addr: String,
-    /// Its name, or empty.
+    /// The name of the connection, or empty.
     pub name: String,
-    /// The user it is logged in as.
+    /// The user that the connection is logged in as.
     pub user: String,
-    /// Whether it subscribes to anything.
+    /// Whether the connection has a subscription.
     pub kind: Kind,
 }
 

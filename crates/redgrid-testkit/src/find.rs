@@ -6,7 +6,7 @@ use std::{
     process::Command,
 };
 
-/// The environment variable that names the server program to use; it wins over everything else.
+/// The environment variable that names the server program to use. It overrides all other places.
 pub const SERVER_VARIABLE: &str = "REDGRID_REDIS_SERVER";
 
 /// The environment variable that names a second, newer server program for the tests that run on
@@ -37,8 +37,8 @@ impl ServerBinary {
     ///
     /// # Errors
     ///
-    /// [`FindError`] if there is none, with every searched place. If the variable names an unusable
-    /// program, that is an error too, even if another program exists.
+    /// [`FindError`] if there is none; it lists every searched place. If the variable names an
+    /// unusable program, that is an error too, even if another program exists.
     pub fn find() -> Result<Self, FindError> {
         if let Some(path) = env::var_os(SERVER_VARIABLE) {
             return Self::at(path);
@@ -51,8 +51,8 @@ impl ServerBinary {
     ///
     /// # Errors
     ///
-    /// [`FindError`], as for [`ServerBinary::find`]. Not having one is usually a reason to skip,
-    /// see [`ServerBinary::newest_or_skip`].
+    /// [`FindError`], as for [`ServerBinary::find`]. A test usually skips if there is no newer
+    /// server; see [`ServerBinary::newest_or_skip`].
     pub fn newest() -> Result<Self, FindError> {
         match env::var_os(NEWEST_VARIABLE) {
             Some(path) => Self::at(path),
@@ -60,11 +60,11 @@ impl ServerBinary {
         }
     }
 
-    /// Finds the newer server of the matrix; without one, prints to standard error that `test` is
-    /// skipped, and why.
+    /// Finds the newer server of the matrix. If there is none, prints to standard error that `test`
+    /// is skipped, and the reason.
     ///
-    /// The line is written past the test harness's capture, so that a skipped test shows even when
-    /// all pass.
+    /// The line bypasses the test harness's capture, so that a skipped test is visible even when
+    /// all tests pass.
     pub fn newest_or_skip(test: &str) -> Option<Self> {
         match Self::newest() {
             Ok(binary) => Some(binary),
@@ -86,16 +86,16 @@ impl ServerBinary {
     ///
     /// # Errors
     ///
-    /// [`FindError::Nowhere`] when there is none that can be used.
+    /// [`FindError::Nowhere`] if the folder has no usable program.
     pub fn inside(folder: impl Into<PathBuf>) -> Result<Self, FindError> {
         first_usable(std::iter::once(folder.into()))
     }
 
-    /// Takes the program at `path`, and runs it with `--version`.
+    /// Checks the program at `path` by running it with `--version`.
     ///
     /// # Errors
     ///
-    /// [`FindError`] when it does not run, is no Redis or Valkey server, or is older than
+    /// [`FindError`] if the program does not run, is no Redis or Valkey server, or is older than
     /// [`OLDEST`].
     pub fn at(path: impl Into<PathBuf>) -> Result<Self, FindError> {
         let path = path.into();
@@ -117,7 +117,7 @@ impl ServerBinary {
         &self.path
     }
 
-    /// Returns its version. Valkey continues from Redis 7.2: its first release is 7.2.5.
+    /// Returns the program's version. Valkey continues from Redis 7.2: its first release is 7.2.5.
     pub fn version(&self) -> Version {
         self.version
     }
@@ -151,7 +151,7 @@ impl fmt::Display for Version {
     }
 }
 
-/// There is no server program to start. Nothing was started.
+/// There is no usable server program. No process was started.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FindError {
@@ -171,7 +171,7 @@ pub enum FindError {
     Unusable {
         /// The program.
         path: PathBuf,
-        /// The problem with it.
+        /// Why it cannot be used.
         reason: String,
     },
 }
@@ -202,8 +202,8 @@ fn first_usable(folders: impl Iterator<Item = PathBuf>) -> Result<ServerBinary, 
     Err(FindError::Nowhere { looked, unusable })
 }
 
-/// Returns `target/redis` of every folder from this crate's tests, and from the current directory,
-/// upwards.
+/// Returns `target/redis` of the crate under test, of the current directory, and of all their
+/// parent folders.
 fn fetched_folders() -> impl Iterator<Item = PathBuf> {
     let starts = [env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from), env::current_dir().ok()];
     let mut folders = Vec::new();

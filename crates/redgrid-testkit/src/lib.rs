@@ -1,9 +1,10 @@
-//! Real Redis servers, faults and checks, for tests of code with promises that hold over a network.
+//! Real Redis servers, faults and checks, for tests of code whose guarantees must hold over a
+//! network.
 //!
-//! A lock that works while everything works proves little. With this crate a test has its own
-//! server, and can cause what happens in production: kill or pause the server, lose its data, cut a
-//! connection after the request and before the reply, deliver a request long after its client has
-//! given up.
+//! A lock that works while everything else works proves little. This crate gives a test its own
+//! server, and lets the test cause the faults of production: kill or pause the server, lose its
+//! data, cut a connection after the request and before the reply, deliver a request long after its
+//! client has timed out.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")]

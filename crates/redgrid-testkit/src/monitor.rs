@@ -42,11 +42,12 @@ pub struct Monitor {
 }
 
 impl Monitor {
-    /// Starts recording: it includes everything that the server executes after this has returned.
+    /// Starts recording. The record includes every command that the server executes after this call
+    /// has returned.
     ///
     /// # Errors
     ///
-    /// The server did not accept the connections.
+    /// [`MonitorError`]: the server did not accept the connections.
     pub async fn start(server: &RedisServer) -> Result<Self, MonitorError> {
         let observer = server.observer().await?;
         let mut stream = BufReader::new(TcpStream::connect(server.addr()).await?);
@@ -77,15 +78,15 @@ impl Monitor {
         self
     }
 
-    /// Returns everything executed since the start or the last call, up to this call, in the
+    /// Returns every command executed since the start or the last call, up to this call, in the
     /// server's order.
     ///
-    /// It sends a marker on another connection, and returns everything before the marker. So the
-    /// list includes all commands that were answered before this call.
+    /// This method sends a marker on another connection, and returns all commands before the
+    /// marker. The list therefore includes all commands that were answered before this call.
     ///
     /// # Errors
     ///
-    /// The connection was lost. The monitor cannot be used any more.
+    /// [`MonitorError`]: the connection was lost. The monitor cannot be used again.
     pub async fn take(&mut self) -> Result<Vec<SeenCommand>, MonitorError> {
         self.markers += 1;
         let marker = format!("{TESTKIT_USER} monitor {}", self.markers);
@@ -133,7 +134,7 @@ impl fmt::Debug for Monitor {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SeenCommand {
-    /// Its name in capitals; a subcommand is the first argument.
+    /// The command's name in capitals; a subcommand is the first argument.
     pub name: String,
     /// The arguments after the name.
     pub args: Vec<Bytes>,
@@ -154,14 +155,14 @@ impl SeenCommand {
         Some(Self { name, args: words.collect(), source })
     }
 
-    /// Whether it is the `CLIENT SETNAME` of a testkit connection.
+    /// Whether this is the `CLIENT SETNAME` of a testkit connection.
     fn is_own_name(&self) -> bool {
         self.name == "CLIENT"
             && matches!(&self.args[..], [verb, name] if verb.eq_ignore_ascii_case(b"setname") && name == TESTKIT_USER)
     }
 }
 
-/// Splits words that are quoted as in `"a" "b\x00"`; returns `None` for any other line.
+/// Splits words that are quoted as in `"a" "b\x00"`; `None` for a line in any other format.
 fn quoted_words(mut rest: &[u8]) -> Option<Vec<Bytes>> {
     let mut words = Vec::new();
     while !rest.is_empty() {
@@ -198,20 +199,20 @@ fn quoted_words(mut rest: &[u8]) -> Option<Vec<Bytes>> {
     Some(words)
 }
 
-/// The monitor does not receive, or no longer receives, the commands of the server.
+/// The monitor does not receive the commands of the server.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MonitorError {
     /// The monitoring connection failed.
     #[error("the monitoring connection failed: {0}")]
     Connection(#[from] io::Error),
-    /// The connection for the markers failed.
+    /// The connection that sends the markers failed.
     #[error("the connection beside the monitoring one failed: {0}")]
     Marker(#[from] RedisError),
     /// The server does not allow monitoring.
     #[error("the server answered {answer:?} instead of showing its commands")]
     Refused {
-        /// Its reply.
+        /// The server's reply.
         answer: String,
     },
     /// A line in another format than that of `MONITOR`.

@@ -6,8 +6,8 @@ use redis::{AsyncConnectionConfig, Client, Cmd, FromRedisValue, RedisError, Valu
 
 /// A connection to inspect and change a server in tests.
 ///
-/// It uses another client than the code under test, so that they do not share errors. From
-/// [`RedisServer::observer`](crate::RedisServer::observer) it has all permissions, and
+/// It uses another client library than the code under test, so that the two do not share defects.
+/// One created by [`RedisServer::observer`](crate::RedisServer::observer) has all permissions, and
 /// [`Monitor`](crate::Monitor) and the faults exclude it. Clones share one connection, which lives
 /// on the runtime that created it.
 #[derive(Clone)]
@@ -22,8 +22,8 @@ impl std::fmt::Debug for Observer {
 }
 
 impl Observer {
-    /// Connects to `url`. [`RedisServer::observer`](crate::RedisServer::observer) has all
-    /// permissions.
+    /// Connects to `url`, with the permissions of the user that `url` names. For all permissions
+    /// use [`RedisServer::observer`](crate::RedisServer::observer).
     ///
     /// # Errors
     ///
@@ -140,6 +140,6 @@ impl Observer {
     }
 }
 
-/// Response timeout: 60 s. Long enough for a long script on a loaded machine, short enough to fail
-/// a test with a paused server.
+/// Response timeout: 60 s. This is long enough for a slow script on a loaded machine, and short
+/// enough to fail a test whose server is paused.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -6,11 +6,12 @@ use std::{
     net::{Ipv4Addr, SocketAddr, TcpListener},
 };
 
-/// The range of ports: below the kernel's range for outgoing connections (from 32768 on Linux,
-/// 49152 elsewhere). So a server that is down for a restart cannot lose its port to a connection.
+/// The range of ports. It is below the kernel's range for outgoing connections (from 32768 on
+/// Linux, 49152 elsewhere). An outgoing connection therefore cannot take the port of a server that
+/// is down for a restart.
 const RANGE: std::ops::Range<u16> = 15_000..32_000;
 
-/// How many ports are tried. With half of the range taken, all of them fail once in 10^15 times.
+/// How many ports are tried. If half of the range is taken, all tries fail once in 10^15 cases.
 const TRIES: usize = 50;
 
 /// A cluster node's bus port is its port plus this.
@@ -18,8 +19,8 @@ const BUS: u16 = 10_000;
 
 /// A loopback address that was free a moment ago, reserved for this process.
 ///
-/// A server that is down for a restart does not lose it to the server of another test program. The
-/// reservation ends with this value.
+/// While a server is down for a restart, the server of another test program cannot take its port.
+/// The reservation ends when this value is dropped.
 #[derive(Debug)]
 pub(crate) struct ReservedAddress {
     addr: SocketAddr,
@@ -70,7 +71,7 @@ fn listen(range: std::ops::Range<u16>, distances: &[u16]) -> io::Result<(TcpList
 }
 
 /// Reserves a port until the returned file is dropped, by locking a file that all test programs of
-/// the machine share. The file stays: a port has one, and it is empty.
+/// the machine share. Each port has one file; it is empty and is never deleted.
 fn reserve(port: u16) -> io::Result<File> {
     let folder = std::env::temp_dir().join("redgrid-testkit-ports");
     fs::create_dir_all(&folder)?;

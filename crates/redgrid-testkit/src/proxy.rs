@@ -33,8 +33,9 @@ use crate::{
 /// A loopback TCP proxy that understands enough of the Redis protocol to lose, hold or cut single
 /// commands.
 ///
-/// All settings can be changed at any time, and apply to existing and new connections. It runs on
-/// the Tokio runtime that started it, and ends, with all its connections, when it is dropped.
+/// All settings can be changed at any time, and apply to existing and new connections. The proxy
+/// runs on the Tokio runtime that started it. When the value is dropped, the proxy ends and closes
+/// all its connections.
 ///
 /// TLS and `CLIENT REPLY` are not supported; the latter breaks the assignment of replies to
 /// requests.
@@ -67,7 +68,8 @@ type Links = Arc<Mutex<JoinSet<()>>>;
 #[derive(Debug)]
 enum Door {
     Open(JoinHandle<()>),
-    /// Bound and not listening: connections are refused, and the port stays reserved.
+    /// The address is bound but not listening: connections are refused, and the port stays
+    /// reserved.
     Shut(Option<TcpSocket>),
 }
 
@@ -96,7 +98,7 @@ impl Proxy {
         Ok(Self { addr, _address: address, shared, links, target, door: tokio::sync::Mutex::new(door) })
     }
 
-    /// Returns the address for clients.
+    /// Returns the address that clients connect to.
     pub fn addr(&self) -> SocketAddr {
         self.addr
     }
@@ -106,7 +108,7 @@ impl Proxy {
         format!("redis://{}", self.addr)
     }
 
-    /// Sends new connections to another address, as after a failover. Existing ones stay.
+    /// Connects new client connections to another server, as after a failover. Existing ones stay.
     pub fn redirect(&self, target: SocketAddr) {
         *lock(&self.target) = target;
     }
@@ -122,7 +124,8 @@ impl Proxy {
         self.set(Direction::ToClient, fault);
     }
 
-    /// Drops messages published to subscribers; replies and confirmations pass.
+    /// Drops messages published to subscribers. Replies and confirmations of subscriptions still
+    /// pass.
     pub fn drop_publishes(&self, on: bool) {
         self.shared.faults.send_modify(|faults| faults.drop_publishes = on);
     }
@@ -153,17 +156,18 @@ impl Proxy {
         self.shared.cuts.send_modify(|cuts| *cuts += 1);
     }
 
-    /// Refuses new connections, as if no process listened. Existing connections stay.
+    /// Refuses new connections, as if no process listened on the port. Existing connections stay.
     ///
     /// # Errors
     ///
-    /// The port could not be kept. New connections are refused, and perhaps cannot be accepted
-    /// again.
+    /// The port could not be kept reserved. New connections are refused, and
+    /// [`accept_connections`](Self::accept_connections) may fail.
     pub async fn refuse_connections(&self) -> io::Result<()> {
         let mut door = self.door.lock().await;
         if let Door::Open(accepting) = &mut *door {
             accepting.abort();
-            // It ends by cancellation; what matters is that its listener is closed.
+            // The awaited task ends by cancellation. Awaiting it ensures that its listener is
+            // closed.
             let _ = accepting.await;
             *door = Door::Shut(None);
             *door = Door::Shut(Some(bind_again(self.addr).await?));
@@ -188,7 +192,8 @@ impl Proxy {
     }
 
     /// Sends every held request to the server, and waits for the replies. Returns the number of
-    /// answered ones; for the others, the server had closed the connection.
+    /// answered requests. The others stay unanswered because the server had closed their
+    /// connection.
     ///
     /// # Cancel safety
     ///
@@ -252,7 +257,7 @@ pub struct ProxyCounts {
 
 fn open(listener: TcpListener, shared: Arc<Shared>, links: Links, target: Arc<Mutex<SocketAddr>>) -> Door {
     Door::Open(tokio::spawn(async move {
-        // An error here concerns one connection that was already closed.
+        // An error of `accept` concerns a single connection that was already closed.
         loop {
             let Ok((client, _)) = listener.accept().await else { continue };
             shared.counts.accepted.fetch_add(1, Ordering::SeqCst);
@@ -269,8 +274,8 @@ fn open(listener: TcpListener, shared: Arc<Shared>, links: Links, target: Arc<Mu
     }))
 }
 
-/// Binds the address again once it is free: meanwhile another process may have got the port for an
-/// outgoing connection.
+/// Binds the address again once it is free: another process may have got the port for an outgoing
+/// connection meanwhile.
 async fn bind_again(addr: SocketAddr) -> io::Result<TcpSocket> {
     let until = Instant::now() + FREE_WITHIN;
     loop {

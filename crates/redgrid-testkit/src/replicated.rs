@@ -11,7 +11,7 @@ use crate::{
 
 /// A primary with replicas, without automatic failover.
 ///
-/// Each is a [`RedisServer`] with all its faults. A restarted server has its role again.
+/// Each server is a [`RedisServer`] with all its faults. A restarted server keeps its role.
 ///
 /// # Examples
 ///
@@ -30,8 +30,8 @@ pub struct Replicated {
 }
 
 impl Replicated {
-    /// Starts a primary and replicas; when this returns, every replica has caught up, and the
-    /// primary knows it.
+    /// Starts a primary and replicas. Returns once every replica has caught up, and the primary has
+    /// their acknowledgements.
     ///
     /// # Errors
     ///
@@ -45,7 +45,7 @@ impl Replicated {
     ///
     /// # Errors
     ///
-    /// [`StartError`]; nothing is left running.
+    /// [`StartError`]; no process is left running.
     pub async fn start_with(replicas: usize, options: ServerBuilder) -> Result<Self, StartError> {
         let options = member(&options).among_themselves()?;
         let primary = options.clone().start().await?;
@@ -77,8 +77,8 @@ impl Replicated {
         self.servers.iter().map(RedisServer::announced).collect()
     }
 
-    /// Waits until every running replica has caught up with the primary and acknowledges writes. Up
-    /// to a second after a full synchronization, a replica does not acknowledge.
+    /// Waits until every running replica has caught up with the primary and acknowledges writes.
+    /// After a full synchronization, a replica acknowledges no writes for up to a second.
     ///
     /// # Errors
     ///

@@ -1,5 +1,5 @@
-//! The part of the RESP protocol that a proxy needs: the ends of commands and replies, and their
-//! first words.
+//! The part of the RESP protocol that a proxy needs: where commands and replies end, and their
+//! leading strings.
 
 use bytes::{Buf as _, Bytes, BytesMut};
 
@@ -18,7 +18,7 @@ pub(crate) struct Command {
 }
 
 impl Command {
-    /// Whether the command, name or any argument, contains `needle`.
+    /// Whether the name or any argument of the command contains `needle`.
     pub(crate) fn contains(&self, needle: &[u8]) -> bool {
         self.parts.iter().any(|part| needle.is_empty() || part.windows(needle.len()).any(|window| window == needle))
     }
@@ -74,7 +74,7 @@ pub(crate) fn elements(frame: &Bytes) -> Option<Vec<Bytes>> {
     Some(parts)
 }
 
-/// The rest of the line after the type byte.
+/// Takes the rest of the line after the type byte.
 fn take_line(rest: &mut Bytes) -> Option<String> {
     let end = rest.windows(2).position(|two| two == b"\r\n")?;
     let line = rest.split_to(end);

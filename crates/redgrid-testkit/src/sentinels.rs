@@ -12,16 +12,16 @@ use crate::{
 
 /// A primary and replicas monitored by sentinels, which promote another primary if it fails.
 ///
-/// Each is a [`RedisServer`] with all its faults. A replaced primary becomes a replica when it is
-/// restarted or resumed; [`wait_until_ok`](Self::wait_until_ok) waits for that too.
+/// Each server is a [`RedisServer`] with all its faults. A replaced primary becomes a replica when
+/// it is restarted or resumed; [`wait_until_ok`](Self::wait_until_ok) waits for this change too.
 ///
-/// A sentinel that changes the role of a server makes it write its current configuration to its
-/// file. Settings of [`set_config`](RedisServer::set_config) or [`deny`](RedisServer::deny) then
-/// survive a restart.
+/// When a sentinel changes the role of a server, it makes the server write its current
+/// configuration to its file. Settings of [`set_config`](RedisServer::set_config) or
+/// [`deny`](RedisServer::deny) then survive a restart.
 ///
 /// From 7.0 on, the sentinels poll more often than usual (by `SENTINEL DEBUG`), until they are
-/// restarted. A killed primary is replaced within 2 to 4 s, and the deployment settles about as
-/// soon. With 6.2, settling takes up to 15 s.
+/// restarted. A killed primary is replaced within 2 to 4 s, and the deployment settles in about the
+/// same time. With 6.2, settling takes up to 15 s.
 ///
 /// # Examples
 ///
@@ -42,7 +42,8 @@ pub struct Sentinels {
 }
 
 impl Sentinels {
-    /// Starts three sentinels, a primary and two replicas; when this returns, all know each other.
+    /// Starts three sentinels, a primary and two replicas. Returns once all have discovered each
+    /// other.
     ///
     /// # Errors
     ///
@@ -71,7 +72,7 @@ impl Sentinels {
         self.sentinels.iter().map(RedisServer::announced).collect()
     }
 
-    /// Returns the primary and the replicas; the first is the one that was the primary at the
+    /// Returns the primary and the replicas; the first is the server that was the primary at the
     /// start.
     pub fn servers(&self) -> &[RedisServer] {
         self.data.servers()
@@ -82,15 +83,15 @@ impl Sentinels {
         topology::at(self.servers(), addr)
     }
 
-    /// Returns `redis-sentinel://host:port,…/mymaster`. It has the password of the servers if there
-    /// is one, not that of the sentinels.
+    /// Returns `redis-sentinel://host:port,…/mymaster`. The URL contains the password of the
+    /// servers, if there is one, not that of the sentinels.
     pub fn url(&self) -> String {
         let hosts = topology::url("sentinel", self.data.primary(), &self.sentinels);
         format!("{hosts}/{MASTER_NAME}")
     }
 
-    /// Returns the primary named by the running sentinels; if they disagree, that of the latest
-    /// failover.
+    /// Returns the primary named by the running sentinels. If they disagree, the primary of the
+    /// latest failover is returned.
     ///
     /// # Errors
     ///
@@ -123,14 +124,14 @@ impl Sentinels {
     ///
     /// # Errors
     ///
-    /// [`TopologyError::Server`]: the sentinel rejected it; nothing changes.
+    /// [`TopologyError::Server`]: the sentinel rejected the request, and nothing changes.
     /// [`TopologyError::TimedOut`] after four minutes, also if no replica was usable.
     pub async fn fail_over(&self) -> Result<&RedisServer, TopologyError> {
         let before = self.current_primary().await?.addr();
-        // `current_primary` has just received a reply from one.
+        // `current_primary` has just received a reply from a running sentinel.
         let sentinel = running(&self.sentinels).first().copied().unwrap_or(&self.sentinels[0]);
         let observer = sentinel.observer().await?;
-        // On a busy machine a replica may have been silent for a moment.
+        // The request is repeated: on a busy machine a replica may have been silent for a moment.
         let begun = until(SETTLED_WITHIN, || async {
             match observer.cmd(&["SENTINEL", "FAILOVER", MASTER_NAME]).await {
                 Err(refused) if refused.code() == Some("NOGOODSLAVE") => Err(refused.to_string()),
@@ -144,7 +145,8 @@ impl Sentinels {
     }
 
     /// Waits until all running servers have settled. The sentinels agree on a running primary, and
-    /// know all servers and each other. The other servers follow the primary and have caught up.
+    /// have discovered all servers and each other. The other servers follow the primary and have
+    /// caught up.
     ///
     /// # Errors
     ///
@@ -178,7 +180,7 @@ impl Sentinels {
         Ok(())
     }
 
-    /// Returns the primary that all running sentinels and the server itself agree on.
+    /// Returns the primary on which all running sentinels and the primary itself agree.
     async fn agreed(&self) -> Result<&RedisServer, String> {
         let opinions = self.opinions().await?;
         let first = opinions.first().ok_or("a running sentinel")?;
@@ -199,7 +201,7 @@ impl Sentinels {
         let mut opinions = Vec::new();
         for sentinel in running(&self.sentinels) {
             let fields: HashMap<String, String> = ask(sentinel, &["SENTINEL", "MASTER", MASTER_NAME]).await?;
-            // Queried after the epoch: a late reply may be newer than its epoch, never older.
+            // The address is queried after the epoch: it may be newer than the epoch, never older.
             let (host, port): (String, u16) =
                 ask(sentinel, &["SENTINEL", "GET-MASTER-ADDR-BY-NAME", MASTER_NAME]).await?;
             let primary = format!("{host}:{port}").parse().map_err(|_| format!("{host}:{port} is no address"))?;
@@ -254,21 +256,21 @@ impl Default for SentinelsBuilder {
 }
 
 impl SentinelsBuilder {
-    /// Sets the number of sentinels, at least one; a majority must agree on a failover. 3 unless
-    /// set.
+    /// Sets the number of sentinels, at least one; a majority must agree on a failover. The default
+    /// is 3.
     pub fn sentinels(mut self, count: usize) -> Self {
         self.sentinels = count.max(1);
         self
     }
 
-    /// Sets the number of replicas. 2 unless set.
+    /// Sets the number of replicas. The default is 2.
     pub fn replicas(mut self, count: usize) -> Self {
         self.replicas = count;
         self
     }
 
-    /// Sets how long a server may be silent before a sentinel considers it down. 1 s unless set:
-    /// less causes unwanted failovers on a loaded machine.
+    /// Sets how long a server may be silent before a sentinel considers it down. The default is 1
+    /// s: a shorter time causes unwanted failovers on a loaded machine.
     pub fn down_after(mut self, silence: Duration) -> Self {
         self.down_after = silence;
         self
@@ -281,19 +283,20 @@ impl SentinelsBuilder {
         self
     }
 
-    /// Sets the options of the sentinels. Their password differs from that of the servers, and is
-    /// used among them; none unless set. Without their own program they use that of the servers.
+    /// Sets the options of the sentinels. Their password is separate from that of the servers, and
+    /// is used among the sentinels; by default there is none. Without a program of their own, the
+    /// sentinels use that of the servers.
     pub fn sentinel_options(mut self, options: ServerBuilder) -> Self {
         self.sentinel_options = options;
         self
     }
 
-    /// Starts the servers; when this returns, the replicas have caught up and the sentinels know
-    /// all servers and each other.
+    /// Starts the servers. Returns once the replicas have caught up and the sentinels have
+    /// discovered all servers and each other.
     ///
     /// # Errors
     ///
-    /// [`StartError`]; nothing is left running.
+    /// [`StartError`]; no process is left running.
     pub async fn start(self) -> Result<Sentinels, StartError> {
         let options = self.server_options.clone().among_themselves()?;
         let data = Replicated::start_with(self.replicas, options.clone()).await?;
@@ -326,14 +329,14 @@ impl SentinelsBuilder {
     }
 }
 
-/// The sentinels' name for the primary: as in every example of the manual.
+/// The sentinels' name for the primary, as in every example of the Redis manual.
 const MASTER_NAME: &str = "mymaster";
 
-/// Timeout of a failover; the next one begins after twice this time. 3 s: a promotion takes less
-/// than one.
+/// Timeout of a failover. The next failover begins after twice this time. 3 s is enough: a
+/// promotion takes less than one second.
 const FAILOVER_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Poll intervals of sentinels in milliseconds, instead of 1 to 10 s, and how long they refuse to
-/// act after a pause of their process, instead of 30 s.
+/// Poll intervals of sentinels in milliseconds; the usual ones are 1 to 10 s. `tilt-period` is how
+/// long sentinels refuse to act after a pause of their process; usually 30 s.
 const HASTE: &[&str] =
     &["info-period", "300", "ping-period", "200", "ask-period", "200", "publish-period", "200", "tilt-period", "2000"];

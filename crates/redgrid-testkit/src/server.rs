@@ -23,12 +23,12 @@ use crate::{
     tls::{self, Authority, Tls},
 };
 
-/// A Redis or Valkey server that belongs to this value: its own process, port and folder.
+/// A Redis or Valkey server owned by this value: its own process, port and folder.
 ///
-/// It ends, and its folder is deleted, when the value is dropped, and also when this process ends
-/// in any other way, including `kill -9`. It keeps its port over restarts. The methods need a Tokio
-/// runtime with I/O and time enabled, but not always the same one: tests with their own runtimes
-/// may share a server.
+/// When the value is dropped, the server ends and its folder is deleted. The same happens when this
+/// process ends in any other way, including `kill -9`. The server keeps its port over restarts. The
+/// methods need a Tokio runtime with I/O and time enabled, but not always the same one: tests with
+/// their own runtimes may share a server.
 #[derive(Debug)]
 pub struct RedisServer {
     addr: SocketAddr,
@@ -50,7 +50,7 @@ pub struct RedisServer {
 struct Process {
     supervisor: Supervisor,
     pid: Option<Pid>,
-    // Deleted by the supervisor; kept here in case that fails.
+    // The supervisor deletes the folder; this value deletes it if the supervisor fails.
     _folder: TempDir,
 }
 
@@ -135,8 +135,8 @@ impl RedisServer {
         self.addr
     }
 
-    /// Returns the address announced to clients and to other servers: that for TLS in a TLS
-    /// deployment, otherwise [`addr`](Self::addr).
+    /// Returns the address announced to clients and to other servers. In a TLS deployment this is
+    /// the TLS address, otherwise [`addr`](Self::addr).
     pub fn announced(&self) -> SocketAddr {
         self.tls.as_ref().filter(|_| self.announces_tls).map_or(self.addr, Tls::addr)
     }
@@ -195,7 +195,8 @@ impl RedisServer {
             .unwrap_or_default()
     }
 
-    /// Connects to the server with all permissions, whatever happens to other users.
+    /// Connects to the server with all permissions. Restrictions of other users do not affect the
+    /// connection.
     ///
     /// # Errors
     ///
@@ -210,16 +211,16 @@ impl RedisServer {
         }
     }
 
-    /// The name and the password of the testkit's own user.
+    /// Returns the name and the password of the testkit's own user.
     pub(crate) fn testkit_login(&self) -> (&str, &str) {
         (TESTKIT_USER, &self.testkit_secret)
     }
 
-    /// Kills the server (-9) and waits for its end. A server that is down stays down.
+    /// Kills the server (-9) and waits for its end. If the server is down, nothing happens.
     ///
     /// # Errors
     ///
-    /// The supervisor process is gone; the server's state is unknown.
+    /// The supervisor process is gone; the state of the server is unknown.
     pub async fn kill(&self) -> io::Result<()> {
         self.with_process(|process| {
             process.supervisor.kill_server()?;
@@ -229,11 +230,11 @@ impl RedisServer {
         .await
     }
 
-    /// Restarts without data, killing (-9) the server if it runs. Scripts and users are those of
-    /// the start.
+    /// Restarts without data; a running server is killed (-9) first. Scripts are lost, and users
+    /// are those of the start.
     ///
-    /// Its knowledge of other servers stays: the members of its cluster, the primary set by a
-    /// sentinel, and the state of a sentinel.
+    /// The server's information about other servers stays: the members of its cluster, the primary
+    /// set by a sentinel, and the state of a sentinel.
     ///
     /// # Errors
     ///
@@ -246,15 +247,15 @@ impl RedisServer {
         self.start_process().await
     }
 
-    /// Restarts with its data, killing (-9) the server if it runs.
+    /// Restarts with its data; a running server is killed (-9) first.
     ///
-    /// With [`append_only`](ServerBuilder::append_only) that is every acknowledged write. Otherwise
-    /// the server saves first; if it was killed before, it has the data of its last save. Users are
-    /// those of the start.
+    /// With [`append_only`](ServerBuilder::append_only), its data is every acknowledged write.
+    /// Otherwise the server saves its data before it is killed; a server that is already down has
+    /// the data of its last save. Users are those of the start.
     ///
     /// # Errors
     ///
-    /// [`StartError`]; the server is then down, or, if it could not save, still running.
+    /// [`StartError`]. The server is then down, or, if it could not save its data, still running.
     pub async fn restart_with_data(&self) -> Result<(), StartError> {
         if !self.append_only && self.role != Role::Sentinel && self.pid().is_some() {
             let saved = async { self.observer().await?.cmd(&["SAVE"]).await };
@@ -264,7 +265,7 @@ impl RedisServer {
         self.start_process().await
     }
 
-    /// Stops the server's process (SIGSTOP): connections stay open and nothing answers.
+    /// Stops the server's process (SIGSTOP): connections stay open, and requests get no reply.
     ///
     /// # Errors
     ///
@@ -273,7 +274,7 @@ impl RedisServer {
         self.with_process(|process| stop_or_continue(process.pid.ok_or_else(down)?, Signal::SIGSTOP)).await
     }
 
-    /// Resumes a paused server (SIGCONT). A server that was not paused is not affected.
+    /// Resumes a paused server (SIGCONT). If the server was not paused, nothing happens.
     ///
     /// # Errors
     ///
@@ -315,7 +316,7 @@ impl RedisServer {
             if let Ok(observer) = self.observer().await
                 && observer.ping().await.is_ok()
             {
-                // Only our server knows the testkit's password, so this reply is from it.
+                // Only this server accepts the testkit's password, so the reply is from it.
                 return Ok(());
             }
             if Instant::now() > deadline {
@@ -325,7 +326,7 @@ impl RedisServer {
         }
     }
 
-    /// Runs `work` with the process on a blocking thread.
+    /// Runs `work` on the server's process, on a blocking thread.
     async fn with_process<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut Process) -> io::Result<T> + Send + 'static,
@@ -339,7 +340,7 @@ impl RedisServer {
         self.process.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The folder of this server: its configuration, log and data.
+    /// Returns the folder of this server: its configuration, log and data.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
@@ -361,16 +362,17 @@ fn with_credentials(addr: SocketAddr, user: &str, password: Option<&str>) -> Str
     }
 }
 
-/// The folder of the data files, inside the server's.
+/// The folder of the data files, inside the server's folder.
 const DATA: &str = "data";
 
-/// The socket, inside the server's folder. Short: the path of a socket has room for some 100 bytes.
+/// The socket, inside the server's folder. The name is short: a socket's path may have only some
+/// 100 bytes.
 const SOCKET: &str = "s";
 
-/// How often another port is tried. Ports are random, so one retry is already rare.
+/// How many ports are tried. Ports are random, so one retry is already rare.
 const START_TRIES: usize = 4;
 
-/// Timeout of a start: 120 s. It takes about 20 ms; a loaded machine takes longer.
+/// Timeout of a start: 120 s. A start takes about 20 ms, and longer on a loaded machine.
 const READY_WITHIN: Duration = Duration::from_secs(120);
 
 /// Poll interval of a start: 5 ms, a fraction of its duration.

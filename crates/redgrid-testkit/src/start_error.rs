@@ -8,7 +8,7 @@ use crate::{FindError, TopologyError};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// There is no program to start.
+    /// There is no server program to start.
     #[error(transparent)]
     NotFound(#[from] FindError),
     /// Files or processes could not be created. No server runs.
@@ -20,10 +20,10 @@ pub enum StartError {
         /// The address of the port.
         addr: SocketAddr,
     },
-    /// The server ended by itself, most often over a configuration line. No server runs.
+    /// The server ended by itself, usually because of a configuration line. No server runs.
     #[error("the server ended at once; its log says: {log}")]
     Exited {
-        /// Its log.
+        /// The server's log.
         log: String,
     },
     /// TLS was requested, and the program was built without it. No server runs.
@@ -37,13 +37,13 @@ pub enum StartError {
     NotReady {
         /// The time limit.
         waited: Duration,
-        /// Its log.
+        /// The server's log.
         log: String,
     },
     /// The data could not be saved before the restart. The server was not restarted.
     #[error("the server cannot save its data before the restart: {source}")]
     NotSaved {
-        /// Its reply.
+        /// The server's reply.
         source: redis::RedisError,
     },
     /// The servers started, and did not become one deployment. All of them were ended.

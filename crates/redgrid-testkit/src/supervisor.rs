@@ -13,15 +13,15 @@ use nix::{
     unistd::Pid,
 };
 
-/// A running `supervisor.sh`. Its server ends with this value or with this process, even by
-/// `kill -9`.
+/// A running `supervisor.sh`. Its server ends when this value is dropped, or when this process
+/// ends, even by `kill -9`.
 ///
 /// The methods block for the milliseconds of a start or kill; async code calls them on blocking
 /// threads.
 #[derive(Debug)]
 pub(crate) struct Supervisor {
     shell: Child,
-    // `None` only while dropping: closing the pipe is what ends the shell.
+    // `None` only while dropping: the shell ends when the pipe is closed.
     verbs: Option<ChildStdin>,
     answers: BufReader<ChildStdout>,
 }
@@ -48,7 +48,7 @@ impl Supervisor {
         answer.parse().map(Pid::from_raw).map_err(|_| io::Error::other(format!("the supervisor answered {answer:?}")))
     }
 
-    /// Kills the server; when this returns, it is gone.
+    /// Kills the server, and returns once its process is gone.
     pub(crate) fn kill_server(&mut self) -> io::Result<()> {
         self.ask("kill\n").map(drop)
     }
@@ -69,8 +69,8 @@ impl Supervisor {
 impl Drop for Supervisor {
     fn drop(&mut self) {
         drop(self.verbs.take());
-        // Waits for `kill -9` of one process and the deletion of its folder. If it fails, nothing
-        // else can be done.
+        // This waits for `kill -9` of one process and the deletion of its folder. If the wait
+        // fails, no further action is possible.
         let _ = self.shell.wait();
     }
 }
@@ -79,7 +79,7 @@ impl Drop for Supervisor {
 pub(crate) fn stop_or_continue(pid: Pid, signal: Signal) -> io::Result<()> {
     kill(pid, signal)?;
     let stopped = signal == Signal::SIGSTOP;
-    // A signal is delivered within a scheduler tick; the bound is for a process that died
+    // A signal is delivered within a scheduler tick. The loop is bounded in case the process died
     // meanwhile.
     for _ in 0..2000 {
         match state(pid) {
@@ -103,7 +103,7 @@ pub(crate) fn is_stopped(pid: Pid) -> bool {
     matches!(state(pid), Some('T' | 't'))
 }
 
-/// The state letter of a process, as `ps` shows it; `None` when there is no such process.
+/// Returns the state letter of a process, as `ps` shows it; `None` if there is no such process.
 fn state(pid: Pid) -> Option<char> {
     if Path::new("/proc/self/stat").exists() {
         // The second field is the program's name in parentheses, and may contain anything.

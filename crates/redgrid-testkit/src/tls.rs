@@ -20,7 +20,7 @@ pub struct Tls {
     folder: PathBuf,
 }
 
-/// Signs certificates.
+/// An authority that signs certificates.
 pub(crate) struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 impl Authority {
@@ -34,8 +34,8 @@ impl Authority {
         authority().map(Self).map_err(io::Error::other)
     }
 
-    /// Writes its own certificate, and one with its key for the server and for clients, into
-    /// `folder`.
+    /// Writes three files into `folder`: the authority's certificate, and a certificate with its
+    /// key for the server and for clients.
     fn write(&self, folder: &Path) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
         fs::write(folder.join(CA), self.0.pem())?;
         for name in ["server", "client"] {
@@ -55,8 +55,8 @@ impl Tls {
         Ok(Self { address: Box::new(address), folder: folder.to_owned() })
     }
 
-    /// Returns the address for TLS connections. [`addr`](crate::RedisServer::addr) is for plain
-    /// ones.
+    /// Returns the address for TLS connections. For plain connections use
+    /// [`addr`](crate::RedisServer::addr).
     pub fn addr(&self) -> SocketAddr {
         self.address.addr()
     }
@@ -92,8 +92,8 @@ impl Tls {
 /// The file of the authority's certificate.
 const CA: &str = "ca.crt";
 
-/// Returns the parameters of a certificate for this machine. Each needs a different name: OpenSSL
-/// considers a certificate with its issuer's name self-signed.
+/// Returns the parameters of a certificate for this machine. Each certificate needs a different
+/// name: OpenSSL considers a certificate self-signed if it has the name of its issuer.
 fn params(name: &str) -> Result<CertificateParams, rcgen::Error> {
     let mut params = CertificateParams::new(["127.0.0.1", "localhost"].map(str::to_owned))?;
     params.distinguished_name.push(DnType::CommonName, name);

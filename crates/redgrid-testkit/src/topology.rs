@@ -10,15 +10,15 @@ use tokio::{
 
 use crate::{builder::ServerBuilder, server::RedisServer, start_error::StartError};
 
-/// A deployment of several servers is not in the requested state.
+/// A deployment of several servers did not reach the requested state.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TopologyError {
-    /// A server refused a command, and did nothing; or the connection was lost, and the outcome is
-    /// unknown.
+    /// A request failed. Either a server rejected it, and nothing changed; or the connection was
+    /// lost, and the outcome is unknown.
     #[error("a request to a server of the deployment failed: {0}")]
     Server(#[from] RedisError),
-    /// The requested state was not reached yet. It may still be.
+    /// The requested state was not reached in time. The deployment may still reach it later.
     #[error("not reached within {waited:?}: {missing}")]
     TimedOut {
         /// The time limit.
@@ -26,7 +26,7 @@ pub enum TopologyError {
         /// The part that was missing at the last check.
         missing: String,
     },
-    /// No replica of it runs, so nothing can take its place. Nothing changes.
+    /// The primary has no running replica, so no failover is possible. Nothing changes.
     #[error("{primary} has no running replica")]
     NoReplica {
         /// The address of the primary.
@@ -56,7 +56,7 @@ pub(crate) async fn start_all(builders: Vec<ServerBuilder>) -> Result<Vec<RedisS
 
 /// Options of every member of a deployment, in addition to the user's.
 pub(crate) fn member(options: &ServerBuilder) -> ServerBuilder {
-    // Replicas synchronize at once, not after the usual 5 s, and from memory.
+    // Replicas synchronize from memory and immediately, instead of after the default delay of 5 s.
     let member = options.clone().config("repl-diskless-sync yes").config("repl-diskless-sync-delay 0");
     match &options.password {
         Some(password) => member.config(format!("masterauth {password:?}")),
@@ -74,7 +74,7 @@ pub(crate) fn running(servers: &[RedisServer]) -> Vec<&RedisServer> {
     servers.iter().filter(|server| server.is_running()).collect()
 }
 
-/// Returns the URL of a deployment of this kind, with the credentials of one of its servers.
+/// Returns the URL of a deployment of the given kind, with the credentials of one of its servers.
 pub(crate) fn url(kind: &str, credentials: &RedisServer, servers: &[RedisServer]) -> String {
     let Some((first, others)) = servers.split_first() else { return format!("redis-{kind}://") };
     let scheme = if first.announced() == first.addr() { "redis" } else { "rediss" };
@@ -85,7 +85,7 @@ pub(crate) fn url(kind: &str, credentials: &RedisServer, servers: &[RedisServer]
     url
 }
 
-/// Calls `check` repeatedly until it succeeds; its error names the missing part.
+/// Calls `check` repeatedly until it succeeds. Its error names the missing part.
 pub(crate) async fn until<T, L: Future<Output = Result<T, String>>>(
     within: Duration,
     // Not `AsyncFnMut`: its future cannot be sent to another thread.
@@ -103,7 +103,7 @@ pub(crate) async fn until<T, L: Future<Output = Result<T, String>>>(
     }
 }
 
-/// Queries one server, for a check that is repeated if it fails.
+/// Queries one server. The error is a text, for checks that are repeated until they succeed.
 pub(crate) async fn ask<T: FromRedisValue>(server: &RedisServer, command: &[&str]) -> Result<T, String> {
     in_time(server, async { server.observer().await?.query(command).await }).await
 }
@@ -131,11 +131,11 @@ pub(crate) async fn follows(replica: &RedisServer, primary: &RedisServer) -> Res
     }
 }
 
-/// Checks that this many replicas of `primary` acknowledge new writes.
+/// Checks that this number of replicas of `primary` acknowledges new writes.
 pub(crate) async fn acknowledged(primary: &RedisServer, replicas: usize) -> Result<(), String> {
     let request = async {
         let observer = primary.observer().await?;
-        // Replicated as a write is, without changing data.
+        // The message is replicated like a write, but does not change data.
         observer.cmd(&["PUBLISH", "redgrid-testkit:acknowledged", ""]).await?;
         observer.query::<usize>(&["WAIT", &replicas.to_string(), WAIT_MILLIS]).await
     };
@@ -148,14 +148,14 @@ pub(crate) async fn acknowledged(primary: &RedisServer, replicas: usize) -> Resu
 /// How long a primary waits for acknowledgements: less than the response timeout.
 const WAIT_MILLIS: &str = "500";
 
-/// Timeout of forming or changing a deployment: 4 minutes. It takes seconds. On a machine with
-/// eight times its usual load, elections fail repeatedly.
+/// Timeout of forming or changing a deployment: 4 minutes. It usually takes seconds. On a machine
+/// with eight times its usual load, elections fail repeatedly.
 pub(crate) const SETTLED_WITHIN: Duration = Duration::from_secs(240);
 
-/// Poll interval: 40 ms. Each poll queries all servers, over new connections, which costs more than
-/// what the servers do meanwhile.
+/// Poll interval: 40 ms. Each poll queries all servers over new connections, so frequent polling
+/// would cost more than the servers' own work.
 const POLL: Duration = Duration::from_millis(40);
 
-/// Timeout of one server's reply: 5 s, so that a hanging server does not hide the others. Paused
-/// servers are not queried.
+/// Timeout of one server's reply: 5 s, so that a hanging server does not delay the check of the
+/// others. Paused servers are not queried.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);

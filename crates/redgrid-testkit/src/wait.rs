@@ -4,15 +4,15 @@ use std::{future::Future, panic::Location, time::Duration};
 
 use tokio::time::Instant;
 
-/// Poll interval: 2 ms, short compared with what tests measure, and long enough for a server to
-/// work.
+/// Poll interval: 2 ms. This is short compared with the durations that tests measure, and long
+/// enough to leave a server time to work.
 const POLL: Duration = Duration::from_millis(2);
 
 /// Polls `condition` until it is true.
 ///
 /// # Panics
 ///
-/// If it is still false after `within`; the message names the location of the call.
+/// If it is still false after `within`. The message names the location of the call.
 ///
 /// # Examples
 ///

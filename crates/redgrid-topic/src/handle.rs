@@ -1,6 +1,6 @@
 //! Macros for the methods that several topic types have in common.
 
-/// Implements `with_codec`, `Clone` and `Debug`. `$name` is the word for its name or pattern.
+/// Implements `with_codec`, `Clone` and `Debug`. `$name` is the label of its name or pattern.
 macro_rules! handle {
     ($type:ident, $name:literal) => {
         impl<T, C: redgrid_codecs::Codec> $type<T, C> {
@@ -26,7 +26,8 @@ pub(crate) use handle;
 macro_rules! subscribable {
     ($type:ident) => {
         impl<T, C: redgrid_codecs::Codec> $type<T, C> {
-            /// Subscribes when awaited, to the messages that are published from then on.
+            /// Subscribes when awaited. The subscription receives the messages that are published
+            /// after that.
             ///
             /// A [`Gap`](crate::Gap) is reported after each interruption.
             #[doc(alias = "addListener")]
@@ -37,7 +38,7 @@ macro_rules! subscribable {
                 crate::Subscribe::new(&self.object_ref, self.channels(), self.codec.clone())
             }
 
-            /// Returns the number of subscriptions that this client has to it.
+            /// Returns the number of this client's subscriptions to the topic.
             ///
             /// # Errors
             ///
@@ -56,7 +57,7 @@ pub(crate) use subscribable;
 macro_rules! one_channel {
     ($type:ident) => {
         impl<T, C: redgrid_codecs::Codec> $type<T, C> {
-            /// Returns the channel at the server: the name, prefixed with the client's namespace.
+            /// Returns the channel on the server: the name, prefixed with the client's namespace.
             ///
             /// # Errors
             ///

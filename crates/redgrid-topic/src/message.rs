@@ -14,7 +14,7 @@ pub struct Message<T> {
     pub value: T,
 }
 
-/// An item of a subscription that is not a message. The subscription continues after each.
+/// An item of a subscription that is not a message. The subscription continues after it.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum SubscriptionError {
@@ -25,11 +25,11 @@ pub enum SubscriptionError {
     /// A message cannot be decoded as the requested type: [`ObjectError::Decode`].
     #[error("cannot read a message: {0}")]
     Undecodable(#[source] ObjectError),
-    /// No server could be reached in time. The request is retried.
+    /// No server was reachable in time. The request is retried.
     #[error("cannot receive messages, the request is retried: {0}")]
     Unavailable(#[source] ObjectError),
-    /// The servers now refuse the subscription. It is retried; a gap reports when it is active
-    /// again.
+    /// The servers refuse a subscription that was active. It is retried; a gap reports when it is
+    /// active again.
     #[error("cannot subscribe, the request is retried: {0}")]
     Refused(#[source] ObjectError),
 }

@@ -11,8 +11,8 @@ use redgrid_core::{ChannelSelector, Client};
 use crate::handle::{handle, subscribable};
 
 redgrid_core::default_codec! {
-    /// The messages of all topics whose names match a pattern, such as `news:*`. Redisson's
-    /// `RPatternTopic`.
+    /// The messages of all topics whose names match a pattern, such as `news:*`. It corresponds to
+    /// Redisson's `RPatternTopic`.
     ///
     /// `?` matches one character, `*` any number of characters, and `[a-z]` one of a set; `\\`
     /// escapes the character after it. Only topics in the client's namespace match.
@@ -39,7 +39,7 @@ subscribable!(PatternTopic);
 impl<T, C: Codec + Default> PatternTopic<T, C> {
     /// Returns the topic of this pattern.
     ///
-    /// No request is sent: the first call reports an invalid pattern.
+    /// No request is sent: an invalid pattern is reported by the first call.
     pub fn new(client: &Client, pattern: impl AsRef<str>) -> Self {
         PatternTopic { object_ref: ObjectRef::new(client, pattern), codec: C::default(), messages: PhantomData }
     }
@@ -56,8 +56,8 @@ impl<T, C: Codec> PatternTopic<T, C> {
         Ok(self.object_ref.name_and_key()?.0.as_str())
     }
 
-    /// Returns the names of matching topics that have subscribers at any node, without the
-    /// namespace, sorted.
+    /// Returns the sorted names, without the namespace, of matching topics that have subscribers on
+    /// any node.
     ///
     /// # Errors
     ///

@@ -14,9 +14,8 @@ redgrid_core::default_codec! {
     /// A topic that sends its messages to all current subscribers, on a sharded channel of Redis
     /// 7.0 or Valkey. On the wire it is Redisson's `RShardedTopic`.
     ///
-    /// In a cluster only the nodes of its slot receive the messages, while those of a
-    /// [`Topic`](crate::Topic) go to every node. It is not the same topic as the `Topic` of its
-    /// name.
+    /// In a cluster only the nodes of its slot receive the messages, while the messages of a
+    /// [`Topic`](crate::Topic) go to every node. A `Topic` with the same name is a different topic.
     ///
     /// A handle is cheap to clone; clones refer to the same topic. There is no key: the server
     /// stores nothing, and there is nothing to delete.
@@ -36,7 +35,7 @@ one_channel!(ShardedTopic);
 impl<T, C: Codec + Default> ShardedTopic<T, C> {
     /// Returns the topic with this name.
     ///
-    /// No request is sent: the first call reports an invalid name.
+    /// No request is sent: an invalid name is reported by the first call.
     pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
         ShardedTopic { object_ref: ObjectRef::new(client, name), codec: C::default(), messages: PhantomData }
     }
@@ -62,9 +61,9 @@ impl<T, C: Codec> ShardedTopic<T, C> {
         self.map_unsupported(self.object_ref.change(self.object_ref.command("SPUBLISH")?.arg(message)).await)
     }
 
-    /// Returns the number of connections that are subscribed at the primary of its slot.
+    /// Returns the number of connections that are subscribed on the primary of its slot.
     ///
-    /// A client of this library is one connection, however many subscriptions it has.
+    /// A client of this library counts as one connection, however many subscriptions it has.
     ///
     /// # Errors
     ///

@@ -25,8 +25,8 @@ const BUFFER_RANGE: RangeInclusive<usize> = 1..=1_048_576;
 
 /// Subscribes when awaited.
 ///
-/// When it completes, the server has confirmed the subscription, and messages published from then
-/// on are received.
+/// When the future completes, the server has confirmed the subscription. Messages that are
+/// published after that are received.
 #[must_use = "does nothing until awaited"]
 pub struct Subscribe<T, C> {
     object_ref: ObjectRef,
@@ -44,8 +44,9 @@ impl<T, C> Subscribe<T, C> {
     /// Sets the size of the buffer for a slow reader, 1 to 1,048,576 messages. The default is
     /// 1,024.
     ///
-    /// Further messages are discarded, and [`Gap::Slow`] reports their number in their place. A
-    /// larger buffer needs more memory; with a smaller one, a burst leads to a gap earlier.
+    /// When the buffer is full, messages are discarded, and [`Gap::Slow`] reports their number at
+    /// their position. A larger buffer needs more memory; with a smaller one, a burst causes a gap
+    /// earlier.
     pub fn buffer(mut self, messages: usize) -> Self {
         self.buffer = messages;
         self
@@ -69,7 +70,7 @@ impl<T, C: Codec + Decode<T>> Subscribe<T, C> {
     }
 }
 
-/// The servers that support sharded channels, for errors.
+/// The servers that support sharded channels, for error messages.
 pub(crate) const SHARDED_REQUIREMENT: &str = "sharded channels need Redis 7.0 or newer, or Valkey";
 
 /// Converts the error of a subscription.
@@ -80,9 +81,10 @@ pub(crate) fn subscribe_error(name: &Name, source: ServerError) -> ObjectError {
 into_future!(
     /// # Errors
     ///
-    /// [`ObjectError`] states what failed; there is no subscription then. `Refused`: the user may
-    /// not use the channel. `Unsupported`: the servers do not have sharded channels. `Unavailable`:
-    /// no server has confirmed the subscription within `response_timeout × (retries + 1)`.
+    /// [`ObjectError`] states what failed; in that case there is no subscription. `Refused`: the
+    /// user may not use the channel. `Unsupported`: the servers do not have sharded channels.
+    /// `Unavailable`: no server has confirmed the subscription within
+    /// `response_timeout × (retries + 1)`.
     ///
     /// # Cancel safety
     ///
@@ -95,15 +97,16 @@ redgrid_core::debug_fields!([T, C] Subscribe<T, C>, |it| name: it.object_ref.nam
 
 /// A `Stream` of the messages of a topic, which ends with the client.
 ///
-/// All subscriptions of a client to one topic share one at the server. The subscription is restored
-/// after a lost connection, after a failover and after the migration of its slot. Each of these is
-/// a [`Gap::Interrupted`] before the next message. Messages of one publisher arrive in their order.
+/// All subscriptions of a client to one topic share one subscription on the server. That
+/// subscription is restored after a lost connection, after a failover and after the migration of
+/// its slot. After each of these, a [`Gap::Interrupted`] is returned before the next message.
+/// Messages of one publisher arrive in their order.
 ///
-/// Dropping it ends the subscription. When the last one of a topic is dropped, the client
-/// unsubscribes at the server. A subscription does not keep the client alive.
+/// Dropping it ends the subscription. When the last subscription to a topic is dropped, the client
+/// unsubscribes on the server. A subscription does not keep the client alive.
 pub struct Subscription<T, C> {
     name: Name,
-    /// The part of a channel in front of the topic's name: the namespace and a colon.
+    /// The part of a channel before the topic's name: the namespace and a colon.
     prefix: String,
     codec: C,
     stream: PubSubStream,
@@ -120,8 +123,8 @@ impl<T, C: Codec + Decode<T>> Subscription<T, C> {
         poll_fn(|context| self.poll(context)).await
     }
 
-    /// Returns whether the server has confirmed the subscription on the current connection.
-    /// Messages that are published now are then received.
+    /// Returns whether the server has confirmed the subscription on the current connection. If so,
+    /// messages that are published now will be received.
     pub fn is_active(&self) -> bool {
         self.stream.is_active()
     }

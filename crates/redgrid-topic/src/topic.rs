@@ -35,7 +35,7 @@ one_channel!(Topic);
 impl<T, C: Codec + Default> Topic<T, C> {
     /// Returns the topic with this name.
     ///
-    /// No request is sent: the first call reports an invalid name.
+    /// No request is sent: an invalid name is reported by the first call.
     pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
         Topic { object_ref: ObjectRef::new(client, name), codec: C::default(), messages: PhantomData }
     }
@@ -64,11 +64,11 @@ impl<T, C: Codec> Topic<T, C> {
         self.object_ref.change(self.object_ref.command("PUBLISH")?.arg(message)).await
     }
 
-    /// Returns the number of connections that are subscribed at all nodes: primaries, and replicas
-    /// that are reachable.
+    /// Returns the number of connections that are subscribed on all primaries and on all reachable
+    /// replicas.
     ///
-    /// A client of this library is one connection, however many subscriptions it has. Subscriptions
-    /// by pattern are not counted.
+    /// A client of this library counts as one connection, however many subscriptions it has.
+    /// Subscriptions by pattern are not counted.
     ///
     /// # Errors
     ///

@@ -12,7 +12,8 @@ use crate::object::TransactionObject;
 use crate::state::Kind;
 use crate::transaction::Transaction;
 
-/// A value under a name, within a transaction: a `Bucket` as the transaction sees it.
+/// A value under a name, within a transaction: a `Bucket` with the reads and writes of the
+/// transaction.
 ///
 /// A value is read from the server once. Writes are sent with the commit of the transaction.
 #[derive(Clone)]
@@ -22,7 +23,7 @@ pub struct TransactionBucket<T, C> {
     value: PhantomData<fn() -> T>,
 }
 
-/// The name of a bucket's only element.
+/// The name of the only element of a bucket.
 const VALUE: Bytes = Bytes::new();
 
 impl Transaction {
@@ -107,7 +108,7 @@ impl<T, C: Decode<T>> TransactionBucket<T, C> {
 impl<T, C: Encode<T>> TransactionBucket<T, C> {
     /// Sets the value, without a lifetime.
     ///
-    /// The value is not read, so concurrent changes of it are no conflict.
+    /// The value is not read, so concurrent changes of it cause no conflict.
     ///
     /// # Errors
     ///
@@ -135,7 +136,7 @@ impl<T, C: Encode<T>> TransactionBucket<T, C> {
         self.put(value, SetTtl::Keep)
     }
 
-    /// Sets the value if there is none, and returns whether it did.
+    /// Sets the value if there is none, and returns whether it was set.
     ///
     /// # Errors
     ///
@@ -154,8 +155,8 @@ impl<T, C: Encode<T>> TransactionBucket<T, C> {
         Ok(is_absent)
     }
 
-    /// Sets the value if it equals `expected`, and returns whether it did. The encoded bytes are
-    /// compared.
+    /// Sets the value if it equals `expected`, and returns whether it was set. The encoded bytes
+    /// are compared.
     ///
     /// # Errors
     ///

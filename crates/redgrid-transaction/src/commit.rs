@@ -1,4 +1,5 @@
-//! The commit request: its comparisons and writes, executed by an exactly-once script of core.
+//! The commit request: its comparisons and writes, executed by an exactly-once script of
+//! `redgrid-core`.
 
 use bytes::Bytes;
 use redgrid_codecs::element_hash;
@@ -89,8 +90,8 @@ impl Commit {
     }
 }
 
-/// Adds the comparisons of an object: of elements that were read and will be written, or of all
-/// elements that were read if the transaction is serializable.
+/// Adds the comparisons of an object. They include the elements that were read and will be written
+/// or, if the transaction is serializable, all elements that were read.
 fn push_checks(checks: &mut Vec<Bytes>, number: &str, object: &ObjectState, isolation: Isolation) {
     let all = isolation == Isolation::Serializable;
     let is_checked = |element: &&Element| all || element.write.is_some() || object.cleared;
@@ -108,7 +109,7 @@ fn push_checks(checks: &mut Vec<Bytes>, number: &str, object: &ObjectState, isol
     }
 }
 
-/// Adds the writes of an object, and the size limit of one that is cleared.
+/// Adds the writes of an object. For an object that is cleared, it also adds its size limit.
 fn push_writes(
     checks: &mut Vec<Bytes>,
     (puts, removals): (&mut Vec<Bytes>, &mut Vec<Bytes>),
@@ -145,15 +146,15 @@ fn push_writes(
     }
 }
 
-/// Returns the keys of the locks that a transaction of Redisson holds for the same writes: of the
-/// object, and of each element.
+/// Returns the keys of the locks that a transaction of Redisson holds for the same writes: the lock
+/// of the object, and the locks of its elements.
 ///
-/// Locks in another slot cannot be checked in the same step, and are left out.
+/// Locks in another slot are left out, because they cannot be checked in the same step.
 fn redisson_locks(client: &Client, key: &Bytes, object: &ObjectState) -> impl Iterator<Item = Bytes> {
     let mut locks = vec![Bytes::from([key, &b":transaction_lock"[..]].concat())];
     if object.kind != Kind::Bucket {
         let written = object.elements.iter().filter(|(_, element)| element.write.is_some());
-        // As for the locks of a map's keys, the namespace precedes the key once more.
+        // As in the names of the locks of a map's keys, the namespace is repeated before the key.
         let namespace = match client.namespace().as_str() {
             "" => String::new(),
             namespace => format!("{namespace}:"),

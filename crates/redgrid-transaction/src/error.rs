@@ -1,4 +1,4 @@
-//! The errors of transactions. Each variant states what is true afterwards.
+//! The errors of transactions. Each variant states what holds after the error.
 
 use std::time::Duration;
 
@@ -7,8 +7,8 @@ use redgrid_core::{Failure, Name, Operation, ServerError};
 
 /// The error of a read in a transaction, or of its commit.
 ///
-/// Except for [`Failure::OutcomeUnknown`], nothing of the transaction is
-/// or will be written.
+/// The transaction writes nothing, neither now nor later, except possibly after
+/// [`Failure::OutcomeUnknown`].
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum TransactionError {
@@ -19,8 +19,8 @@ pub enum TransactionError {
         /// The first changed object.
         name: Name,
     },
-    /// Until the timeout, a transaction of Redisson held a lock of elements that this one writes,
-    /// or a lock of that key was held.
+    /// Until the timeout, a transaction of Redisson held the lock of elements that this transaction
+    /// writes, or another user held a lock with that key.
     #[error("`{name}` was still locked by another transaction after {waited:?}")]
     Locked {
         /// The object.
@@ -58,24 +58,24 @@ pub enum TransactionError {
         /// The actual type.
         found: String,
     },
-    /// The transaction is too large. The server executes it in one step, and no other request
-    /// meanwhile.
+    /// The transaction is too large. The limits exist because the server executes it in one step,
+    /// and no other request meanwhile.
     #[error("a transaction has at most {limit} {what}, this one would have {got}")]
     TooLarge {
-        /// The limited quantity: elements, bytes or objects.
+        /// The quantity that exceeds its limit: elements, bytes or objects.
         what: &'static str,
         /// The maximum.
         limit: usize,
-        /// The number that it would have.
+        /// The amount that the transaction would have.
         got: usize,
     },
-    /// An object was not read, or a value cannot be encoded.
+    /// An object could not be read, or a value could not be encoded.
     #[error(transparent)]
     Object(#[from] ObjectError),
-    /// The commit failed for a reason that all objects share. The transaction is not written.
+    /// The commit failed for a reason that applies to all objects. The transaction is not written.
     ///
-    /// [`Failure::OutcomeUnknown`] is the exception. The transaction may be written as a whole, up
-    /// to half a minute later, or not at all.
+    /// [`Failure::OutcomeUnknown`] is the exception: the transaction is written as a whole, up to
+    /// half a minute later, or not at all.
     #[error(transparent)]
     Failed(#[from] Failure),
 }
@@ -85,7 +85,7 @@ impl TransactionError {
         TransactionError::TooLarge { what, limit, got }
     }
 
-    /// Returns the error of a commit. A reply of an unexpected form is of a commit that was
+    /// Returns the error of a commit. A reply of an unexpected form means that the commit was
     /// executed.
     pub(crate) fn of_commit(source: ServerError) -> Self {
         Failure::of_change(Operation::without_object("commit the transaction"), source).into()

@@ -1,5 +1,5 @@
-//! Transactions over buckets, maps and sets: one step compares their reads and writes their
-//! changes, or nothing is written.
+//! Transactions over buckets, maps and sets. A commit compares the reads and executes the writes in
+//! one step, or writes nothing.
 //!
 //! ```no_run
 //! # #[cfg(feature = "json")]
@@ -21,8 +21,8 @@
 //! # Guarantees
 //!
 //! A transaction uses optimistic concurrency control, without locks. It reads from the primary,
-//! records what it has read, and buffers its writes. Its commit is one script that compares the
-//! reads and executes the writes. The bytes of values are compared.
+//! records its reads, and buffers its writes. Its commit is one script that compares the reads and
+//! executes the writes. The bytes of values are compared.
 //!
 //! | anomaly | [`ReadCommitted`](Isolation::ReadCommitted) | [`Serializable`](Isolation::Serializable) |
 //! |---|---|---|
@@ -33,15 +33,15 @@
 //! | read skew: two values are from different moments | possible | possible until the commit, which then reports a conflict |
 //! | write skew: two transactions each read what the other writes | possible | never |
 //! | phantom: the number or the set of elements has changed | possible, unless the object is cleared | never |
-//!
-//! - **Atomic**, whichever process is killed and when: a commit is one script. A failover keeps it
-//!   as a whole or loses it as a whole, like any acknowledged write under replication.
-//! - **Exactly once**: a commit with a lost reply is sent again, and returns the stored reply.
-//!   Without any reply it ends as [`OutcomeUnknown`](crate::Failure::OutcomeUnknown), and is
-//!   written as a whole within half a minute, or not at all.
-//! - **Nothing is left behind**: a process that dies has written nothing and locked nothing.
-//! - **Redisson's transactions** are respected: a commit writes nothing that one of them has
-//!   locked, and waits for it.
+//! - **Atomic**, even if the process is killed: a commit is one script. A failover keeps it as a
+//!   whole or loses it as a whole, like any acknowledged write under replication.
+//! - **Exactly once**: a commit with a lost reply is sent again, and returns the stored reply. If
+//!   there is no reply at all, the result is [`OutcomeUnknown`](crate::Failure::OutcomeUnknown),
+//!   and the commit is written as a whole within half a minute, or not at all.
+//! - **Nothing is left behind**: a process that dies before the commit has written nothing and
+//!   locked nothing.
+//! - **Redisson's transactions** are respected: if one of them has locked an element that a commit
+//!   writes, the commit waits for it.
 //! - In a cluster all objects of a transaction must be in one slot. Others are refused with
 //!   [`OtherSlot`](TransactionError::OtherSlot) before any request is sent.
 //!

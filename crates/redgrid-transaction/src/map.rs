@@ -12,7 +12,7 @@ use crate::object::TransactionObject;
 use crate::state::Kind;
 use crate::transaction::Transaction;
 
-/// A map within a transaction: a `Map` as the transaction sees it.
+/// A map within a transaction: a `Map` with the reads and writes of the transaction.
 ///
 /// Entries are read from the server once. Writes are sent with the commit of the transaction.
 #[derive(Clone)]
@@ -88,7 +88,7 @@ impl<K, V, KC: Codec, VC: Codec> TransactionMap<K, V, KC, VC> {
         Ok(self.len().await? == 0)
     }
 
-    /// Removes keys, and returns how many were in the map.
+    /// Removes keys, and returns the number of those that were in the map.
     ///
     /// # Errors
     ///
@@ -113,7 +113,7 @@ impl<K, V, KC: Codec, VC: Codec> TransactionMap<K, V, KC, VC> {
         Ok(previous.iter().flatten().count() as u64)
     }
 
-    /// Removes all entries that the map has at the commit.
+    /// Removes all entries that the map has at the time of the commit.
     ///
     /// # Errors
     ///
@@ -175,8 +175,8 @@ impl<K, V, KC: Codec, VC: Decode<V>> TransactionMap<K, V, KC, VC> {
         fields.iter().zip(values).map(decode).collect()
     }
 
-    /// Returns all values, in no particular order: of at most [`MAX_ELEMENTS`](crate::MAX_ELEMENTS)
-    /// entries.
+    /// Returns all values, in no particular order. The map may have at most
+    /// [`MAX_ELEMENTS`](crate::MAX_ELEMENTS) entries.
     ///
     /// # Errors
     ///
@@ -215,7 +215,8 @@ impl<K, V, KC: Codec, VC: Decode<V>> TransactionMap<K, V, KC, VC> {
 }
 
 impl<K, V, KC: Decode<K>, VC: Codec> TransactionMap<K, V, KC, VC> {
-    /// Returns all keys, in no particular order: at most [`MAX_ELEMENTS`](crate::MAX_ELEMENTS).
+    /// Returns all keys, in no particular order. The map may have at most
+    /// [`MAX_ELEMENTS`](crate::MAX_ELEMENTS) entries.
     ///
     /// # Errors
     ///
@@ -235,7 +236,7 @@ impl<K, V, KC: Decode<K>, VC: Codec> TransactionMap<K, V, KC, VC> {
 }
 
 impl<K: Eq + Hash, V, KC: Decode<K>, VC: Decode<V>> TransactionMap<K, V, KC, VC> {
-    /// Returns all entries: at most [`MAX_ELEMENTS`](crate::MAX_ELEMENTS).
+    /// Returns all entries. The map may have at most [`MAX_ELEMENTS`](crate::MAX_ELEMENTS) entries.
     ///
     /// # Errors
     ///

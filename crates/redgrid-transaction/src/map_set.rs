@@ -8,7 +8,7 @@ use crate::map::TransactionMap;
 impl<K, V, KC: Codec, VC: Encode<V>> TransactionMap<K, V, KC, VC> {
     /// Sets the value of a key.
     ///
-    /// The entry is not read, so concurrent changes of it are no conflict.
+    /// The entry is not read, so concurrent changes of it cause no conflict.
     ///
     /// # Errors
     ///
@@ -38,7 +38,7 @@ impl<K, V, KC: Codec, VC: Encode<V>> TransactionMap<K, V, KC, VC> {
         entries.into_iter().try_for_each(|(key, value)| self.set(key, value))
     }
 
-    /// Sets the value of a key if it has none, and returns whether it did.
+    /// Sets the value of a key if it has none, and returns whether it was set.
     ///
     /// # Errors
     ///
@@ -59,7 +59,7 @@ impl<K, V, KC: Codec, VC: Encode<V>> TransactionMap<K, V, KC, VC> {
         Ok(is_absent)
     }
 
-    /// Sets the value of a key if it has one, and returns whether it did.
+    /// Sets the value of a key if it has one, and returns whether it was set.
     ///
     /// # Errors
     ///
@@ -81,7 +81,7 @@ impl<K, V, KC: Codec, VC: Encode<V>> TransactionMap<K, V, KC, VC> {
         Ok(exists)
     }
 
-    /// Sets the value of a key if it equals `expected`, and returns whether it did. The encoded
+    /// Sets the value of a key if it equals `expected`, and returns whether it was set. The encoded
     /// bytes are compared.
     ///
     /// # Errors
@@ -103,8 +103,8 @@ impl<K, V, KC: Codec, VC: Encode<V>> TransactionMap<K, V, KC, VC> {
         Ok(is_equal)
     }
 
-    /// Removes a key if its value equals `expected`, and returns whether it did. The encoded bytes
-    /// are compared.
+    /// Removes a key if its value equals `expected`, and returns whether it was removed. The
+    /// encoded bytes are compared.
     ///
     /// # Errors
     ///

@@ -30,7 +30,8 @@ impl TransactionObject {
         self.object_ref.name_and_key()
     }
 
-    /// Runs `work` on the state of the transaction, after checking that this object may be in it.
+    /// Runs `work` on the state of the transaction, after checking that this object may be part of
+    /// it.
     fn with_state<T>(&self, work: impl FnOnce(&mut State, &Bytes) -> T) -> Result<T, TransactionError> {
         let (name, key) = self.key()?;
         self.transaction.check_time()?;
@@ -51,8 +52,8 @@ impl TransactionObject {
         Ok(self.get_many(vec![element]).await?.pop().flatten())
     }
 
-    /// Returns the values of elements within the transaction. Unknown ones are read from the
-    /// server, up to 500 in a request.
+    /// Returns the values of elements within the transaction. Elements that are not known yet are
+    /// read from the server, up to 500 in a request.
     pub(crate) async fn get_many(&self, elements: Vec<Bytes>) -> Result<Vec<Option<Bytes>>, TransactionError> {
         loop {
             let known = self.with_state(|state, key| {

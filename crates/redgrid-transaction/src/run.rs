@@ -11,16 +11,16 @@ use crate::transaction::{Isolation, Transaction};
 const RETRY_PAUSES: Backoff = Backoff { first: Duration::from_millis(1), longest: Duration::from_millis(100) };
 
 impl Transaction {
-    /// Runs `work` in a transaction with these options, and commits it. After a conflict it is
-    /// retried from the beginning, up to [`Transaction::retries`] times.
+    /// Runs `work` in a transaction with these options, and commits it. After a conflict, the whole
+    /// transaction is retried, up to [`Transaction::retries`] times.
     ///
     /// Each attempt is a new transaction with the full timeout. `work` may run several times, and
-    /// so do its other effects. If `work` fails, nothing is written.
+    /// so its other effects may occur several times. If `work` fails, nothing is written.
     ///
-    /// If a [`check`](Transaction::check) of `work` has found a conflict, `work` is retried. If it
-    /// fails in a serializable transaction, all reads are checked first: it may have failed because
-    /// they were inconsistent. If `work` commits or rolls back by itself, its value is returned,
-    /// and nothing else is done.
+    /// If a [`check`](Transaction::check) in `work` has found a conflict, `work` is retried. If
+    /// `work` fails in a serializable transaction, all reads are checked first, because
+    /// inconsistent reads may be the cause. If `work` commits or rolls back by itself, its value is
+    /// returned, and there is no further commit.
     ///
     /// ```no_run
     /// # #[cfg(feature = "json")]
@@ -47,7 +47,7 @@ impl Transaction {
     ///
     /// # Cancel safety
     ///
-    /// That of [`Transaction::commit`].
+    /// The same as for [`Transaction::commit`].
     pub async fn run<T, E, F, R>(self, mut work: F) -> Result<T, E>
     where
         F: FnMut(Transaction) -> R,
@@ -66,7 +66,7 @@ impl Transaction {
                     Err(error) => return Err(error.into()),
                 },
                 Err(error) => {
-                    // It may have failed because of inconsistent reads.
+                    // Inconsistent reads may be the cause of the failure.
                     let is_serializable = self.options.isolation == Isolation::Serializable;
                     if is_serializable && transaction.conflict().is_none() {
                         let _ = transaction.check().await;

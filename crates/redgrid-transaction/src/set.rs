@@ -10,7 +10,7 @@ use crate::object::TransactionObject;
 use crate::state::Kind;
 use crate::transaction::Transaction;
 
-/// A set within a transaction: a `Set` as the transaction sees it.
+/// A set within a transaction: a `Set` with the reads and writes of the transaction.
 ///
 /// Values are read from the server once. Writes are sent with the commit of the transaction.
 #[derive(Clone)]
@@ -52,7 +52,7 @@ impl<T, C: Codec> TransactionSet<T, C> {
         Ok(self.insert_many([value]).await? > 0)
     }
 
-    /// Adds values, and returns how many are new.
+    /// Adds values, and returns the number of new ones.
     ///
     /// # Errors
     ///
@@ -89,7 +89,7 @@ impl<T, C: Codec> TransactionSet<T, C> {
         Ok(self.remove_many([value]).await? > 0)
     }
 
-    /// Removes values, and returns how many were in the set.
+    /// Removes values, and returns the number of those that were in the set.
     ///
     /// # Errors
     ///
@@ -174,7 +174,7 @@ impl<T, C: Codec> TransactionSet<T, C> {
         Ok(self.len().await? == 0)
     }
 
-    /// Removes all values that the set has at the commit.
+    /// Removes all values that the set has at the time of the commit.
     ///
     /// # Errors
     ///
@@ -220,7 +220,8 @@ impl<T, C: Codec> TransactionSet<T, C> {
 }
 
 impl<T, C: Decode<T>> TransactionSet<T, C> {
-    /// Returns all values, in no particular order: at most [`MAX_ELEMENTS`](crate::MAX_ELEMENTS).
+    /// Returns all values, in no particular order. The set may have at most
+    /// [`MAX_ELEMENTS`](crate::MAX_ELEMENTS) values.
     ///
     /// # Errors
     ///

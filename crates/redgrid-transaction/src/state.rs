@@ -10,12 +10,12 @@ use crate::error::TransactionError;
 
 /// The maximum number of elements that a transaction reads or writes, and of its objects: 10,000.
 ///
-/// The server compares and writes all of them in one step, during which it executes no other
-/// request: some tens of milliseconds.
+/// The server compares and writes all of them in one step. During this step, which takes some tens
+/// of milliseconds, it executes no other request.
 pub const MAX_ELEMENTS: usize = 10_000;
 
-/// The maximum number of bytes of all elements: 16 MiB. They are in memory here, and on the server
-/// in one request.
+/// The maximum number of bytes of all elements: 16 MiB. The client holds them in memory, and the
+/// server receives them in one request.
 pub const MAX_BYTES: usize = 16 << 20;
 
 /// The type of an object.
@@ -48,7 +48,7 @@ impl Kind {
 /// The write of an element.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Write {
-    /// Writes a value; for a bucket with options of SET.
+    /// Writes a value. For a bucket, there are options of SET.
     Put(Bytes, Vec<Bytes>),
     Remove,
 }
@@ -66,8 +66,8 @@ impl Write {
     }
 }
 
-/// An element of an object: its value when it was first read, if it was, and its buffered write. An
-/// element of a set has an empty value.
+/// An element of an object. `read` is its stored value when it was first read, if it was read;
+/// `write` is its buffered write. An element of a set has an empty value.
 #[derive(Debug, Default)]
 pub(crate) struct Element {
     pub(crate) read: Option<Option<Bytes>>,
@@ -90,9 +90,9 @@ pub(crate) struct ObjectState {
     pub(crate) name: Name,
     pub(crate) kind: Kind,
     pub(crate) elements: BTreeMap<Bytes, Element>,
-    /// The number of elements when it was first read.
+    /// The stored number of elements when the object was first read.
     pub(crate) len: Option<u64>,
-    /// Whether all elements were read. An element that is not among them did not exist.
+    /// Whether all elements were read. If so, an element that was not read did not exist.
     fully_read: bool,
     /// Whether all stored elements will be removed.
     pub(crate) cleared: bool,
@@ -107,7 +107,7 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// Adds an object of this type, unless it is known.
+    /// Adds an object of this type, unless the transaction already has it.
     pub(crate) fn add_object(&mut self, name: &Name, key: &Bytes, kind: Kind) -> Result<(), TransactionError> {
         if self.objects.len() >= MAX_ELEMENTS && !self.objects.contains_key(key) {
             return Err(TransactionError::too_large("objects", MAX_ELEMENTS, self.objects.len() + 1));
@@ -142,7 +142,8 @@ impl State {
         }
     }
 
-    /// Records the value of an element on the server. The value of the first read is kept.
+    /// Records the stored value of an element. If it was read several times, the value of the first
+    /// read is kept.
     pub(crate) fn record_read(
         &mut self,
         key: &Bytes,
@@ -188,7 +189,7 @@ impl State {
     pub(crate) fn clear(&mut self, key: &Bytes) {
         let Some(object) = self.objects.get_mut(key) else { return };
         object.cleared = true;
-        // Elements that were only written need no memory any more.
+        // Free the memory of elements that were only written.
         object.elements.retain(|name, element| {
             self.bytes -= element.write.take().as_ref().map_or(0, Write::size);
             let was_read = element.read.is_some();
@@ -213,8 +214,8 @@ impl State {
 
     /// Returns the number of elements within the transaction.
     ///
-    /// If it is unknown, returns the elements that must be read for it; the number of elements on
-    /// the server must be read, too.
+    /// If the number is unknown, returns the elements that must be read to compute it. In this
+    /// case, the number of elements on the server must also be read.
     pub(crate) fn len(&self, key: &Bytes) -> Result<u64, Vec<Bytes>> {
         let object = self.objects.get(key).ok_or_else(Vec::new)?;
         if let Some(all) = self.all(key) {
@@ -253,8 +254,8 @@ impl State {
         State { objects: self.objects.iter().map(read_object).collect(), ..*self }
     }
 
-    /// Returns an existing or new element, if the limits permit to add `size` bytes to it and to
-    /// remove `freed` ones.
+    /// Returns an existing or new element, if the limits allow `size` more bytes for it, after
+    /// `freed` bytes are removed.
     fn reserve(
         &mut self,
         key: &Bytes,
@@ -354,7 +355,7 @@ mod tests {
         assert!(matches!(error, TransactionError::TooLarge { what: "bytes", .. }), "{error:?}");
         let error = state.add_object(&Name::new("m").unwrap(), &key, Kind::Set).unwrap_err();
         assert!(matches!(error, TransactionError::WrongType { .. }), "{error:?}");
-        // Objects without elements are limited, too.
+        // The number of objects without elements is limited, too.
         for n in 1..MAX_ELEMENTS {
             let name = Name::new(n.to_string()).unwrap();
             state.add_object(&name, &n.to_string().into(), Kind::Map).unwrap();

@@ -24,19 +24,19 @@ const LOCK_PAUSES: Backoff = Backoff { first: Duration::from_millis(5), longest:
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Isolation {
-    /// Reads return committed values. The commit requires that values that were read and are
+    /// Reads return committed values. The commit requires that values that were both read and
     /// written have not changed. Values that were only read may have changed.
     #[default]
     ReadCommitted,
-    /// The commit requires that nothing that was read has changed, absent values included: the
-    /// result is as if the transaction had run alone.
+    /// The commit requires that no value that was read has changed, including values that were
+    /// absent. The result is as if the transaction had run alone.
     Serializable,
 }
 
-/// A transaction: its writes are executed as a whole at the commit, or not at all.
+/// A transaction. The commit executes its writes as a whole, or not at all.
 ///
-/// Clones are handles of the same transaction, and so are its objects. It buffers its writes and
-/// holds no locks: dropping it discards the writes.
+/// Clones and the objects of a transaction are handles of the same transaction. It buffers its
+/// writes and holds no locks: dropping it discards the writes.
 #[derive(Clone)]
 #[doc(alias = "RTransaction")]
 #[must_use = "does nothing until committed"]
@@ -60,7 +60,7 @@ pub(crate) struct Options {
 pub(crate) struct Progress {
     /// The reads and buffered writes; `None` after its end.
     pub(crate) state: Option<State>,
-    /// The object that the last check, or the commit, has found changed by others.
+    /// The object that others have changed, as found by the last check or the commit.
     conflict: Option<Name>,
 }
 
@@ -87,11 +87,12 @@ impl Transaction {
         Transaction::with(&self.client, self.options)
     }
 
-    /// Sets the maximum time from the beginning of the transaction to the beginning of its commit;
-    /// 5 s by default. After that it ends as [`TransactionError::TimedOut`].
+    /// Sets the maximum time from the start of the transaction to the start of its commit; 5 s by
+    /// default. After this time, the transaction ends with [`TransactionError::TimedOut`].
     ///
-    /// A transaction holds no locks, so a long timeout blocks no others. The longer it takes, the
-    /// more likely is a conflict. Set the option before the first read or write.
+    /// A transaction holds no locks, so a long timeout blocks no other clients. The longer a
+    /// transaction takes, the more likely is a conflict. Set the option before the first read or
+    /// write.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.options.timeout = timeout;
         self
@@ -111,26 +112,26 @@ impl Transaction {
 
     /// Writes even if a transaction of Redisson holds the lock of an object or a key.
     ///
-    /// Use it if nothing is shared with Java. It saves the server one or two checks for each
+    /// Use it if no object is shared with Java. It saves the server one or two checks for each
     /// written element. Set the option before the first read or write.
     pub fn ignore_locks(mut self) -> Self {
         self.options.respect_locks = false;
         self
     }
 
-    /// Sets how often [`Transaction::run`] retries after a conflict; 10 times by default.
+    /// Sets how many times [`Transaction::run`] retries after a conflict; 10 times by default.
     #[doc(alias = "retryAttempts")]
     pub fn retries(mut self, retries: u32) -> Self {
         self.options.retries = retries;
         self
     }
 
-    /// Executes all buffered writes in one step, if the reads that its [`Isolation`] compares have
-    /// not changed.
+    /// Executes all buffered writes in one step. The [`Isolation`] determines which reads must be
+    /// unchanged.
     ///
     /// The commit is executed exactly once: after a lost reply it is sent again, and the server
-    /// returns the stored reply. While a transaction of Redisson holds a lock of what is written,
-    /// the commit waits until the timeout.
+    /// returns the stored reply. While a transaction of Redisson holds the lock of an element to
+    /// write, the commit waits, up to the timeout.
     ///
     /// # Errors
     ///
@@ -139,8 +140,8 @@ impl Transaction {
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped before the request was sent, nothing is written. Dropped later, all
-    /// or nothing is written. The transaction is over in either case.
+    /// If the future is dropped before the request is sent, nothing is written. If it is dropped
+    /// later, either all or nothing is written. The transaction is over in either case.
     #[doc(alias = "commitAsync")]
     pub async fn commit(self) -> Result<(), TransactionError> {
         self.check_time()?;
@@ -178,9 +179,10 @@ impl Transaction {
         result
     }
 
-    /// Checks whether everything that was read is unchanged. The transaction continues.
+    /// Checks that all values that were read are unchanged. The transaction continues.
     ///
-    /// Use it before reporting inconsistent values as an error: they may be from different moments.
+    /// Use it before reporting inconsistent values as an error, because the values may be from
+    /// different moments.
     ///
     /// # Errors
     ///
@@ -206,7 +208,8 @@ impl Transaction {
             let Outcome::Locked(name, lock) = commit.parse_reply(reply.map_err(TransactionError::of_commit)?)? else {
                 return Ok(());
             };
-            // Only the lock is polled. The commit is sent again when the lock is free.
+            // While the lock is held, only the lock is polled. The commit is sent again when the
+            // lock is free.
             loop {
                 let now = self.client.clock().now();
                 let next = now + LOCK_PAUSES.after(polls).mul_f64(0.5 + fastrand::f64());
@@ -218,7 +221,7 @@ impl Transaction {
                 let poll = Request::command("EXISTS").key(lock.clone()).idempotent();
                 match self.client.run_until::<bool>(poll, self.deadline()).await {
                     Ok(true) => {}
-                    // After the deadline the commit is not sent again either.
+                    // After the deadline the commit is not sent again.
                     Err(_) if self.client.clock().now() >= self.deadline() => {}
                     _ => break,
                 }
@@ -230,7 +233,7 @@ impl Transaction {
         self.began + self.options.timeout
     }
 
-    /// Returns an error after the timeout.
+    /// Returns an error if the timeout has passed.
     pub(crate) fn check_time(&self) -> Result<(), TransactionError> {
         let taken = self.client.clock().now().since(self.began);
         if taken <= self.options.timeout {

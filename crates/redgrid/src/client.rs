@@ -1,5 +1,5 @@
-//! The client below a [`Grid`](crate::Grid): commands and scripts of any kind, connection events,
-//! health, and what they name.
+//! The client of a [`Grid`](crate::Grid): commands and scripts of any kind, connection events,
+//! health, and the types that they use.
 //!
 //! ```no_run
 //! # async fn demo(grid: &redgrid::Grid) -> Result<(), redgrid::ServerError> {

@@ -40,16 +40,16 @@ use redgrid_core::{Client, Command, Config, ConnectError, IntoArg, NotClosed, No
 
 /// A client with a method for every kind of object.
 ///
-/// One `Grid` per process is enough: it keeps the connections, and everything that is held and
-/// awaited. It is cheap to clone; clones share the client. Calls from many tasks share its
+/// One `Grid` per process is enough: it owns the connections, and the state of everything that is
+/// held and awaited. It is cheap to clone; clones share the client. Calls from many tasks share its
 /// connections.
 ///
-/// A method such as [`Grid::lock`] returns a handle. It sends no request, and cannot fail: the
-/// first call of the handle reports an invalid name.
+/// A method such as [`Grid::lock`] returns a handle. It sends no request and cannot fail: an
+/// invalid name is reported by the first call of the handle.
 ///
-/// Two methods exist for an object with values. [`Grid::map`] encodes as JSON and needs the feature
-/// `json`; [`Grid::map_with`] takes any [codec](crate::codecs). All users of a name must use the
-/// same codec.
+/// For an object with values there are two methods. [`Grid::map`] encodes values as JSON and needs
+/// the feature `json`; [`Grid::map_with`] takes any [codec](crate::codecs). All users of a name
+/// must use the same codec.
 ///
 /// ```no_run
 /// use std::time::Duration;
@@ -74,11 +74,11 @@ pub struct Grid {
 impl Grid {
     /// Starts a client from a URL or a [`Config`], without waiting for a server.
     ///
-    /// Calls wait for the connection within their own timeouts; [`Grid::wait_ready`] waits for it
-    /// explicitly. So a service may start before its server.
+    /// Calls wait for the connection within their own timeouts, so a service may start before its
+    /// server. [`Grid::wait_ready`] waits explicitly.
     ///
-    /// It must be called inside a Tokio runtime, in which its connections and tasks then run. Once
-    /// that runtime has ended, every call fails with an error that says so.
+    /// It must be called inside a Tokio runtime, in which its connections and tasks run. After that
+    /// runtime has ended, every call fails with an error that states this.
     ///
     /// ```no_run
     /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -91,12 +91,12 @@ impl Grid {
     ///
     /// # Errors
     ///
-    /// [`ConnectError`] if the configuration is invalid, or names a certificate file that is
-    /// unusable.
+    /// [`ConnectError`] if the configuration is invalid, or a certificate file that it names cannot
+    /// be used.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future starts no client.
+    /// If the future is dropped, no client is started.
     pub async fn connect<C>(config: C) -> Result<Grid, ConnectError>
     where
         C: TryInto<Config>,
@@ -125,8 +125,8 @@ impl Grid {
     /// Returns an object of any kind by its name: existence, lifetime, deletion, other names. See
     /// [`Object`](redgrid_core::object::Object).
     ///
-    /// It covers the key of that name alone. The method `object()` of a typed handle, such as a
-    /// lock, covers all keys of the object.
+    /// It includes only the key with that name. The method `object()` of a typed handle, such as a
+    /// lock, includes all keys of the object.
     ///
     /// ```no_run
     /// # async fn example(grid: &redgrid::Grid) -> Result<(), Box<dyn std::error::Error>> {
@@ -145,7 +145,7 @@ impl Grid {
     /// Listens to the events of all objects with names that match `pattern`. See
     /// [`Listen`](redgrid_core::object::events::Listen).
     ///
-    /// The servers must publish them, by the setting `notify-keyspace-events`;
+    /// The servers must publish these events, which requires the setting `notify-keyspace-events`;
     /// [`Listen::enable`](redgrid_core::object::events::Listen::enable) sets it.
     ///
     /// ```no_run
@@ -181,7 +181,7 @@ impl Grid {
         self.client.command(name)
     }
 
-    /// Waits until every server has answered. See [`Client::wait_ready`].
+    /// Waits until every server has replied. See [`Client::wait_ready`].
     ///
     /// ```no_run
     /// # async fn example(grid: &redgrid::Grid) -> Result<(), Box<dyn std::error::Error>> {
@@ -193,7 +193,7 @@ impl Grid {
     ///
     /// # Errors
     ///
-    /// [`NotReady`] if `within` passed first, with the cause. It is returned early if waiting
+    /// [`NotReady`] with the cause, if `within` passed first. It is returned early if waiting
     /// cannot help: a refused password or certificate, an unknown host name, another protocol.
     ///
     /// # Cancel safety
@@ -205,8 +205,8 @@ impl Grid {
 
     /// Releases everything that is held, and closes the connections. See [`Client::shutdown`].
     ///
-    /// Call it before the end of `main`. Without it, holds are released in the background, and end
-    /// with their leases if the process ends before that.
+    /// Call it before the end of `main`. Without it, locks and permits are released in the
+    /// background. If the process ends before that, they end with their leases.
     ///
     /// ```no_run
     /// # async fn example(grid: redgrid::Grid) -> Result<(), Box<dyn std::error::Error>> {
@@ -218,7 +218,8 @@ impl Grid {
     ///
     /// # Errors
     ///
-    /// [`NotClosed`] if `within` passed before everything was released. Leases end the rest.
+    /// [`NotClosed`] if `within` passed before everything was released. The rest ends with its
+    /// leases.
     ///
     /// # Cancel safety
     ///

@@ -1,8 +1,8 @@
 //! Distributed locks, semaphores, queues, maps and rate limiters on Redis and Valkey.
 //!
-//! Use it when several copies of a service must not do the same thing at the same time: sell the
-//! same item, run the same job, or call a paid API too often. The API follows `tokio::sync`, and
-//! most objects can be shared with Java services that use Redisson.
+//! Use it when several copies of a service must coordinate, for example so that they do not sell
+//! the same item, run the same job, or call a paid API too often. The API follows `tokio::sync`,
+//! and most objects can be shared with Java services that use Redisson.
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -26,27 +26,29 @@
 //!
 //! - **Loss is reported.** If a lease cannot be renewed in time, `guard.lost()` completes before
 //!   the lease ends on the server.
-//! - **Locks have fencing tokens**, so a store can reject a writer that was paused and woke up too
-//!   late.
+//! - **Locks have fencing tokens**, so a store can reject a writer that was paused and continued
+//!   too late.
 //! - **Waiting is safe to cancel.** A dropped `acquire()` leaves nothing locked.
-//! - **One server, replicas, Sentinel or Cluster**: the same code, another configuration.
+//! - **One server, replicas, Sentinel or Cluster**: the code is the same, only the configuration
+//!   differs.
 //!
 //! # What to know first
 //!
-//! - A guard that is dropped releases its lock in the background. Without [`Grid::shutdown`] before
-//!   the end of `main`, the lease ends it: after 30 s at most by default.
+//! - A guard that is dropped releases its lock in the background. If the process ends before that,
+//!   the lock is held until its lease ends, by default for at most 30 s. To avoid this, call
+//!   [`Grid::shutdown`] before the end of `main`.
 //! - `let _ = lock.acquire().await?;` drops the guard at once. Write `let _guard = …`.
 //! - One [`Grid`] per process is enough. It is cheap to clone, and belongs to the Tokio runtime in
 //!   which it was created.
 //!
-//! Each kind of object is a crate of its own (`redgrid-locks`) that can be used alone. This crate
-//! gathers them behind [`Grid`]. The main types are at the root. Builders, guards and errors of an
-//! object are in its module: [`locks::AcquireError`].
+//! Each kind of object is a separate crate (such as `redgrid-locks`) that can be used alone. This
+//! crate combines them in [`Grid`]. The main types are at the root. Builders, guards and errors of
+//! an object are in its module: [`locks::AcquireError`].
 //!
 //! # Modules and features
 //!
-//! The feature of a module has its name. `locks` is the only default feature; `full` has all
-//! objects, `json`, `config-files` and `tls`.
+//! The feature of a module has the name of the module. `locks` is the only default feature. `full`
+//! enables all objects, `json`, `config-files` and `tls`.
 //!
 //! | module | feature | contents |
 //! |---|---|---|

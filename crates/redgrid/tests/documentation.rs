@@ -13,7 +13,7 @@ fn read(path: impl AsRef<Path>) -> String {
     fs::read_to_string(workspace().join(path)).unwrap()
 }
 
-/// Collects all Markdown pages of the tree, without sources and build directories.
+/// Collects all Markdown pages of the workspace, except those in source and build directories.
 fn pages(of: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(of).unwrap().map(|entry| entry.unwrap().path()) {
         let name = entry.file_name().unwrap().to_string_lossy();
@@ -26,7 +26,7 @@ fn pages(of: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Returns the text without code: a link in a program is no link.
+/// Returns the text without code, because links in a program must not be checked.
 fn prose(page: &str) -> String {
     let mut fenced = false;
     let outside = page.lines().filter(|line| {
@@ -44,7 +44,7 @@ fn links(page: &str) -> Vec<String> {
     behind.filter_map(|rest| Some(rest.split_once(')')?.0.to_owned())).collect()
 }
 
-/// Returns the names of the headings in links.
+/// Returns the anchors of the headings, as links name them.
 fn anchors(page: &str) -> BTreeSet<String> {
     let mut fenced = false;
     let headings = page.lines().filter(|line| {
@@ -232,7 +232,7 @@ fn program<'a>(text: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
 fn each_readme_has_the_program_that_is_compiled_with_its_crate() {
     for one in fs::read_dir(workspace().join("crates")).unwrap().map(|entry| entry.unwrap().path()) {
         let readme = fs::read_to_string(one.join("README.md")).unwrap_or_else(|_| panic!("{} has none", one.display()));
-        // A program has no front page.
+        // An example program has no `src/lib.rs`.
         let Ok(front) = fs::read_to_string(one.join("src/lib.rs")) else { continue };
         let front = front
             .lines()

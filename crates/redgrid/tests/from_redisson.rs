@@ -1,11 +1,12 @@
-//! A search for a Redisson name finds the method here. Each name on the page "From Redisson, method
-//! by method" is the name of the method beside it, or an alias of it in the documentation.
+//! Checks that a search for a Redisson name finds the method here. Each name on the page "From
+//! Redisson, method by method" must be the name of the method beside it, or a documentation alias
+//! of it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::{fs, iter};
 
-/// A row of the page: its line, Redisson's names, the methods here, and the note.
+/// A row of the page: its line number, Redisson's names, the methods here, and the note.
 struct Row {
     line: usize,
     theirs: Vec<String>,

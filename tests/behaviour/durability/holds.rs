@@ -1,4 +1,4 @@
-//! Renewals, permits and extensions that count once replicas have them.
+//! Renewals, permits and extensions that are valid only after replicas have them.
 
 use std::future::IntoFuture;
 use std::sync::Arc;
@@ -23,10 +23,10 @@ use tokio::sync::{Notify, mpsc, watch};
 
 use super::{calls, node, replica_of, replicas};
 
-/// A node that, on request, holds back the reply to one renewal, or confirms no durability.
+/// A node that can withhold the reply to one renewal, or confirm no durability.
 struct Gated {
     node: Arc<dyn Server>,
-    /// Notified when a renewal of two names has its reply.
+    /// Notified when the reply to a renewal of two names has arrived.
     renewed: Notify,
     pass: Notify,
     gated: AtomicBool,
@@ -100,7 +100,7 @@ async fn a_renewal_is_as_durable_as_each_name_requires() {
     let other = second.acquire().durability(strong).await.unwrap();
     let next = tokio::spawn(first.acquire().into_future());
     wait_until(SOON, async || client.stats().waiting == 1).await;
-    // Waits for a renewal that moves the deadline by far more than the test takes.
+    // The test waits for a renewal that moves the deadline by more than the rest of the test takes.
     wait_until(SOON, async || other.remaining() < Duration::from_millis(2300)).await;
     gated.gated.store(true, Ordering::Relaxed);
     gated.renewed.notified().await;
@@ -109,7 +109,8 @@ async fn a_renewal_is_as_durable_as_each_name_requires() {
     one.release().await.unwrap();
     let next = next.await.unwrap().unwrap();
     gated.pass.notify_one();
-    // A valid reply would usually have arrived by then. Nothing else shows that it does not count.
+    // A valid reply would usually have arrived by then. No other event shows that the reply is not
+    // applied.
     tokio::time::sleep(Duration::from_millis(20)).await;
     assert!(other.remaining() <= left, "{:?} {left:?}", other.remaining());
     drop((next, other));
@@ -119,7 +120,7 @@ async fn a_renewal_is_as_durable_as_each_name_requires() {
 async fn permits_count_once_replicas_have_them_and_others_do_not_wait_for_that() {
     let primary = server().await;
     let replica = replica_of(&primary).await;
-    // Releases may be handed over locally.
+    // The configuration permits local hand-over.
     let passing = |config: Config| config.watchdog_lease(SOON).local_handover_window(Duration::from_millis(500));
     let client = redgrid_tests::client_with(&primary.url(), passing).await;
     let mail = Semaphore::new(&client, "mail", 3);
@@ -127,7 +128,7 @@ async fn permits_count_once_replicas_have_them_and_others_do_not_wait_for_that()
     let proven = mail.acquire().durability(both).await.unwrap();
     let unproven = mail.acquire().await.unwrap();
     replica.pause().await.unwrap();
-    // One waiter needs the replica; the one behind it does not.
+    // The first waiter requires a replica; the waiter behind it does not.
     let durable = replicas(1, Duration::from_secs(3));
     let short = tokio::spawn(mail.acquire().durability(durable).into_future());
     wait_until(SOON, async || mail.available_permits().await.unwrap() == 0).await;
@@ -136,7 +137,7 @@ async fn permits_count_once_replicas_have_them_and_others_do_not_wait_for_that()
     assert!(!short.is_finished());
     let told = short.await.unwrap();
     assert!(matches!(told, Err(semaphore::AcquireError::NotDurable { .. })), "{told:?}");
-    // A grant without durability is not handed over to a caller that requires it.
+    // A grant without durability is not handed over to a caller that requires durability.
     wait_until(SOON, async || mail.available_permits().await.unwrap() == 1).await;
     let all = [proven, behind, mail.acquire().await.unwrap()];
     let short = tokio::spawn(mail.acquire().durability(durable).into_future());
@@ -179,7 +180,7 @@ async fn a_permit_that_is_granted_while_its_client_shuts_down_goes_back() {
         let mail = EitherSemaphore::new(&client, "mail", 3, leases).await;
         mail.acquire().await.unwrap().release().await.unwrap();
         proxy.next(1, "redgrid_once:{mail}", Action::Hold);
-        // No replica confirms the acquire, so it is pending when the client shuts down.
+        // No replica confirms the acquire, so it is still pending when the client shuts down.
         replica.pause().await.unwrap();
         let confirmed = replicas(1, Duration::from_secs(2));
         let asked = tokio::spawn(mail.acquire().durability(confirmed).into_future());
@@ -207,8 +208,8 @@ async fn an_extension_proven_late_does_not_override_a_later_one() {
     let permit = mail.acquire().lease(lease).durability(replicas(1, 2 * SOON)).await.unwrap();
     replica.pause().await.unwrap();
     let resumed = async {
-        // Both extensions have been executed by then. The proof of the first one does not confirm
-        // the second one.
+        // Both extensions have been executed by then. The confirmation of the first one does not
+        // apply to the second one.
         wait_until(SOON, async || calls(&observer, "zadd").await >= 3).await;
         replica.resume().await.unwrap();
     };

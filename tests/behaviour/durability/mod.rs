@@ -1,4 +1,4 @@
-//! Calls that wait for replicas or the disk get the true result, and do not delay others.
+//! Calls that wait for replicas or the disk get the correct result, and do not delay other calls.
 
 mod holds;
 mod troubles;
@@ -22,16 +22,16 @@ fn replicas(at_least: u32, timeout: Duration) -> Durability {
     Durability::Replicas { at_least, timeout }
 }
 
-/// A replica of `primary` that has all its data.
+/// Starts a replica of `primary`, and waits until it has all data.
 async fn replica_of(primary: &RedisServer) -> RedisServer {
-    // Set before it joins: otherwise a full copy begins 5 s later.
+    // The delay is set before the replica joins: otherwise a full synchronization begins 5 s later.
     primary.set_config("repl-diskless-sync-delay", "0").await.unwrap();
     let replica = RedisServer::builder().binary(primary.binary().clone()).start().await.unwrap();
     let observer = replica.observer().await.unwrap();
     let (host, port) = (primary.addr().ip().to_string(), primary.addr().port().to_string());
     observer.cmd(&["REPLICAOF", &host, &port]).await.unwrap();
     wait_until(SOON, async || info(&observer, "replication", "master_link_status").await == "up").await;
-    // A new replica acknowledges for the first time up to a second after its full copy.
+    // A new replica first acknowledges up to a second after its full synchronization.
     let primary = primary.observer().await.unwrap();
     let all = info(&primary, "replication", "connected_slaves").await;
     wait_until(SOON, async || {
@@ -48,7 +48,7 @@ async fn info(observer: &Observer, section: &str, field: &str) -> String {
     info.lines().find_map(value).unwrap_or_default()
 }
 
-/// How many times the server ran a command.
+/// Returns how often the server has executed a command.
 async fn calls(observer: &Observer, command: &str) -> u64 {
     let stats = info(observer, "commandstats", &format!("cmdstat_{command}")).await;
     let calls = stats.split(',').find_map(|part| part.strip_prefix("calls=")).unwrap_or("0");
@@ -72,7 +72,7 @@ async fn epoch(node: &Arc<dyn Server>) -> ConnectionId {
     up.await.unwrap().unwrap().clone().unwrap()
 }
 
-/// Writes like a grant; returns the connection that the reply came on.
+/// Writes as a grant does. Returns the connection on which the reply arrived.
 async fn grant(node: &Arc<dyn Server>, key: &str) -> ConnectionId {
     let since = epoch(node).await;
     let set = Request::command("SET").key(key.to_owned()).arg("held");
@@ -117,7 +117,7 @@ async fn nothing_is_connected_or_sent_if_the_primary_is_enough() {
     for asked in [Durability::Primary, replicas(0, SOON)] {
         let since = grant(&node, "key").await;
         node.commit(since, asked, b"key").await.unwrap();
-        // A reply on another connection proves nothing either.
+        // A confirmation on another connection does not apply to this write.
         let gone = ConnectionId { run_id: "another".into(), connection: 9 };
         node.commit(gone.clone(), asked, b"key").await.unwrap();
         assert!(unproven(&node.commit(gone, replicas(1, SOON), b"key").await));
@@ -187,7 +187,7 @@ async fn weaker_requests_are_not_delayed_by_a_dead_replica() {
     let (_one, two) = (replica_of(&primary).await, replica_of(&primary).await);
     let node = node(&primary).await;
     two.pause().await.unwrap();
-    // Four requests that wait for the dead replica until their timeout.
+    // Four requests that wait for the dead replica until their timeouts.
     let stuck: Vec<_> = (0..4)
         .map(|_| {
             let node = Arc::clone(&node);
@@ -208,7 +208,7 @@ async fn weaker_requests_are_not_delayed_by_a_dead_replica() {
     took.sort();
     println!("beside a dead replica: p50 {:?}, p99 {:?}", took[249], took[494]);
     assert!(took[494] < Duration::from_millis(500), "{:?}", took[494]);
-    // On the same level, requests with short timeouts do not wait for those with long ones.
+    // Requests of the same level with short timeouts do not wait for those with long ones.
     let impatient = replicas(2, Duration::from_millis(50));
     let (since, began) = (grant(&node, "key").await, Stopwatch::start());
     let told = node.commit(since, impatient, b"key").await.unwrap_err();
@@ -243,13 +243,13 @@ async fn disk_durability_is_confirmed_or_reported_on_the_newest_server() {
     let to_disk = node(&kept).await;
     let since = grant(&to_disk, "key").await;
     to_disk.commit(since, disk(SOON), b"key").await.unwrap();
-    // A server that does not sync to disk acknowledges nothing.
+    // A server that does not sync to disk never acknowledges.
     kept.set_config("appendfsync", "no").await.unwrap();
     let asked = disk(Duration::from_millis(200));
     let since = grant(&to_disk, "key").await;
     let told = to_disk.commit(since, asked, b"key").await;
     assert_eq!(told, Err(CommitError::Shortfall { asked, acknowledged: 0 }));
-    // Without an append-only file, the request is rejected at once.
+    // Without an append-only file, the request is rejected immediately.
     let forgetful = RedisServer::builder().binary(newest).start().await.unwrap();
     let node = node(&forgetful).await;
     let (since, began) = (grant(&node, "key").await, Stopwatch::start());

@@ -1,5 +1,5 @@
-//! Durability confirmations disturbed by other processes, demotions, cut connections and hung
-//! servers.
+//! Durability confirmations that fail because of other processes, demotions, cut connections and
+//! hung servers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,11 +47,11 @@ async fn another_process_proves_nothing_of_an_earlier_one() {
     let since = grant(&node, "key").await;
     primary.restart_with_data().await.unwrap();
     let _replica = replica_of(&primary).await;
-    // Before and after the client knows the new process.
+    // The first call is before the client has noticed the new process, the second one after that.
     assert!(node.commit(since.clone(), replicas(1, SOON), b"key").await.is_err());
     wait_until(SOON, async || epoch(&node).await.run_id != since.run_id).await;
     assert!(unproven(&node.commit(since, replicas(1, SOON), b"key").await));
-    // A grant of the new process can be proven, at the latest when the replica has joined.
+    // A grant of the new process can be confirmed, at the latest when the replica has joined.
     wait_until(SOON, async || {
         let since = grant(&node, "key").await;
         node.commit(since, replicas(1, SOON), b"key").await.is_ok()
@@ -68,8 +68,8 @@ async fn a_primary_that_was_demoted_and_promoted_meanwhile_proves_nothing() {
     let since = grant(&node, "key").await;
     node.commit(since, replicas(1, SOON), b"key").await.unwrap();
     let since = grant(&node, "lost").await;
-    // It copies the data of an empty server, and becomes a primary again: the same process with the
-    // same connections.
+    // The primary copies the data of an empty server, and becomes a primary again. It is the same
+    // process with the same connections.
     let observer = primary.observer().await.unwrap();
     other.set_config("repl-diskless-sync-delay", "0").await.unwrap();
     let (host, port) = (other.addr().ip().to_string(), other.addr().port().to_string());
@@ -81,7 +81,7 @@ async fn a_primary_that_was_demoted_and_promoted_meanwhile_proves_nothing() {
     wait_until(SOON, async || info(&on_the_replica, "replication", "master_link_status").await == "up").await;
     assert_eq!(node.connection_id().borrow().clone(), Some(since.clone()));
     assert!(unproven(&node.commit(since.clone(), replicas(1, SOON), b"lost").await));
-    // After that, it counts as another connection, and its writes can be proven.
+    // Afterwards the client counts it as another connection, and writes on it can be confirmed.
     wait_until(SOON, async || node.connection_id().borrow().as_ref().is_some_and(|epoch| *epoch != since)).await;
     let since = grant(&node, "key").await;
     node.commit(since, replicas(1, SOON), b"key").await.unwrap();
@@ -104,13 +104,13 @@ async fn a_killed_commit_connection_is_neither_an_acknowledgement_nor_a_hang() {
         let commit = spawn_commit(grant(&node, "key").await, asked);
         wait_until(SOON, blocked).await;
         assert_eq!(primary.kill_connections_named(COMMIT).await.unwrap(), 1);
-        // A new connection has nothing to wait for, and counts the replicas that it finds.
+        // A new connection has no earlier writes, and waits for the replicas that it finds.
         let told = commit.await.unwrap();
         let lost = matches!(told, Err(CommitError::Asking(ServerError::Unknown { .. })));
         assert!(lost || told == Err(CommitError::Shortfall { asked, acknowledged: 0 }), "{told:?}");
         began.assert_within(Duration::from_secs(1) + SLACK);
     }
-    // With time left, it is retried on the next connection.
+    // If time is left, the confirmation is retried on the next connection.
     let commit = spawn_commit(grant(&node, "key").await, replicas(1, SOON));
     wait_until(SOON, blocked).await;
     primary.kill_connections_named(COMMIT).await.unwrap();
@@ -154,7 +154,7 @@ async fn a_wait_far_longer_than_the_timeout_keeps_its_connection() {
     };
     let before = ids().await;
     replica.pause().await.unwrap();
-    // Long enough for the PING of an idle connection.
+    // Long enough for the PING that is sent on an idle connection.
     let asked = replicas(1, Duration::from_secs(7));
     let since = grant(&node, "key").await;
     let told = node.commit(since, asked, b"key").await.unwrap_err();

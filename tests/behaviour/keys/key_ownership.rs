@@ -46,11 +46,11 @@ async fn a_users_own_key_is_not_a_companion() {
     for key in own {
         observer.cmd(&["SET", key, "text"]).await.unwrap();
     }
-    // A limiter's key beside a hash that is not a limiter.
+    // A key named like a companion of a limiter, beside a hash that is not a limiter.
     observer.cmd(&["HSET", "hash", "rate", "1"]).await.unwrap();
     observer.cmd(&["SET", "{hash}:value", "1"]).await.unwrap();
     assert_eq!(objects(&keys).await.len(), 8);
-    // A user's queue beside a text does not belong to a semaphore.
+    // A user's queue beside a text, which is not a semaphore.
     observer.cmd(&["SET", "json", "{\"a\":1}"]).await.unwrap();
     observer.cmd(&["ZADD", "{json}:timeout", "1", "mine"]).await.unwrap();
     assert_eq!(keys.delete(["json"]).await.unwrap(), 1);
@@ -73,7 +73,7 @@ async fn a_key_with_an_id_is_a_companion_if_its_object_exists() {
         let parts = [format!("value:{id}"), format!("{id}:counter"), format!("{round}:semaphore")];
         parts.map(|part| format!("{{{name}}}:{part}"))
     };
-    // A user's keys; and similar keys that belong to a limiter and to a round of an adder.
+    // Keys of users; and similar keys that belong to a limiter and to a sum request of an adder.
     for key in named("mine").iter().chain(&named("limiter")[..1]).chain(&named("adder")[2..]) {
         observer.cmd(&["SET", key, "1"]).await.unwrap();
     }
@@ -117,8 +117,9 @@ fn every_documented_key_leads_to_its_object() {
     for row in page {
         let mut columns = row.split(" | ");
         let (names, kind) = (columns.next().unwrap(), columns.next().unwrap());
-        // Left out are keys of objects themselves: the name, names that the type generates, shards,
-        // and locks of map keys. Also left out are Redisson's keys in other slots.
+        // The page also lists keys that are excluded here: keys of objects themselves (the name,
+        // names that the type generates, shards, locks of map keys), and Redisson's keys in other
+        // slots.
         let own = ["`name`", "`icr:", "`{name}:<hash>", "`name:{<tag>}`", "`{name}:shards`", "`<name>:"];
         let is_own = own.iter().any(|own| names.starts_with(own));
         if kind.starts_with("channel") || is_own || !names.starts_with('`') {
@@ -148,7 +149,7 @@ async fn objects_without_a_key_of_their_plain_name_are_found() {
     assert_eq!((keys.exists(["event"]).await.unwrap(), keys.kind("event").await.unwrap()), (1, Some(Kind::Hash)));
     assert_eq!(keys.kind("nothing").await.unwrap(), None);
     assert_eq!(keys.random().await.unwrap().unwrap().as_str(), Some("event"));
-    // Leftovers of an object are not an object.
+    // The remaining companion keys of a deleted object are not an object.
     Event::new(&client, "event").object().delete().await.unwrap();
     observer.cmd(&["SET", "redgrid_wait:{gone}", "1"]).await.unwrap();
     assert_eq!(keys.random().await.unwrap(), None);

@@ -35,8 +35,8 @@ async fn left(observer: &Observer) -> Vec<String> {
     left
 }
 
-/// One object of most types, each with its companion keys. Guards and waiters live as long as the
-/// returned value.
+/// Creates one object of most types, each with its companion keys. Guards and waiters live as long
+/// as the returned value.
 async fn one_of_each(client: &Client, server: &RedisServer) -> Box<dyn Send> {
     let fair = FairLock::new(client, "fair").acquire().await.unwrap();
     let other = redgrid_tests::client(server).await;
@@ -70,7 +70,7 @@ async fn one_of_each(client: &Client, server: &RedisServer) -> Box<dyn Send> {
 const ALL: [&str; 11] =
     ["barrier", "bucket", "event", "fair", "fenced", "ids", "latch", "limiter", "map", "permits", "rw"];
 
-/// Keys that outlive their object, as documented in docs/objects/keyspace.md.
+/// Whether a key outlives its object, as documented in docs/objects/keyspace.md.
 fn outlives(key: &str) -> bool {
     ["redgrid_fence:", "redisson_lock_token:", "redgrid_once:"].iter().any(|prefix| key.starts_with(prefix))
 }
@@ -109,7 +109,7 @@ async fn without_permission_for_other_keys_objects_are_listed() {
 async fn a_client_with_a_namespace_sees_only_its_keys() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
-    // Special characters in the namespace are not a pattern.
+    // Special characters in the namespace are not interpreted as a pattern.
     let within = client_with(&server.url(), |config| config.namespace("p*[d]").unwrap()).await;
     let without = client(&server).await;
     let (ours, all) = (Keys::new(&within), Keys::new(&without));
@@ -180,7 +180,7 @@ async fn patterns_and_types_filter_the_list() {
     assert!(matches!(told, KeysError::Failed(Failure::InvalidArgument { option: "kind", .. })), "{told:?}");
     assert_eq!(keys.kind("cart:list").await.unwrap(), Some(Kind::List));
     assert_eq!((keys.kind("nothing").await.unwrap(), keys.kind("cart:map").await.unwrap()), (None, Some(Kind::Hash)));
-    // Invalid names can be used as they were found.
+    // Invalid names can be used in the form in which they were found.
     let odd: Vec<Key> = keys.objects().matching(Bytes::from_static(b"*\xff")).try_collect().await.unwrap();
     assert!(odd[0].name().is_err() && odd[0].as_str().is_none() && odd[0].as_bytes() == b"cart:\xff");
     assert_eq!((keys.exists(&odd).await.unwrap(), keys.delete(&odd).await.unwrap()), (1, 1));
@@ -281,14 +281,14 @@ async fn a_deletion_with_a_lost_reply_is_unknown_and_executed_once() {
         client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(Duration::from_secs(2))).await;
     let keys = Keys::new(&client);
     observer.cmd(&["SET", "a", "1"]).await.unwrap();
-    // Afterwards the server knows the script, and the next request sends only its hash.
+    // The server then has the script, and the next request sends only its hash.
     assert_eq!(keys.delete(["other"]).await.unwrap(), 0);
     proxy.next(1, "EVALSHA", Action::SwallowReply);
     let told = keys.delete(["a"]).await.unwrap_err();
     let KeysError::Partial { done: 0, failed } = &told else { panic!("{told:?}") };
     assert!(matches!(failed[0].source, ServerError::Unknown { .. }), "{}", failed[0]);
     assert!(!observer.exists("a").await.unwrap());
-    // Reads are retried.
+    // A read without a reply is sent again.
     observer.cmd(&["SET", "b", "1"]).await.unwrap();
     assert_eq!(keys.exists(["a"]).await.unwrap(), 0);
     for command in ["EVALSHA", "DBSIZE", "SCAN"] {

@@ -21,7 +21,7 @@ async fn a_stream_reads_page_by_page_and_loses_nothing_when_a_poll_is_dropped() 
     let mut stream = Keys::new(&client).objects().page(100);
     let mut found = BTreeSet::new();
     loop {
-        // Polled once and dropped, repeatedly.
+        // Each future is polled once and dropped, repeatedly.
         let told = match stream.try_next().now_or_never() {
             Some(told) => told.unwrap(),
             None => stream.try_next().await.unwrap(),
@@ -76,7 +76,7 @@ async fn all_objects_are_deleted_by_a_pattern_or_a_flush() {
     assert!(keys.random().await.unwrap().unwrap().as_str().unwrap().starts_with("k:"));
     assert_eq!(keys.delete_by_pattern("k:*").await.unwrap(), 20_000);
     assert_eq!(keys.count().await.unwrap(), 0);
-    // Only a key that outlives its object is left, and it cannot be chosen.
+    // Only a key that outlives its object is left. It is not an object, so it cannot be selected.
     observer.cmd(&["SET", "redisson_lock_token:{a}", "1"]).await.unwrap();
     assert_eq!(keys.random().await.unwrap(), None);
     observer.cmd(&["SELECT", "1"]).await.unwrap();
@@ -111,7 +111,7 @@ async fn every_primary_is_queried_and_a_missing_one_reported() {
     client.shutdown(SOON).await.unwrap();
     let told = client.run_on::<()>(&primaries[0], ping()).await.unwrap_err();
     assert!(matches!(told, ServerError::ShuttingDown), "{told:?}");
-    // A call in flight ends at a shutdown, although it could otherwise continue for long.
+    // A shutdown ends a call in flight that could otherwise continue for long.
     let server = redgrid_tests::server().await;
     let patient = client_with(&server.url(), |config| config.response_timeout(HOUR / 12).retries(10)).await;
     let primary = patient.primaries().await.unwrap()[0].clone();

@@ -1,5 +1,6 @@
-//! Each type of object as a whole: it exists, expires, is renamed, copied, deleted and flushed with
-//! all its keys. Both its own `object()` and `Keys` do that.
+//! Tests each type of object as a whole: existence, expiry, renaming, copying, deletion and
+//! flushing, with all its keys. Each operation is tested on the object's own `object()` and on
+//! `Keys`.
 
 mod types;
 
@@ -18,8 +19,8 @@ use redgrid_tests::{SOON, client_with};
 
 use types::{HOUR, Type, all};
 
-/// Short enough to wait for, and long enough for one request on a busy machine. Tests assert that
-/// it has passed, never that it has not.
+/// A lifetime short enough to wait for, and long enough for one request on a busy machine. Tests
+/// only assert that it has passed.
 const SHORT: Duration = Duration::from_millis(20);
 
 /// The server for one row of the table, and the keys of the object that was created there.
@@ -68,7 +69,7 @@ impl Harness {
         Harness { observer, keys: Keys::new(&client), client, namespace, made }
     }
 
-    /// Restores the object as it was created, without a lifetime, and removes everything else.
+    /// Restores the object as it was created, without a lifetime, and removes all other keys.
     async fn again(&self) {
         self.observer.cmd(&["FLUSHALL"]).await.unwrap();
         for (key, content) in &self.made {

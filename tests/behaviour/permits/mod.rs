@@ -14,7 +14,7 @@ use redgrid_tests::{SOON, client, client_with, server};
 
 const MS: Duration = Duration::from_millis(1);
 
-/// A number of repetitions, from the environment.
+/// Returns a number of repetitions, from the environment.
 fn times(variable: &str, unless_set: usize) -> usize {
     std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(unless_set)
 }
@@ -28,8 +28,8 @@ fn is_idle(client: &Client) -> bool {
     (hand.names, hand.holds, hand.waiting, hand.channels) == (0, 0, 0, 0)
 }
 
-/// An idle client shuts down at once. Its renewal task waits for the next due lease, and without
-/// leases for nothing.
+/// An idle client shuts down immediately, although its renewal task waits for the next lease to
+/// renew, or waits without an end if there are no leases.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_has_given_all_its_permits_back_shuts_down_at_once() {
     let server = server().await;
@@ -81,8 +81,8 @@ async fn permits_are_known_by_their_ids_from_elsewhere() {
     assert!(matches!(mine.acquire().await.err(), Some(AcquireError::NotInitialised { .. })));
 }
 
-/// A new number of permits changes the lifetime of its leases. Leases once ended with the former
-/// lifetime, and their permits did not return.
+/// A new number of permits also changes the lifetime of the leases. Otherwise the leases would end
+/// with the former lifetime, and their permits would not return.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_new_number_changes_the_lifetime_of_its_leases() {
     let server = server().await;
@@ -99,7 +99,7 @@ async fn a_new_number_changes_the_lifetime_of_its_leases() {
     assert_eq!(lifetimes().await, (false, false));
     assert!(mail.set_permits(3).expires_in(SOON).await.unwrap());
     assert_eq!(lifetimes().await, (true, true));
-    // Another client removes the lifetime of the number alone: the next acquire corrects it.
+    // Another client removes only the lifetime of the number. The next acquire corrects this.
     assert!(observer.query::<bool>(&["PERSIST", "seats"]).await.unwrap());
     seats.acquire().await.unwrap().release().await.unwrap();
     assert_eq!(lifetimes().await, (false, false));

@@ -11,7 +11,7 @@ use redgrid_tests::{client, server};
 
 use super::{LONG, MS, SECOND, limiter, patient, until_waiting};
 
-/// The grants in the log: the time of each in microseconds, and its number of permits.
+/// Returns the grants in the log: the time of each in microseconds, and its number of permits.
 fn taken(commands: &[SeenCommand]) -> Vec<(u64, u64)> {
     let mut all = Vec::new();
     for command in commands.iter().filter(|command| command.name == "ZADD") {
@@ -25,7 +25,7 @@ fn taken(commands: &[SeenCommand]) -> Vec<(u64, u64)> {
     all
 }
 
-/// The maximum number of permits in any window `(t - length, t]`.
+/// Returns the maximum number of permits in any window `(t - length, t]`.
 fn most_in_a_window(taken: &[(u64, u64)], length: u64) -> u64 {
     let (mut first, mut inside, mut most) = (0, 0, 0);
     for (at, permits) in taken {
@@ -39,7 +39,7 @@ fn most_in_a_window(taken: &[(u64, u64)], length: u64) -> u64 {
     most
 }
 
-/// How long to run at the limit, in seconds: `REDGRID_RATE_SECONDS`.
+/// Returns how long to run at the limit, in seconds: `REDGRID_RATE_SECONDS`.
 fn seconds() -> Option<u64> {
     std::env::var("REDGRID_RATE_SECONDS").ok().and_then(|seconds| seconds.parse().ok())
 }
@@ -95,7 +95,7 @@ async fn tasks_of_a_process_are_served_in_order_by_one_request_at_a_time() {
     let mut tasks = Vec::new();
     for n in 0..40 {
         let (order, mut taking) = (order.clone(), Box::pin(limiter.acquire().into_future()));
-        // The request is queued after this.
+        // The request is queued by this poll.
         assert!(futures_util::poll!(&mut taking).is_pending());
         tasks.push(tokio::spawn(async move {
             taking.await.unwrap();
@@ -129,8 +129,8 @@ async fn a_large_log_delays_no_caller() {
     let limiter = limiter(&client, 1_000_000, LONG).await;
     let fill = "for n = 1, 30000 do redis.call('ZADD', KEYS[1], ARGV[1] + n / 1000, struct.pack('Bc0I', 16, string.format('%016d', n), 2)) end
         redis.call('SET', KEYS[2], '940000')";
-    // Several times the 5,000 entries that one call sums at most: first expired ones, then entries
-    // that count.
+    // Several times as many entries as the 5,000 that one call sums: first expired ones, then valid
+    // ones.
     for (from, free) in [("1000", 1_000_000), ("now", 940_000)] {
         let time: (u64, u64) = observer.query(&["TIME"]).await.unwrap();
         let from = if from == "now" { (time.0 * 1000 - 200_000).to_string() } else { from.to_owned() };

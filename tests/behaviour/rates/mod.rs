@@ -31,7 +31,7 @@ async fn limiter(client: &Client, permits: u64, per: Duration) -> RateLimiter {
     limiter
 }
 
-/// A client that polls only after a long time.
+/// Returns a client that polls only after a long time.
 async fn patient(server: &RedisServer) -> Client {
     client_with(&server.url(), |config| config.poll_interval(LONG)).await
 }
@@ -42,7 +42,7 @@ async fn until_waiting(observer: &Observer, name: &str) {
     wait_until(SOON, async || observer.pubsub_channels("*").await.unwrap().contains(&channel)).await;
 }
 
-/// A request for five permits that has to wait.
+/// Starts a request for five permits that has to wait.
 async fn waits(limiter: &RateLimiter, observer: &Observer) -> JoinHandle<Result<Taken, LimitError>> {
     let waiting = tokio::spawn(limiter.acquire().permits(5).into_future());
     until_waiting(observer, "a").await;
@@ -69,7 +69,8 @@ async fn a_rate_is_set_read_changed_and_deleted() {
     assert_eq!(limiter.try_acquire_many(3).await.unwrap().unwrap().permits(), 3);
     assert!(limiter.try_acquire_many(3).await.unwrap().is_none());
     assert_eq!(limiter.available_permits().await.unwrap(), 2);
-    // The taken permits keep counting; later they do not.
+    // With `keeping_state` the taken permits are still counted; later calls without it discard
+    // them.
     assert!(limiter.set_rate(Rate::overall(9, LONG)).keeping_state().await.unwrap());
     assert_eq!(limiter.available_permits().await.unwrap(), 6);
     assert!(limiter.set_rate(Rate::overall(2, LONG)).keeping_state().if_set().await.unwrap());
@@ -220,7 +221,7 @@ async fn each_client_has_its_own_rate_and_learns_of_a_new_one() {
     }
     let waiting = tokio::spawn(there.acquire().permits(2).into_future());
     until_waiting(&observer, "a").await;
-    // The permits of the other client still count, and no others.
+    // The permits that each client took are still counted for that client.
     here.set_rate(Rate::per_client(5, LONG)).keeping_state().await.unwrap();
     tokio::time::timeout(AT_ONCE, waiting).await.unwrap().unwrap().unwrap();
     assert_eq!((here.available_permits().await.unwrap(), there.available_permits().await.unwrap()), (2, 0));
@@ -273,7 +274,7 @@ async fn numbers_are_exact_at_their_ends() {
     limiter.acquire().await.unwrap();
     assert_eq!((taken.release().await.unwrap(), value().await), (MOST, i64::MAX - 1));
     assert_eq!((limiter.release(9).await.unwrap(), value().await), (1, i64::MAX));
-    // More permits than four bytes can count form two entries.
+    // If the number of permits exceeds four bytes, they form two entries.
     let many = join_all((0..3).map(|_| limiter.acquire().permits(MOST).into_future())).await;
     assert_eq!(value().await, i64::MAX - 3 * MOST as i64);
     for one in many {

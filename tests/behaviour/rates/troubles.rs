@@ -68,7 +68,7 @@ async fn a_cancelled_caller_takes_nothing_at_any_point() {
     }
     wait_until(SOON, async || limiter.available_permits().await.unwrap() == 10).await;
     assert_eq!(log(&observer).await, 0);
-    // A cancelled waiter leaves nothing behind, and lets the waiters after it continue.
+    // A cancelled waiter has no further effect, and lets the waiters behind it continue.
     limiter.acquire().permits(8).await.unwrap();
     let big = tokio::spawn(limiter.acquire().permits(5).into_future());
     until_waiting(&observer, "a").await;
@@ -91,7 +91,7 @@ async fn permits_of_a_cancelled_caller_are_returned() {
     proxy.set(Direction::ToClient, Fault::Stall);
     let leaving = tokio::spawn(limiter.acquire().permits(2).into_future());
     wait_until(SOON, async || log(&observer).await == 2).await;
-    // A waiter that stays is not overtaken.
+    // A waiter that is not cancelled is not overtaken.
     let staying = tokio::spawn(limiter.acquire().permits(7).into_future());
     leaving.abort();
     assert!(leaving.await.unwrap_err().is_cancelled());
@@ -115,7 +115,7 @@ async fn a_late_return_frees_no_permits_of_others() {
     let [first, second] = both.try_into().unwrap();
     assert_eq!((second.unwrap().release().await.unwrap(), one.available_permits().await.unwrap()), (2, 3));
     assert_eq!((first.unwrap().release().await.unwrap(), one.available_permits().await.unwrap()), (1, 4));
-    // The permits have expired but are still in the log: they are free without a release.
+    // The permits have expired but are still in the log. They are available without a release.
     let observer = server.observer().await.unwrap();
     one.set_rate(Rate::overall(4, 300 * MS)).await.unwrap();
     let late = one.acquire().permits(3).await.unwrap();
@@ -168,7 +168,7 @@ async fn a_change_denied_half_way_changes_nothing() {
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let limiter = limiter(&client, 5, LONG).await;
     let taken = limiter.acquire().permits(3).await.unwrap();
-    // An expired entry, so that there is something to remove.
+    // Adds an expired entry, so that the change has an entry to remove.
     let fill = "redis.call('ZADD', KEYS[1], 1000, struct.pack('Bc0I', 16, '0123456789abcdef', 1)) redis.call('SET', KEYS[2], '1')";
     observer.cmd(&["EVAL", fill, "2", "{a}:permits", "{a}:value"]).await.unwrap();
     let state = async || {
@@ -193,7 +193,7 @@ async fn a_change_denied_half_way_changes_nothing() {
     for (denied, step) in steps {
         server.deny(&[denied]).await.unwrap();
         let told = match step {
-            // A part of an entry that still counts.
+            // Releases a part of a valid entry.
             "release" => limiter.release(2).await.map(drop),
             "set" => limiter.set_rate(Rate::overall(9, LONG)).await.map(drop),
             _ => limiter.try_acquire_many(2).await.map(drop),

@@ -1,47 +1,52 @@
-//! A hold moves to another process: one process detaches it, another one attaches it.
+//! A hold is handed over to another process: one process detaches it, another one attaches it.
 //!
 //! # What is modelled
 //!
-//! One process acquires the lock, renews it and detaches the hold. From then on all others know the
-//! detached hold for good. They attach it, each under a field of its own; they believe, and
-//! release. A stranger takes the lock when it is free. Requests and answers are executed and arrive
-//! in any order and at any time, or are lost. An unanswered request may be sent once more.
+//! One process acquires the lock, renews it and detaches the hold. From then on, all other
+//! processes have the description of the detached hold, and may attach it at any later time, each
+//! with a holder field of its own. A process *believes* while it acts as the holder. It may release
+//! the lock. A stranger, an unrelated client, takes the lock when it is free. Requests and answers
+//! may be lost, reordered and delayed. An unanswered request may be sent once more.
 //!
 //! # Time
 //!
-//! Time passes in ticks, the same for all. A process believes one tick less than the server keeps
-//! the lock.
+//! Time passes in ticks, which are the same for all. A process believes for one tick less than the
+//! server keeps the lock.
 //!
 //! # What is left out
 //!
 //! The model leaves out leases without renewal, clocks that differ, the tasks inside a process, and
-//! force.
+//! forced takeover.
 
 use stateright::{Model, Property};
 
 /// At most one process believes.
 pub const ONE_BELIEVES: &str = "one believes at a time";
-/// A process that believes has the lock on the server.
+/// If a process believes, the server's key holds its field.
 pub const IS_HELD: &str = "a believing process has the lock";
 /// At most one process attaches the detached hold.
 pub const ONCE: &str = "it is attached once";
 /// A process attached the hold and released it.
 pub const DETACHED: &str = "it is attached and released";
-/// A stranger acquired the lock after that.
+/// A stranger acquired the lock after the release.
 pub const FREE_AGAIN: &str = "a stranger has it afterwards";
 
-/// The rules of processes and scripts. The design has all of them on.
+/// The rules of processes and scripts. In the design, all rules are on. "Off" describes the
+/// behaviour without the rule.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
-    /// A process stops believing before it publishes the detached hold. Off: when its lease ends.
+    /// A process stops believing before it publishes the detached hold. Off: it believes until its
+    /// lease ends.
     pub stops_believing: bool,
-    /// No hold is detached while a copy of its acquire may still be executed.
+    /// A hold is detached only when every copy of its acquire is answered or refused. Off: while a
+    /// copy may still be executed.
     pub waits_for_late_copies: bool,
     /// The server refuses late requests.
     pub refuses_late: bool,
-    /// An attach takes the lock only from the detached field. Off: from any holder.
+    /// An attach takes the lock only if the key holds the detached field. Off: whichever field it
+    /// holds.
     pub compares_the_field: bool,
-    /// A lease counts from before its request left. Off: from the answer.
+    /// A lease counts from before its request was sent. Off: from the arrival of the answer.
     pub counts_from_sending: bool,
 }
 
@@ -65,7 +70,7 @@ pub struct Detach {
     pub ticks: u8,
     /// Number of processes that attach.
     pub others: usize,
-    /// Messages that may be lost.
+    /// Number of messages that may be lost.
     pub losses: u8,
 }
 
@@ -83,15 +88,15 @@ const STRANGER: u8 = u8::MAX;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct State {
     now: u8,
-    /// The field that holds the lock on the server, and the tick at which its lease ends.
+    /// The field that the server's key holds, and the tick at which its lease ends.
     server: Option<(u8, u8)>,
     detached: bool,
-    /// Ticks at which the unanswered copies of the first acquire were sent that may still be
-    /// executed.
+    /// The ticks at which copies of the first acquire were sent. Only unanswered copies that may
+    /// still be executed are listed.
     unanswered: Vec<u8>,
     /// The process that detaches, then the processes that attach.
     processes: Vec<Process>,
-    /// The stranger believes until this tick.
+    /// The tick until which the stranger believes.
     stranger: u8,
     in_flight: Vec<Message>,
     losses: u8,
@@ -100,13 +105,13 @@ pub struct State {
 /// A process.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Process {
-    /// Number of copies of its request that were sent.
+    /// Number of copies of the process's request that were sent.
     copies: u8,
-    /// It believes until this tick.
+    /// The tick until which the process believes.
     until: u8,
-    /// Whether it was granted the lock.
+    /// Whether the process was granted the lock.
     granted: bool,
-    /// Whether it has requested a renewal.
+    /// Whether the process has requested a renewal.
     renewed: bool,
     released: bool,
 }
@@ -139,7 +144,8 @@ pub enum Script {
 pub enum Action {
     /// Time goes on.
     Tick,
-    /// A process requests the lock, possibly once more; all but the first attach the detached hold.
+    /// A process requests the lock, possibly once more; all processes except the first attach the
+    /// detached hold.
     Request(usize),
     /// The first process renews its lease.
     Renew,
@@ -268,7 +274,8 @@ impl Model for Detach {
 }
 
 impl Detach {
-    /// Removes what can have no effect any more: states that differ only in that become one.
+    /// Removes data without further effect, so that states that differ only in such data become
+    /// one.
     fn forget(&self, state: &mut State) {
         let (now, holder) = (state.now, state.server.map(|(holder, _)| holder));
         let may_come = |message: &Message| now <= message.sent + WINDOW || !self.rules.refuses_late;
@@ -326,7 +333,7 @@ impl Detach {
             state.unanswered.remove(at);
         }
         let until = from + LEASE - 1;
-        // An ended belief stays ended, and a released hold is not held again.
+        // A belief that has ended does not begin again, and a released hold is not held again.
         let may = match message.script {
             Script::Renew => process.until > now,
             _ if message.field == FIRST => !detached && (!process.granted || process.until > now),

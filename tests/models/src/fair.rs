@@ -2,22 +2,23 @@
 //!
 //! # What is modelled
 //!
-//! The model has the server's queue with its scores. A client of ours requests a place; the request
-//! may come late, or its answer may be lost. The client keeps its place alive at each tick, and
-//! tries when it is notified or finds itself next. It may give up, or crash. A client of Redisson
-//! tries at any time, by a clock that is ahead. It removes any head with a passed score, and may
-//! crash.
+//! The model has the server's queue with its scores. A *place* is a position in this queue. A
+//! client of ours requests a place; the request may arrive late, or its answer may be lost. The
+//! client sends a keep-alive for its place in each tick. It tries to acquire when it is notified or
+//! finds its place at the head. It may give up, or crash. A client of Redisson tries at any time,
+//! and its clock is ahead. It removes any head whose score has passed, and it may crash.
 //!
 //! # Time
 //!
-//! Time passes in ticks. A place of ours is kept alive for one more tick. A score is worth [`WAIT`]
-//! ticks, one of Redisson's [`THEIRS`]. A living client keeps its place alive, and renews its lock,
-//! before the next tick.
+//! Time passes in ticks. A keep-alive of ours is valid for one more tick. A place of ours adds
+//! [`WAIT`] ticks to the score, one of Redisson's adds [`THEIRS`]. A living client keeps its place
+//! alive, and renews its lock, before the next tick.
 //!
 //! # What is left out
 //!
-//! The model has no leases per task, no re-entry and no force: [`one_level`](crate::one_level) has
-//! them. The answer of a grant is never lost: a granted client always knows it.
+//! The model has no leases per task, no re-entry and no forced takeover, which are in
+//! [`one_level`](crate::one_level). The answer of a grant is never lost, so a granted client always
+//! has its grant.
 
 mod steps;
 
@@ -25,48 +26,50 @@ use stateright::{Model, Property};
 
 /// No client gets the lock while a living client is before it in the queue.
 pub const ORDER: &str = "the first in the queue is served first";
-/// Redisson's clients remove no living place of ours.
+/// Redisson's clients do not remove a place of ours that is kept alive.
 pub const KEPT: &str = "living places are kept";
 /// A client has at most one place.
 pub const ONE: &str = "no client has two places";
-/// A client that gave up has no place once none of its requests is in flight.
+/// A client that gave up has no place after its last request has arrived.
 pub const CLEAN: &str = "a client that gives up leaves nothing";
-/// When nothing more can happen, no living client waits.
+/// When no action is possible, no living client waits.
 pub const SERVED: &str = "every client is served";
 /// A place of a dead client of ours was removed.
 pub const DEAD_REMOVED: &str = "a dead place is removed";
-/// Clients of both kinds have had the lock in one run.
+/// Clients of both kinds have held the lock in one run.
 pub const BOTH: &str = "both kinds are served";
 
-/// Ticks that a place of ours is worth: more than Redisson's clock is ahead, plus the tick until
-/// the next keep-alive.
+/// Ticks that a place of ours adds to the score. The number covers the lead of Redisson's clock,
+/// and the tick until the next keep-alive.
 pub const WAIT: u8 = 3;
-/// Ticks that a place of Redisson's is worth.
+/// Ticks that a place of Redisson's adds to the score.
 pub const THEIRS: u8 = 4;
 /// Ticks by which Redisson's clock is ahead.
 pub const AHEAD: u8 = 1;
 /// Ticks of a lease.
 const LEASE: u8 = 1;
 
-/// The rules of our clients and scripts. The design has all of them on.
+/// The rules of our clients and scripts. In the design, all rules are on. "Off" describes the
+/// behaviour without the rule.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
-    /// A client tries under the field of its place. Off: each request has a field of its own.
+    /// A client uses the field of its place for every request. Off: each request has a field of its
+    /// own.
     pub one_field: bool,
     /// The server refuses late requests.
     pub not_after: bool,
-    /// A client that gives up during a request gives up once more when that request can no longer
-    /// be executed.
+    /// If a client gives up while a request is in flight, it sends a second removal once that
+    /// request can only be refused.
     pub gives_up_twice: bool,
-    /// Only the head gets the lock. Off: any client that finds the lock free.
+    /// Only the head acquires the lock. Off: any client that finds the lock free.
     pub only_the_head: bool,
-    /// Clients of ours remove dead places of ours.
+    /// Our clients remove places of our dead clients.
     pub removes_the_dead: bool,
-    /// Clients of ours remove a head of Redisson's after its score has passed.
+    /// Our clients remove a Redisson client at the head after its score has passed.
     pub removes_theirs: bool,
-    /// The scores of living places outlast the places before them.
+    /// The score of a living place is raised above those of the places before it.
     pub raises_scores: bool,
-    /// A waiting client checks by itself. Off: it tries only after a message.
+    /// A waiting client also checks without a message. Off: it tries only after a message.
     pub checks_by_itself: bool,
     /// A living client enqueues again after its place was removed.
     pub enqueues_again: bool,
@@ -102,7 +105,7 @@ pub struct Fair {
     pub crashes: u8,
     /// Clients of ours that may give up.
     pub leaves: u8,
-    /// Places of ours that may be lost at the server, as by a deletion.
+    /// Places of ours that may be removed on the server by a deletion.
     pub deletions: u8,
     /// No fault happens from this tick on.
     pub calm: u8,
@@ -113,19 +116,19 @@ pub struct Fair {
 /// State of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Phase {
-    /// Has not sent a request.
+    /// The client has not sent a request.
     Idle,
-    /// Has a request in flight, or its answer was lost.
+    /// A request is in flight, or its answer was lost.
     Requesting,
-    /// Knows that it has a place.
+    /// The client has received the answer that it has a place.
     Waiting,
-    /// Has the lock.
+    /// The client holds the lock.
     Holding,
-    /// Has had the lock.
+    /// The client has released the lock.
     Done,
-    /// Has given up.
+    /// The client has given up.
     GaveUp,
-    /// Has crashed.
+    /// The client has crashed.
     Crashed,
 }
 
@@ -134,19 +137,19 @@ pub enum Phase {
 pub struct Client {
     /// Whether it is a client of Redisson.
     pub theirs: bool,
-    /// Its state.
+    /// The client's state.
     pub phase: Phase,
-    /// Whether it was notified, or has seen, that it is next.
+    /// Whether the client was notified, or has read, that its place is at the head.
     pub notified: bool,
-    /// Whether it knows that it has a place, and keeps it alive.
+    /// Whether the client has received its place, and keeps it alive.
     pub queued: bool,
-    /// Whether it has sent its keep-alive in this tick.
+    /// Whether the client has sent its keep-alive in this tick.
     pub kept_alive: bool,
-    /// The tick of its second giving up.
+    /// The tick at which the client gives up a second time.
     pub again_at: Option<u8>,
-    /// The field of its next request.
+    /// The field of the client's next request.
     pub field: u8,
-    /// Whether it was granted the lock.
+    /// Whether the client was granted the lock.
     pub served: bool,
 }
 
@@ -155,11 +158,11 @@ pub struct Client {
 pub struct Place {
     /// Index of the client.
     pub id: u8,
-    /// Field of the place.
+    /// The field of the place.
     pub field: u8,
-    /// Redisson's clients leave it until this tick.
+    /// The tick until which Redisson's clients do not remove the place.
     pub score: u8,
-    /// Its client keeps it alive until this tick; `None` for Redisson's.
+    /// The tick until which the client's last keep-alive is valid; `None` for Redisson's.
     pub kept: Option<u8>,
 }
 
@@ -192,22 +195,22 @@ pub struct State {
     dead_removed: bool,
 }
 
-/// Everything that can happen.
+/// All possible steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// A client of ours requests a place or the lock.
     Acquire(u8),
-    /// A request arrives; its answer may be lost.
+    /// A request arrives at the server; its answer may be lost.
     Arrive(Request, bool),
     /// A client of ours keeps its place alive and checks the lock.
     KeepAlive(u8),
     /// A client of Redisson tries.
     Try(u8),
-    /// The holder releases; its message may be lost.
+    /// The holder releases; the message to the head may be lost.
     Release(u8, bool),
-    /// A client of ours gives up; its message to the next may be lost.
+    /// A client of ours gives up; its message to the head may be lost.
     GiveUp(u8, bool),
-    /// A client of ours gives up once more.
+    /// A client of ours gives up a second time.
     GiveUpAgain(u8),
     /// A client crashes.
     Crash(u8),
@@ -267,7 +270,7 @@ impl Model for Fair {
             } else {
                 let tries = client.phase == Phase::Waiting && client.notified || client.phase == Phase::Requesting;
                 may(Action::Acquire(id), !requested && (client.phase == Phase::Idle && !calm || tries));
-                // It may run more than once in a tick, if it would find the lock free.
+                // A keep-alive may run more than once in a tick, if it would find the lock free.
                 let head = state.queue.first().is_some_and(|head| head.id == id);
                 let sees = state.lock.is_none() && head && !client.notified && self.rules.checks_by_itself;
                 may(Action::KeepAlive(id), waits && client.queued && (!client.kept_alive || sees));
@@ -284,12 +287,13 @@ impl Model for Fair {
             let works = lives && (waits || client.phase == Phase::Holding);
             may(Action::Crash(id), works && state.crashes > 0 && !calm);
         }
-        // A living client has sent its keep-alive.
+        // Time passes only when every living client has sent its keep-alive.
         let waits = |client: &Client| matches!(client.phase, Phase::Requesting | Phase::Waiting);
         let kept = |client: &Client| !waits(client) || !client.queued || client.kept_alive;
         let again = |client: &Client| client.again_at.is_some_and(|at| state.now >= at);
         let in_time = state.clients.iter().all(|client| kept(client) && !again(client));
-        // It has also tried where it may. A request is at most one tick late.
+        // Every living client must also have tried if it may, and a request is at most one tick
+        // late.
         let prompt = (0..).zip(&state.clients).all(|(id, client)| match client.phase {
             Phase::Waiting if client.theirs => self.after_try(state, id).lock == state.lock,
             Phase::Waiting => !client.notified,

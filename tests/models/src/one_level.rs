@@ -9,30 +9,30 @@
 //! connection is already in use ([`network`]). A lost connection loses a request or its reply.
 //!
 //! A client *believes* while it acts as the holder of the lock ([`client`]). It follows the
-//! [`Rules`]; each rule can be switched off to show what it prevents.
+//! [`Rules`]. Each rule can be switched off, to show which violation it prevents.
 //!
 //! # Time
 //!
-//! Time passes in ticks, at any point of any schedule. No instant is stored: every instant is the
-//! number of ticks until it ([`Timer`]). So a run may be of any length, clients may acquire and
-//! release for ever, and there are still only finitely many states. A client's clock may fall
-//! behind or run ahead of the server's a bounded number of times. The client's initial knowledge of
-//! the clock difference may be off by `offset_gap` ticks.
+//! Time passes in ticks, at any point of any schedule. The model stores no absolute times: every
+//! instant is the number of ticks until it ([`Timer`]). A run may therefore be of any length, and
+//! clients may acquire and release for ever, but the number of states is finite. A client's clock
+//! may fall behind or run ahead of the server's a bounded number of times. The client's initial
+//! estimate of the clock difference may be wrong by `offset_gap` ticks.
 //!
 //! # What is bounded
 //!
-//! Bounded are the clients, the lost connections, the crashes, the errors of the clocks, the
-//! requests in flight on one connection ([`Bounds`]), and the leases to choose from ([`Timing`]).
-//! The number of attempts may be bounded too, where the model gets too large otherwise. A crashed
-//! client does not come back, because another client behaves exactly like it. Renewals, extends,
-//! ticks and expired leases are never bounded.
+//! These numbers are bounded: clients, lost connections, crashes, clock errors, requests in flight
+//! on one connection ([`Bounds`]), and the leases to choose from ([`Timing`]). The number of
+//! attempts may be bounded too, if the model is too large otherwise. A crashed client does not come
+//! back, because a new client behaves in the same way. Renewals, extends, ticks and expired leases
+//! are never bounded.
 //!
 //! # What is left out
 //!
-//! The model has no failover and no empty restart of the server (an acknowledged write is never
-//! lost), and no server clock that is set back. It has no two requests for one name inside a client
-//! and no time-outs on a connection that stays alive. Nothing about liveness is modelled: waiting,
-//! waking and turns.
+//! The model has no failover and no restart of the server without data (an acknowledged write is
+//! never lost), and no server clock that is set back. A client has one request for the lock at a
+//! time, and requests on a living connection do not time out. Liveness (waiting, waking, turns) is
+//! not modelled.
 
 mod canonical;
 pub mod client;

@@ -1,14 +1,16 @@
-//! A read-write lock. The readers of a process share one read. New readers step back for a waiting
-//! writer. A writer may also read and become a reader; the only reader may become a writer.
+//! A read-write lock. The readers of a process share one read. New readers yield to a waiting
+//! writer. A writer may also acquire a read, and become a reader; a reader that is the only one may
+//! become a writer.
 //!
-//! Each script is one step, as in Redis. An answer may be lost and its request sent again, and a
-//! copy may arrive late.
+//! Each script is one step, as in Redis. If an answer is lost, its request is sent again, and the
+//! first copy may arrive late.
 //!
-//! Only the order of events is modelled, no time. A client stops believing before the server frees
+//! Only the order of events is modelled, not time. A client stops believing before the server frees
 //! the lock. A lock's key lives as long as the longest lease in it. The announcement of a dead
-//! writer ends. Messages always arrive, since a lost one costs time and no safety.
+//! writer expires. Messages always arrive, because a lost message causes a delay but no violation.
 //!
-//! The renewal and the cleanup of a hold are in `one_level`, and turns of writers in `turns`.
+//! The renewal and the cleanup of a hold are modelled in `one_level`, and the turns of writers in
+//! `turns`.
 
 mod canonical;
 mod client;
@@ -19,11 +21,11 @@ use stateright::{Model, Property};
 pub use client::Process;
 pub use server::Server;
 
-/// Readers and writers exclude each other.
+/// A writer excludes all other holders, except its own read.
 pub const EXCLUSIVE: &str = "a writer excludes all but its own read";
-/// No reader that came after a waiting writer enters before it.
+/// If a writer waits when a reader arrives, the reader does not enter before that writer.
 pub const STEPS_BACK: &str = "no reader is granted past a writer that waited before it came";
-/// A sleeping client could not enter.
+/// If a client sleeps, its request could not be granted.
 pub const WOKEN: &str = "a waiter that could enter is woken";
 /// Every holder on the server has a client that will release it.
 pub const OWNED: &str = "every holder on the server is known";
@@ -34,31 +36,31 @@ pub const CONVERTED: &str = "a reader became a writer";
 /// A downgrade happens.
 pub const DOWNGRADED: &str = "a writer became a reader";
 
-/// The rules of the protocol, each to be switched off.
+/// The rules of the protocol; each can be switched off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rules {
-    /// If the holder of a write also reads, or requests to, its write returns to the server and is
-    /// not handed over.
+    /// If the holder of a write also reads, or requests a read, its write is released to the server
+    /// and not handed over.
     pub keeps_a_write_with_a_read: bool,
     /// A task that shares its read with others does not request an upgrade.
     pub upgrades_alone: bool,
-    /// A read with a requested upgrade takes no further tasks.
+    /// A read whose upgrade is requested takes no further tasks.
     pub stops_sharing: bool,
-    /// The server lets a reader write only if it is the only one.
+    /// The server grants an upgrade only if the reader is the only one.
     pub only_reader_upgrades: bool,
-    /// New readers step back for a waiting writer.
+    /// New readers yield to a waiting writer.
     pub steps_back: bool,
-    /// Readers that waited before the writer go first.
+    /// Readers that waited before the writer enter first.
     pub first_come: bool,
     /// A downgrade wakes the readers.
     pub downgrade_wakes: bool,
-    /// A writer that stops waiting wakes the readers.
+    /// A writer that stops waiting wakes the waiting readers.
     pub leaving_wakes: bool,
-    /// A release keeps the key's lifetime for the remaining holders.
+    /// A release does not shorten the key's lifetime below the leases of the remaining holders.
     pub keeps_the_longest_lease: bool,
     /// A client stops believing before the server frees the lock.
     pub stops_in_time: bool,
-    /// A copy is refused when its client no longer waits for it.
+    /// A copy is refused if its client does not wait for the answer.
     pub refuses_late: bool,
 }
 
@@ -108,12 +110,12 @@ pub struct ReadWrite {
 pub struct State {
     pub(crate) server: Server,
     pub(crate) processes: Vec<Process>,
-    /// Late copies that are still in flight, each with its process.
+    /// Late copies in flight, each with the index of its process.
     pub(crate) copies: Vec<(u8, Request)>,
     pub(crate) left: Left,
-    /// The last number of a request or an event; orders them.
+    /// The last number given to a request or an event; the numbers order them.
     pub(crate) clock: u8,
-    /// A reader was granted past a writer that waited before it came.
+    /// Whether a reader was granted past a writer that waited when the reader arrived.
     pub(crate) overtaken: bool,
     pub(crate) seen: Seen,
 }
@@ -127,7 +129,7 @@ pub struct Left {
     pub(crate) expiries: u8,
 }
 
-/// The events so far; shows which states were reached.
+/// The events so far; they show which states were reached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Seen {
     pub(crate) converted: bool,
@@ -147,19 +149,19 @@ pub enum Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Request {
     pub(crate) kind: Kind,
-    /// Its field, new for each request.
+    /// The field of the request, new for each request.
     pub(crate) field: u8,
-    /// The task that requests; requests with the same holder may be in together.
+    /// The task that sends the request. Requests with the same holder do not exclude each other.
     pub(crate) holder: u8,
     pub(crate) held: Option<u8>,
-    /// The order of its arrival.
+    /// The position of the request in the order of arrival.
     pub(crate) came: u8,
-    /// The order of its first refusal.
+    /// The position of its first refusal in the order of events.
     pub(crate) since: Option<u8>,
     pub(crate) waits: bool,
 }
 
-/// Everything that may happen next, with the index of the process.
+/// All possible steps; the number is the index of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
     /// A task requests a read.
@@ -168,13 +170,13 @@ pub enum Action {
     Join(u8),
     /// A task requests a write.
     Write(u8),
-    /// The writer requests a read as well.
+    /// The writer also requests a read.
     ReadAsWriter(u8),
-    /// A reader requests a write.
+    /// A reader requests an upgrade to a write.
     Upgrade(u8),
     /// The script runs, and its answer arrives.
     Deliver(u8),
-    /// The script runs, and its answer is lost: the request is sent again, and a copy may remain in
+    /// The script runs, and its answer is lost. The request is sent again, and a copy may remain in
     /// flight.
     LoseAnswer(u8),
     /// A late copy arrives.
@@ -199,7 +201,7 @@ pub enum Action {
     LeasesEnd(u8),
     /// The key of the lock expires.
     KeyExpires,
-    /// The announcement of a dead writer ends.
+    /// The announcement of a dead writer expires.
     AnnouncementEnds(u8),
 }
 

@@ -1,24 +1,24 @@
-//! Turns at the end of a hand-over window: which process is next, when each process always has
-//! waiting tasks, or comes back.
+//! Turns at the end of a hand-over window. The model shows which process is next, if each process
+//! always has waiting tasks, or releases and comes back.
 //!
 //! # What is modelled
 //!
-//! A release is published to every subscribed process, and its reply is their number n. The process
-//! that released lets n messages pass, its own included, before it tries again. Every other process
-//! tries at its next message. After a while without any event, *silence*, each waiting process
-//! tries once. Each process counts how often it was *passed over*: the hand-over windows of other
-//! processes that began while it waited.
+//! A release is published to every subscribed process, and its reply is the number n of these
+//! processes. The process that released waits for n messages, including its own, before it tries
+//! again. Every other process tries at its next message. After a period without events, called
+//! *silence*, each waiting process tries once. Each process counts how often it was *passed over*:
+//! the number of hand-over windows of other processes that began while it waited.
 //!
 //! # Time
 //!
-//! Only the order of events is modelled, no time. Messages arrive and tries are made within a
-//! hand-over window, and before silence begins. [`Bounds::slow`] lets that many messages of a
-//! process be unread when the next hand-over window ends.
+//! Only the order of events is modelled, not time. Messages arrive and tries are made within a
+//! hand-over window, and before silence begins. With [`Bounds::slow`], a process may have this many
+//! unread messages when the next hand-over window ends.
 //!
 //! # What is left out
 //!
-//! The model leaves out the number of requests at the end of a hand-over window, pollers without a
-//! subscription, and the tasks inside a process.
+//! The model leaves out the number of requests at the end of a hand-over window, waiters that poll
+//! without a subscription, and the tasks inside a process.
 
 use stateright::{Model, Property};
 
@@ -26,28 +26,29 @@ use stateright::{Model, Property};
 pub const BOUNDED: &str = "no process is passed over for long";
 /// While the lock is free and a process waits, an event is due.
 pub const PROGRESS: &str = "a free lock is taken";
-/// Every process has had the lock, and waits or holds again.
+/// Every process has held the lock, and waits or holds again.
 pub const ALL_SERVED: &str = "every process is served";
-/// Silence made a process try.
+/// A process tried because of silence.
 pub const SILENCE: &str = "silence ends a turn";
 
-/// The rules of processes. The design has all of them on.
+/// The rules of processes. In the design, all rules are on. "Off" describes the behaviour without
+/// the rule.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
-    /// A process that released lets others go first. Off: it tries at once.
+    /// A process that released yields to others. Off: it tries immediately.
     pub lets_others_go_first: bool,
-    /// It lets as many messages pass as there are subscribers. Off: only its own, and then it
-    /// races.
+    /// It waits for as many messages as there are subscribers. Off: only for its own message, and
+    /// then it competes with the other processes.
     pub counts_the_subscribers: bool,
-    /// Only silence ends a turn early. Off: a fixed time does, whatever happens meanwhile.
+    /// Only silence ends a turn early. Off: a fixed time ends it, whatever happens meanwhile.
     pub only_silence_ends_a_turn: bool,
     /// Silence ends a turn. Off: only messages do.
     pub silence_ends_a_turn: bool,
-    /// A process that released without waiters keeps its turn for its return. Off: it tries at
-    /// once.
+    /// A process that releases without waiters keeps its turn for its next waiter. Off: its next
+    /// waiter tries immediately.
     pub turn_outlives_the_queue: bool,
-    /// It keeps its turn until its messages have passed. Off: only until nothing more happens,
-    /// whether or not the lock is held; that is shorter than a hand-over window.
+    /// A process without waiters keeps its turn until its messages have arrived. Off: only until no
+    /// event is due, whether or not the lock is held; this time is shorter than a hand-over window.
     pub turn_outlives_a_window: bool,
 }
 
@@ -77,11 +78,11 @@ pub struct Turns {
 pub struct Bounds {
     /// Number of processes.
     pub processes: u8,
-    /// Whether all processes wait from the start; otherwise they come one by one.
+    /// Whether all processes wait from the start; otherwise they join one by one.
     pub all_wait: bool,
     /// Whether a process may release without waiters, and come back.
     pub leaves: bool,
-    /// How many hand-over windows of other processes may begin while a process waits.
+    /// Maximum number of hand-over windows of other processes that may begin while a process waits.
     pub passed_over: u8,
     /// Messages that may be lost.
     pub losses: u8,
@@ -107,27 +108,27 @@ pub struct State {
 /// A process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Process {
-    /// Whether it holds the lock.
+    /// Whether the process holds the lock.
     pub holds: bool,
-    /// Whether a task of it waits.
+    /// Whether one of its tasks waits.
     pub waits: bool,
-    /// Whether messages reach it.
+    /// Whether the process is subscribed to the messages.
     pub subscribed: bool,
-    /// Whether it is about to try.
+    /// Whether the process is about to try.
     pub tries: bool,
-    /// Messages it lets pass before it tries.
+    /// Number of messages for which the process waits before it tries.
     pub turn: u8,
     /// Number of unread messages.
     pub inbox: u8,
-    /// Hand-over windows of other processes that began while it waited.
+    /// Number of hand-over windows of other processes that began while this process waited.
     pub passed_over: u8,
-    /// Whether it has had the lock.
+    /// Whether the process has held the lock.
     pub served: bool,
-    /// Whether it has crashed.
+    /// Whether the process has crashed.
     pub crashed: bool,
 }
 
-/// Everything that can happen. The number is the index of the process.
+/// All possible steps. The number is the index of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// A task begins to wait.
@@ -142,9 +143,9 @@ pub enum Action {
     ReadMessage(u8),
     /// A message is lost.
     LoseMessage(u8),
-    /// A waiting process tries after a while without any event.
+    /// A waiting process tries after silence.
     Silence(u8),
-    /// A process without waiters forgets its turn.
+    /// A process without waiters gives up its turn.
     ForgetTurn(u8),
     /// The holder crashes, and its lease ends.
     Crash(u8),
@@ -294,7 +295,7 @@ impl State {
         !self.processes.iter().any(|process| process.holds)
     }
 
-    /// Whether no event is due: no unread message, and no process about to try.
+    /// Whether no event is due: no message is unread, and no process is about to try.
     fn is_still(&self) -> bool {
         self.processes.iter().all(|process| process.inbox == 0 && !process.tries)
     }

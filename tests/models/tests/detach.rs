@@ -1,7 +1,7 @@
-//! A hold moves to another process: at most one process believes at a time, and one attaches. Each
-//! rule is switched off once.
+//! A hold is handed over to another process: at most one process believes at a time, and only one
+//! attaches. One test for each rule switches it off.
 //!
-//! Run with `--nocapture` to see states, seconds, and the shortest way to each violation.
+//! Run with `--nocapture` to see states, seconds, and the shortest path to each violation.
 
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -9,7 +9,7 @@ use std::time::Instant;
 use redgrid_models::detach::{DETACHED, Detach, FREE_AGAIN, IS_HELD, ONCE, ONE_BELIEVES, Rules};
 use stateright::{Checker, HasDiscoveries, Model};
 
-/// Two processes that attach, one loss, and time for a lease of each process.
+/// Two processes that attach, one loss, and enough ticks for a lease of each process.
 const TWO: Detach = Detach { rules: Rules::ALL, ticks: 8, others: 2, losses: 1 };
 
 #[test]
@@ -28,7 +28,7 @@ fn at_most_one_process_believes_and_one_attaches() {
     }
 }
 
-/// One test per rule: its name, the rule that is off, the violated property.
+/// Defines one test per rule: its name, the rule that is off, the violated property.
 macro_rules! without {
     ($($test:ident: $rule:ident breaks $property:expr;)+) => {$(
         #[test]
@@ -46,7 +46,7 @@ without! {
     counted_from_the_answer: counts_from_sending breaks IS_HELD;
 }
 
-/// Expects a violation of `property`.
+/// Explores until `property` is violated. Fails if it is not.
 fn breaks(name: &str, model: Detach, property: &'static str) {
     let until = HasDiscoveries::AllOf(BTreeSet::from([property]));
     let checker = model.checker().threads(2).finish_when(until).spawn_bfs().join();

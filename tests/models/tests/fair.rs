@@ -1,6 +1,7 @@
-//! The queue of a fair lock keeps its order and strands no client. Each rule is switched off once.
+//! The queue of a fair lock keeps its order, and every client is served. One test for each rule
+//! switches it off.
 //!
-//! Run with `--nocapture` to see states, seconds, and the shortest way to each violation.
+//! Run with `--nocapture` to see states, seconds, and the shortest path to each violation.
 
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -42,7 +43,8 @@ fn a_place_that_was_deleted_is_taken_again() {
     holds("deleted", DELETED, &[KEPT, ONE, CLEAN, SERVED], &[BOTH]);
 }
 
-/// One test per rule: its name, the configuration, the rule that is off, the violated property.
+/// Defines one test per rule: its name, the configuration, the rule that is off, the violated
+/// property.
 macro_rules! without {
     ($($test:ident: $model:expr, $rule:ident breaks $property:expr;)+) => {$(
         #[test]
@@ -64,8 +66,8 @@ without! {
     removed_for_good: DELETED, enqueues_again breaks SERVED;
 }
 
-/// Explores every state. Expects no violation of `kept`, and expects to reach every property in
-/// `reached`.
+/// Explores every state. Fails if a property of `kept` is violated, or a property of `reached` is
+/// not reached.
 fn holds(name: &str, model: Fair, kept: &[&str], reached: &[&str]) {
     let began = Instant::now();
     let checker = model.checker().threads(2).spawn_bfs().join();
@@ -82,7 +84,7 @@ fn holds(name: &str, model: Fair, kept: &[&str], reached: &[&str]) {
     }
 }
 
-/// Expects a violation of `property`.
+/// Explores until `property` is violated. Fails if it is not.
 fn breaks(name: &str, model: Fair, property: &'static str) {
     let until = HasDiscoveries::AllOf(BTreeSet::from([property]));
     let checker = model.checker().threads(2).finish_when(until).spawn_bfs().join();

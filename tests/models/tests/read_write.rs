@@ -1,7 +1,7 @@
-//! The read-write lock keeps its properties in every schedule within the bounds, and each rule is
-//! needed.
+//! The read-write lock keeps its properties in every schedule within the bounds, and every rule is
+//! necessary.
 //!
-//! Run with `--nocapture` to see states, seconds, and the shortest way to each violation.
+//! Run with `--nocapture` to see states, seconds, and the shortest path to each violation.
 
 use std::time::Instant;
 
@@ -35,7 +35,8 @@ fn two_clients_with_more_requests() {
     holds("two clients", ReadWrite { bounds, ..CALM }, &[SHARED, CONVERTED, DOWNGRADED]);
 }
 
-/// One test per rule: its name, the configuration, the rule that is off, the violated property.
+/// Defines one test per rule: its name, the configuration, the rule that is off, the violated
+/// property.
 macro_rules! without {
     ($($test:ident: $model:expr, $rule:ident breaks $property:expr;)+) => {$(
         #[test]
@@ -59,7 +60,8 @@ without! {
     late_copies_are_executed: STORM, refuses_late breaks OWNED;
 }
 
-/// Explores every state. Expects no violation, and expects to reach every property in `reached`.
+/// Explores every state. Fails if a property is violated, or a property of `reached` is not
+/// reached.
 fn holds(name: &str, model: ReadWrite, reached: &[&str]) {
     let began = Instant::now();
     let checker = model.checker().threads(2).spawn_bfs().join();

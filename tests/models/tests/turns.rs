@@ -1,7 +1,7 @@
-//! Turns at the end of a hand-over window: no process is passed over for long. Each rule is
-//! switched off once.
+//! Turns at the end of a hand-over window: the number of times a process is passed over is bounded.
+//! One test for each rule switches it off.
 //!
-//! Run with `--nocapture` to see states, seconds, and the shortest way to each violation.
+//! Run with `--nocapture` to see states, seconds, and the shortest path to each violation.
 
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -9,8 +9,8 @@ use std::time::Instant;
 use redgrid_models::turns::{ALL_SERVED, BOUNDED, Bounds, PROGRESS, Rules, SILENCE, Turns};
 use stateright::{Checker, HasDiscoveries, Model};
 
-/// Three processes that come one by one. With a wrong rule, the number of hand-over windows that
-/// pass a process over has no bound: ten is enough to show it.
+/// Three processes that join one by one. With a wrong rule, the number of hand-over windows that
+/// pass a process over is unbounded; a bound of ten is enough to show this.
 const THREE: Turns = Turns {
     rules: Rules::ALL,
     bounds: Bounds { processes: 3, passed_over: 10, all_wait: false, leaves: false, losses: 0, crashes: 0, slow: 0 },
@@ -22,7 +22,7 @@ const fn with(bounds: Bounds) -> Turns {
     Turns { bounds, ..THREE }
 }
 
-/// Each other process has at most one hand-over window before a process has its turn.
+/// Before a process has its turn, each other process has at most one hand-over window.
 #[test]
 fn processes_that_all_wait_take_turns() {
     for processes in 2..=8 {
@@ -31,7 +31,7 @@ fn processes_that_all_wait_take_turns() {
     }
 }
 
-/// A message that is read one hand-over window too late costs at most one more round.
+/// A message that is read one hand-over window too late delays a process by at most one more round.
 #[test]
 fn slow_messages_cost_a_round() {
     for processes in 3..=5 {
@@ -40,8 +40,8 @@ fn slow_messages_cost_a_round() {
     }
 }
 
-/// A process that released before the others came lets fewer messages pass, until every process has
-/// had a turn.
+/// A process that released before the others joined waits for fewer messages, until every process
+/// has had a turn.
 #[test]
 fn processes_that_come_one_by_one_take_turns() {
     for processes in 2..=5 {
@@ -64,7 +64,8 @@ fn a_lost_message_and_a_crash_strand_no_waiter() {
     holds("losses and a crash", model, &[PROGRESS], &[SILENCE]);
 }
 
-/// One test per rule: its name, the configuration, the rule that is off, the violated property.
+/// Defines one test per rule: its name, the configuration, the rule that is off, the violated
+/// property.
 macro_rules! without {
     ($($test:ident: $model:expr, $rule:ident breaks $property:expr;)+) => {$(
         #[test]
@@ -83,8 +84,8 @@ without! {
     turn_forgotten_within_a_window: LEAVING, turn_outlives_a_window breaks BOUNDED;
 }
 
-/// Explores every state. Expects no violation of `kept`, and expects to reach every property in
-/// `reached`.
+/// Explores every state. Fails if a property of `kept` is violated, or a property of `reached` is
+/// not reached.
 fn holds(name: &str, model: Turns, kept: &[&str], reached: &[&str]) {
     let began = Instant::now();
     let checker = model.checker().threads(2).spawn_bfs().join();
@@ -102,7 +103,7 @@ fn holds(name: &str, model: Turns, kept: &[&str], reached: &[&str]) {
     }
 }
 
-/// Expects a violation of `property`.
+/// Explores until `property` is violated. Fails if it is not.
 fn breaks(name: &str, model: Turns, property: &'static str) {
     let until = HasDiscoveries::AllOf(BTreeSet::from([property]));
     let checker = model.checker().threads(2).finish_when(until).spawn_bfs().join();

@@ -1,54 +1,53 @@
-//! All decisions of a simulated network, from one seed.
+//! Makes all random decisions of a simulated network, from one seed.
 
 use std::time::Duration;
 
 /// How the network treats one request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
-    /// Executed and answered, in the order of its connection.
+    /// Executed and answered, in the order of its connection's requests.
     Plain {
         /// Time to the server.
         there: Duration,
-        /// Time of its reply.
+        /// Time of the reply to the client.
         back: Duration,
     },
-    /// It never arrives.
+    /// The request does not reach the server.
     RequestLost,
     /// Executed, and its reply is lost.
     ReplyLost {
-        /// Its way to the server.
+        /// Time to the server.
         there: Duration,
     },
-    /// Executed this much later, past later requests and the loss of its connection; its reply is
-    /// lost.
+    /// Executed late, after later requests and after the loss of its connection; the reply is lost.
     Late {
-        /// Its way to the server.
+        /// Time to the server.
         by: Duration,
     },
     /// Executed twice, and both replies are lost.
     Twice {
-        /// Time of the first copy.
+        /// Time of the first copy to the server.
         there: Duration,
-        /// Time of the second, independent of the order of others.
+        /// Time of the second copy, independent of the order of other requests.
         again: Duration,
     },
     /// The server answers with an error and does nothing.
     Refused {
-        /// Its way to the server.
+        /// Time to the server.
         there: Duration,
-        /// The way of the error.
+        /// Time of the error to the client.
         back: Duration,
         /// The error message.
         message: &'static str,
     },
 }
 
-/// The fate of bytes in flight on a lost connection.
+/// What happens to bytes in flight on a lost connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Wreck {
-    /// Bytes that would have arrived within this time still do.
+    /// Bytes that would have arrived within this time still arrive.
     pub arrives: Duration,
-    /// Their additional delay.
+    /// The additional delay of these bytes.
     pub extra: Duration,
 }
 
@@ -56,14 +55,14 @@ pub struct Wreck {
 pub struct Plan {
     random: fastrand::Rng,
     timeout: Duration,
-    /// A factor of the fault rates.
+    /// A factor by which all fault rates are multiplied.
     severity: f64,
     calm: bool,
-    /// Each way takes a fraction of a millisecond.
+    /// Whether each direction takes only a fraction of a millisecond.
     near: bool,
 }
 
-/// Rejections of a server that is not ready.
+/// Replies of a server that is not ready, used for rejections.
 const REFUSALS: [&str; 4] = [
     "LOADING Redis is loading the dataset in memory",
     "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.",
@@ -79,7 +78,7 @@ impl Plan {
         Plan { random, timeout, severity, calm: false, near: false }
     }
 
-    /// Creates a plan without faults, for a server in the same machine room.
+    /// Creates a plan without faults, for a server close to its clients.
     pub fn near(seed: u64, timeout: Duration) -> Self {
         Plan { calm: true, near: true, ..Plan::new(seed, timeout) }
     }
@@ -94,12 +93,13 @@ impl Plan {
         self.calm
     }
 
-    /// Returns the random generator, for decisions outside the network.
+    /// Returns the random generator, for decisions outside of the network.
     pub fn random(&mut self) -> &mut fastrand::Rng {
         &mut self.random
     }
 
-    /// Returns true this many times in a thousand at normal severity; never after `calm`.
+    /// Returns true with a probability of `per_mille` / 1000 at normal severity; never after
+    /// `calm`.
     fn happens(&mut self, per_mille: f64) -> bool {
         !self.calm && self.random.f64() * 1000.0 < per_mille * self.severity
     }
@@ -108,15 +108,15 @@ impl Plan {
         most.mul_f64(self.random.f64())
     }
 
-    /// Returns an exponential time with this mean.
+    /// Returns an exponentially distributed time with this mean.
     fn around(&mut self, mean: Duration) -> Duration {
         mean.mul_f64(-(1.0 - self.random.f64()).ln())
     }
 
-    /// Returns the time of one direction.
+    /// Returns the transmission time of one direction.
     pub fn way(&mut self) -> Duration {
         if self.happens(5.0) {
-            // A retransmission, a full buffer: sometimes longer than any timeout.
+            // Represents a retransmission or a full buffer: sometimes longer than any timeout.
             return self.within(self.timeout * 3 / 2);
         }
         let is_long = !self.near && self.random.u8(..4) == 0;
@@ -139,14 +139,14 @@ impl Plan {
         }
     }
 
-    /// Returns whether, and when, the connection of a held request is lost; otherwise the client
-    /// times out.
+    /// Returns when the connection of a delayed or repeated request is lost; `None` if it is not
+    /// lost, so that the client times out.
     pub fn notices_soon(&mut self) -> Option<Duration> {
         let most = Duration::from_millis(40);
         self.random.bool().then(|| self.within(most))
     }
 
-    /// Returns a delay around the time limit of requests; sometimes far beyond.
+    /// Returns a delay around the time limit of requests; sometimes far beyond it.
     fn lateness(&mut self) -> Duration {
         match self.random.u8(..8) {
             0 => self.timeout * 10,
@@ -160,7 +160,8 @@ impl Plan {
         self.happens(10.0)
     }
 
-    /// Whether a subscription is denied; `again` is a repeated one, where that is rare.
+    /// Whether a subscription is denied. `again` means that the channel is already subscribed. Such
+    /// requests are rare, so they are denied more often.
     pub fn denies_subscription(&mut self, again: bool) -> bool {
         self.happens(if again { 500.0 } else { 5.0 })
     }
@@ -172,13 +173,13 @@ impl Plan {
         Wreck { arrives, extra }
     }
 
-    /// Returns how long there is no connection after a loss.
+    /// Returns how long a client has no connection after a loss.
     pub fn outage(&mut self) -> Duration {
         if self.calm {
             return Duration::from_millis(20);
         }
         match self.random.u8(..12) {
-            // Longer than the timeout of a call.
+            // Longer than the timeout of a call, in most cases.
             0 => self.within(self.timeout * 8),
             1..=4 => self.within(self.timeout),
             _ => self.within(Duration::from_millis(60)),

@@ -1,16 +1,17 @@
-//! The lock scripts in Rust: one function per script, line by line as the Lua of the library.
+//! The lock scripts in Rust: one function for each script, line by line like the Lua of the
+//! library.
 //!
-//! `tests/simulated_network/faithful.rs` compares both on a real server.
+//! `tests/simulated_network/faithful.rs` compares the two on a real server.
 
 use bytes::Bytes;
 use redgrid_core::{Arg, Code, Reply, Request, ServerError};
 
 use super::store::Store;
 
-/// A script or command as it arrives at a server.
+/// A script or command as a server receives it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Call {
-    /// Its name.
+    /// The name of the script or command.
     pub name: String,
     /// `KEYS`.
     pub keys: Vec<Bytes>,
@@ -39,7 +40,7 @@ impl Call {
         std::str::from_utf8(&self.args[at]).ok().and_then(|text| text.parse().ok()).unwrap_or_default()
     }
 
-    /// Returns the holder id, if the script concerns one.
+    /// Returns the holder id, if the script is called for one holder.
     pub fn field(&self) -> Option<&Bytes> {
         let about_one =
             ["lock/acquire", "lock/takeover", "lock/release", "lock/release-yielding", "lock/retain", "lock/extend"];
@@ -75,12 +76,12 @@ fn text(text: impl Into<Bytes>) -> Reply {
     Reply::Bytes(text.into())
 }
 
-/// `{status, time, left}`.
+/// Returns the reply `{status, time, left}`.
 fn status_reply(status: i64, time: u64, left: i64) -> Reply {
     Reply::Array(vec![Reply::Int(status), micros(time), Reply::Int(left)])
 }
 
-/// Returns a time of the server as Lua formats numbers.
+/// Returns a server time in the format that Lua uses for numbers.
 fn micros(time: u64) -> Reply {
     Reply::Int(i64::try_from(time).unwrap_or(i64::MAX))
 }
@@ -136,7 +137,8 @@ fn take_over(store: &mut Store, call: &Call) -> Reply {
     status_reply(1, time, lost)
 }
 
-/// Lua's `^(%x+%-%x+%-%x+%-%x+%-%x+):`.
+/// Returns the client id: the part of the holder id that Lua matches by
+/// `^(%x+%-%x+%-%x+%-%x+%-%x+):`.
 fn client_of(field: &[u8]) -> Option<&[u8]> {
     let (client, _) = field.split_at(field.iter().position(|byte| *byte == b':')?);
     let groups: Vec<_> = client.split(|byte| *byte == b'-').collect();

@@ -108,7 +108,7 @@ impl Server for SimulatedServer {
             Ok(Ok(result)) => result.map(|()| Refused::new()),
             Ok(Err(_)) => Err(ServerError::Unknown { reason: "the connection was replaced".into() }),
             Err(_) => {
-                // Its active subscriptions can no longer be known.
+                // It is unknown which of the client's subscriptions are active.
                 self.world.give_up_subscriber(self.client);
                 Err(ServerError::Unknown { reason: "no answer came in time".into() })
             }

@@ -1,7 +1,7 @@
 //! The memory of a simulated server: hashes with lifetimes, and the subscribers of channels.
 //!
-//! Each method is one Redis command as the lock scripts use it. Within a script, expiry is frozen,
-//! and [`Store::time`] reads the clock again, as on a real server.
+//! Each method is one Redis command as the lock scripts use it. While a script runs, the time used
+//! for expiry is fixed, and [`Store::time`] reads the clock again, as on a real server.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,9 +19,9 @@ pub struct Store {
 
 #[derive(Clone, Default)]
 struct Entry {
-    /// In the order of their insertion, as a small hash keeps them.
+    /// The fields in the order of their insertion, as in a small hash of a real server.
     fields: Vec<(Bytes, Bytes)>,
-    /// Milliseconds since 1970: the last one at which it exists.
+    /// The last time at which the key exists, in milliseconds since 1970.
     expires: Option<i64>,
 }
 
@@ -32,7 +32,7 @@ pub struct Message {
     pub channel: Bytes,
     /// The payload.
     pub payload: Bytes,
-    /// The connections that were subscribed.
+    /// The connections that received the message.
     pub to: Vec<usize>,
 }
 
@@ -44,7 +44,7 @@ impl Store {
         self.keys.retain(|_, entry| entry.expires.is_none_or(|last| now <= last));
     }
 
-    /// Removes everything, as a restart without a dump.
+    /// Removes all data, as a restart without a dump does.
     pub fn restart(&mut self) {
         self.keys.clear();
         self.listeners.clear();
@@ -102,13 +102,13 @@ impl Store {
         self.keys.get(key).map(|entry| entry.fields.clone()).unwrap_or_default()
     }
 
-    /// `PTTL`: milliseconds left, -1 without a lifetime, -2 when absent.
+    /// `PTTL`: milliseconds left, -1 without a lifetime, -2 if the key does not exist.
     pub fn pttl(&self, key: &Bytes) -> i64 {
         let Some(entry) = self.keys.get(key) else { return -2 };
         entry.expires.map_or(-1, |last| last - self.millis())
     }
 
-    /// `PEXPIRE`. A time in the past deletes.
+    /// `PEXPIRE`. A time in the past deletes the key.
     pub fn pexpire(&mut self, key: &Bytes, millis: i64) {
         let last = self.millis() + millis;
         if millis <= 0 {
@@ -137,7 +137,7 @@ impl Store {
         self.listeners.entry(channel).or_default().insert(connection);
     }
 
-    /// Whether a connection has subscribed to it.
+    /// Whether a connection has subscribed to the channel.
     pub fn is_subscribed(&self, connection: usize, channel: &Bytes) -> bool {
         self.listeners.get(channel).is_some_and(|listeners| listeners.contains(&connection))
     }
@@ -160,7 +160,7 @@ impl Store {
         });
     }
 
-    /// Returns the keys with their fields.
+    /// Returns the keys with the names of their fields.
     pub fn keys(&self) -> Vec<(Bytes, Vec<Bytes>)> {
         let fields = |entry: &Entry| entry.fields.iter().map(|(name, _)| name.clone()).collect();
         self.keys.iter().map(|(key, entry)| (key.clone(), fields(entry))).collect()

@@ -9,7 +9,7 @@ use super::BoxError;
 pub(super) struct ServerCounters {
     /// Commands, including those in scripts.
     pub(super) commands: f64,
-    /// Bytes read and written, without these requests.
+    /// Bytes read and written, except those of the counters' own requests.
     pub(super) bytes: f64,
     /// Seconds of processor time.
     pub(super) cpu: f64,
@@ -20,7 +20,7 @@ impl ServerCounters {
     pub(super) async fn at(server: &Observer) -> Result<Self, BoxError> {
         let info: String = server.query(&["INFO", "everything"]).await?;
         let mut counters = Self::read(&info);
-        // This reply is counted after it is written, so the next reading includes it.
+        // The server counts this reply after writing it, so the next reading would include it.
         counters.bytes += info.len() as f64;
         Ok(counters)
     }

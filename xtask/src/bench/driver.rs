@@ -1,5 +1,4 @@
-//! A driver: a program that reads jobs from its standard input, and answers each with a line of
-//! JSON.
+//! A driver: a program that reads jobs from its standard input, and prints a line of JSON for each.
 
 use std::{
     fmt,
@@ -17,13 +16,13 @@ use tokio::{
 
 use super::BoxError;
 
-/// How long a driver may take to start: a JVM on a busy machine.
+/// How long a driver may take to start. This is enough for a JVM on a busy machine.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How long it may take to exit.
+/// How long a driver may take to exit.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A driver's process. It ends with this value.
+/// A driver's process. It ends when this value is dropped.
 pub(super) struct Driver {
     name: &'static str,
     child: Child,
@@ -32,7 +31,7 @@ pub(super) struct Driver {
 }
 
 impl Driver {
-    /// Starts `program first… --addr ADDR --serve`, and waits until it is ready.
+    /// Starts `program first… --addr ADDR --serve`, and waits until the driver is ready.
     pub(super) async fn start(
         name: &'static str,
         program: &Path,
@@ -47,13 +46,13 @@ impl Driver {
             return Err(format!("{name}: it has no standard input and output").into());
         };
         let mut driver = Driver { name, child, told, lines: BufReader::new(out).lines() };
-        // Any first line means that it is ready.
+        // Any first line means that the driver is ready.
         driver.line(START_TIMEOUT).await?;
         Ok(driver)
     }
 
-    /// Sends a job. Returns true when it is prepared and warm, false if the driver lacks the
-    /// workload.
+    /// Sends a job. Returns true when the driver has prepared it and warmed up, false if the driver
+    /// lacks the workload.
     pub(super) async fn ready(&mut self, job: &str, within: Duration) -> Result<bool, BoxError> {
         self.send(&format!("JOB {job}")).await?;
         let line = self.line(within).await?;
@@ -82,17 +81,17 @@ impl Driver {
     /// Returns the processor time of the process; `None` without `/proc`.
     pub(super) fn cpu(&self) -> Option<Duration> {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()?)).ok()?;
-        // After the name, which may contain anything but a closing bracket, user and system time
-        // are the 12th and 13th field.
+        // The program's name ends at the last closing parenthesis. User and system time are the
+        // 12th and 13th field after it.
         let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
         let ticks: u64 = fields.next()?.parse::<u64>().ok()? + fields.next()?.parse::<u64>().ok()?;
-        // Linux reports it in hundredths of a second.
+        // Linux reports the times in hundredths of a second.
         Some(Duration::from_millis(ticks * 10))
     }
 
     /// Ends the process.
     pub(super) async fn quit(mut self) {
-        // A process that no longer reads is killed.
+        // A process that does not read the command is killed.
         let _ = self.send("QUIT").await;
         let _ = timeout(EXIT_TIMEOUT, self.child.wait()).await;
     }

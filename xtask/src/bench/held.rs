@@ -1,5 +1,5 @@
-//! W5: the cost of holding 10,000 locks with automatic renewal; all drivers at once, each on its
-//! own server.
+//! W5: the cost of holding 10,000 locks with automatic renewal. All drivers run at the same time,
+//! each with its own server.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -11,7 +11,8 @@ use super::{BoxError, counters::ServerCounters, driver::Driver};
 /// Number of locks.
 const LOCKS: u32 = 10_000;
 
-/// The drivers, and whether a warm-up of one second of lock and unlock precedes.
+/// The drivers, and for each whether a warm-up of one second of lock and unlock precedes the
+/// measurement.
 pub(super) const DRIVERS: [(&str, bool); 6] = [
     ("redisson", false),
     ("redisson", true),
@@ -26,7 +27,7 @@ pub(super) const DRIVERS: [(&str, bool); 6] = [
 pub(super) struct Held {
     pub(super) driver: &'static str,
     pub(super) burst: bool,
-    /// Locks that exist at the end.
+    /// Number of locks that still exist at the end.
     pub(super) left: u64,
     /// Seconds of processor time per minute.
     pub(super) client_cpu: f64,
@@ -40,8 +41,8 @@ pub(super) struct Held {
 /// Design goals: seconds of processor time per minute, and bytes per lock.
 pub(super) const GOALS: (f64, f64) = (0.3, 1024.0);
 
-/// Measures all drivers at once for this long. They do not disturb each other, because only the
-/// processor time of each process counts.
+/// Measures all drivers concurrently for this long. They do not distort each other's results,
+/// because only the processor time of each process counts.
 pub(super) async fn measure(
     program: impl Fn(&'static str) -> Option<(PathBuf, &'static [&'static str])>,
     hold: Duration,

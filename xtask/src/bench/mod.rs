@@ -1,8 +1,9 @@
-//! Compares our drivers with others, workload by workload: every driver in turn, in an order that
-//! rotates with each round.
+//! Compares our drivers with others. Each workload has several rounds; in a round every driver runs
+//! once, in an order that rotates with each round.
 //!
-//! Machines are shared and noisy, so only ratios count: those of each round, to Redisson and to the
-//! limit in the same round. The median of the ratios is reported.
+//! Machines are shared and noisy, so only ratios count. Each ratio is between two results of the
+//! same round: a driver's, and that of Redisson or of the limit model. The median of the ratios is
+//! reported.
 
 mod counters;
 mod driver;
@@ -75,15 +76,16 @@ const PAGE: &str = "docs/internals/measurements.md";
 /// The warm-up of a compiled driver.
 const WARM: f64 = 0.3;
 
-/// Warm-ups of a JVM. Its rate rises for half a minute: before everything, in a workload's first
-/// round, when two of three processes are new, and later.
+/// Warm-ups of a JVM, whose rate rises for half a minute: several sections before the first
+/// measurement, then a time in seconds before each job. `FIRST` applies to a workload's first
+/// round, `NEW` if two of three processes are new, and `LATER` to all later rounds.
 const JVM_AT_FIRST: u32 = 9;
 const JVM_SECTION: f64 = 5.0;
 const JVM_FIRST: f64 = 6.0;
 const JVM_NEW: f64 = 60.0;
 const JVM_LATER: f64 = 2.0;
 
-/// Operations of a section in which every command is recorded.
+/// Number of operations in a section whose commands are all recorded.
 const SAMPLED: u32 = 2000;
 
 /// The longest time for selling a stock.
@@ -134,12 +136,12 @@ pub(crate) fn run_all(options: &Options) -> Result<ExitCode, Failure> {
 struct Bench<'a> {
     options: &'a Options,
     ours: PathBuf,
-    /// Our driver, built with counting of allocations.
+    /// This library's driver, built with counting of allocations.
     counting: PathBuf,
     server: RedisServer,
     observer: Observer,
     running: HashMap<&'static str, Vec<Driver>>,
-    /// Workloads and numbers of processes that the JVM has run.
+    /// Pairs of a workload and a number of processes that the JVM has already run.
     seen: HashSet<(&'static str, usize)>,
     jobs: u32,
     began: Instant,
@@ -188,7 +190,8 @@ impl Bench<'_> {
                         }
                         measured[at].rounds.push(section);
                     }
-                    // A failing driver of others is left out; ours must not fail.
+                    // A driver of another library that fails is left out; a failure of ours is an
+                    // error.
                     Err(error) if is_ours(name) => return Err(error),
                     Err(error) => {
                         self.say(&format!("{}: {error}", row.name));
@@ -198,7 +201,7 @@ impl Bench<'_> {
                 }
             }
         }
-        // Of several processes, one remains.
+        // Keeps one of several processes of a driver.
         for drivers in self.running.values_mut() {
             for driver in drivers.split_off(1.min(drivers.len())) {
                 driver.quit().await;
@@ -217,10 +220,10 @@ impl Bench<'_> {
         Ok(measured)
     }
 
-    /// Measures the commands of the operations of one process.
+    /// Measures the commands that one process sends for its operations.
     async fn sample(&mut self, row: &Row, name: &'static str) -> Result<Option<Sample>, BoxError> {
-        // A round of the latch, and a sum of an adder, are not separate operations; a sale needs
-        // its stock.
+        // A round of the latch or a sum of an adder does not consist of separate operations, and a
+        // sale needs a stock, so these are not measured.
         if matches!(row.end, End::Rounds(_) | End::Sold(_)) || row.workload == "W4adder" {
             return Ok(None);
         }
@@ -297,7 +300,7 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// Returns this many processes of a driver, starting missing ones.
+    /// Returns this many processes of a driver. Missing ones are started.
     async fn drivers(&mut self, name: &'static str, count: usize) -> Result<&mut [Driver], BoxError> {
         let Some((program, first)) = self.program(name) else { return Err(format!("there is no {name}").into()) };
         let addr = self.server.addr().to_string();

@@ -60,7 +60,8 @@ pub(super) fn write(workspace: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns the names of the pictures and their SVG; `None` if the page has no lines around tables.
+/// Returns the names of the pictures and their SVG; `None` if the page has no markers around its
+/// tables.
 fn pictures(page: &str) -> Option<[(&'static str, String); 3]> {
     let tables = Tables::of(page)?;
     let footer = tables.origin();
@@ -106,7 +107,7 @@ fn by_threads(tables: &Tables<'_>, workload: &str) -> Vec<Bar> {
     bars.into_iter().filter_map(bar).collect()
 }
 
-/// Returns the rate of redgrid, then those of the other libraries. Limit models are left out.
+/// Returns the rate of redgrid, then those of the other libraries. Limit models are omitted.
 fn by_library(tables: &Tables<'_>, workload: &str) -> Vec<Bar> {
     let rates = tables.rates(workload);
     let peers = ROWS.iter().find(|row| row.name == workload).map_or(&[][..], |row| row.peers);
@@ -134,7 +135,7 @@ struct Rate<'a> {
 }
 
 impl<'a> Tables<'a> {
-    /// Returns `None` if the page lacks the lines around the tables.
+    /// Returns the tables; `None` if the page has no markers around them.
     fn of(page: &'a str) -> Option<Self> {
         let (_, rest) = page.split_once(BEGIN)?;
         let (text, _) = rest.split_once(END)?;
@@ -146,7 +147,7 @@ impl<'a> Tables<'a> {
         self.text.split(". ").next().unwrap_or_default()
     }
 
-    /// Returns the rates in the table of a workload; nothing without such a table.
+    /// Returns the rates in the table of a workload; an empty list if there is no such table.
     fn rates(&self, workload: &str) -> Vec<Rate<'a>> {
         self.table(workload).unwrap_or_default()
     }
@@ -157,7 +158,7 @@ impl<'a> Tables<'a> {
         let head = rows.next()?;
         let column = |name: &str| head.iter().position(|cell| *cell == name);
         let (driver, rate, wrong) = (column("driver")?, column("a second")?, column("wrong")?);
-        // The line below the head has no numbers.
+        // The row of dashes below the head has no numbers.
         let read = |row: Vec<&'a str>| {
             let shown = *row.get(rate)?;
             let wrong = row.get(wrong)?.trim_matches('*');

@@ -1,4 +1,4 @@
-//! The measurements as tables: goals and results, then every driver.
+//! The measurements as tables: first goals and results, then every driver.
 
 use std::{fmt, path::Path};
 
@@ -9,11 +9,11 @@ use super::{
 };
 use crate::{measured::put_between, steps::Failure};
 
-/// The measurements of a driver in a row.
+/// The measurements of a driver for one row of the benchmark.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Measured {
     pub(super) driver: &'static str,
-    /// `None` for a round that did not complete.
+    /// One entry for each round; `None` for a round that did not complete.
     pub(super) rounds: Vec<Option<Section>>,
     pub(super) sample: Option<Sample>,
 }
@@ -69,7 +69,7 @@ fn median_of(rounds: &[Option<Section>], of: impl Fn(&Section) -> Option<f64>) -
     median(rounds.iter().flatten().filter_map(of).collect())
 }
 
-/// Formats a number with about three digits; a dash for none.
+/// Formats a number with about three digits; a dash if there is none.
 pub(crate) fn figure(number: Option<f64>) -> String {
     match number {
         None => "–".to_owned(),
@@ -81,7 +81,8 @@ pub(crate) fn figure(number: Option<f64>) -> String {
     }
 }
 
-/// Compares a result with a goal, which is a minimum or a maximum. † marks one that is not reached.
+/// Compares a result with a goal, which is a minimum or a maximum. A result that misses its goal is
+/// marked with †.
 fn compare(reached: Option<f64>, goal: Option<f64>, is_good: impl Fn(f64, f64) -> bool, sign: &str) -> String {
     match (reached, goal) {
         (Some(reached), Some(goal)) => {

@@ -1,25 +1,25 @@
-//! The rows: workloads, their drivers, and our goals.
+//! The rows of the benchmark: workloads, their drivers, and our goals.
 
-/// The driver of the first ratio.
+/// The driver that is the base of the first ratio.
 pub(super) const REDISSON: &str = "redisson";
 
-/// Our own driver.
+/// This library's driver.
 pub(super) const OURS: &str = "redgrid";
 
-/// Our driver with all tasks on one thread, as the limit models have.
+/// This library's driver with all tasks on one thread, like the limit models.
 pub(super) const OURS_ON_ONE: &str = "redgrid-ct";
 
-/// Libraries with locks.
+/// The drivers of libraries with locks.
 const LIBRARIES: [&str; 5] = [REDISSON, "rueidislock", "redsync", "redislock", "rslock"];
 
-/// The end of a workload.
+/// When a workload ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
     /// After the seconds of a section.
     Time,
     /// After this many operations of all tasks together.
     Operations(u64),
-    /// When a stock of this size is sold, by three processes at once.
+    /// When a stock of this size is sold by three concurrent processes.
     Sold(u64),
     /// After this many rounds.
     Rounds(u64),
@@ -32,18 +32,18 @@ pub(super) struct Row {
     pub(super) workload: &'static str,
     pub(super) tasks: u32,
     pub(super) end: End,
-    /// Other libraries.
+    /// Drivers of other libraries.
     pub(super) peers: &'static [&'static str],
-    /// Programs without the safety of a lock, which show a limit. The first one is the base of the
-    /// second ratio.
+    /// Programs without the safety of a lock, which show an upper limit. The first one is the base
+    /// of the second ratio.
     pub(super) models: &'static [&'static str],
     /// Our goals: multiples of Redisson, and of the first model.
     pub(super) goals: (Option<f64>, Option<f64>),
-    /// Further bounds of the row.
+    /// Further limits that our drivers must meet in this row.
     pub(super) bounds: Bounds,
 }
 
-/// Bounds besides the rate.
+/// Limits on results other than the rate.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Bounds {
     /// Operations of the fastest task or process, divided by those of the slowest.

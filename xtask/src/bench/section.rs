@@ -1,4 +1,4 @@
-//! One measurement: a job of one driver, or of several of its processes at once.
+//! One measurement: a job of one driver, or of several concurrent processes of it.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::{BoxError, counters::ServerCounters, driver::Driver};
 
-/// Time for preparation and end, besides the seconds and the warm-up.
+/// Time allowed for preparation and end, in addition to the section and its warm-up.
 const SETUP_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The result of a job, and its cost.
@@ -16,16 +16,17 @@ pub(super) struct Section {
     pub(super) ops: f64,
     /// Operations per second.
     pub(super) rate: f64,
-    /// Latency of an operation in microseconds; the median and the maximum of several processes.
+    /// Latency of an operation in microseconds. For several processes, `p50` is the median of
+    /// theirs, and `p99` the maximum.
     pub(super) p50: f64,
     pub(super) p99: f64,
     pub(super) errors: f64,
     /// Violations of mutual exclusion; units oversold or undersold.
     pub(super) violations: f64,
-    /// Tasks that kept waiting although the lock was free.
+    /// Tasks that continued to wait although the lock was free.
     pub(super) stuck: f64,
-    /// Operations of the fastest task divided by those of the slowest; of processes if there are
-    /// several.
+    /// Operations of the fastest task divided by those of the slowest. For several processes, the
+    /// same ratio of processes.
     pub(super) spread: Option<f64>,
     /// Bytes per operation, in both directions.
     pub(super) bytes: f64,
@@ -37,15 +38,16 @@ pub(super) struct Section {
 /// The commands of the operations of a short section.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct Sample {
-    /// Commands per operation that the driver sent.
+    /// Commands per operation that the driver itself sent.
     pub(super) sent: f64,
-    /// Commands per operation that its scripts ran.
+    /// Commands per operation that the driver's scripts executed.
     pub(super) inside: f64,
     /// Allocations per operation, for drivers that count them.
     pub(super) allocations: Option<f64>,
 }
 
-/// Runs a short job of one driver with recording of commands; `None` if it lacks the workload.
+/// Runs a short job of one driver, and records its commands; `None` if the driver lacks the
+/// workload.
 pub(super) async fn sample(
     driver: &mut Driver,
     server: &RedisServer,
@@ -67,7 +69,7 @@ pub(super) async fn sample(
     Ok(Some(Sample { sent: sent / each, inside: inside / each, allocations }))
 }
 
-/// Runs the job of all processes at once; `None` if they lack the workload.
+/// Runs the same job in all processes concurrently; `None` if the driver lacks the workload.
 pub(super) async fn measure(
     drivers: &mut [Driver],
     server: &Observer,
@@ -115,7 +117,8 @@ impl Section {
         let secs = all("secs").into_iter().fold(f64::MIN_POSITIVE, f64::max);
         Section {
             ops,
-            // Some drivers report a rate of something else than operations per second.
+            // The rate that a single process reports is preferred: some workloads do not count
+            // operations per second.
             rate: if let [only] = outcomes { number(only, "ops_s").unwrap_or(ops / secs) } else { ops / secs },
             p50: median(all("p50_us")).unwrap_or_default(),
             p99: all("p99_us").into_iter().fold(0.0, f64::max),

@@ -69,7 +69,7 @@ const AXIS: f64 = 20.0;
 /// From the top of a line of text to its baseline.
 const BASELINE: f64 = 10.5;
 
-/// Viewers with a dark theme get the colours at the end.
+/// The colours at the end apply to viewers with a dark theme.
 const STYLE: &str = "<style>
 svg { color: #1f2328; font: 12px system-ui, sans-serif; }
 text { fill: currentColor; }
@@ -93,7 +93,7 @@ svg { color: #f0f6fc; }
 </style>";
 
 impl Chart<'_> {
-    /// Returns the picture. Its description for screen readers has all values.
+    /// Returns the picture. Its description for screen readers contains all values.
     pub(super) fn draw(&self) -> String {
         let columns = match self.scale {
             Scale::Shared => 1,
@@ -169,7 +169,7 @@ impl Panel {
         let mut drawn = text(x, y + 2.5, "heading", self.title);
         for (at, bar) in self.bars.iter().enumerate() {
             let y = y + HEADING + at as f64 * PITCH;
-            // A small value remains visible.
+            // The minimum width keeps a small value visible.
             let width = (bar.value * unit).max(1.0);
             let class = match bar.color {
                 Color::Ours => "ours",
@@ -195,10 +195,10 @@ impl Panel {
     }
 }
 
-/// Returns the values on an axis from 0 to `most`: at most six.
+/// Returns the values on an axis from 0 to `most`; there are at most six.
 fn ticks(most: f64) -> impl Iterator<Item = f64> {
     let mut step = 1.0;
-    // 1, 2, 5, 10, 20, 50 and so on.
+    // The steps are 1, 2, 5, 10, 20, 50 and so on.
     for factor in [2.0, 2.5, 2.0].into_iter().cycle() {
         if most / step <= 5.0 {
             break;
@@ -224,7 +224,7 @@ fn text(x: f64, top: f64, class: &str, text: &str) -> String {
     format!("<text x=\"{x:.1}\" y=\"{:.1}\"{class}>{}</text>\n", top + BASELINE, escaped(text))
 }
 
-/// Returns the text without characters that have a meaning in XML.
+/// Escapes the characters that have a special meaning in XML.
 fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

@@ -1,5 +1,5 @@
-//! Estimates for larger deployments from the measurements: each figure with its formula, and its
-//! limit.
+//! Estimates for larger deployments, derived from the measurements. Each figure has its formula,
+//! and the resource that limits it.
 
 use std::fmt::Write;
 
@@ -7,19 +7,19 @@ use serde_json::Value;
 
 use crate::bench::figure;
 
-/// The estimated cluster: all nodes, and one replica for each primary.
+/// The estimated cluster: its nodes, and its primaries with one replica each.
 const NODES: f64 = 100.0;
 const PRIMARIES: f64 = 50.0;
 
 /// Releases per second in the whole cluster, for the load of the bus.
 const RELEASES: f64 = 10_000.0;
 
-/// The share of a core for renewals: a tenth leaves the rest to requests.
+/// The share of a core that is used for renewals: a tenth, so that requests have the rest.
 const FOR_RENEWALS: f64 = 0.1;
 
 const GIB: f64 = (1_u64 << 30) as f64;
 
-/// Formats the section. A missing measure is a dash.
+/// Formats the section. A missing measurement is a dash.
 pub(super) fn text(lines: &[Value]) -> String {
     let line =
         |measure: &str| lines.iter().find(|line| line.pointer("/measure").and_then(Value::as_str) == Some(measure));
@@ -29,9 +29,9 @@ pub(super) fn text(lines: &[Value]) -> String {
     let count = |measure: &str| line(measure)?.pointer("/count")?.as_f64();
     let a_second = |micros: Option<f64>| micros.map(|micros| 1e6 / micros);
     let fitting = |bytes: Option<f64>| bytes.map(|bytes| GIB / bytes);
-    // How many renewals fit into the share of a minute, at the measured cost.
+    // The number of renewals that fit into this share of a minute, at the measured cost.
     let renewed = |name: &str| Some(FOR_RENEWALS * 60.0 / of("held", name)? * count("held")?);
-    // The quantity, its formula, and how many of it one process and one server carry.
+    // Each row has a quantity, its formula, and its maximum for one process and for one server.
     let rows = [
         (
             "locks a second that nobody else wants, a core",
@@ -80,7 +80,7 @@ pub(super) fn text(lines: &[Value]) -> String {
     text + &bus(&of)
 }
 
-/// Estimates the bus traffic of releases. A message is sent to each other node: `m` bytes each,
+/// Estimates the bus traffic of releases. A message takes `m` bytes for each node that receives it,
 /// independent of the cluster's size.
 fn bus(of: &impl Fn(&str, &str) -> Option<f64>) -> String {
     let each = |mode: &str| of("bus", &format!("6 nodes, {mode}: bytes on the bus, a release and node told"));
@@ -88,7 +88,8 @@ fn bus(of: &impl Fn(&str, &str) -> Option<f64>) -> String {
         "\n| the bus of {NODES} nodes | B for a node told, m | nodes told | B a release | MB/s at {RELEASES} releases a second | \
          MB/s of a node |\n|---|---|---|---|---|---|\n"
     );
-    // With SPUBLISH, the replicas of the shard; all nodes send the same share.
+    // With SPUBLISH, only the replicas of the shard receive the message; all nodes together send
+    // the same share.
     for (mode, told, formula) in [("PUBLISH", NODES - 1.0, "N − 1"), ("SPUBLISH", NODES / PRIMARIES - 1.0, "replicas")]
     {
         let release = each(mode).map(|bytes| bytes * told);

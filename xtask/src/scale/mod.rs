@@ -1,5 +1,5 @@
-//! The capacity of one process, one server and a cluster: the measures of `benches/scale` with
-//! their bounds, and conclusions.
+//! The capacity of one process, one server and a cluster: runs the measures of `benches/scale` with
+//! their bounds, and draws conclusions.
 
 mod estimates;
 
@@ -54,10 +54,11 @@ impl Options {
     }
 }
 
-/// The longest time of a measure, besides its idle time: three times that of the longest one.
+/// The timeout of a measure, in addition to its idle time: three times the duration of the longest
+/// one.
 const MEASURE_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// The measurements are between these lines of docs/internals/measurements.md.
+/// The markers around the measurements in docs/internals/measurements.md.
 const LINES: (&str, &str) = ("<!-- scale: begin -->", "<!-- scale: end -->");
 
 /// Returns the heading of a measure.
@@ -113,7 +114,7 @@ fn page(workspace: &Path) -> std::path::PathBuf {
     workspace.join("docs/internals/measurements.md")
 }
 
-/// Formats every promise of every measure for the terminal.
+/// Formats all promises of all measures for the terminal.
 fn promises(lines: &[Value]) -> String {
     let mut rows = vec![["measure", "promise", "measured", "bound", "holds"].map(str::to_owned).to_vec()];
     for line in lines {

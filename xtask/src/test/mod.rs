@@ -1,4 +1,4 @@
-//! All tests: built once, and run side by side.
+//! All tests: builds them once, and runs their programs side by side.
 
 mod programs;
 mod progress;
@@ -15,15 +15,15 @@ use crate::{
     test::{programs::Program, side_by_side::Ended},
 };
 
-/// Metrics and spans are built into everything that is tested, so that nothing is built twice. A
-/// feature only adds code: without it, the same code has less to do. `cargo xtask release-check
-/// features` checks that each crate builds without it.
+/// Metrics and spans are built into all tested programs, so that each program is built once. This
+/// is sufficient, because a feature only adds code. `cargo xtask release-check features` checks
+/// that each crate builds without the features.
 pub(crate) const FEATURES: [&str; 2] = ["--features", "redgrid-tests/observability"];
 
-/// The number of concurrent tests of a program, read by Rust's test harness.
+/// The variable that sets the number of concurrent tests of a program, read by Rust's test harness.
 const THREADS: &str = "RUST_TEST_THREADS";
 
-/// Runs all tests; with arguments, `cargo test --workspace` with them.
+/// Runs all tests. If there are arguments, runs `cargo test --workspace` with them instead.
 pub(crate) fn run(workspace: &Path, args: impl Iterator<Item = OsString>) -> Result<ExitCode, Failure> {
     let settings = settings(workspace)?;
     let mut args = args.peekable();
@@ -35,7 +35,7 @@ pub(crate) fn run(workspace: &Path, args: impl Iterator<Item = OsString>) -> Res
     steps::run_through(tests.envs(settings))
 }
 
-/// Variables of each test program.
+/// Returns the environment variables of each test program.
 pub(crate) fn settings(workspace: &Path) -> Result<Vec<(&'static str, OsString)>, Failure> {
     let mut settings = vec![(SERVER_VARIABLE, install::server(workspace)?.path().into())];
     match install::newest(workspace) {
@@ -48,7 +48,8 @@ pub(crate) fn settings(workspace: &Path) -> Result<Vec<(&'static str, OsString)>
     Ok(settings)
 }
 
-/// Tests mostly wait for servers, so more run concurrently than there are cores.
+/// Returns the number of concurrent tests. Tests mostly wait for servers, so it exceeds the number
+/// of cores.
 fn at_a_time() -> usize {
     cores() * 2
 }
@@ -68,14 +69,14 @@ fn everything(workspace: &Path, settings: &[(&'static str, OsString)]) -> Result
     Ok(summary(&ended, began))
 }
 
-/// The examples of the documentation are built and run by rustdoc.
+/// Returns the program that builds and runs the examples of the documentation: rustdoc.
 fn examples_of_docs() -> Program {
     let mut command = cargo();
     command.args(["test", "--workspace", "--doc", "--no-fail-fast"]).args(FEATURES);
     Program { name: "documentation".into(), command }
 }
 
-/// Prints all failures again, and the counts of all programs.
+/// Prints all failures again, and the counts of all programs. Returns the exit code.
 fn summary(ended: &[Ended], began: Instant) -> ExitCode {
     let failed: Vec<_> = ended.iter().filter(|ended| !ended.counts.is_good()).collect();
     for ended in &failed {
@@ -86,7 +87,7 @@ fn summary(ended: &[Ended], began: Instant) -> ExitCode {
     if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Returns the last lines: what failed, what was skipped and why, and the counts.
+/// Returns the last lines: failed tests, skipped tests with their reasons, and the counts.
 fn closing(ended: &[Ended]) -> String {
     let mut all = Counts::default();
     let mut lines = Vec::new();
@@ -102,15 +103,15 @@ fn closing(ended: &[Ended]) -> String {
     lines.join("\n") + "\n"
 }
 
-/// Returns the part of the output that describes the failures: the harness's list, or else the
-/// last lines.
+/// Returns the part of the output that describes the failures: the harness's list, or the last
+/// lines if there is no list.
 fn failures(output: &str) -> String {
     let lines: Vec<_> = output.lines().collect();
     let list = lines.iter().position(|line| *line == "failures:");
     lines[list.unwrap_or(lines.len().saturating_sub(LAST_LINES))..].join("\n")
 }
 
-/// The number of last lines shown of a program that printed no list of failures.
+/// The number of last lines that are shown of a program that printed no list of failures.
 const LAST_LINES: usize = 60;
 
 #[cfg(test)]

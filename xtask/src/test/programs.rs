@@ -15,13 +15,13 @@ use crate::{
 /// A program with the output of a test harness.
 #[derive(Debug)]
 pub(crate) struct Program {
-    /// The package and its target.
+    /// The names of the package and the target.
     pub(crate) name: String,
     pub(crate) command: Command,
 }
 
 impl Program {
-    /// Returns the program at the lowest priority.
+    /// Returns the program wrapped by `nice`, at the lowest priority.
     pub(crate) fn at_the_lowest_priority(self) -> Program {
         let mut command = Command::new("nice");
         command.args(["-n", "19"]).arg(self.command.get_program()).args(self.command.get_args());
@@ -33,7 +33,7 @@ impl Program {
     }
 }
 
-/// A line of `cargo test --no-run --message-format=json`, as far as it is used.
+/// A line of `cargo test --no-run --message-format=json`; only the fields that are used.
 #[derive(Debug, Deserialize)]
 struct Message {
     #[serde(default)]
@@ -54,8 +54,8 @@ struct Profile {
     test: bool,
 }
 
-/// Builds the test programs of all crates. The examples are not linked one by one: a test program
-/// includes them all (`tests/examples`).
+/// Builds the test programs of all crates. The examples are not linked separately: one test program
+/// includes all of them (`tests/examples`).
 pub(crate) fn build(features: &[&str]) -> Result<Vec<Program>, Failure> {
     let mut build = cargo();
     build.args(["test", "--workspace", "--tests", "--no-run", "--message-format=json-render-diagnostics"]);
@@ -67,7 +67,7 @@ pub(crate) fn build(features: &[&str]) -> Result<Vec<Program>, Failure> {
     Ok(String::from_utf8_lossy(&output.stdout).lines().filter_map(program).collect())
 }
 
-/// Reads a test program from a line of JSON; other lines are about libraries and helper programs.
+/// Reads a test program from a line of JSON; `None` for lines about libraries and helper programs.
 fn program(line: &str) -> Option<Program> {
     let message: Message = serde_json::from_str(line).ok()?;
     let (path, target) = (message.executable?, message.target?);
@@ -81,7 +81,7 @@ fn program(line: &str) -> Option<Program> {
         kind => format!("{package} {kind} {}", target.name),
     };
     let mut command = Command::new(path);
-    // As cargo does.
+    // Cargo sets the same folder and variable.
     command.current_dir(folder).env("CARGO_MANIFEST_DIR", folder);
     Some(Program { name, command })
 }
@@ -112,7 +112,8 @@ mod tests {
         assert!(program(r#"{"reason":"build-finished","success":true}"#).is_none());
     }
 
-    /// Their manifests say `test = false`, so a unit test would never run.
+    /// The manifests of these libraries contain `test = false`, so a unit test in them would never
+    /// run.
     #[test]
     fn libraries_that_are_not_tested_have_no_unit_tests() {
         let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates");

@@ -1,4 +1,4 @@
-//! Which of the test programs have ended, and which are running.
+//! Tracks which test programs have ended, and which are running.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ impl Progress {
         format!("{} {name}: {counts} in {:.0} s{still}", self.position(), took.as_secs_f64())
     }
 
-    /// Returns the line for a time in which no program has ended.
+    /// Returns the line that is printed when no program has ended for some time.
     pub(crate) fn waiting(&self, since: Duration) -> String {
         format!("{} after {} min {}", self.position(), since.as_secs() / 60, self.still_running())
     }

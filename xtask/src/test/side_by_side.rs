@@ -28,13 +28,14 @@ pub(crate) struct Ended {
     pub(crate) took: Duration,
 }
 
-/// A report of a thread that runs programs one after another.
+/// A message from a thread that runs programs one after another.
 enum Report {
     Began(String),
     Ended(Result<Ended, Failure>),
 }
 
-/// The longest programs begin first: 440 s to 60 s, each alone on two cores. The others are short.
+/// The longest programs, which are started first: they take 440 s to 60 s, each alone on two cores.
+/// The other programs are short.
 const LONG: [&str; 7] = [
     "tests behaviour",
     "tests topologies",
@@ -45,18 +46,18 @@ const LONG: [&str; 7] = [
     "tests histories",
 ];
 
-/// The package whose programs only compute. They run at the lowest priority beside the others,
-/// which often wait.
+/// The package whose programs only compute. They run at the lowest priority, together with the
+/// other programs, which often wait.
 const COMPUTING: &str = "models ";
 
-/// The time limit of one program: 60 minutes, to report a program that hangs.
+/// The time limit of one program: 60 minutes, so that a program that hangs is reported.
 const LIMIT: Duration = Duration::from_secs(3600);
 
-/// The time without news after which the running programs are named.
+/// If no program ends for this time, the names of the running ones are printed.
 const SILENCE: Duration = Duration::from_secs(60);
 
-/// Runs all programs, and prints the output of each when it has ended. Only as many run at the
-/// same time as there are cores, and one that computes.
+/// Runs all programs, and prints the output of each when it has ended. The number of concurrent
+/// programs is the number of cores, and one more for programs that only compute.
 pub(crate) fn run(
     workspace: &Path,
     programs: Vec<Program>,
@@ -77,7 +78,7 @@ pub(crate) fn run(
             let (report, logs) = (report.clone(), &logs);
             scope.spawn(move || {
                 while let Some(program) = next(waiting) {
-                    // The receiver is gone after an error.
+                    // After an error, the receiver has been dropped.
                     let has_begun = report.send(Report::Began(program.name.clone())).is_ok();
                     if !has_begun || report.send(Report::Ended(run_one(program, settings, logs))).is_err() {
                         break;
@@ -86,7 +87,7 @@ pub(crate) fn run(
             });
         }
         drop(report);
-        let reports = reports; // dropped after an error
+        let reports = reports; // dropped if an error returns early
         let mut all = Vec::new();
         loop {
             match reports.recv_timeout(SILENCE) {

@@ -1,13 +1,14 @@
-//! A member's last save to the total, and which part of the total is the member's since when: pure.
+//! A member's last save to the total, and the history of the member's part of the total. The module
+//! is pure: it sends no requests.
 
 use std::collections::VecDeque;
 
 use super::adder_number::AdderNumber;
 
-/// The maximum number of saves with a known time. A round asks for recent ones, which are few.
+/// The maximum number of saves with a known time. A round needs only recent ones, which are few.
 const MAX_HISTORY: usize = 256;
 
-/// The last save of a member, as far as the member knows.
+/// The last save of a member, as recorded by its process.
 #[derive(Debug)]
 pub(super) struct Checkpoint<N: AdderNumber> {
     /// Grows with each attempt to save.
@@ -106,8 +107,8 @@ impl<N: AdderNumber> Checkpoint<N> {
     /// Records that the server stores no save of this member, but a total with this number of
     /// saves. The pending one was not executed.
     ///
-    /// If the record `may_be_expired`, only the record is gone. Before that time the member's part
-    /// of the total is lost, too.
+    /// If the record `may_be_expired` and the total is the known one, only the record is gone.
+    /// Otherwise the member's part of the total is lost, too.
     pub(super) fn adopt_missing(&mut self, saves: u64, total_born: String, may_be_expired: bool) {
         let last_at = self.history.back().map_or(0, |(since, _)| *since);
         let only_record_lost =
@@ -168,7 +169,7 @@ mod tests {
     fn an_executed_retransmission_a_failover_and_a_lost_total_are_distinguished() {
         let mut checkpoint = Checkpoint::<i64>::new();
         save(&mut checkpoint, 5, 1);
-        // Without a reply, but executed: an earlier round does not include it.
+        // The save was executed, but its reply was lost: an earlier round does not include it.
         let unanswered = checkpoint.next_save(8).unwrap();
         checkpoint.adopt(&unanswered.next_record, 2, "b".into()).unwrap();
         assert_eq!(
@@ -176,7 +177,7 @@ mod tests {
             (8, unanswered.next_record.clone())
         );
         assert_eq!([0, 1, 2].map(|saves| checkpoint.sum_at(saves)), [0, 5, 8].map(Some));
-        // A failover has lost it.
+        // A failover has lost the save.
         checkpoint.adopt("1 5", 1, "b".into()).unwrap();
         assert_eq!((checkpoint.sum(), checkpoint.next_save(9).unwrap().amount.as_str()), (5, "4"));
         assert_eq!([0, 1, 2].map(|saves| checkpoint.sum_at(saves)), [0, 5, 5].map(Some));
@@ -187,7 +188,7 @@ mod tests {
         checkpoint.adopt_missing(0, String::new(), true);
         let again = checkpoint.next_save(9).unwrap();
         assert_eq!((again.amount.as_str(), again.last_record.as_str(), checkpoint.sum_at(0)), ("9", "", Some(0)));
-        // The sequence has grown all the while: the unanswered save does not fit any more.
+        // The sequence has grown all the while: the unanswered save can no longer be executed.
         assert!(again.next_record > unanswered.next_record, "{again:?}");
         assert_eq!(checkpoint.adopt("x", 1, "b".into()), None);
     }

@@ -12,11 +12,11 @@ use super::round::{Reset, Sum};
 /// A distributed sum of floating point numbers: each process counts in its own memory, and a sum
 /// adds all counts. It has the wire format of Redisson's `RDoubleAdder`.
 ///
-/// An addition sends no request and does not wait. A sum asks every client that has such an adder
-/// at that moment, Java services included.
+/// An addition sends no request and does not wait. A sum requests the count of every client that
+/// has such an adder at that moment, including Java services.
 ///
 /// It is cheap to clone; all handles of a client with one name share one count. The count is lost
-/// with the last of them, and with the process, unless it is [saved](DoubleAdder::saving). Redis
+/// with the last handle, and with the process, unless it is [saved](DoubleAdder::saving). Redis
 /// adds with 17 decimal places: anything smaller is lost in a sum.
 ///
 /// ```no_run
@@ -39,7 +39,7 @@ impl DoubleAdder {
     ///
     /// The call itself does not wait for the server: the first call that returns errors reports an
     /// invalid name. If this client has an adder of the other type with that name, each call tries
-    /// again.
+    /// again to create this one.
     pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
         DoubleAdder(AdderHandle::new(client, name.as_ref()))
     }
@@ -47,8 +47,8 @@ impl DoubleAdder {
     /// Saves the count of this client to a total on the server.
     ///
     /// It saves at this interval (10 ms to 1 day), when the last handle is dropped, and at the
-    /// shutdown of the client: each part exactly once, even if replies are lost. Sums include the
-    /// total, those of Java, too.
+    /// shutdown of the client. Each part is saved exactly once, even if replies are lost. Sums
+    /// include the total, also those of Java services.
     ///
     /// A process that is killed loses its count since the last save. The total has no lifetime; a
     /// [reset](DoubleAdder::reset) sets it to 0. Saving continues until the last handle is dropped,
@@ -105,7 +105,8 @@ impl DoubleAdder {
         self.add(-1.0)
     }
 
-    /// Sums the counts of all processes: each one that has such an adder answers, this one, too.
+    /// Sums the counts of all processes: each process that has such an adder answers, including
+    /// this one.
     ///
     /// The sum includes everything that was added before the call, and may include additions during
     /// the call. It waits for at most 10 s unless [`Sum::timeout`] is set.
@@ -137,7 +138,8 @@ impl DoubleAdder {
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped, the members that have received the request are reset, or none.
+    /// If the future is dropped, either no member is reset, or those that have received the
+    /// request.
     #[doc(alias = "resetAsync")]
     pub fn reset(&self) -> Reset<f64> {
         Reset::new(self.0.get().cloned())
@@ -145,7 +147,7 @@ impl DoubleAdder {
 
     /// Waits until this client listens for sums. Until then, sums do not include its count.
     ///
-    /// It waits for at most as long as a call may be without contact.
+    /// It waits for at most `response_timeout × (retries + 1)`.
     ///
     /// # Errors
     ///
@@ -160,10 +162,10 @@ impl DoubleAdder {
 
     /// Ends this handle. The last handle of the client ends its membership.
     ///
-    /// Then open requests are answered, the count is saved if [saving](DoubleAdder::saving) is on,
-    /// and the subscription ends. The count is gone afterwards. Dropping the handle does the same
-    /// in the background. A sum or a reset in flight is a handle, too: while there is one, this
-    /// call does not wait for the end.
+    /// When the membership ends, open requests are answered, the count is saved if
+    /// [saving](DoubleAdder::saving) is on, and the subscription ends. The count is gone
+    /// afterwards. Dropping the handle does the same in the background. A sum or a reset in flight
+    /// counts as a handle: while there is one, this call does not wait for the end.
     ///
     /// # Errors
     ///

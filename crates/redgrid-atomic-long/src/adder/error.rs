@@ -37,7 +37,7 @@ pub enum AdderError {
         /// The adder.
         name: Name,
     },
-    /// A key of the adder has another value.
+    /// A key of the adder has an unexpected value.
     #[error("a key of the adder `{name}` has an unexpected value: expected {expected}, got `{got}`")]
     NotANumber {
         /// The adder.

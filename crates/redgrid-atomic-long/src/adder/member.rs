@@ -1,4 +1,5 @@
-//! The membership of a client in an adder: its handles share it, and its task answers for it.
+//! The membership of a client in an adder. The handles of the client share it, and its task answers
+//! the rounds.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -26,7 +27,7 @@ pub(super) struct Member<N: AdderNumber> {
     pub(super) id: String,
     pub(super) local: N::Local,
     state: Mutex<State>,
-    /// How often messages may have been missed.
+    /// The number of times that messages may have been missed.
     pub(super) gaps: watch::Sender<u64>,
     /// Notified of changes of the state.
     pub(super) changed: Notify,
@@ -46,7 +47,7 @@ struct State {
 /// The outcome of a member's answer to a round; `None` until it has answered or failed.
 type AnswerOutcome = Option<Result<(), ServerError>>;
 
-/// A handle of an adder. The shared part is looked up when that is possible.
+/// A handle of an adder. Each call looks the shared part up until one succeeds.
 pub(super) struct AdderHandle<N: AdderNumber> {
     client: Client,
     name: Arc<str>,
@@ -61,7 +62,7 @@ impl<N: AdderNumber> AdderHandle<N> {
     }
 
     /// Returns the shared part of the adder. It is an error if the name is invalid, or if the
-    /// client has an adder of the other type with it.
+    /// client has an adder of the other type with that name.
     #[inline]
     pub(super) fn get(&self) -> Result<&Arc<SharedAdder<N>>, AdderError> {
         self.shared.get().map_or_else(|| self.find(), Ok)

@@ -21,8 +21,8 @@ use super::scripts::{ANSWER, ENTER, REDGRID_PREFIX, ROUND_TTL_MS, RoundKind, SAV
 /// interval. It is renewed before it expires.
 const RECORD_TTL: Duration = Duration::from_secs(3 * 24 * 3600);
 
-/// How much earlier the record may expire, because the server's clock is faster than the local one:
-/// 500 ppm of its lifetime (RFC 5905, section 11.3).
+/// How much earlier the record may expire, because the server's clock may be faster than the local
+/// one: 500 ppm of its lifetime (RFC 5905, section 11.3).
 const DRIFT: Duration = Duration::from_secs(130);
 
 /// The lifetime of the record after the end of the member, in milliseconds: as long as a round may
@@ -45,7 +45,8 @@ pub(super) async fn run_member<N: AdderNumber>(
     client: BackgroundClient,
 ) {
     let _end_guard = EndGuard(Arc::clone(&member));
-    // Dropped before the end is reported: the name is then free for either type.
+    // The member lock is dropped before `_end_guard` reports the end: the name is then free for
+    // either type.
     let held_lock = member_lock;
     let lock_guard = held_lock.lock.lock().await;
     let mut subscription = client.subscribe_at_primary(member.keys.topic.clone(), &member.keys.key);
@@ -89,7 +90,7 @@ struct MemberTask<N: AdderNumber> {
     checkpoint: Checkpoint<N>,
     /// When the last save was executed or attempted.
     last_save: Instant,
-    /// The time before the last save request that the server executed.
+    /// The time just before the last executed save request was sent.
     record_renewed: Instant,
     known_rounds: VecDeque<String>,
 }
@@ -143,18 +144,19 @@ impl<N: AdderNumber> MemberTask<N> {
         let (until, keys) = (self.deadline(), self.member.keys.round(id));
         let is_redgrid = if id.starts_with(REDGRID_PREFIX) { "1" } else { "" };
         let command = if kind == RoundKind::Sum { N::ADD_COMMANDS[0] } else { "" };
-        // Later additions belong to the next round, or are not reset.
+        // The count is taken first: later additions belong to the next round, or survive the reset.
         let counted = self.count();
         let Some(saved) = self.enter(id, command, is_redgrid, until).await? else { return Ok(false) };
         let amount = match kind {
-            // Empty if it is out of range.
+            // The amount is empty if it is out of range.
             RoundKind::Sum => N::text(N::minus(counted, saved)).unwrap_or_default(),
             RoundKind::Reset => {
                 // Only this task takes the local count, so nothing was counted since. A new start
                 // at 0 keeps doubles exact after a high count, and ends an overflow.
                 self.checkpoint.record_reset(saved);
                 self.counted = N::Wide::default();
-                // The total includes saves after its reset; they are subtracted again.
+                // The total includes this member's saves after the reset of the total: subtract
+                // them again.
                 if self.checkpoint.exists() && self.checkpoint.sum() != self.counted {
                     self.save(until).await?;
                 }
@@ -187,7 +189,7 @@ impl<N: AdderNumber> MemberTask<N> {
                 let saved = saves.parse().ok().and_then(|saves| self.checkpoint.sum_at(saves));
                 return saved.ok_or_else(|| unknown("the round is older than what is known of saves")).map(Some);
             }
-            // The server stores another save than this process knows.
+            // The server stores another save of this member than this process has recorded.
             self.save(until).await?;
         }
         Err(unknown("what was saved was something else each time"))
@@ -255,7 +257,8 @@ impl<N: AdderNumber> MemberTask<N> {
     }
 
     /// Answers the rounds that have arrived, saves, and ends the subscription. It answers further
-    /// rounds until the server has confirmed that: publishers before it count this member.
+    /// rounds until the server has confirmed the end: rounds that were published before it count
+    /// this member.
     async fn leave(&mut self, mut subscription: OrderedSubscription) -> Result<(), ServerError> {
         while let Some(event) = subscription.take() {
             self.handle_event(event).await;

@@ -25,13 +25,14 @@ const TIMEOUTS: std::ops::RangeInclusive<Duration> = Duration::from_millis(1)..=
 /// The pauses between the polls of a round.
 const PAUSES: Backoff = Backoff { first: Duration::from_millis(1), longest: Duration::from_millis(50) };
 
-/// How long the other members may have answered without this one: half a second. Then this client
-/// did not receive the request.
+/// How long this client's own answer may be missing after all others have arrived: half a second.
+/// After that, this client is assumed to have missed the request.
 const OWN_ANSWER_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// How long a round may receive no answer before another one is opened: 1 s, doubled each time.
 ///
-/// A new member may hide one that has left from the subscriber count.
+/// If one member leaves and a new one subscribes, the subscriber count does not show that the first
+/// one has left.
 const STALL_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The margin for a server clock that is slower than the local one: 100 ms, for timeouts of
@@ -144,7 +145,7 @@ impl<N: AdderNumber> Call<N> {
 struct OpenRound<'a> {
     client: &'a Client,
     keys: RoundKeys,
-    /// Whether all members have answered: none writes to the keys any more.
+    /// Whether all members have answered: after that, none writes to the keys.
     is_complete: bool,
 }
 
@@ -166,7 +167,7 @@ impl Drop for OpenRound<'_> {
         self.client.run_detached(if self.is_complete {
             request.key(semaphore.clone()).key(counter.clone())
         } else {
-            // Members of Redisson would create the other keys again, without a lifetime.
+            // The other keys stay: members of Redisson would create them again, without a lifetime.
             request
         });
     }
@@ -197,7 +198,7 @@ impl<N: AdderNumber> SharedAdder<N> {
             }
             Err(error) => {
                 // If this reset were executed after a later one had succeeded, it would remove the
-                // additions since. So the next one waits until this one is certainly too late.
+                // additions since. So the next reset waits until this one is certainly too late.
                 if kind == RoundKind::Reset && error.is_unknown() {
                     let too_late = until.min(client.clock().now() + client.response_timeout() + CLOCK_MARGIN);
                     tokio::select! {
@@ -257,7 +258,7 @@ impl<N: AdderNumber> SharedAdder<N> {
             {
                 return RoundOutcome::Stalled;
             }
-            // A member that has left does not answer any more.
+            // A member that has left does not answer.
             if PAUSES.after(polls) == PAUSES.longest
                 && let Some(subscribers) = client.subscribers_at_primary(&member.keys.topic, &member.keys.key).await
                 && subscribers < expected
@@ -289,7 +290,7 @@ impl<N: AdderNumber> SharedAdder<N> {
                 biased;
                 () = client.closing() => client.ended(),
                 () = client.clock().sleep_until(until) => unknown("the subscription was not confirmed"),
-                // The confirmation is a gap, too.
+                // The confirmation of the subscription is reported as a gap, too.
                 _ = gaps.changed() => continue,
             };
             return Err(AdderError::of(&self.member.name, error));
@@ -325,8 +326,8 @@ impl RoundState {
     }
 }
 
-/// Waits until this client's member has answered or failed, or until `at`; if it has already, until
-/// `at`. A shutdown of the client ends the wait in any case.
+/// Waits until `at`, or until this client's member has answered or failed, unless it already has. A
+/// shutdown of the client ends the wait in any case.
 async fn wait<N: AdderNumber>(client: &Client, own_answer: &mut OwnAnswer<'_, N>, at: Instant) {
     let is_decided = own_answer.is_decided();
     tokio::select! {

@@ -12,8 +12,8 @@ pub(super) static ROUND_STATE: Script<3> =
     Script::new("adder/round-state", include_str!("../scripts/adder_round_state.lua"));
 pub(super) static SAVE: Script<2> = Script::new("adder/save", include_str!("../scripts/adder_save.lua"));
 
-/// The prefix of round ids of redgrid; those of Redisson are 32 hex digits. For redgrid's rounds,
-/// the members know when they are over.
+/// The prefix of round ids of redgrid; those of Redisson are 32 hex digits. Members can detect that
+/// a round of redgrid is over.
 pub(super) const REDGRID_PREFIX: &str = "redgrid-";
 
 /// The lifetime of a round's keys in milliseconds: 10 minutes, ten times as long as Redisson waits

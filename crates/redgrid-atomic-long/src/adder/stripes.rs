@@ -126,7 +126,7 @@ mod tests {
             longs.add(by);
         }
         assert_eq!(longs.take(), i128::from(i64::MAX) + (1 << 32));
-        // Stripes that are nearly full.
+        // The stripes are nearly full.
         let full = i64::MAX - (1 << 33);
         longs.stripes.iter().for_each(|stripe| stripe.0.store(full, Ordering::Relaxed));
         (0..8).for_each(|_| longs.add(1 << 32));

@@ -1,8 +1,9 @@
--- adder_enter.lua: enter a round of an adder. The first member of redgrid adds the saved total, or
--- sets it to 0; all of them exclude their part of it from their answers.
+-- adder_enter.lua: enter a round of an adder. The first member of redgrid adds the saved total to
+-- the round; in a reset, it sets the total to 0. Each member of redgrid excludes its own part of
+-- the total from its answer.
 --
--- KEYS[1]  round      string; `-`, then the number of saves to the total when it was added; a `!`
---                     behind that marks an overflow
+-- KEYS[1]  round      string; `-` at first; then the number of saves to the total when the total
+--                     was added; a `!` behind that number marks an overflow
 -- KEYS[2]  total      hash; `sum`, the number of `saves`, and when it was `born`
 -- KEYS[3]  saved      string; the last save of this member, see adder_save.lua
 -- KEYS[4]  counter    string; the sum of the answers

@@ -1,4 +1,4 @@
--- adder_open.lua: open a round of an adder: ask all members to answer.
+-- adder_open.lua: open a round of an adder, and request the answers of all members.
 --
 -- KEYS[1]  semaphore  string; the number of answers
 -- KEYS[2]  round      string; `-` until the first member of redgrid answers

@@ -5,16 +5,16 @@
 --                     the saves of the total, and the total's `born`
 -- ARGV[1]  not after  microseconds since 1970 by this server's clock; later than that, nothing is
 --                     done
--- ARGV[2]  last       `sequence sum` of the save before this one, as the member knows it; empty for
---                     none
+-- ARGV[2]  last       `sequence sum` of the save before this one, as recorded by the member; empty
+--                     for none
 -- ARGV[3]  next       `sequence sum` of this one
 -- ARGV[4]  command    that adds to a field, [5] the amount to add
 -- ARGV[6]  lifetime   of `saved`, in milliseconds
 -- Returns  {'1', saves, born}              saved, now or by an earlier transmission, as save number
 --                                          `saves`
 --          {'0', saves, born, saved, at}   not saved: the last save was another one, number `at`;
---                                          both are empty if there is none in this total, which
---                                          has `saves` saves
+--                                          `saved` and `at` are empty if there is none in this
+--                                          total, which has `saves` saves
 --          {-1, time}                      too late: not saved; and the server's time, in
 --                                          microseconds
 --

@@ -14,9 +14,10 @@ end
 local function less(left, right)
   return parse(left) < parse(right)
 end
--- Adds `by` to the number. Returns the sum as text; or a table with an error, and nothing is
--- changed. The server adds with more digits and a larger range than a double: a sum beyond all
--- doubles is undone. The server stores 17 decimals, so the addition of 0 leaves the text unchanged.
+-- Adds `by` to the number. Returns the sum as text. On failure, it changes nothing and returns a
+-- table with the error. The server adds with more digits and a larger range than a double: a sum
+-- beyond all doubles is undone. The server stores 17 decimals, so the addition of 0 leaves the text
+-- unchanged.
 local function add(by)
   local previous = redis.call('GET', KEYS[2])
   if previous and not parse(previous) then

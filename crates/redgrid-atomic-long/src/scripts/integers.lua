@@ -24,8 +24,8 @@ local function less(left, right)
   end
   return a.digits < b.digits
 end
--- Adds `by` to the number. Returns the sum as text; or a table with the server's error, and nothing
--- is changed.
+-- Adds `by` to the number. Returns the sum as text. On failure, it changes nothing and returns a
+-- table with the server's error.
 local function add(by)
   local reply = redis.pcall('INCRBY', KEYS[2], by)
   return type(reply) == 'table' and reply or redis.call('GET', KEYS[2])

@@ -1,4 +1,4 @@
--- barrier_arrive.lua: wait at a barrier, continue to wait, or learn that it has opened. The last
+-- barrier_arrive.lua: wait at a barrier, continue to wait, or return that it has opened. The last
 -- party to arrive opens it.
 --
 -- KEYS[1]  barrier     hash; `round` counts the openings, `parties` is the number that each needs.
@@ -38,7 +38,7 @@ if generation and (generation > tonumber(ARGV[3]) or generation == tonumber(ARGV
   return {-2}
 end
 if generation == tonumber(ARGV[3]) and arrived_in < round then
-  -- The client remembers the round from now on, so this server must store it at least as long.
+  -- The client stores the round from now on, so this server must store it at least as long.
   extend_ttl(lease)
   return {1, arrived_in + 1, state == 'o' and 1 or 0}
 end

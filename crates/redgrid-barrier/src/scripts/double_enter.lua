@@ -1,4 +1,5 @@
--- double_enter.lua: wait to enter a double barrier, continue to wait, or learn of the entry.
+-- double_enter.lua: wait to enter a double barrier, continue to wait, or return the session that
+-- was entered.
 --
 -- KEYS     the barrier, waiters, participants inside: see double_barrier.lua
 -- ARGV[1]  not after   microseconds since 1970 by this server's clock; later than that, nothing is

@@ -23,7 +23,7 @@ local generation, _, state = participant(ARGV[2])
 if generation and (generation > tonumber(ARGV[3]) or generation == tonumber(ARGV[3]) and state == 'l') then
   return {0}
 end
--- Only an earlier generation is known: the entry of this one is lost.
+-- At most an earlier generation is stored: the entry of this one is lost.
 if generation ~= tonumber(ARGV[3]) then
   start_grace(tonumber(ARGV[5]))
 end

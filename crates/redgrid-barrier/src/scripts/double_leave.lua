@@ -1,4 +1,4 @@
--- double_leave.lua: leave from outside or inside, and learn whether all participants have left.
+-- double_leave.lua: leave from outside or inside, and return whether all participants have left.
 --
 -- KEYS     the barrier, waiters, participants inside: see double_barrier.lua
 -- ARGV[1]  id            of the participant

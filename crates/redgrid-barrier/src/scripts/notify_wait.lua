@@ -1,4 +1,4 @@
--- notify_wait.lua: join the queue, stay in it, or learn of a notification.
+-- notify_wait.lua: join the queue, stay in it, or return a notification.
 --
 -- KEYS     the hash, the queue, notified participants: see notify_queue.lua
 -- ARGV[1]  not after     microseconds since 1970 by this server's clock; later than that, nothing
@@ -11,8 +11,8 @@
 -- ARGV[7]  channel       for notifications
 -- ARGV[8]  store permit  1: without a waiter, a notification is stored for the next one
 -- ARGV[9]  was queued    1: it was in the queue before
--- Returns  {1}       notified; also if it was in the queue before and is unknown now, because a
---                    failover may have lost a notification
+-- Returns  {1}       notified; also if it was in the queue before and is not stored: a failover may
+--                    have lost a notification, too
 --          {0, ms}   not yet; the first lease of a notified participant ends after ms, -1 if there
 --                    is none
 --          {-1}      too late: nothing was done
@@ -32,7 +32,7 @@ local function own_state()
   return generation == own_generation and state
 end
 if own_state() == 'n' and redis.call('ZSCORE', k[3], id) then
-  -- It is alive: its notification goes to no other waiter.
+  -- The participant is alive: its notification goes to no other waiter.
   redis.call('ZADD', k[3], now + lease, id)
 end
 pass_on_expired(ARGV[6], ARGV[7], ARGV[8])

@@ -1,4 +1,4 @@
--- phaser_arrive.lua: arrive at a phase, deregister if requested, or learn the current phase.
+-- phaser_arrive.lua: arrive at a phase, deregister if requested, or return the current phase.
 --
 -- KEYS      the phaser, its parties, arrived parties: see phaser.lua
 -- ARGV[1]   not after   microseconds since 1970 by this server's clock; later than that, nothing is
@@ -11,7 +11,7 @@
 -- ARGV[7]   deregister  1: the party is deregistered
 -- ARGV[8]   publish     PUBLISH or SPUBLISH
 -- ARGV[9]   channel     for phases
--- ARGV[10]  arrived     the last phase at which the party has arrived, as far as it knows
+-- ARGV[10]  arrived     the last phase at which the party has arrived, according to its client
 -- ARGV[11]  run         in which it was registered; 0 if the registration is not confirmed: then
 --                       it is undone completely
 -- Returns   {1, arrived, phase, ended, ms}  it has arrived at `arrived`; the current phase; 1 if
@@ -37,7 +37,7 @@ if generation and (generation > own_generation or generation == own_generation a
 end
 local is_known = generation == own_generation
 if not is_known then
-  -- Only an earlier generation is known: the registration is lost, or was never executed.
+  -- At most an earlier generation is stored: the registration is lost, or was never executed.
   redis.call('ZREM', k[3], id)
 end
 if ARGV[11] == '0' then
@@ -70,7 +70,7 @@ elseif field('ended') == 1 then
   end
   return {-4, field('phase')}
 else
-  -- A party that deregisters does not delay the others, unless no party is known.
+  -- A party that deregisters does not delay the others, unless no registration is stored.
   if not is_known and (not deregister or field('began') == 0) then
     start_grace(lease)
   end

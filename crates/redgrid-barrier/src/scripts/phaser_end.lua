@@ -5,7 +5,7 @@
 -- ARGV[4]  delete   1: an ended phaser is deleted, so that the name begins anew; 0: the phaser ends
 -- ARGV[5]  publish  PUBLISH or SPUBLISH
 -- ARGV[6]  channel  for the notification
--- Answers  {1} if this call did that, {0} if there was nothing to do
+-- Answers  {1} if this call ended or deleted it, {0} if there was nothing to do
 --
 -- Work: O(parties).
 local has_ended = field('ended') == 1

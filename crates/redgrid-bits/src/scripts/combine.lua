@@ -1,15 +1,17 @@
--- combine.lua: replaces a bit set by a bitwise operation on it and others; it keeps its TTL.
+-- combine.lua: replaces a bit set by the result of a bitwise operation on it and others. The set
+-- keeps its TTL.
 --
 -- KEYS[1]     the bit set   string
 -- KEYS[2..4]  temporary results; deleted at the end
 -- KEYS[5..]   the others    strings; at least one, except for NOT
--- ARGV[1]     the operation: AND, OR, XOR, NOT; DIFF: in it and in none of the others; DIFF1: in
---             any of the others and not in it; ANDOR: in it and in any of the others; ONE: in
---             exactly one of all. The last four are those of Redis 8.2, composed of the first four.
--- Returns     its new size in bytes
+-- ARGV[1]     the operation: AND, OR, XOR, NOT; DIFF: bits in the set and in none of the others;
+--             DIFF1: bits in any of the others and not in the set; ANDOR: bits in the set and in
+--             any of the others; ONE: bits in exactly one of all. The last four are operations of
+--             Redis 8.2, composed of the first four.
+-- Returns     the new size in bytes
 --
--- Work: O(bytes of all of them). The last write replaces the set, which is unchanged before. Sent
--- twice, it is applied twice.
+-- Work: O(bytes of all of them). The set is unchanged until the last write, which replaces it. Sent
+-- twice, the operation is applied twice.
 local own, result, once, both = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local operation, others = ARGV[1], {unpack(KEYS, 5)}
 local composed = {}
@@ -44,8 +46,8 @@ local function simple()
   redis.call('BITOP', operation, result, own, unpack(others))
 end
 local function replace()
-  -- A user without the permission to delete the results is refused before they exist. Results of
-  -- an earlier failure are deleted.
+  -- A user without the permission to delete the temporary results is refused before they exist.
+  -- Also deletes the results of an earlier failure.
   redis.call('DEL', result, once, both)
   local ttl = redis.call('PTTL', own);
   (composed[operation] or simple)()

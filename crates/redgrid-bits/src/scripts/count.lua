@@ -9,7 +9,7 @@
 local from, to = tonumber(ARGV[1]), tonumber(ARGV[2])
 local first, last = math.floor(from / 8), math.floor((to - 1) / 8)
 local count = redis.call('BITCOUNT', KEYS[1], first, last)
--- Subtracts the bits of the first or the last byte that are outside of the range.
+-- Subtracts the set bits of the first or the last byte that are outside of the range.
 local function subtract_outside(index, mask)
   local byte = bit.band(string.byte(redis.call('GETRANGE', KEYS[1], index, index)) or 0, mask)
   while byte > 0 do

@@ -1,13 +1,13 @@
--- fill.lua: sets or clears the bits of a range, by one write.
+-- fill.lua: sets or clears the bits of a range with one write.
 --
 -- KEYS[1]  the bits   string
 -- ARGV[1]  the first bit
 -- ARGV[2]  the first bit after the range; greater than ARGV[1]
 -- ARGV[3]  1 to set them, 0 to clear them
--- Returns  1; 0 after clearing if no bits are stored from ARGV[2] on
+-- Returns  1; 0 after clearing if no bits are stored at or after ARGV[2]
 --
--- Work: O(bytes of the range). Bits beyond the end of the string are clear, and clearing does not
--- extend it. Sent twice, it does the same.
+-- Work: O(bytes of the range). Bits beyond the end of the string are clear; clearing does not
+-- extend the string. Sent twice, it does the same.
 local from, to, set = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3] == '1'
 local more = 1
 if not set then

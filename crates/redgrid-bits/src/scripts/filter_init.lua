@@ -5,7 +5,7 @@
 -- ARGV[2]  hashIterations: the number of bits of each element
 -- ARGV[3]  expectedInsertions
 -- ARGV[4]  falseProbability
--- Returns  1: it is created, 0: there is one
+-- Returns  1: the filter is created, 0: it already exists
 --
 -- Work: O(1). Sent twice, the second copy does nothing.
 if redis.call('EXISTS', KEYS[1]) == 1 then

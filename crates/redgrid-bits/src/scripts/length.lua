@@ -1,4 +1,4 @@
--- length.lua: reads the index of the highest set bit, plus one.
+-- length.lua: returns the index of the highest set bit, plus one.
 --
 -- KEYS[1]  the bits   string
 -- Returns  the highest set bit + 1; 0 if no bit is set
@@ -7,7 +7,7 @@
 if redis.call('BITPOS', KEYS[1], 1) < 0 then
   return 0
 end
--- A bit is set from the byte at `low` on, and none from the byte at `high` on.
+-- Invariant: a bit is set at or after byte `low`, and no bit is set at or after byte `high`.
 local low, high = 0, redis.call('STRLEN', KEYS[1])
 while high - low > 1 do
   local middle = math.floor((low + high) / 2)

@@ -1,9 +1,9 @@
--- next.lua: finds the first bit from an index on that is set, or that is clear.
+-- next.lua: finds the first set or the first clear bit, starting at an index.
 --
 -- KEYS[1]  the bits   string
 -- ARGV[1]  the first index
 -- ARGV[2]  1: a set bit, 0: a clear bit
--- Returns  its index; -1: no bit from there on is set
+-- Returns  its index; -1: no bit is set at or after the first index
 --
 -- Work: that of BITPOS. Read-only.
 local from, wanted = tonumber(ARGV[1]), tonumber(ARGV[2])
@@ -19,7 +19,7 @@ if from % 8 > 0 and from < length then
   byte_index = byte_index + 1
   from = byte_index * 8
 end
--- All bits beyond the end are clear.
+-- Bits beyond the end of the string are clear.
 if from >= length then
   return wanted == 1 and -1 or from
 end

@@ -4,7 +4,7 @@
 -- ARGV[1]  the index of the first byte
 -- ARGV[2]  the maximum number of bytes
 -- Returns  {index of the first byte of the page, its bytes}
---          {}   no bit from there on is set
+--          {}   no bit is set at or after the first byte
 --
 -- Work: that of BITPOS, and ARGV[2] bytes. Read-only.
 local found = redis.call('BITPOS', KEYS[1], 1, ARGV[1])

@@ -1,8 +1,8 @@
 -- len.lua: counts the entries of a map cache. Appended to packed.lua.
 --
 -- ARGV[6]  the maximum number of expired entries to remove
--- Returns  {number of entries, 1 if some of them may be expired or 0, 1 if one of them is certainly
---          not expired or 0}
+-- Returns  {number of entries; 1 if some of them may be expired, otherwise 0; 1 if one of them is
+--          certainly not expired, otherwise 0}
 --
 -- Work: O(ARGV[6] * log n). Sent twice, it counts twice.
 local purged = purge(tonumber(ARGV[6]))

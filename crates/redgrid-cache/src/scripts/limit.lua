@@ -5,8 +5,8 @@
 -- ARGV[8]  LRU or LFU
 -- Returns  1 the limit is set, 0 there was one
 --
--- Work: O(log n); removes up to 100 expired entries, and up to 100 beyond the limit. Sent twice,
--- the second copy replies again.
+-- Work: O(log n); removes up to 100 expired entries, and up to 100 beyond the limit. Sent twice, it
+-- sets the same limit again.
 local refusal = precheck()
 if refusal then
   return refusal

@@ -9,8 +9,8 @@
 --          the expected value
 -- Returns  for each key {0 unchanged, 1 new, 2 replaced; the previous value, or nothing}
 --
--- Work: O(keys). Not to be sent twice: the reply to the second copy would describe the effect of
--- the first. If the server does not know lifetimes of fields, or the user may not set them, it
+-- Work: O(keys). Not to be sent twice: the reply to the second transmission would describe the
+-- effect of the first. If the server has no lifetimes of fields, or the user may not set them, it
 -- refuses before anything is written. On a server without them, `=` means `0`: no field has a
 -- lifetime.
 local results = {}

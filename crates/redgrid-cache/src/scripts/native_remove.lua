@@ -6,7 +6,7 @@
 -- ARGV[2…] keys, 500 at most; with `equal` one key and the expected value
 -- Returns  for each key {1 if it was removed or 0; the previous value, or nothing}
 --
--- Work: O(keys). Not to be sent twice: the second copy would find nothing.
+-- Work: O(keys). Not to be sent twice: the second transmission would find nothing.
 local results = {}
 for i = 2, ARGV[1] == 'equal' and 2 or #ARGV do
   local previous = redis.call('HGET', KEYS[1], ARGV[i])

@@ -21,11 +21,11 @@ local limit = tonumber(options[1] or '0') or 0
 if limit > 0 then
   redis.call('ZCARD', KEYS[4])
 end
--- How many entries all calls of `evict` together may still remove.
+-- Number of entries that all calls of `evict` together may still remove.
 local budget = MAX_REMOVED
 
--- Fails if a key has another type. Returns an error if the user may not run a command of a change,
--- before anything is written. Only servers from Redis 7.0 on report permissions.
+-- Called before anything is written. Fails if a key has another type. Returns an error if the user
+-- may not run a command of a change. Only servers from Redis 7.0 on report permissions.
 local function precheck()
   redis.call('HLEN', KEYS[1])
   for at = 2, 4 do
@@ -90,7 +90,7 @@ local function purge(most)
       local packed = redis.call('HGET', KEYS[1], field)
       local ok, idle, value = pcall(struct.unpack, 'dLc0', packed or '')
       if at == 3 and ok and idle == 0 then
-        -- The entry has no idle time any more.
+        -- The entry has no idle time: its score is obsolete.
         redis.call('ZREM', KEYS[3], field)
       else
         delete_entry(field)
@@ -104,8 +104,8 @@ local function purge(most)
   return visited
 end
 
--- Gives the companion keys the TTL of the map. If the map has none, or does not exist any more,
--- they lose a TTL that they have from an earlier one.
+-- Gives the companion keys the TTL of the map. If the map has none, or does not exist, a TTL that
+-- they have from an earlier map is removed.
 local function sync_expiry()
   local ttl = redis.call('PTTL', KEYS[1])
   for at = 2, 5 do
@@ -113,7 +113,7 @@ local function sync_expiry()
       redis.call('PEXPIRE', KEYS[at], ttl)
     else
       if at < 5 then
-        -- Redisson's member in the sorted sets of a map with a TTL.
+        -- Redisson adds this member to the sorted sets of a map with a TTL.
         redis.call('ZREM', KEYS[at], 'redisson__expiretag')
       end
       if redis.call('PTTL', KEYS[at]) >= 0 then
@@ -148,8 +148,8 @@ local function evict_entry(field)
   return packed and 1 or 0
 end
 
--- Removes entries beyond the limit, except one: expired ones first, then those with the fewest or
--- oldest accesses. Removes up to MAX_REMOVED, and never more than `budget`.
+-- Removes entries beyond the limit, but not `except`: expired ones first, then those with the
+-- fewest or oldest accesses. Removes up to MAX_REMOVED, and never more than `budget`.
 local function evict(except)
   if limit <= 0 or budget <= 0 then
     return
@@ -172,7 +172,7 @@ local function evict(except)
     end
   end
   if rest > 0 then
-    -- Entries that were not accessed since the limit was set.
+    -- Last, evict entries that were not accessed since the limit was set.
     for _, field in ipairs(redis.call('HRANDFIELD', KEYS[1], 2 * rest)) do
       if rest > 0 and field ~= except and not redis.call('ZSCORE', KEYS[4], field) then
         rest = rest - evict_entry(field)

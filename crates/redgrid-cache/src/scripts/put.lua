@@ -9,8 +9,8 @@
 -- Returns  for each key {0 unchanged, 1 new, 2 replaced; the previous value, or nothing}
 --
 -- Work: O(keys * log n); removes up to 100 expired entries, and beyond the limit up to 100 and one
--- more for each new key. Not to be sent twice: the reply to the second copy would describe the
--- effect of the first.
+-- more for each new key. Not to be sent twice: the reply to the second transmission would describe
+-- the effect of the first.
 local refusal = precheck()
 if refusal then
   return refusal

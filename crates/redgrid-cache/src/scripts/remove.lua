@@ -5,8 +5,8 @@
 -- ARGV[7…] keys, 500 at most; with `equal` one key and the expected value
 -- Returns  for each key {1 if it was removed or 0; the previous value, or nothing}
 --
--- Work: O(keys * log n); removes up to 100 expired entries. Not to be sent twice: the second copy
--- would find nothing.
+-- Work: O(keys * log n); removes up to 100 expired entries. Not to be sent twice: the second
+-- transmission would find nothing.
 local refusal = precheck()
 if refusal then
   return refusal

@@ -9,8 +9,8 @@
 -- ARGV[5…] values, 500 at most
 -- Returns  {number of new values, number of values that have the new expiry}
 --
--- Work: O(values * log n); removes up to 100 expired values. Sent twice, the second copy finds the
--- values of the first.
+-- Work: O(values * log n); removes up to 100 expired values. Sent twice, the second transmission
+-- finds the values of the first.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local new_expiry = ARGV[3]

@@ -2,10 +2,10 @@
 --
 -- KEYS[1]  set, see set_insert.lua
 -- ARGV     values, 500 at most
--- Returns  the number of values that the set contained, not expired
+-- Returns  the number of values that were in the set and not expired
 --
--- Work: O(values * log n); removes up to 100 expired values. Not to be sent twice: the second copy
--- would find nothing.
+-- Work: O(values * log n); removes up to 100 expired values. Not to be sent twice: the second
+-- transmission would find nothing.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local expired = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now, 'LIMIT', 0, 100)

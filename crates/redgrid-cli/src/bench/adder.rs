@@ -1,5 +1,5 @@
-//! W4adder: all tasks add 1 to a local adder as fast as they can. Then comes one sum over all
-//! processes, and its time is included.
+//! W4adder: all tasks add 1 to a local adder as fast as they can. At the end, one request sums the
+//! values of all processes; the measured time includes this request.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -13,11 +13,11 @@ use super::job::Job;
 use super::outcome::Outcome;
 use super::start::Start;
 
-/// Additions between two checks of the time and of the shared total. A check takes as long as some
-/// of them.
+/// Number of additions between two checks of the time and of the shared total. It is large because
+/// a check takes as long as several additions.
 const BATCH: u64 = 1_000;
 
-/// Runs the job. Its latency is that of the sum.
+/// Runs the job. Its latency is that of the request for the sum.
 pub(super) async fn run(grid: &Grid, job: &Job, start: &mut dyn Start) -> Result<Outcome, BoxError> {
     let warm = grid.long_adder(job.warm_prefix());
     crew(&warm, job.tasks, None, Some(job.warm)).await?;
@@ -40,7 +40,7 @@ pub(super) async fn run(grid: &Grid, job: &Job, start: &mut dyn Start) -> Result
     Ok(outcome)
 }
 
-/// Returns how often each task has added.
+/// Runs the tasks, and returns how often each task has added.
 async fn crew(adder: &LongAdder, tasks: usize, ops: Option<u64>, time: Option<Duration>) -> Result<Vec<u64>, BoxError> {
     let taken = Arc::new(AtomicU64::new(0));
     let end = time.map(|time| Instant::now() + time);

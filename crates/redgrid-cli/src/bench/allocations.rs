@@ -1,5 +1,5 @@
-//! Counts allocations since a measurement began, with the feature `allocations`. Counting has a
-//! cost, so timed builds omit it.
+//! Counts allocations since a measurement began, if the feature `allocations` is enabled. Counting
+//! has a cost, so builds for timing omit it.
 
 #[cfg(feature = "allocations")]
 mod counting {

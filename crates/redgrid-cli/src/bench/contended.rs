@@ -34,7 +34,7 @@ async fn measure(ask: &impl Fn(&str) -> Acquire, name: &str, tasks: usize, bound
     outcome
 }
 
-/// Lock, hold alone for a moment, unlock.
+/// One operation: acquires the lock, holds it for a moment, and releases it.
 struct Visit {
     ask: Acquire,
     section: Arc<Section>,
@@ -54,7 +54,7 @@ impl Cycle for Visit {
     }
 }
 
-/// State shared by all tasks: how many are inside, and when the last one began to leave.
+/// State shared by all tasks: how many hold the lock, and when the last holder began its release.
 struct Section {
     born: Instant,
     inside: AtomicU32,
@@ -73,7 +73,7 @@ impl Section {
         }
     }
 
-    /// Records an entry, and returns the time since the last task began to leave.
+    /// Records an entry, and returns the time since the previous holder began its release.
     fn enter(&self, now: Instant) -> Option<Duration> {
         if self.inside.fetch_add(1, SeqCst) != 0 {
             self.violations.fetch_add(1, SeqCst);

@@ -1,4 +1,4 @@
-//! Tasks that repeat an operation until enough is done.
+//! Tasks that repeat an operation until the end of a run.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -19,25 +19,25 @@ const LONGEST: Duration = Duration::from_secs(600);
 /// A task that still waits 1 s after the end is counted as stuck and cancelled.
 const STUCK_AFTER: Duration = Duration::from_secs(1);
 
-/// More than 100 errors add no information: the run ends.
+/// The run ends after 100 errors: more errors add no information.
 const ENOUGH_ERRORS: u64 = 100;
 
 /// The operation that a task repeats.
 pub(super) trait Cycle: Send + 'static {
-    /// Executes it once: false when there is nothing left to do.
+    /// Executes the operation once; returns false when no work is left.
     fn once(&mut self, measurements: &mut Measurements) -> impl Future<Output = Result<bool, BoxError>> + Send;
 }
 
 /// The measurements of one task.
 #[derive(Debug)]
 pub(super) struct Measurements {
-    /// Of a whole operation; recorded by the loop that runs it.
+    /// Latency of whole operations; recorded by the loop that runs them.
     latency: Latency,
     /// Start of the current operation.
     pub(super) begun: Instant,
-    /// From the call of release to the return of the next owner's acquire.
+    /// Time from the call of release to the return of the next owner's acquire.
     pub(super) handoff: Latency,
-    /// Of acquire alone, under contention.
+    /// Duration of the acquire alone, under contention.
     pub(super) wait: Latency,
     done: u64,
     last: Option<Instant>,
@@ -83,7 +83,7 @@ pub(super) async fn run<C: Cycle>(cycles: Vec<C>, bounds: Bounds) -> Outcome {
     let mut last = began;
     let mut least = u64::MAX;
     let mut most = 0;
-    // Every task has ended, so all notes were sent.
+    // Every task has ended, so all measurements were sent.
     while let Some(measurements) = receiver.recv().await {
         outcome.ops += measurements.done;
         least = least.min(measurements.done);
@@ -107,7 +107,7 @@ async fn work<C: Cycle>(
     end: Instant,
 ) {
     let Some(measurements) = &mut sender.measurements else { return };
-    // Read once per operation: the end of one is the beginning of the next.
+    // The clock is read once per operation: the end of one is the beginning of the next.
     let mut now = Instant::now();
     while now < end && ops.is_none_or(|ops| shared.taken.fetch_add(1, Relaxed) < ops) {
         measurements.begun = now;
@@ -136,7 +136,7 @@ struct Shared {
 }
 
 impl Shared {
-    /// Counts an error, and prints the first.
+    /// Counts an error, and prints the first one.
     fn count_error(&self, error: &str) {
         if self.errors.fetch_add(1, Relaxed) == 0 {
             eprintln!("redgrid: first error of this run: {error}");
@@ -153,8 +153,8 @@ impl Measurements {
     }
 }
 
-/// Sends the notes of a task when it ends, also when it is cancelled. The measured loop needs no
-/// timer.
+/// Sends the measurements of a task when it ends, also when it is cancelled. The measured loop
+/// therefore needs no timer.
 struct MeasurementsSender {
     measurements: Option<Measurements>,
     channel: mpsc::UnboundedSender<Measurements>,
@@ -163,7 +163,7 @@ struct MeasurementsSender {
 impl Drop for MeasurementsSender {
     fn drop(&mut self) {
         if let Some(measurements) = self.measurements.take() {
-            // The receiver reads until the end.
+            // The receiver reads until the channel is closed.
             let _ = self.channel.send(measurements);
         }
     }

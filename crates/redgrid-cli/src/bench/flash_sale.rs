@@ -1,7 +1,8 @@
-//! W3: sell a stock completely under one lock, from several processes that run the same job at
-//! once.
+//! W3: sells a stock completely under one lock, from several processes that run the same job
+//! concurrently.
 //!
-//! Read, check, write, with plain commands: `PREFIX:stock` exists before and must be 0 afterwards.
+//! Each order reads, checks and writes with plain commands. The key `PREFIX:stock` must exist
+//! before the job, and be 0 afterwards.
 
 use redgrid::{Grid, Lock};
 
@@ -11,7 +12,7 @@ use super::outcome::Outcome;
 use super::start::Start;
 use super::{BoxError, contended};
 
-/// Runs the job. With several processes, the harness adds up their sales.
+/// Runs the job. If there are several processes, the benchmark harness adds up their sales.
 pub(super) async fn run(grid: &Grid, job: &Job, start: &mut dyn Start) -> Result<Outcome, BoxError> {
     let stock = format!("{}:stock", job.prefix);
     let lock = format!("{}:lock", job.prefix);

@@ -1,4 +1,4 @@
-//! W5: hold many locks for a while under the watchdog.
+//! W5: holds many locks for a while, renewed automatically.
 
 use std::time::Instant;
 
@@ -10,14 +10,14 @@ use super::outcome::{Held, Outcome};
 use super::start::Start;
 use super::{BoxError, uncontended};
 
-/// Locks acquired at the same time: 64. So setting up 10,000 takes a moment, and the memory of the
-/// requests is small compared with that of the locks.
+/// Number of locks acquired concurrently: 64. Acquiring 10,000 locks then takes a moment, and the
+/// memory of the requests is small compared with that of the locks.
 const BATCH: usize = 64;
 
 /// Tasks of the warm-up.
 const BURST_TASKS: usize = 4;
 
-/// Runs the job: a warm-up of lock and unlock, then the locks are acquired and held. They stay in
+/// Runs the job: a warm-up of lock and unlock, then the locks are acquired and held. They remain in
 /// `held`, so that the harness can inspect them on the server afterwards.
 pub(super) async fn run(
     grid: &Grid,
@@ -58,7 +58,7 @@ pub(super) async fn run(
     Ok(outcome)
 }
 
-/// Resident memory of this process in kB; 0 without `/proc`.
+/// Returns the resident memory of this process in kB; 0 without `/proc`.
 fn resident_kb() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));

@@ -10,10 +10,10 @@ use crate::cli::BenchOptions;
 /// Default warm-up: 0.3 s, enough for connections, script caches and memory pages.
 const WARM: Duration = Duration::from_millis(300);
 
-/// Default length without operations or time: 2 s.
+/// Default length if neither operations nor a time are given: 2 s.
 const SECS: Duration = Duration::from_secs(2);
 
-/// Default rounds of W6latch, as in the other drivers.
+/// Default number of rounds of W6latch, as in the drivers of the other libraries.
 const ROUNDS: usize = 20;
 
 /// The maximum time: an hour.
@@ -23,7 +23,7 @@ const LONGEST: f64 = 3600.0;
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Job {
     pub(super) workload: Workload,
-    /// Prefix of its keys.
+    /// Prefix of the job's keys.
     pub(super) prefix: String,
     pub(super) tasks: usize,
     /// Operations of all tasks together.
@@ -57,7 +57,7 @@ pub(super) enum Workload {
     W6Rw,
     /// One of eight permits, for all tasks.
     W6Sem,
-    /// All tasks wait for a latch.
+    /// All tasks wait for a countdown latch.
     W6Latch,
 }
 
@@ -104,7 +104,7 @@ impl fmt::Display for Workload {
 }
 
 impl Job {
-    /// Creates the job of command line options.
+    /// Creates the job from command line options.
     pub(super) fn from_options(options: &BenchOptions) -> Result<Job, BoxError> {
         Ok(Job {
             workload: options.workload.parse()?,
@@ -119,8 +119,8 @@ impl Job {
         .bounded())
     }
 
-    /// Creates the job of the words after `JOB`. Unknown keys, which belong to workloads of other
-    /// drivers, are ignored. 0 operations or seconds means no bound.
+    /// Creates the job from the words after `JOB`. Unknown keys are ignored, because they belong to
+    /// workloads of other drivers. 0 operations or seconds means no limit.
     pub(super) fn from_words(words: &str) -> Result<Job, BoxError> {
         let mut job = Job {
             workload: Workload::W1,
@@ -159,13 +159,13 @@ impl Job {
         self
     }
 
-    /// The prefix for the warm-up, which leaves the measured names untouched.
+    /// Returns the prefix for the warm-up. It differs from that of the measured names.
     pub(super) fn warm_prefix(&self) -> String {
         format!("{}w", self.prefix)
     }
 }
 
-/// A prefix for each process.
+/// Returns a prefix that is unique to this process.
 fn default_prefix() -> String {
     format!("redgrid-bench:{}", std::process::id())
 }

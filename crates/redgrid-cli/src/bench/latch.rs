@@ -1,5 +1,5 @@
-//! W6latch: many tasks wait for a latch; measures from the call of the last count-down to the last
-//! wake-up.
+//! W6latch: many tasks wait for a countdown latch. Measures the time from the call of the last
+//! count-down to the last wake-up.
 
 use std::time::{Duration, Instant};
 
@@ -11,16 +11,17 @@ use super::job::Job;
 use super::outcome::Outcome;
 use super::start::Start;
 
-/// How long the tasks of a round have to begin waiting: 50 ms, as in the other drivers.
+/// How long the tasks of a round have to begin waiting: 50 ms, as in the drivers of the other
+/// libraries.
 const SETTLES: Duration = Duration::from_millis(50);
 
 /// Warm-up rounds.
 const WARM_ROUNDS: usize = 3;
 
-/// A task that is not awake by then counts as stuck.
+/// A task that is still waiting after this time counts as stuck.
 const STUCK_AFTER: Duration = Duration::from_secs(1);
 
-/// Runs the job: an operation is a round.
+/// Runs the job; one round is one operation.
 pub(super) async fn run(grid: &Grid, job: &Job, start: &mut dyn Start) -> Result<Outcome, BoxError> {
     for number in 0..WARM_ROUNDS {
         let _ = round(grid, &format!("{}:{number}", job.warm_prefix()), job.tasks).await?;
@@ -42,7 +43,8 @@ pub(super) async fn run(grid: &Grid, job: &Job, start: &mut dyn Start) -> Result
     Ok(outcome)
 }
 
-/// Runs one round: returns its time, or the number of tasks that still waited a second later.
+/// Runs one round. Returns its time, or the number of tasks that still waited after
+/// [`STUCK_AFTER`].
 async fn round(grid: &Grid, name: &str, tasks: usize) -> Result<Result<Duration, u64>, BoxError> {
     let latch = grid.countdown_latch(name);
     if !latch.try_set_count(1).await? {

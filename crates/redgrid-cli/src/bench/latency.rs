@@ -1,15 +1,15 @@
-//! Latencies in constant memory.
+//! Records latencies in constant memory.
 
 use std::borrow::Cow;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
-/// Significant digits: a percentile is off by at most 0.1 %.
+/// Significant digits: the error of a percentile is at most 0.1 %.
 const DIGITS: u8 = 3;
 
-/// Values buffered before they are counted. One histogram per task exceeds the CPU cache, so
-/// counting each value at once would distort the measurement.
+/// Values buffered before they are counted. The histograms of all tasks exceed the CPU cache, so
+/// counting each value immediately would distort the measurement.
 const FRESH: usize = 4096;
 
 /// Durations in nanoseconds.
@@ -20,7 +20,7 @@ pub(super) struct Latency {
 }
 
 impl Latency {
-    /// Creates an empty one.
+    /// Creates an empty recording.
     pub(super) fn new() -> Self {
         let counted = Histogram::new(DIGITS).expect("3 digits are within what a histogram can keep");
         Latency { counted, fresh: Vec::new() }
@@ -34,13 +34,13 @@ impl Latency {
         }
     }
 
-    /// Adds those of another task.
+    /// Adds the durations of another task.
     pub(super) fn add(&mut self, other: &Latency) {
         self.counted += &other.counted;
         other.fresh.iter().for_each(|took| self.counted += *took);
     }
 
-    /// Whether it is empty.
+    /// Whether no duration is recorded.
     pub(super) fn is_empty(&self) -> bool {
         self.counted.is_empty() && self.fresh.is_empty()
     }
@@ -51,12 +51,12 @@ impl Latency {
         self.all().len()
     }
 
-    /// Returns a percentile in µs; 0 if empty.
+    /// Returns a percentile in µs; 0 if no duration is recorded.
     pub(super) fn percentile(&self, percent: f64) -> f64 {
         if self.is_empty() { 0.0 } else { micros(self.all().value_at_percentile(percent) as f64) }
     }
 
-    /// Returns the mean in µs; 0 if empty.
+    /// Returns the mean in µs; 0 if no duration is recorded.
     pub(super) fn mean(&self) -> f64 {
         if self.is_empty() { 0.0 } else { micros(self.all().mean()) }
     }
@@ -96,7 +96,8 @@ mod tests {
         all.add(&other);
         for (percent, ms) in [(50.0, 500.0), (99.0, 990.0), (99.9, 999.0)] {
             let seen = all.percentile(percent) / 1000.0;
-            // The digits that are kept, and one more sample where the rank falls between two.
+            // Tolerance: the precision of the histogram, and one more sample if the rank is between
+            // two.
             assert!((seen - ms).abs() <= 2.0 * ms / 1000.0, "p{percent}: {seen} ms");
         }
         assert!((all.mean() / 1000.0 - 500.5).abs() < 1.0);

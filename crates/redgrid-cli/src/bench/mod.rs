@@ -1,6 +1,7 @@
-//! `redgrid bench`: our driver in a benchmark of several libraries.
+//! `redgrid bench`: this library's driver in a benchmark of several libraries.
 //!
-//! One job on the command line, or many from stdin (`serve`). Each workload has its own file.
+//! The driver runs one job from the command line, or many from stdin (`serve`). Each workload has
+//! its own file.
 //! `crew` runs the tasks, `latency` records their times, `outcome` prints the result.
 
 mod adder;
@@ -37,10 +38,11 @@ use crate::server::Named;
 /// An error for display.
 type BoxError = Box<dyn Error + Send + Sync>;
 
-/// How long the server may take to answer at first: 5 s, more than one attempt to connect.
+/// How long the first connection may take: 5 s, more than one attempt to connect.
 const READY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long the final release may take: 2 s, for the 10,000 locks of W5. Leases end the rest.
+/// How long the final release may take: 2 s, enough for the 10,000 locks of W5. Locks that are not
+/// released by then end with their leases.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Runs `redgrid bench`.
@@ -112,7 +114,8 @@ async fn connect(global: &Global, options: &BenchOptions) -> Result<(Grid, Strin
     Ok((grid, shown))
 }
 
-/// Several worker threads, as services have; or, on request, only this thread.
+/// Returns a runtime with several worker threads, as services have; with `threads` 1, one that uses
+/// only this thread.
 fn runtime(threads: u16) -> Result<Runtime, Failure> {
     let mut builder = if threads == 1 { Builder::new_current_thread() } else { Builder::new_multi_thread() };
     if threads > 1 {

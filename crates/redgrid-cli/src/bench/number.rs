@@ -1,4 +1,4 @@
-//! W4: all tasks add 1 to one number, checking the sum at the end.
+//! W4: all tasks add 1 to one number; the sum is checked at the end.
 
 use redgrid::{AtomicLong, Grid};
 
@@ -19,10 +19,10 @@ pub(super) async fn run(grid: &Grid, job: &Job, start: &mut dyn Start) -> Result
 
 async fn measure(grid: &Grid, name: &str, tasks: usize, bounds: Bounds) -> Result<Outcome, BoxError> {
     let number = grid.atomic_long(name);
-    // Several processes may add at the same time, each to its own name.
+    // Several processes may run the job at the same time, each with its own number.
     let before = number.get().await?;
     let mut outcome = crew::run((0..tasks).map(|_| Addition(number.clone())).collect(), bounds).await;
-    // Additions cancelled at the end may have been executed or not.
+    // An addition that was cancelled at the end may or may not have been executed.
     let sum = number.get_and_delete().await?.wrapping_sub(before);
     let least = outcome.ops.cast_signed();
     let most = least.saturating_add((outcome.errors + outcome.stuck).cast_signed());

@@ -1,4 +1,4 @@
-//! The result of a job, as the JSON line of all drivers of the benchmark, and as text.
+//! The result of a job, as text and as the JSON line that all drivers of the benchmark print.
 
 use std::time::Duration;
 
@@ -25,11 +25,12 @@ pub(super) struct Outcome {
     pub(super) latency: Latency,
     pub(super) handoff: Latency,
     pub(super) wait: Latency,
-    /// W5 only.
+    /// The costs of holding locks; W5 only.
     pub(super) held: Option<Held>,
 }
 
-/// Costs of holding many locks. Without a garbage collector, resident memory stands for the heap.
+/// Costs of holding many locks. Rust has no garbage collector, so resident memory takes the place
+/// of the heap size.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub(super) struct Held {
     pub(super) n: usize,
@@ -65,7 +66,7 @@ struct Line<'a> {
     wait_p50_us: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     wait_p99_us: Option<f64>,
-    /// Since the start, if they are counted.
+    /// Number of allocations since the start, if they are counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     allocations: Option<u64>,
     #[serde(flatten)]
@@ -73,7 +74,7 @@ struct Line<'a> {
 }
 
 impl Outcome {
-    /// Nothing done.
+    /// Creates the outcome of a run without operations.
     pub(super) fn new() -> Self {
         Outcome {
             ops: 0,
@@ -95,7 +96,7 @@ impl Outcome {
         self.errors == 0 && self.violations == 0 && self.stuck == 0
     }
 
-    /// Formats it as the JSON line.
+    /// Formats the outcome as a line of JSON.
     pub(super) fn json(&self, job: &Job) -> serde_json::Result<String> {
         let allocations = allocations::since_the_start();
         let percentile = |of: &Latency, percent| (!of.is_empty()).then(|| of.percentile(percent));
@@ -124,7 +125,7 @@ impl Outcome {
         })
     }
 
-    /// Formats it as a sentence.
+    /// Formats the outcome as a sentence.
     pub(super) fn sentence(&self, job: &Job) -> String {
         let wrong = format!("errors {}, violations {}, stuck tasks {}", self.errors, self.violations, self.stuck);
         if let Some(held) = self.held {

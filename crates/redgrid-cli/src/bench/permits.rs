@@ -1,4 +1,4 @@
-//! W6sem: all tasks acquire one of eight permits, checking that at most eight are inside.
+//! W6sem: all tasks acquire one of eight permits; the job checks that at most eight are held.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -12,7 +12,7 @@ use super::job::Job;
 use super::outcome::Outcome;
 use super::start::Start;
 
-/// Number of permits, as in the other drivers.
+/// Number of permits, as in the drivers of the other libraries.
 const PERMITS: u64 = 8;
 
 /// Runs the job with permits without leases, as in Redisson's semaphore.
@@ -31,7 +31,7 @@ async fn measure(grid: &Grid, name: &str, tasks: usize, bounds: Bounds) -> Resul
     let cycles = (0..tasks).map(|_| Visit { semaphore: semaphore.clone(), inside: Arc::clone(&inside) });
     let mut outcome = crew::run(cycles.collect(), bounds).await;
     outcome.violations = inside.violations.load(SeqCst);
-    // The next job must not find the permits of this one.
+    // The permits are deleted, so that the next job does not find them.
     let _ = semaphore.delete().await;
     Ok(outcome)
 }
@@ -53,7 +53,7 @@ impl Cycle for Visit {
     }
 }
 
-/// State shared by all tasks: how many are inside.
+/// State shared by all tasks: how many hold a permit.
 #[derive(Default)]
 struct Inside {
     now: AtomicU64,

@@ -1,4 +1,5 @@
-//! W6rw: one read-write lock for all tasks, each writes every tenth time, checking exclusion.
+//! W6rw: one read-write lock for all tasks. Each task writes every tenth time; the job checks
+//! exclusion.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::SeqCst};
@@ -57,7 +58,7 @@ impl Cycle for Visit {
     }
 }
 
-/// State shared by all tasks: readers and writers inside.
+/// State shared by all tasks: how many readers and writers hold the lock.
 #[derive(Default)]
 struct Inside {
     readers: AtomicI64,

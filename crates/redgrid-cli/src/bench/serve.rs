@@ -11,7 +11,7 @@ use super::start::print_line;
 use super::{BoxError, Driver};
 use crate::failure::one_line;
 
-/// Serves jobs. A job that fails is answered by a JSON line instead of `READY`, and the next one is
+/// Serves jobs. If a job fails, a JSON line is printed instead of `READY`, and the next job is
 /// read.
 pub(super) async fn run(driver: &mut Driver) -> Result<ExitCode, BoxError> {
     let mut lines = lines();
@@ -33,8 +33,8 @@ pub(super) async fn run(driver: &mut Driver) -> Result<ExitCode, BoxError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns the lines of stdin. A separate thread reads them, so that held locks are renewed
-/// meanwhile, even on a single-threaded runtime.
+/// Returns the lines of stdin. A separate thread reads them. Held locks are therefore renewed while
+/// the driver waits for a line, even on a single-threaded runtime.
 fn lines() -> mpsc::UnboundedReceiver<String> {
     let (sender, lines) = mpsc::unbounded_channel();
     std::thread::spawn(move || {

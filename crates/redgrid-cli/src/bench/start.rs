@@ -14,7 +14,7 @@ pub(super) trait Start: Send {
     async fn wait(&mut self) -> Result<(), BoxError>;
 }
 
-/// Starts at once.
+/// Starts immediately, without a start signal.
 pub(super) struct AtOnce;
 
 #[async_trait]
@@ -25,8 +25,8 @@ impl Start for AtOnce {
     }
 }
 
-/// Prints `READY` and waits for a line. So several processes start together, and the harness can
-/// prepare its measurement.
+/// Prints `READY` and waits for a line of stdin. Several processes can therefore start together,
+/// and the harness can prepare its measurement.
 #[async_trait]
 impl Start for UnboundedReceiver<String> {
     async fn wait(&mut self) -> Result<(), BoxError> {

@@ -28,7 +28,7 @@ fn pairs(grid: &Grid, prefix: &str, tasks: usize) -> Vec<Pair> {
     (0..tasks).map(|task| Pair(grid.lock(format!("{prefix}:{task}")))).collect()
 }
 
-/// Lock and unlock.
+/// One operation: acquires the lock and releases it.
 struct Pair(Lock);
 
 impl Cycle for Pair {

@@ -1,4 +1,5 @@
-//! The data of a sale on the server: created before it, read back after it, deleted at the end.
+//! The data of a sale on the server. It is created before the sale, read afterwards, and then
+//! deleted.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,15 +12,15 @@ use super::shop_lock::BoxError;
 /// A recorded order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Entry {
-    /// Its number, unique over all products.
+    /// The number of the order, unique over all products.
     pub(crate) id: i64,
     /// The buyer.
     pub(crate) user: String,
     /// Number of units.
     pub(crate) quantity: u64,
-    /// Units left after it.
+    /// Units left after the order.
     pub(crate) left: i64,
-    /// The number of its request.
+    /// The number of the purchase request.
     pub(crate) request: u64,
 }
 
@@ -44,13 +45,13 @@ impl Entry {
 /// The server's data about one product after the sale.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Book {
-    /// Units left; `None` when the key is gone.
+    /// Units left; `None` if the key does not exist.
     pub(crate) stock_left: Option<i64>,
     /// All orders in the order of writing.
     pub(crate) orders: Vec<Entry>,
     /// Orders that cannot be parsed.
     pub(crate) unreadable: u64,
-    /// Number of recorded buyers.
+    /// Number of users recorded as buyers.
     pub(crate) buyers: u64,
 }
 
@@ -71,7 +72,7 @@ pub(crate) async fn open(grid: &Grid, products: &[&str], stock: u64) -> Result<(
     Ok(())
 }
 
-/// Reads everything back.
+/// Reads the data of all products.
 pub(crate) async fn read_back(grid: &Grid, products: &[&str]) -> Result<Books, BoxError> {
     let mut books = Books::new();
     for product in products {
@@ -101,9 +102,10 @@ pub(crate) async fn read_back(grid: &Grid, products: &[&str]) -> Result<Books, B
     Ok(books)
 }
 
-/// Deletes everything, after all order numbers were taken.
+/// Deletes all data. No process may take order numbers any more.
 pub(crate) async fn delete(grid: &Grid, products: &[&str]) -> Result<(), BoxError> {
-    // The days of the sale: today, and yesterday if it passed midnight.
+    // The counter of order numbers has one key per day: today, and yesterday if the sale passed
+    // midnight.
     let ids = grid.time_ordered_id(keys::ORDER);
     let now = ids.decode(ids.next().await?)?.time;
     for day in [now, now - DAY] {

@@ -12,7 +12,7 @@ use super::wire::{Assignment, Tally};
 pub(crate) struct Counter {
     requests: Vec<Request>,
     state: Mutex<CounterState>,
-    /// Notifies when requests were returned, or nothing is left to do.
+    /// Notifies waiters when requests were returned, or no request is left.
     pub(crate) moved: Notify,
 }
 
@@ -20,7 +20,7 @@ pub(crate) struct Counter {
 struct CounterState {
     /// Index of the first request that was never distributed.
     next: usize,
-    /// Requests of workers that died.
+    /// Indices of requests of workers that died.
     returned: VecDeque<usize>,
     /// Number of requests in progress.
     out: usize,
@@ -33,17 +33,17 @@ impl Counter {
         Arc::new(Counter { requests, state: Mutex::default(), moved: Notify::new() })
     }
 
-    /// Returns all requests, served or not.
+    /// Returns all requests, whether served or not.
     pub(crate) fn requests(&self) -> &[Request] {
         &self.requests
     }
 
-    /// Passes the outcomes so far to `look`.
+    /// Passes the outcomes recorded so far to `look`.
     pub(crate) fn so_far<T>(&self, look: impl FnOnce(&Tally) -> T) -> T {
         look(&self.state().tally)
     }
 
-    /// Returns the next requests, at most `most`. Returned ones come first.
+    /// Returns the next requests, at most `most`. Requests of workers that died come first.
     pub(crate) fn take(&self, most: usize) -> Vec<Assignment> {
         let mut state = self.state();
         let mut assignments = Vec::new();
@@ -73,7 +73,7 @@ impl Counter {
         }
     }
 
-    /// Returns the requests of a worker that died, for other workers.
+    /// Returns the requests of a worker that died, so that other workers receive them.
     pub(crate) fn give_back(&self, in_progress: &BTreeSet<u64>) {
         let mut state = self.state();
         state.out = state.out.saturating_sub(in_progress.len());

@@ -17,11 +17,12 @@ use super::wire::{FromWorker, Job, ToWorker};
 use super::worker::SHUTDOWN_TIMEOUT;
 use crate::failure::Failure;
 
-/// Requests in progress per task of a worker: enough that no task waits for a report to arrive.
+/// Requests in progress per task of a worker. The number is large enough that no task is idle while
+/// a report is on its way.
 const WINDOW: usize = 8;
 
-/// How long a worker may take to end after the sale: its time to release everything, and a little
-/// more.
+/// How long a worker may take to end after the sale: the time it has to release all its locks, and
+/// one second more.
 const STOP_TIMEOUT: Duration = SHUTDOWN_TIMEOUT.saturating_add(Duration::from_secs(1));
 
 /// All workers. Dropping it kills them.
@@ -35,7 +36,7 @@ impl Crew {
     ///
     /// # Errors
     ///
-    /// [`Failure`] if one cannot be started or cannot reach the server.
+    /// [`Failure`] if a worker cannot be started or cannot reach the server.
     pub(crate) async fn start(&mut self, count: u16, job: &Job) -> Result<(), Failure> {
         for number in 1..=count {
             let worker = Worker::start(number, job.tasks).map_err(|error| {
@@ -69,17 +70,17 @@ impl Crew {
 
 /// A worker that may be killed.
 pub(crate) struct Victim {
-    /// The id of its client.
+    /// The id of the worker's client.
     pub(crate) client: String,
     process: Option<u32>,
 }
 
 impl Victim {
-    /// Sends it a signal.
+    /// Sends the worker a signal.
     pub(crate) fn send(&self, signal: Signal) {
         let process = self.process.and_then(|id| i32::try_from(id).ok());
-        // The process id stays valid until the crew is dismissed. A process that has exited is not
-        // affected.
+        // The process id stays valid until the crew is dismissed. The signal does not affect a
+        // process that has exited.
         let _ = process.map(|id| kill(Pid::from_raw(id), signal));
     }
 }
@@ -108,7 +109,8 @@ impl Worker {
     }
 
     async fn prepare(&mut self, job: &Job) -> Result<(), Failure> {
-        // A worker that cannot receive the job does not answer either.
+        // A worker that cannot receive the job does not answer either, so `receive` reports the
+        // error.
         let _ = self.send(&ToWorker::Job(job.clone())).await;
         match self.receive().await {
             Some(FromWorker::Ready(client)) => {
@@ -137,12 +139,12 @@ impl Worker {
                     let _ = self.send(&ToWorker::End).await;
                     return;
                 }
-                // Another worker may die and return requests.
+                // More requests may come: another worker may die and return its requests.
                 moved.await;
                 continue;
             }
             if !more.is_empty() {
-                // A worker that cannot receive them has died. The loop ends after its remaining
+                // A worker that cannot receive requests has died. The loop ends after its remaining
                 // messages.
                 let _ = self.send(&ToWorker::Serve(more)).await;
             }
@@ -165,14 +167,14 @@ impl Worker {
         self.stdin.flush().await
     }
 
-    /// Returns the next message; `None` at the end.
+    /// Returns the worker's next message; `None` at the end of its output.
     async fn receive(&mut self) -> Option<FromWorker> {
         let line = self.stdout.next_line().await.ok()??;
         serde_json::from_str(&line).ok()
     }
 
     async fn stop(mut self) {
-        // The end of its stdin ends a worker.
+        // A worker ends when its stdin is closed.
         drop(self.stdin);
         if timeout(STOP_TIMEOUT, self.process.wait()).await.is_err() {
             let _ = self.process.kill().await;

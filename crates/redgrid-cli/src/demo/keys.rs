@@ -1,4 +1,4 @@
-//! The objects of a sale, and their keys. The namespace of the run precedes each.
+//! The objects of a sale, and their keys. The namespace of the run is the prefix of each key.
 
 use redgrid::codecs::{Long, Text};
 use redgrid::{Bucket, Grid, Map};
@@ -21,7 +21,7 @@ pub(crate) fn orders(product: &str) -> String {
     format!("orders:{product}")
 }
 
-/// Returns the users with an order, with the number of their request.
+/// Returns the map from each user with an order to the number of the user's request.
 pub(crate) fn buyers(grid: &Grid, product: &str) -> Map<String, u64, Text, Long> {
     grid.map_with(buyers_key(product), Text, Long)
 }

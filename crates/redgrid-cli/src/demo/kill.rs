@@ -12,15 +12,15 @@ use super::crew::Victim;
 use super::keys;
 use crate::cli::SaleOptions;
 
-/// Time between two checks: 1 ms, the time of some orders.
+/// Time between two checks: 1 ms, the duration of several orders.
 const CHECK_INTERVAL: Duration = Duration::from_millis(1);
 
-/// Attempts to find a worker that holds a lock, before any worker is taken: a plain lock does not
-/// show its owner.
+/// Number of attempts to find a worker that holds a lock. If none is found, the first worker is
+/// killed: a plain lock does not show its owner.
 const CHECKS: usize = 200;
 
-/// With `--kill-one`, kills the worker that holds a lock when a third is sold. Never returns; the
-/// sale cancels it.
+/// With `--kill-one`, kills a worker that holds a lock once a third of the units that can be sold
+/// are sold. Never returns; the sale cancels it.
 pub(crate) async fn one(grid: &Grid, counter: &Counter, options: &SaleOptions, products: &[&str], victims: &[Victim]) {
     if options.kill_one {
         let wanted: u64 = counter.requests().iter().map(|request| request.quantity).sum();
@@ -35,13 +35,14 @@ pub(crate) async fn one(grid: &Grid, counter: &Counter, options: &SaleOptions, p
     pending().await
 }
 
-/// Returns a worker that holds a lock. It is stopped, so that it still holds it when it is killed.
+/// Returns a worker that holds a lock. The worker is stopped, so that it still holds the lock when
+/// it is killed.
 async fn holder<'a>(grid: &Grid, products: &[&str], victims: &'a [Victim]) -> Option<&'a Victim> {
     for product in products.iter().cycle().take(CHECKS) {
         let clients = holders(grid, product).await?;
         if let Some(victim) = victims.iter().find(|victim| clients.contains(&victim.client)) {
             victim.send(Signal::SIGSTOP);
-            // A release that it sent before is executed by then.
+            // After this time, a release that the worker sent before it was stopped is executed.
             sleep(CHECK_INTERVAL).await;
             if holders(grid, product).await?.contains(&victim.client) {
                 return Some(victim);
@@ -53,8 +54,8 @@ async fn holder<'a>(grid: &Grid, products: &[&str], victims: &'a [Victim]) -> Op
     None
 }
 
-/// Returns the clients that hold the lock of `product`; `None` if it is another kind of lock, or
-/// the server does not answer.
+/// Returns the clients that hold the lock of `product`; `None` if the key holds another kind of
+/// lock, or the server does not answer.
 async fn holders(grid: &Grid, product: &str) -> Option<Vec<String>> {
     let held = grid.lock(keys::lock(product)).inspect().await.ok()?;
     Some(held.into_iter().flat_map(|held| held.holders).map(|holder| holder.client).collect())

@@ -1,10 +1,9 @@
 //! The data that one product's lock protects, and how an order is written so that it can be
 //! repaired after a crash.
 //!
-//! The list of orders is the log: an order exists once its entry is written. The entry contains
-//! what must be true afterwards: the stock, and the buyer with the request. The next owner of the
-//! lock checks the last entry and completes it if necessary. The writes are separate and
-//! independent commands.
+//! The list of orders is the log: an order exists once its entry is written. The entry contains the
+//! stock after the order, and the buyer with the request. The next owner of the lock checks the
+//! last entry, and performs its missing writes. The writes are separate and independent commands.
 
 use redgrid::Grid;
 use redgrid::id_generator::TimeOrderedId;
@@ -13,7 +12,8 @@ use super::books::Entry;
 use super::keys;
 use super::shop_lock::BoxError;
 
-/// The ledger of one product. Only under the product's lock do its answers stay true.
+/// The ledger of one product. Its results stay valid only while the caller holds the product's
+/// lock.
 pub(crate) struct Ledger<'a> {
     grid: &'a Grid,
     ids: &'a TimeOrderedId,
@@ -25,16 +25,16 @@ pub(crate) struct Ledger<'a> {
 pub(crate) struct Page {
     /// Units left.
     pub(crate) left: i64,
-    /// The request with which the user has already bought.
+    /// The earlier request with which the user has already bought the product.
     pub(crate) bought: Option<u64>,
-    /// A number for the order. An unused number leaves a gap, and is never reused.
+    /// A number for the order. An unused number leaves a gap; it is never reused.
     pub(crate) id: i64,
     /// The last order, if it is incomplete.
     pub(crate) incomplete: Option<Entry>,
 }
 
 impl<'a> Ledger<'a> {
-    /// Creates the ledger of `product`, with this generator of order numbers.
+    /// Creates the ledger of `product`; `ids` generates the order numbers.
     pub(crate) fn of(grid: &'a Grid, ids: &'a TimeOrderedId, product: &'a str) -> Self {
         Ledger { grid, ids, product }
     }
@@ -46,7 +46,7 @@ impl<'a> Ledger<'a> {
         let (state, bought, id) = tokio::join!(
             self.state(),
             buyers.get(user),
-            // Usually from memory.
+            // Usually taken from a local block, without a request.
             self.ids.next(),
         );
         let (left, incomplete) = state?;
@@ -69,7 +69,8 @@ impl<'a> Ledger<'a> {
     pub(crate) async fn finish(&self, entry: &Entry) -> Result<(), BoxError> {
         let stock = keys::stock(self.grid, self.product);
         let buyers = keys::buyers(self.grid, self.product);
-        // Both are awaited even if one fails: no request may be in flight after the release.
+        // The calls are joined so that each ends even if the other fails: no request may be in
+        // flight when the lock is released.
         let (bought, left) =
             tokio::join!(buyers.set(entry.user.as_str(), &entry.request), stock.set(&entry.left).into_future(),);
         bought?;
@@ -77,7 +78,7 @@ impl<'a> Ledger<'a> {
     }
 
     /// Returns the units left, and the last order if it is incomplete. Each order has one buyer, so
-    /// the counts of both show it.
+    /// an incomplete order shows in the number of orders and buyers.
     async fn state(&self) -> Result<(i64, Option<Entry>), BoxError> {
         let stock = keys::stock(self.grid, self.product);
         let buyers = keys::buyers(self.grid, self.product);

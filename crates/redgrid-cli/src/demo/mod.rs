@@ -1,4 +1,4 @@
-//! `redgrid demo`: a workload under the locks, verified afterwards from the server's data.
+//! `redgrid demo`: a workload that uses the locks, and its verification from the server's data.
 
 mod books;
 mod counter;
@@ -32,7 +32,7 @@ pub(crate) fn flash_sale(global: &Global, options: SaleOptions) -> Result<ExitCo
 pub(crate) fn sample(options: &SampleOptions) -> Result<ExitCode, Failure> {
     let mut out = io::BufWriter::new(io::stdout().lock());
     match requests::write_sample(&mut out, options.seed, options.rows).and_then(|()| out.flush()) {
-        // The reader has closed the pipe, as `head` does.
+        // The reader has closed the pipe, as `head` does; this is not an error.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(ExitCode::SUCCESS),
         Err(error) => Err(Failure::broken(format!("the rows could not be written: {error}"))),
         Ok(()) => Ok(ExitCode::SUCCESS),

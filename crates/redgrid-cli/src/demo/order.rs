@@ -1,4 +1,4 @@
-//! One order, from the lock to its release: read, check and write as separate commands.
+//! One order, from acquiring the lock to releasing it: read, check and write as separate commands.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
@@ -22,7 +22,8 @@ pub(crate) struct Shop {
     ids: TimeOrderedId,
     lock: LockKind,
     lease: Duration,
-    /// Products without a unit left. Stock only falls, so they need no further requests.
+    /// Products that are sold out. Stock only decreases, so further requests for them are refused
+    /// without a lock.
     empty: Mutex<HashSet<String>>,
 }
 
@@ -34,7 +35,7 @@ enum OrderOutcome {
 }
 
 impl Shop {
-    /// Creates a shop with this kind of lock, and its lease.
+    /// Creates a shop with this kind of lock and this lease.
     pub(crate) fn new(grid: Grid, lock: LockKind, lease: Duration) -> Self {
         let ids = grid.time_ordered_id(keys::ORDER);
         Shop { grid, ids, lock, lease, empty: Mutex::default() }
@@ -43,7 +44,8 @@ impl Shop {
     /// Serves one request, and returns its outcome.
     pub(crate) async fn serve(&self, assignment: &Assignment) -> Tally {
         let request = &assignment.request;
-        // A previous worker may have made the order with the last unit.
+        // For a redistributed request this shortcut is wrong: a previous worker may have made its
+        // order, with the last unit.
         if !assignment.again && self.is_empty(&request.product) {
             return Tally { sold_out: 1, ..Tally::default() };
         }
@@ -97,7 +99,7 @@ impl Shop {
         settled
     }
 
-    /// Reads, checks and writes. Correct only under a lock.
+    /// Reads, checks and writes. This is correct only while the lock is held.
     async fn order(&self, assignment: &Assignment, finished: &mut u64) -> Result<OrderOutcome, BoxError> {
         let request = &assignment.request;
         let ledger = Ledger::of(&self.grid, &self.ids, &request.product);
@@ -112,7 +114,8 @@ impl Shop {
             }
         }
         match page.bought {
-            // This very request: a previous worker made the order, and died before it reported it.
+            // The same request was served before: a worker made the order, and died before it
+            // reported it.
             Some(number) if number == assignment.number => return Ok(OrderOutcome::Ordered),
             Some(_) => return Ok(OrderOutcome::Repeated),
             None => {}
@@ -166,7 +169,8 @@ mod tests {
         books::read_back(&shop.grid, &["lamp"]).await.unwrap().remove("lamp").unwrap()
     }
 
-    /// Writes an order of 3 units by `ann` that ends after its entry and the given other writes.
+    /// Writes an order of 3 units by `ann`, but only its entry and the writes selected by the
+    /// flags.
     async fn cut_off(shop: &Shop, bought: bool, taken: bool) -> Entry {
         let grid = &shop.grid;
         let entry = Entry { id: 1, quantity: 3, left: 7, request: 40, user: "ann".into() };

@@ -1,4 +1,4 @@
-//! Whether a sale was correct: a function of the requests and of the server's data afterwards.
+//! Verifies whether a sale was correct, from its requests and the server's data after it.
 
 use std::collections::{HashMap, HashSet};
 
@@ -17,20 +17,20 @@ pub(crate) struct Proof {
     pub(crate) stock_left: i64,
     /// Units sold beyond the stock, over all products.
     pub(crate) oversold: u64,
-    /// Orders with the number of another.
+    /// Orders with the number of an earlier order.
     pub(crate) duplicate_ids: u64,
     /// Orders of users that had already ordered the product.
     pub(crate) duplicate_users: u64,
-    /// Why it is not proven, one clause each; empty if it is.
+    /// Why the sale is not proven correct, one clause each; empty if it is.
     pub(crate) faults: Vec<String>,
 }
 
 /// Checks the data of a sale that began with `stock` units of each product and answered all
 /// `requests`.
 ///
-/// No condition depends on the order of service. Sold and remaining units add up to the stock.
-/// Nothing is oversold. No number and no buyer appears twice. Every order was requested. A
-/// refused request could not have been served, given the remaining units.
+/// The conditions do not depend on the order of service. Sold and remaining units add up to the
+/// stock. No product is oversold. No number and no buyer appears twice. Every order was requested.
+/// A refused request could not have been served with the remaining units.
 pub(crate) fn check(stock: u64, requests: &[Request], books: &Books) -> Proof {
     let mut proof = Proof::default();
     let mut ids = HashSet::new();
@@ -98,7 +98,8 @@ impl UserRequests {
         self.ordered.iter().filter(|quantity| !self.quantities.contains(quantity)).count()
     }
 
-    /// Stock only falls: a request that fits now would have fitted at any time before.
+    /// Whether a refused request could have been served. Stock only decreases, so a quantity that
+    /// is available at the end was available at any earlier time.
     fn could_be_served(&self, left: i64) -> bool {
         self.ordered.is_empty()
             && self.quantities.iter().any(|quantity| i64::try_from(*quantity).is_ok_and(|q| q <= left))

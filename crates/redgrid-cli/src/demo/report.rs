@@ -10,7 +10,7 @@ use super::rows::BadRow;
 use super::wire::Tally;
 use crate::cli::SaleOptions;
 
-/// Bad rows in the output; the others are only counted.
+/// Number of bad rows listed in the output; the others are only counted.
 const SHOWN_BAD_ROWS: usize = 100;
 
 /// The result of a sale. The fields are those of the JSON line, in its order.
@@ -49,7 +49,7 @@ pub(crate) struct Report {
 pub(crate) struct Circumstances<'a> {
     /// The options.
     pub(crate) options: &'a SaleOptions,
-    /// The server, for display.
+    /// The server, as text for display.
     pub(crate) server: String,
     /// Number of products.
     pub(crate) products: usize,
@@ -68,7 +68,7 @@ impl Report {
             let why = tally.error.as_deref().unwrap_or("no reason was given");
             faults.push(format!("{} requests got no answer ({why})", grouped(tally.unserved)));
         }
-        // An unanswered request may have made an order or not: then the numbers may differ.
+        // A request without a reply may or may not have made an order, so the numbers may differ.
         let reported = tally.ordered.len() as u64;
         if tally.unserved == 0 && reported != proof.orders {
             faults.push(format!(
@@ -122,12 +122,12 @@ impl Report {
         self.proven
     }
 
-    /// Formats it as one line of JSON.
+    /// Formats the report as one line of JSON.
     pub(crate) fn json(&self) -> Result<String, serde_json::Error> {
         serde_json::to_string(self)
     }
 
-    /// Formats it as a table and a sentence.
+    /// Formats the report as a table and a sentence.
     pub(crate) fn table(&self) -> String {
         let sold_out = self.refused - self.refused_repeated;
         let mut rows = vec![
@@ -192,7 +192,8 @@ pub(crate) fn grouped(number: impl Into<u128>) -> String {
     out
 }
 
-/// Returns the smallest value that `percent` of the sorted values do not exceed; 0 without values.
+/// Returns the smallest value that is at least as large as `percent` % of the sorted values; 0 if
+/// there are none.
 fn percentile(sorted: &[u64], percent: usize) -> u64 {
     let rank = (sorted.len() * percent).div_ceil(100);
     sorted.get(rank.saturating_sub(1)).copied().unwrap_or_default()

@@ -1,4 +1,5 @@
-//! Purchase requests, and their two generators: for a sale of one product, and for a sample file.
+//! Purchase requests, and their two generators: one for a sale of one product, one for a sample
+//! file.
 
 use std::io::{self, Write};
 
@@ -24,19 +25,22 @@ pub(crate) const COLUMNS: [&str; 3] = ["user_id", "product_id", "quantity"];
 /// The product of a sale without a request file.
 const ONE_PRODUCT: &str = "console";
 
-/// One request in this many repeats a recent one: an impatient user clicks again.
+/// On average, one of this many requests repeats a recent one, like an impatient user who clicks
+/// again.
 const REPEATS_EVERY: u64 = 12;
 
-/// How far back repetitions reach: near enough that both requests are in flight at the same time.
+/// How many requests back a repetition may reach. The number is small, so that both requests are in
+/// flight at the same time.
 const RECENT: u64 = 24;
 
-/// Generates requests for one product, one unit each: twice the stock, as in a flash sale.
+/// Generates requests for one unit of one product each: twice as many as the stock, as in a flash
+/// sale.
 pub(crate) fn crowd(seed: u64, stock: u64) -> Vec<Request> {
     let mut random = SplitMix64(seed);
     let mut users: Vec<u64> = Vec::new();
     for at in 0..stock * 2 {
         let repeats = at > 0 && random.below(REPEATS_EVERY) == 0;
-        // Two users drawn from 10^12 rarely collide; a collision is one more repetition.
+        // Two users drawn from 10^12 rarely collide; a collision only adds one repetition.
         let user = if repeats {
             users[(at - 1 - random.below(RECENT.min(at))) as usize]
         } else {
@@ -54,9 +58,9 @@ const PRODUCTS: [(&str, u64); 6] =
 
 /// Writes a sample file: a line of column names, then `rows` requests for [`PRODUCTS`].
 ///
-/// Users return for other products. About one row in twelve repeats a recent one, always with the
-/// same quantity. So if the stock suffices, the result of a sale does not depend on the order of
-/// service.
+/// A user may also buy other products. About one row in twelve repeats a recent one, always with
+/// the same quantity. If the stock suffices, the result of a sale is therefore independent of the
+/// order of service.
 pub(crate) fn write_sample(out: &mut impl Write, seed: u64, rows: u64) -> io::Result<()> {
     let mut random = SplitMix64(seed);
     writeln!(out, "{}", COLUMNS.join(","))?;
@@ -88,8 +92,8 @@ fn product(mut percent: u64) -> &'static str {
     PRODUCTS[0].0
 }
 
-/// Returns one unit in six of ten cases, two in three, three in one. It depends on user and
-/// product, so repetitions agree.
+/// Returns one unit in six of ten cases, two in three, three in one. The result depends only on
+/// user and product, so repetitions have the same quantity.
 fn quantity(seed: u64, user: u64, product: &str) -> u64 {
     let mixed = product.bytes().fold(seed ^ user.rotate_left(32), |sum, byte| SplitMix64(sum ^ u64::from(byte)).next());
     match mixed % 10 {
@@ -99,8 +103,8 @@ fn quantity(seed: u64, user: u64, product: &str) -> u64 {
     }
 }
 
-/// SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", 2014).
-/// Implemented here because the same seed must give the same bytes in every release.
+/// SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", 2014). It is
+/// implemented here because the same seed must give the same bytes in every release.
 struct SplitMix64(u64);
 
 impl SplitMix64 {
@@ -112,7 +116,7 @@ impl SplitMix64 {
         z ^ (z >> 31)
     }
 
-    /// Returns a number below `end`, the upper half of a wide product.
+    /// Returns a number below `end`: the upper half of a 128-bit product.
     fn below(&mut self, end: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(end)) >> 64) as u64
     }

@@ -22,23 +22,25 @@ pub(crate) struct Rows {
 /// An invalid row.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct BadRow {
-    /// Its line in the file, from 1.
+    /// The line number in the file, from 1.
     pub(crate) line: u64,
-    /// The problem with it.
+    /// Why the row is invalid.
     pub(crate) why: String,
 }
 
-/// The longest user or product id in bytes. It becomes part of a key, and a name has at most 1,024.
+/// The longest user or product id in bytes. An id becomes part of a key, and a key has at most
+/// 1,024 bytes.
 const LONGEST_ID: usize = 256;
 
-/// The most units of one request: more than any stock here, and their sum does not overflow.
+/// The largest quantity of one request. It exceeds every stock of this program, and sums do not
+/// overflow.
 const MOST_UNITS: u64 = 1_000_000_000;
 
 /// Reads the file at `path`.
 ///
 /// # Errors
 ///
-/// A [`Failure`] if the file cannot be read, or has no request.
+/// A [`Failure`] if the file cannot be read, or contains no request.
 pub(crate) fn read(path: &Path) -> Result<Rows, Failure> {
     let refuse = |why: String| Failure::usage(format!("cannot read requests from {}: {why}", path.display()));
     let file = File::open(path).map_err(|error| refuse(error.to_string()))?;
@@ -55,8 +57,8 @@ pub(crate) fn read(path: &Path) -> Result<Rows, Failure> {
     }
 }
 
-/// Reads line by line, because no value may contain a line break. So an unclosed quote affects only
-/// one row, and line numbers are exact.
+/// Reads line by line, because no value may contain a line break. An unclosed quote therefore
+/// affects only one row, and line numbers are exact.
 fn read_from(mut file: impl BufRead) -> io::Result<Rows> {
     let mut rows = Rows::default();
     let mut first = true;
@@ -81,7 +83,7 @@ fn read_from(mut file: impl BufRead) -> io::Result<Rows> {
 
 /// Returns the cells of a line; `None` if it is blank.
 fn record(line: &[u8]) -> Result<Option<ByteRecord>, csv::Error> {
-    // Any number of cells is accepted, so that the row can be checked.
+    // Any number of cells is accepted here; the number is checked afterwards.
     let mut reader = csv::ReaderBuilder::new();
     reader.has_headers(false).flexible(true).trim(csv::Trim::All).buffer_capacity(line.len());
     reader.from_reader(line).into_byte_records().next().transpose()

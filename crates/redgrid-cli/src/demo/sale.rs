@@ -28,14 +28,14 @@ use crate::cli::{Global, LockKind, SaleOptions};
 use crate::failure::{Failure, NOT_PROVEN, one_line};
 use crate::server::{Named, address, unreachable};
 
-/// Bad rows printed to stderr; the others are only counted there.
+/// Number of bad rows printed to stderr; the others are only counted there.
 const SHOWN_BAD_ROWS: usize = 20;
 
-/// Time between two progress lines: 100 ms, as fast as a person reads numbers.
+/// Time between two progress lines: 100 ms, as fast as a person can read the numbers.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Time between two checks of the server: 1 s, short compared with the time without contact that
-/// ends a sale.
+/// Time between two checks of the server: 1 s, short compared with the timeout after which requests
+/// fail and the sale ends.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How long deleting the keys may take: 2 s, enough for a reachable server.
@@ -68,7 +68,7 @@ pub(crate) async fn run(global: &Global, options: &SaleOptions) -> Result<ExitCo
         outcome = sale.sell(&mut crew, &job, global.json) => outcome,
         number = stopped() => Err(Failure::signalled(number)),
     };
-    // The workers first: their last writes must be deleted too.
+    // The workers end first, because their last writes must be deleted too.
     crew.stop().await;
     let report = match outcome {
         Ok(took) => sale.report(took, bad).await,
@@ -76,7 +76,7 @@ pub(crate) async fn run(global: &Global, options: &SaleOptions) -> Result<ExitCo
     };
     let report =
         if server.private.is_some() { report } else { clean_up(&grid, &products, &job.namespace, report).await };
-    // This client holds nothing.
+    // This client holds no lock, so a failed shutdown has no effect.
     let _ = grid.shutdown(SHUTDOWN_TIMEOUT).await;
 
     let report = report?;
@@ -107,7 +107,7 @@ async fn clean_up(
     }
 }
 
-/// Shared by the parts of a sale.
+/// State shared by the parts of a sale.
 struct Sale<'a> {
     grid: &'a Grid,
     server: &'a SaleServer,
@@ -117,8 +117,8 @@ struct Sale<'a> {
 }
 
 impl Sale<'_> {
-    /// Creates the data, starts the workers, and serves all requests. Returns the time of the last
-    /// step.
+    /// Creates the data, starts the workers, and serves all requests. Returns how long serving
+    /// took.
     async fn sell(&self, crew: &mut Crew, job: &Job, quiet: bool) -> Result<Duration, Failure> {
         let opened = books::open(self.grid, self.products, self.options.stock).await;
         opened.map_err(|error| self.server.unreachable(&*error))?;
@@ -139,7 +139,7 @@ impl Sale<'_> {
         Ok(took)
     }
 
-    /// Completes the last orders, which a worker that died may have left incomplete.
+    /// Completes the last order of each product, which a worker that died may have left incomplete.
     async fn settle(&self) -> Result<(), BoxError> {
         let shop = Shop::new(self.grid.clone(), self.options.lock, LEASE);
         for product in self.products {
@@ -149,8 +149,8 @@ impl Sale<'_> {
         Ok(())
     }
 
-    /// Returns when the server is unreachable: no request can be served, and each would run into
-    /// its timeout.
+    /// Returns a failure once the server is unreachable. Without this check, each remaining request
+    /// would end only after its timeout.
     async fn watch(&self) -> Failure {
         loop {
             sleep(CHECK_INTERVAL).await;
@@ -176,7 +176,7 @@ impl Sale<'_> {
 struct SaleServer {
     named: Named,
     address: String,
-    /// A private server; it ends with this value.
+    /// A private server, if the user named none; it ends when this value is dropped.
     private: Option<RedisServer>,
 }
 
@@ -205,7 +205,7 @@ impl SaleServer {
 
     /// Describes the server: `redis 7.0.15 at 127.0.0.1:6379`.
     async fn describe(&self, grid: &Grid) -> String {
-        // The user may lack the permission, which does not matter.
+        // If the user lacks the permission, the description is shorter.
         let info: String = grid.command("INFO").arg("server").query().await.unwrap_or_default();
         let field =
             |name: &str| info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim);
@@ -242,17 +242,17 @@ async fn progress(counter: &Counter, start: Instant, show: bool) {
             let orders = grouped(orders);
             let answered = grouped(answered);
             print!("\r{orders} orders, {answered} of {all} requests answered, {rate} orders/s\x1b[K");
-            // A closed terminal does not stop the sale.
+            // An error of the terminal does not stop the sale.
             let _ = io::stdout().flush();
         }
     }
 }
 
-/// Waits for a signal to stop; returns its number.
+/// Waits for a signal to stop, and returns its number.
 async fn stopped() -> u8 {
     let wait = async |kind| match signal(kind) {
         Ok(mut signal) => signal.recv().await.is_some(),
-        // Without a handler, the signal ends the process.
+        // If no handler can be installed, the signal ends the process.
         Err(_) => std::future::pending().await,
     };
     tokio::select! {

@@ -1,4 +1,4 @@
-//! The three ways to exclude other workers during an order.
+//! The three ways to exclude other workers during an order, one of which is no lock.
 
 use std::error::Error;
 use std::time::Duration;
@@ -13,19 +13,19 @@ use crate::cli::LockKind;
 /// An error for display.
 pub(crate) type BoxError = Box<dyn Error + Send + Sync>;
 
-/// How long an order waits for its lock: 20 s. With the maximum of 8,192 tasks before it, each
-/// taking 1 ms, an order waits for 8 s.
+/// How long an order waits for its lock: 20 s. With the maximum of 8,192 tasks queued before it,
+/// each taking 1 ms, it waits for 8 s.
 const WAIT: Duration = Duration::from_secs(20);
 
-/// Lease of the library's lock, renewed after every third of it: 5 s. The locks of a worker that
-/// dies are free this much later.
+/// Lease of the library's lock: 5 s, renewed after every third of it. The locks of a worker that
+/// dies become free after this time at most.
 pub(crate) const LEASE: Duration = Duration::from_secs(5);
 
-/// The lease if a worker is to be killed: 3 s. The sale stands still for as long, and even a busy
-/// machine renews it in time.
+/// The lease of the library's lock if a worker is to be killed: 3 s. The sale pauses until it ends;
+/// and even a busy machine renews it in time.
 pub(crate) const SHORT_LEASE: Duration = Duration::from_secs(3);
 
-/// Lifetime of the plain lock: 10 s, thousands of times an order.
+/// Lease of the plain lock: 10 s, thousands of times the duration of an order.
 const PLAIN_LEASE_MS: &str = "10000";
 
 /// Poll interval of the plain lock: 5 ms, a usual compromise between server load and delay.
@@ -35,7 +35,7 @@ const PLAIN_POLL: Duration = Duration::from_millis(5);
 ///
 /// # Errors
 ///
-/// The lock was not acquired in time, and nothing is held; otherwise the library's error.
+/// The lock was not acquired in time, or the library returned an error; the lock is not held.
 pub(crate) async fn enter(grid: &Grid, kind: LockKind, lease: Duration, product: &str) -> Result<Turn, BoxError> {
     let name = keys::lock(product);
     match kind {
@@ -56,7 +56,7 @@ pub(crate) enum Turn {
         grid: Grid,
         /// Its name.
         name: String,
-        /// Distinguishes it from the locks of others.
+        /// The value that distinguishes this owner's lock from those of other workers.
         value: String,
     },
     /// No lock.
@@ -64,7 +64,7 @@ pub(crate) enum Turn {
 }
 
 impl Turn {
-    /// Runs `work`, and drops it if the lock is lost. The plain lock cannot detect that.
+    /// Runs `work`, and drops it if the lock is lost. The loss of a plain lock is not detected.
     ///
     /// # Errors
     ///
@@ -80,7 +80,7 @@ impl Turn {
     ///
     /// # Errors
     ///
-    /// The lock may have ended before, so another worker may have held it.
+    /// The lease may have ended before the release, so that another worker held the lock meanwhile.
     pub(crate) async fn leave(self) -> Result<(), BoxError> {
         match self {
             Turn::Redgrid(guard) => Ok(guard.release().await?),
@@ -105,8 +105,8 @@ async fn plain(grid: &Grid, name: String) -> Result<Turn, BoxError> {
     }
 }
 
-/// Deletes the lock if it is ours, by two commands. It may expire and be acquired by another worker
-/// between them, which is one reason for the library's lock.
+/// Deletes the lock if its value is ours, by two commands. Between them the lock may expire and be
+/// acquired by another worker. The library's lock avoids this defect.
 async fn leave_plain(grid: &Grid, name: &str, value: &str) -> Result<(), BoxError> {
     let found: Option<String> = grid.command("GET").key(name)?.idempotent().query().await?;
     if found.as_deref() != Some(value) {

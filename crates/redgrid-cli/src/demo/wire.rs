@@ -9,23 +9,24 @@ use super::requests::Request;
 use crate::cli::LockKind;
 use crate::server::Named;
 
-/// From the sale to a worker. The end of the stream means that the sale has ended, and ends the
-/// worker.
+/// A message from the sale to a worker. The end of the stream means that the sale has ended; the
+/// worker then ends too.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum ToWorker {
-    /// The job; the first message. Sent here because a URL may contain a password.
+    /// The job; the first message. The job is sent over stdin, because a URL may contain a
+    /// password.
     Job(Job),
     /// Requests to serve.
     Serve(Vec<Assignment>),
-    /// No more requests will come.
+    /// The last message: no further requests follow.
     End,
 }
 
 /// The job of a worker.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Job {
-    /// The server.
+    /// How to reach the servers.
     pub(crate) servers: Named,
     /// Prefix of all keys.
     pub(crate) namespace: String,
@@ -40,10 +41,10 @@ pub(crate) struct Job {
 /// A request for a worker.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Assignment {
-    /// Its number: the request is served once, however often it is distributed.
+    /// The number of the request. A request is served once, however often it is distributed.
     #[serde(rename = "n")]
     pub(crate) number: u64,
-    /// A worker that has died had it before.
+    /// Whether the request was given to a worker that died.
     #[serde(rename = "a")]
     pub(crate) again: bool,
     /// The request.
@@ -51,15 +52,16 @@ pub(crate) struct Assignment {
     pub(crate) request: Request,
 }
 
-/// From a worker to the sale.
+/// A message from a worker to the sale.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum FromWorker {
-    /// Connected; requests may be sent. The id of the client identifies it as a lock holder.
+    /// The worker is connected; requests may be sent. The client id identifies the worker as a lock
+    /// holder.
     Ready(String),
     /// The outcomes of the requests with these numbers.
     Report(Tally, Vec<u64>),
-    /// The worker cannot work. It ends.
+    /// The worker cannot work, and ends.
     Failed(String),
 }
 
@@ -74,7 +76,7 @@ pub(crate) struct Tally {
     pub(crate) sold_out: u64,
     /// Refused: the user had already ordered the product.
     pub(crate) repeated: u64,
-    /// Requests without an outcome: no lock in time, or an error.
+    /// Requests without an outcome: the lock was not acquired in time, or an error occurred.
     pub(crate) unserved: u64,
     /// Locks that were lost before their release.
     pub(crate) lost: u64,
@@ -82,7 +84,7 @@ pub(crate) struct Tally {
     pub(crate) finished: u64,
     /// Workers that died during the sale; set by the sale only.
     pub(crate) killed: u64,
-    /// Their unfinished requests, given to other workers; set by the sale only.
+    /// Unfinished requests of those workers, given to other workers; set by the sale only.
     pub(crate) handed_over: u64,
     /// The first error of an unserved request or a lost lock.
     pub(crate) error: Option<String>,

@@ -17,19 +17,21 @@ use super::wire::{Assignment, FromWorker, Job, Tally, ToWorker};
 use crate::failure::{Failure, one_line};
 use crate::server::Named;
 
-/// How long the server may take to answer at first: 5 s, more than one attempt to connect.
+/// How long the first connection may take: 5 s, more than one attempt to connect.
 pub(crate) const READY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Response timeout: 2 s, thousands of times the usual.
+/// Response timeout: 2 s, thousands of times a usual response time.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// One retry: without contact, everything ends after 4 s, while the user still watches.
+/// Number of retries. With one, requests to an unreachable server end after 4 s, while the user
+/// still watches.
 const RETRIES: u32 = 1;
 
-/// How long the final release may take: 1 s. Leases end the rest.
+/// How long the final release may take: 1 s. Locks that are not released by then end with their
+/// leases.
 pub(crate) const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The longest delay of a report: 50 ms, for a smooth progress line.
+/// The longest delay of a report: 50 ms, so that the progress line moves smoothly.
 const REPORT_AFTER: Duration = Duration::from_millis(50);
 
 /// Runs the worker.
@@ -48,11 +50,11 @@ pub(crate) async fn run() -> Result<ExitCode, Failure> {
     print_line(&FromWorker::Ready(grid.client().id().to_owned()));
     let mut tasks = JoinSet::new();
     let queue = serve(&mut tasks, &grid, &job);
-    // The end of the stream is the end of the sale, for any reason. `End` arrives when no request
-    // is in progress.
+    // The stream ends when the sale ends, for any reason. `End` is sent when no request is in
+    // progress.
     while let Some(ToWorker::Serve(assignments)) = inbox.recv().await {
         for assignment in assignments {
-            // The tasks end only below.
+            // The receiving tasks run until the shutdown below, so sending succeeds.
             let _ = queue.send(assignment);
         }
     }
@@ -66,7 +68,7 @@ pub(crate) async fn run() -> Result<ExitCode, Failure> {
 pub(crate) async fn connect(servers: &Named, namespace: &str) -> Result<Grid, BoxError> {
     let config =
         servers.config()?.namespace(namespace)?.client_name("redgrid-demo").response_timeout(TIMEOUT).retries(RETRIES);
-    // Under a lock, reads must return the last write.
+    // Under a lock, a read must return the last write, so replicas are not read.
     let config = config.read_mode(ReadMode::Primary);
     let grid = Grid::connect(config).await?;
     grid.wait_ready(READY_TIMEOUT).await?;
@@ -97,7 +99,7 @@ fn serve(tasks: &mut JoinSet<()>, grid: &Grid, job: &Job) -> mpsc::UnboundedSend
     queue
 }
 
-/// Reports outcomes in batches: a number of them, or those present after a delay.
+/// Reports outcomes in batches. A batch ends after `enough` outcomes, or after a delay.
 async fn report(mut results: mpsc::UnboundedReceiver<(u64, Tally)>, enough: u64) {
     while let Some((number, mut tally)) = results.recv().await {
         let mut answered = vec![number];
@@ -117,7 +119,8 @@ async fn report(mut results: mpsc::UnboundedReceiver<(u64, Tally)>, enough: u64)
     }
 }
 
-/// Writes a message. If the reader is gone, the end of stdin ends the worker.
+/// Writes a message. If the sale is gone, the end of stdin ends the worker, so write errors are
+/// ignored.
 fn print_line(message: &FromWorker) {
     if let Ok(mut line) = serde_json::to_string(message) {
         line.push('\n');
@@ -126,8 +129,8 @@ fn print_line(message: &FromWorker) {
     }
 }
 
-/// Returns the messages from stdin. A separate thread reads them: a thread that is blocked in a
-/// read does not keep the process alive.
+/// Returns the messages from stdin. A separate thread reads them: a thread blocked in a read does
+/// not keep the process alive.
 fn inbox() -> mpsc::UnboundedReceiver<ToWorker> {
     let (sender, inbox) = mpsc::unbounded_channel();
     std::thread::spawn(move || {

@@ -1,4 +1,5 @@
-//! A program in its own process group, which ends as a whole.
+//! A program in a process group of its own, so that the program and its children can be killed
+//! together.
 
 use std::ffi::OsString;
 use std::io;
@@ -13,10 +14,10 @@ use super::terminal::Terminal;
 use super::warden::Warden;
 use crate::failure::Failure;
 
-/// The program does not exist; as in shells.
+/// Exit code if the program does not exist, as in shells.
 const NOT_FOUND: u8 = 127;
 
-/// The program cannot be run; as in shells.
+/// Exit code if the program cannot be run, as in shells.
 const NOT_RUNNABLE: u8 = 126;
 
 /// A running program and its children, as long as they stay in its process group.
@@ -25,18 +26,19 @@ pub(super) struct Group {
     id: Pid,
     /// Receives SIGCHLD: the program has ended, stopped or continued.
     changes: unix::Signal,
-    // Dropped in this order: the terminal is restored while the warden still watches.
+    // The fields are dropped in this order: the terminal is restored while the warden is still
+    // active.
     _terminal: Option<Terminal>,
     _warden: Option<Warden>,
 }
 
 impl Group {
-    /// Starts the program with the fencing token, if there is one, in its environment. It inherits
+    /// Starts the program. Its environment contains the fencing token, if there is one. It inherits
     /// stdin, stdout and stderr.
     ///
     /// # Errors
     ///
-    /// [`Failure`] with the exit code of a shell: nothing runs then.
+    /// [`Failure`] with the exit code of a shell: the program was not started.
     pub(super) fn start(command: &[OsString], variable: &str, token: Option<u64>) -> Result<Self, Failure> {
         let [program, arguments @ ..] = command else { return Err(Failure::usage("no command is given")) };
         let changes = unix::signal(SignalKind::child())
@@ -45,7 +47,7 @@ impl Group {
         let mut command = Command::new(program);
         match token {
             Some(token) => command.env(variable, token.to_string()),
-            // The token of an enclosing lock must not be inherited.
+            // The program must not inherit the token of an enclosing lock.
             None => command.env_remove(variable),
         };
         let leader = command.args(arguments).process_group(0).spawn();
@@ -59,8 +61,8 @@ impl Group {
         Ok(Group { leader, id, changes, _terminal: Terminal::lend_to(id), _warden: warden.ok() })
     }
 
-    /// Waits for the program, but not for processes that it left in its group. If Ctrl-Z stops it,
-    /// it is continued: otherwise the lock would be renewed for a stopped program.
+    /// Waits for the program, but not for other processes in its group. If Ctrl-Z stops the
+    /// program, it is continued: otherwise the lock would be renewed for a stopped program.
     pub(super) async fn ended(&mut self) -> io::Result<ExitStatus> {
         loop {
             tokio::select! {
@@ -76,12 +78,13 @@ impl Group {
 
     /// Sends a signal to the whole group.
     pub(super) fn pass_on(&self, signal: Signal) {
-        // Not waited for yet, so the id is still valid. A group that is ending needs no signal.
+        // The exit status has not been read yet, so the process id is still valid. An error is
+        // ignored: a group that is ending needs no signal.
         let _ = killpg(self.id, signal);
     }
 
-    /// Kills the whole group at once. The time between the loss and the next holder is at most a
-    /// twentieth of the lease, and none after a forced takeover, so there is no time for SIGTERM.
+    /// Kills the whole group at once. There is no time for SIGTERM: between the loss and the next
+    /// holder there is at most a twentieth of the lease, and none after a forced takeover.
     pub(super) async fn kill(&mut self) {
         self.pass_on(Signal::SIGKILL);
         let _ = self.leader.wait().await;
@@ -90,14 +93,15 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // Only after an error of ours: nothing may keep running without the lock.
+        // The program still runs only after an error of ours. It must not run without the lock.
         if self.leader.id().is_some() {
             self.pass_on(Signal::SIGKILL);
         }
     }
 }
 
-/// Whether the process was just suspended from the terminal. It does not consume the exit status.
+/// Whether the process was just suspended from the terminal. The call does not consume the exit
+/// status.
 #[cfg(target_os = "linux")]
 fn is_suspended(id: Pid) -> bool {
     use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
@@ -105,7 +109,7 @@ fn is_suspended(id: Pid) -> bool {
     matches!(stopped, Ok(WaitStatus::Stopped(_, Signal::SIGTSTP)))
 }
 
-/// Not available elsewhere without consuming the exit status.
+/// Other systems cannot report this without consuming the exit status.
 #[cfg(not(target_os = "linux"))]
 fn is_suspended(_: Pid) -> bool {
     false

@@ -8,7 +8,7 @@ use redgrid::{LockGuard, ReadGuard, WriteGuard};
 use super::LockOptions;
 use crate::server::Server;
 
-/// A guard of any kind.
+/// A guard of any kind of lock.
 pub(super) enum Held {
     Lock(LockGuard),
     Read(ReadGuard),
@@ -48,7 +48,7 @@ impl Held {
         }
     }
 
-    /// Returns the fencing token; readers have none.
+    /// Returns the fencing token; read locks have none.
     pub(super) fn token(&self) -> Option<u64> {
         match self {
             Held::Lock(guard) => Some(guard.token().get()),

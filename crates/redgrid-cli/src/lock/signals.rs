@@ -5,10 +5,10 @@ use std::io;
 use nix::sys::signal::Signal;
 use tokio::signal::unix::{self, SignalKind};
 
-/// Signals passed on to the program: SIGINT, SIGTERM, SIGHUP and SIGQUIT. A signal that is ignored
-/// from the start, as SIGHUP under `nohup`, stays ignored for the program too. SIGTSTP does not
-/// stop this process: a stopped holder neither renews its lease nor kills its program when the lock
-/// is lost.
+/// The signals that are passed on to the program: SIGINT, SIGTERM, SIGHUP and SIGQUIT. A signal
+/// that is ignored from the start, as SIGHUP under `nohup`, stays ignored for the program too.
+/// SIGTSTP does not stop this process, because a stopped holder does not renew its lease, and does
+/// not kill its program when the lock is lost.
 pub(super) struct Signals {
     interrupt: Option<unix::Signal>,
     terminate: Option<unix::Signal>,
@@ -31,7 +31,7 @@ impl Signals {
         })
     }
 
-    /// Returns the next signal for the program.
+    /// Returns the next signal to pass on to the program.
     pub(super) async fn next(&mut self) -> Signal {
         loop {
             tokio::select! {
@@ -45,7 +45,8 @@ impl Signals {
     }
 }
 
-/// Completes when the signal was received; never if it is ignored, or while the runtime shuts down.
+/// Completes when the signal is received. Never completes if the signal is ignored, or while the
+/// runtime shuts down.
 async fn received(signal: &mut Option<unix::Signal>) {
     let received = match signal {
         Some(signal) => signal.recv().await,
@@ -65,7 +66,7 @@ fn is_ignored(signal: Signal) -> bool {
     mask >> (signal as u32 - 1) & 1 == 1
 }
 
-/// Unknown elsewhere: signals that are often ignored keep their disposition.
+/// Other systems do not report this. Signals that are often ignored keep their disposition.
 #[cfg(not(target_os = "linux"))]
 fn is_ignored(signal: Signal) -> bool {
     matches!(signal, Signal::SIGHUP | Signal::SIGQUIT)

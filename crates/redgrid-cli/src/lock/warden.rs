@@ -1,5 +1,5 @@
-//! Kills the program when this process is killed: the lock would no longer be renewed, and its loss
-//! not noticed.
+//! Kills the program when this process is killed. A killed process cannot renew the lock or notice
+//! its loss.
 
 use std::io::{self, Write};
 use std::os::unix::process::CommandExt as _;
@@ -7,21 +7,23 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 
 use nix::unistd::Pid;
 
-/// A shell that waits for the end of a pipe that only this process holds. `kill -9` closes it too.
+/// A shell that waits for the end of a pipe whose other end only this process holds. `kill -9` of
+/// this process also closes the pipe.
 pub(super) struct Warden {
     shell: Child,
     pipe: ChildStdin,
 }
 
-/// Reads the id of the group, then waits for the end of the pipe. `-s KILL --` works in every
-/// shell.
+/// Reads the id of the process group, then waits for the end of the pipe. The form `-s KILL --`
+/// works in every shell.
 const SCRIPT: &str = "read -r group && { read -r nothing; kill -s KILL -- \"-$group\"; }";
 
 impl Warden {
-    /// Starts it without a group.
+    /// Starts the warden; it does not watch a group yet.
     pub(super) fn start() -> io::Result<Self> {
         let mut command = Command::new("/bin/sh");
-        // Its own group: a signal that ends our group must not end it before it has done its work.
+        // The warden has its own process group: a signal that ends our group must not end the
+        // warden before it has killed the program.
         command.args(["-c", SCRIPT, "redgrid-warden"]).process_group(0);
         let mut shell = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
         match shell.stdin.take() {
@@ -38,7 +40,8 @@ impl Warden {
 
 impl Drop for Warden {
     fn drop(&mut self) {
-        // Before the pipe closes: the group has ended, and its id may be reused.
+        // The shell is killed before the pipe closes: the program's group has ended, and its id may
+        // be reused.
         let _ = self.shell.kill();
         let _ = self.shell.wait();
     }

@@ -1,5 +1,4 @@
-//! `redgrid bench`: the protocol of the benchmark's harness, and single jobs. Rates are not
-//! asserted.
+//! `redgrid bench`: the protocol of the benchmark harness, and single jobs. Rates are not asserted.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
@@ -11,10 +10,10 @@ use serde_json::{Value, json};
 
 use crate::support::{redgrid, run};
 
-/// For operations that take a moment, on a busy machine.
+/// Timeout of operations that take a moment, long enough for a busy machine.
 const SOON: Duration = Duration::from_secs(60);
 
-/// A driver that serves jobs. It ends with the test.
+/// A driver that serves jobs. It ends when the value is dropped.
 struct Driver {
     process: Child,
     stdin: Option<ChildStdin>,
@@ -56,7 +55,7 @@ impl Driver {
         serde_json::from_str(&self.line()).expect("JSON")
     }
 
-    /// Waits for its end and returns its exit code.
+    /// Waits for the end of the driver, and returns its exit code.
     fn ended(&mut self) -> Option<i32> {
         let until = Instant::now() + SOON;
         loop {
@@ -86,7 +85,7 @@ fn lines(stdout: ChildStdout) -> Receiver<String> {
     lines
 }
 
-/// Checks the fields of every clean line.
+/// Checks the fields that every line of a clean run has.
 #[track_caller]
 fn assert_clean(line: &Value, workload: &str, tasks: u64) {
     assert_eq!((&line["driver"], &line["workload"]), (&json!("redgrid"), &json!(workload)), "{line}");
@@ -95,7 +94,7 @@ fn assert_clean(line: &Value, workload: &str, tasks: u64) {
     assert!(line["secs"].as_f64().is_some_and(|secs| secs >= 0.0), "{line}");
 }
 
-/// Checks the further fields of cycles; returns the number of operations.
+/// Checks the fields that lines of repeated operations also have. Returns the number of operations.
 #[track_caller]
 fn assert_cycles(line: &Value, workload: &str, tasks: u64) -> u64 {
     assert_clean(line, workload, tasks);
@@ -160,8 +159,8 @@ async fn a_served_driver_does_each_workload_and_quits_with_0() {
     assert_eq!(held(&observer).await, Vec::<String>::new(), "everything has been given back");
 }
 
-/// Returns the remaining keys, except those with a lifetime: idempotency records, and rounds of an
-/// adder that were cancelled, because members may still answer them.
+/// Returns the keys that remain after a job, except those that expire: idempotency records, and
+/// cancelled sum requests of an adder, to which members may still reply.
 async fn held(observer: &Observer) -> Vec<String> {
     let keys = observer.keys("*").await.expect("an answer");
     let of_round = |key: &str| key.contains("}:redgrid-") && (key.ends_with(":counter") || key.ends_with(":semaphore"));

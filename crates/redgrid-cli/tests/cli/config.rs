@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::support::{redgrid, run};
 
-/// Returns a file of Redisson's, from the tests of the loader.
+/// Returns a Redisson file from the test data of the configuration loader.
 fn redissons(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../redgrid-client/tests/redisson-yaml").join(name)
 }
@@ -98,7 +98,7 @@ async fn a_file_names_the_server_and_the_namespace() {
     assert_eq!(other.json()["held"], json!(false));
     let by_variable = redgrid(&["ls", "--json"]).env("REDGRID_CONFIG", file.path()).output().expect("it runs");
     assert!(by_variable.status.success() && String::from_utf8_lossy(&by_variable.stdout).contains("\"job\""));
-    // With a flag, the variable is not read.
+    // If the flag is given, the variable is not read.
     let flagged = redgrid(&["ls", "--config", path(&file)]).env("REDGRID_URL", "redis://127.0.0.1:1").output();
     assert!(flagged.expect("it runs").status.success());
     let sale =

@@ -1,4 +1,4 @@
-//! `redgrid doctor` against well and badly configured servers.
+//! `redgrid doctor` for well and badly configured servers.
 
 use redgrid_testkit::{Cluster, RedisServer, Replicated, Sentinels, StartError};
 use serde_json::{Value, json};
@@ -99,7 +99,7 @@ async fn every_node_of_a_sentinel_deployment_is_looked_at() {
     assert_eq!((&told["topology"], told["nodes"].as_array().map(Vec::len)), (&json!("sentinel"), Some(3)), "{told}");
     assert_level(&told, "sentinels", "ok");
     assert_level(&told, "clocks", "ok");
-    // A primary that is cut off would keep granting locks.
+    // A primary that is cut off from its replicas would continue to grant locks.
     assert_level(&told, "min-replicas", "warn");
     for sentinel in &sentinels.sentinels()[1..] {
         sentinel.kill().await.expect("it was running");
@@ -110,7 +110,7 @@ async fn every_node_of_a_sentinel_deployment_is_looked_at() {
     .await;
 }
 
-/// The permissions at the sentinels in docs/operating/security.md.
+/// The sentinel permissions published in docs/operating/security.md.
 const WATCHER: &str = "+sentinel|master +sentinel|get-master-addr-by-name +sentinel|replicas +sentinel|sentinels +subscribe \
                        +unsubscribe +ping +client|info +client|setname +client|id +info &+switch-master &+selected-slave";
 
@@ -118,7 +118,7 @@ const WATCHER: &str = "+sentinel|master +sentinel|get-master-addr-by-name +senti
 async fn sentinels_are_queried_with_their_own_login() {
     let page = include_str!("../../../../docs/operating/security.md").split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(page.contains(&WATCHER.split_whitespace().collect::<Vec<_>>().join(" ")), "the published line");
-    // Cannot be in a URL without encoding.
+    // This password cannot be in a URL without encoding.
     let (secret, encoded) = ("p/w @?#", "p%2Fw%20%40%3F%23");
     let rules = format!("on \">{secret}\" resetchannels -@all {WATCHER}");
     let asked = RedisServer::builder().password("nobody").user("watcher", &rules);
@@ -131,7 +131,7 @@ async fn sentinels_are_queried_with_their_own_login() {
     assert_level(&told, "sentinels", "ok");
     assert_eq!(told["nodes"].as_array().map(Vec::len), Some(3), "{told}");
     assert!(!able.stdout().contains(secret) && !able.stderr().contains(secret), "{told}");
-    // With the least permissions of clients, it reports what was not checked, and no error.
+    // With the minimum permissions of clients, it reports the skipped checks, and no error.
     let told = examine(&as_user("watcher")).json();
     let mut levels = levels(&told, "sentinels");
     levels.sort();
@@ -197,7 +197,7 @@ async fn a_server_without_resp3_is_reported_with_the_setting_to_use() {
     let told = examine(&server.url()).json();
     assert_level(&told, "protocol", "warn");
     assert!(told["findings"].to_string().contains("set protocol to resp2"), "{told}");
-    // Each node is reached with the settings of the deployment.
+    // The command connects to each node with the settings of the deployment.
     let told = examine(&format!("{}?protocol=resp2", server.url())).json();
     assert!(levels(&told, "protocol").is_empty(), "{told}");
 }

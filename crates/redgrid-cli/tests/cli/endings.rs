@@ -1,5 +1,5 @@
-//! The end of each command: exit codes, signals and messages, with servers that are unavailable,
-//! crash, reject requests, or run in another mode.
+//! How each command ends: exit codes, signals and messages, if servers are unavailable, crash,
+//! reject requests, or run in another mode.
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -11,10 +11,10 @@ use redgrid_testkit::{Cluster, Observer, RedisServer, Replicated, wait_until};
 
 use crate::support::{Ended, is_ignored, redgrid, run};
 
-/// For operations that take milliseconds, on a busy machine.
+/// Timeout of operations that take milliseconds, long enough for a busy machine.
 const SOON: Duration = Duration::from_secs(60);
 
-/// Settings with short timeouts.
+/// URL settings with short timeouts.
 const IMPATIENT: &str = "?response_timeout=500ms&retries=1";
 
 /// A holder as a Java service writes it.
@@ -32,8 +32,8 @@ fn at(url: &str, line: &str) -> Ended {
     run(&[&["--url", url][..], &words(line)].concat())
 }
 
-/// Checks one row: the command ends with this code, prints nothing, and one line of error. Returns
-/// the line.
+/// Checks that the command ends with this code, prints nothing to stdout, and prints one line to
+/// stderr. Returns that line.
 fn assert_ends(url: &str, line: &str, code: i32, says: &[&str]) -> String {
     let ended = at(url, line);
     let message = ended.stderr();
@@ -195,7 +195,7 @@ async fn a_server_that_dies_ends_a_program_at_the_end_of_its_lease() {
     }
 }
 
-/// Sends a signal to a command that waits for a lock or a server, and checks its end.
+/// Sends a signal to a command that waits for a lock or a server, and checks how the command ends.
 #[tokio::test]
 async fn a_signal_ends_a_waiting_command() {
     let server = RedisServer::start().await.expect("a server");
@@ -216,7 +216,7 @@ async fn a_signal_ends_a_waiting_command() {
         let status = ended(child).await.status;
         match name {
             "-INT" | "-TERM" => assert_eq!(status.code(), Some(0), "watch {name}"),
-            // It holds nothing, so the default action of the signal suffices.
+            // The command holds no lock, so the default action of the signal suffices.
             _ => assert_eq!(status.signal(), Some(code - 128), "watch {name}"),
         }
         wait_until(SOON, async || observer.pubsub_channels("*:{job}").await.expect("an answer").is_empty()).await;
@@ -233,7 +233,8 @@ async fn a_signal_is_passed_on_and_the_lock_is_released() {
         let mut command = redgrid(&["lock", "job", "--url", &server.url(), "--", "sh", "-c", "ulimit -c 0; exec cat"]);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("the program runs");
-        // A shell that has just started may ignore a signal: `cat` runs once it answers.
+        // A shell that has just started may ignore a signal. The reply of `cat` shows that the
+        // command runs.
         let mut input = child.stdin.take().expect("a pipe");
         input.write_all(b"up").expect("it is read");
         child.stdout.as_mut().expect("a pipe").read_exact(&mut [0; 2]).expect("it is answered");

@@ -1,4 +1,4 @@
-//! Sales of requests from files, and the generator of such a file.
+//! Sales with requests from a file, and the generator of such files.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -23,7 +23,8 @@ fn path(file: &NamedTempFile) -> &str {
 fn the_sample_sells_as_its_rows_say() {
     let sample = fs::read_to_string(example("requests.csv")).expect("the sample is there");
     let part: Vec<&str> = sample.lines().take(801).collect();
-    // One order for each user and product, the first one; repetitions have the same quantity.
+    // The expected orders are the first request of each user and product; repetitions have the same
+    // quantity.
     let mut wanted: BTreeMap<(&str, &str), u64> = BTreeMap::new();
     for row in &part[1..] {
         let cells: Vec<&str> = row.split(',').collect();
@@ -51,7 +52,7 @@ fn where_the_stock_is_not_enough_nothing_is_oversold() {
     let ended = run(&["demo", "flash-sale", "--stock", "100", "--requests", path(&rows), "--json"]);
     let report = ended.json();
     assert_eq!(ended.code(), 0, "{report} {}", ended.stderr());
-    // There are enough requests for a single unit to sell the last one.
+    // The last unit is sold, because some requests are for a single unit.
     assert_eq!((&report["units"], &report["stock_left"], &report["oversold"]), (&json!(100), &json!(0), &json!(0)));
 }
 
@@ -72,7 +73,7 @@ fn bad_rows_are_reported_by_line_and_do_not_stop_the_sale() {
 
 #[test]
 fn the_same_seed_writes_the_same_bytes_and_the_sample_is_such_a_file() {
-    // The command in examples/data/README.md.
+    // This is the command documented in examples/data/README.md.
     let generated = run(&["demo", "requests", "--seed", "1", "--rows", "20000"]);
     let sample = fs::read_to_string(example("requests.csv")).expect("the sample is there");
     assert_eq!(generated.code(), 0);

@@ -82,7 +82,7 @@ fn a_worker_killed_while_it_holds_the_lock_costs_no_unit_and_no_answer() {
     let report = assert_sold_to_the_last_unit(&sell("redgrid", &["--kill-one"]));
     assert_eq!(report["killed"], json!(1), "{report}");
     assert!(report["handed_over"].as_u64() > Some(0), "{report}");
-    // It held the lock, so the others had to wait for the end of its lease.
+    // The killed worker held the lock, so the others had to wait until its lease ended.
     assert!(report["seconds"].as_f64() > Some(1.5), "{report}");
     let text = run(&["demo", "flash-sale", "--stock", "60", "--tasks", "4", "--kill-one"]);
     assert_eq!(text.code(), 0, "{}", text.stdout());
@@ -96,8 +96,8 @@ fn the_plain_lock_sells_right_as_long_as_nothing_goes_wrong() {
 
 #[test]
 fn without_a_lock_more_is_sold_than_there_is_and_the_exit_code_says_so() {
-    // Tasks are expected to collide; three attempts are for a machine that runs them one after the
-    // other.
+    // The tasks normally collide. Up to three sales are tried, because a machine may run the tasks
+    // one after another.
     for _ in 0..3 {
         let ended = sell("none", &[]);
         let report = ended.json();

@@ -10,10 +10,10 @@ use redgrid_testkit::{Observer, RedisServer, wait_until};
 
 use crate::support::{Ended, is_ignored, redgrid, run};
 
-/// For operations that take milliseconds, on a busy machine.
+/// Timeout of operations that take milliseconds, long enough for a busy machine.
 const SOON: Duration = Duration::from_secs(60);
 
-/// Returns `redgrid lock` for lock `name`, which runs `script` in a shell.
+/// Returns the command `redgrid lock` for lock `name`, which runs `script` in a shell.
 fn under(server: &RedisServer, name: &str, options: &[&str], script: &str) -> Command {
     let url = server.url();
     redgrid(&[&["--url", &url, "lock", name], options, &["--", "sh", "-c", script]].concat())
@@ -23,15 +23,15 @@ fn ended(mut command: Command) -> Ended {
     Ended::of(command.output().expect("the program runs"))
 }
 
-/// Starts it with piped output.
+/// Starts the command with piped output.
 fn started(mut command: Command) -> Child {
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program runs")
 }
 
-/// Reads its first line as a number.
+/// Reads the first line of the child's output as a number.
 fn first_number(child: &mut Child) -> i32 {
     let mut line = String::new();
-    // The rest of the output is not needed.
+    // The pipe is closed afterwards: the rest of the output is not needed.
     BufReader::new(child.stdout.take().expect("a pipe")).read_line(&mut line).expect("a line");
     line.trim().parse().expect("a number")
 }
@@ -100,7 +100,8 @@ async fn commands_under_one_lock_never_overlap() {
     assert_never_overlapping(&log, 6);
 }
 
-/// Each command wrote three lines `begin <id>` and one `end <id>`: those of one are adjacent.
+/// Checks a log with four lines of each command: `begin <id>` three times, then `end <id>`. The
+/// lines of each command must be adjacent.
 fn assert_never_overlapping(log: &Path, commands: usize) {
     let text = fs::read_to_string(log).expect("a log");
     let lines: Vec<(&str, &str)> = text.lines().map(|line| line.split_once(' ').expect("two words")).collect();
@@ -173,7 +174,8 @@ async fn an_ended_lease_kills_the_whole_group_before_the_lock_is_free() {
     let observer = server.observer().await.expect("an observer");
     let mut holder = started(under(&server, "job", &["--lease", "2s"], FAMILY));
     let grandchild = first_number(&mut holder);
-    // Once the server no longer has the lock, the group no longer exists.
+    // When the server has released the lock at the end of its lease, the group has already been
+    // killed.
     wait_until(SOON, async || is_free(&observer, "job").await).await;
     assert!(!lives(grandchild));
     assert_lost(holder, grandchild, "its lease of 2s is over").await;
@@ -206,7 +208,8 @@ async fn signals_are_passed_on_and_the_lock_is_free_when_the_command_has_ended()
     }
 }
 
-/// Only `redgrid lock` can continue it: the terminal is its own, and the shell waits.
+/// `redgrid lock` must continue the program: no other process can, because the shell waits for
+/// `redgrid lock`.
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn a_command_stopped_by_ctrl_z_is_continued() {
@@ -288,7 +291,7 @@ async fn fair_programs_run_in_the_order_of_their_start() {
         others.push(command.env("ORDER", &order).spawn().expect("the program runs"));
         wait_until(SOON, async || waiting().await == n).await;
     }
-    // With a single attempt it does not join the queue, and finds the lock busy.
+    // With `--wait 0s` the command does not join the queue, and finds the lock busy.
     assert_eq!(ended(under(&server, "job", &["--fair", "--wait", "0s"], "true")).code(), 75);
     signal(u32::try_from(program).expect("a pid"), "-KILL");
     for mut other in others {

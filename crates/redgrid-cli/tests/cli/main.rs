@@ -1,4 +1,4 @@
-//! The real binary with real servers: its output and its exit codes.
+//! Runs the real program with real servers, and checks its output and its exit codes.
 
 mod bench;
 mod clients;
@@ -11,6 +11,7 @@ mod files;
 mod flash_sale;
 mod lock;
 mod look;
+mod ls;
 mod outcomes;
 mod shared_server;
 mod support;

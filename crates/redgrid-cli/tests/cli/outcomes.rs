@@ -1,6 +1,6 @@
-//! Messages and exit codes of `redgrid lock` when the server crashes, hangs or rejects requests:
-//! the command line column of the table in `tests/outcomes`. The program has its own runtime and
-//! shuts its client down itself, so those rows are not here.
+//! Messages and exit codes of `redgrid lock` if the server crashes, hangs or rejects requests: the
+//! command line column of the table in `tests/outcomes`. The rows about the runtime and the
+//! shutdown of a client are not tested here, because the program controls both itself.
 
 use std::process::{Child, Output, Stdio};
 use std::time::Duration;
@@ -9,13 +9,13 @@ use redgrid_testkit::{RedisServer, StartError, wait_until};
 
 use crate::support::{Ended, redgrid};
 
-/// For operations that take milliseconds, on a busy machine.
+/// Timeout of operations that take milliseconds, long enough for a busy machine.
 const SOON: Duration = Duration::from_secs(60);
 
-/// The server is unavailable, or rejects the client.
+/// Exit code: the server is unavailable, or rejects the client.
 const UNAVAILABLE: i32 = 69;
 
-/// Others held the lock for too long.
+/// Exit code: others held the lock for longer than `--wait`.
 const BUSY: i32 = 75;
 
 fn lock(url: &str, options: &[&str]) -> Child {
@@ -23,7 +23,7 @@ fn lock(url: &str, options: &[&str]) -> Child {
     redgrid(&arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program runs")
 }
 
-/// Waits for its early end.
+/// Waits until the command ends, for at most `SOON`.
 async fn ended(child: Child) -> Ended {
     let output = tokio::task::spawn_blocking(move || -> Output { child.wait_with_output().expect("it ends") });
     Ended::of(tokio::time::timeout(SOON, output).await.expect("it ends in time").expect("it is waited for"))
@@ -75,7 +75,7 @@ async fn a_certificate_of_strangers_is_exit_69_with_the_reason() {
         Err(error @ StartError::NoTls { .. }) => return eprintln!("SKIPPED: {error}"),
         server => server.expect("a server"),
     };
-    // The system's trust store does not contain its authority.
+    // The system's trust store does not contain the authority of the server's certificate.
     let refused = ended(lock(&server.tls_url().expect("TLS"), &[])).await;
     assert_eq!(refused.code(), UNAVAILABLE);
     assert!(refused.stderr().contains("certificate"), "{}", refused.stderr());

@@ -1,4 +1,4 @@
-//! Sales on an existing server, which is left as it was.
+//! Sales on an existing server. The server has no keys of the sale afterwards.
 
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -8,14 +8,14 @@ use serde_json::{Value, json};
 
 use crate::support::{redgrid, run};
 
-/// For operations that take milliseconds, on a busy machine.
+/// Timeout of operations that take milliseconds, long enough for a busy machine.
 const SOON: Duration = Duration::from_secs(60);
 
 async fn number(observer: &Observer, command: &str) -> usize {
     observer.query::<usize>(&[command]).await.expect("an answer")
 }
 
-/// Returns the number of connections of a sale.
+/// Returns the number of a sale's connections.
 async fn connections(observer: &Observer) -> usize {
     let list: String = observer.query(&["CLIENT", "LIST"]).await.expect("an answer");
     list.lines().filter(|line| line.contains("redgrid-demo")).count()
@@ -49,7 +49,7 @@ async fn workers_end_with_the_sale_even_when_it_is_killed() {
     wait_until(SOON, async || connections(&observer).await == 0).await;
 }
 
-/// Returns the workers of a sale.
+/// Returns the process ids of a sale's workers.
 fn workers(sale: &Child) -> Vec<String> {
     let children = Command::new("pgrep").args(["-P", &sale.id().to_string(), "-f", "sale-worker"]).output();
     let children = String::from_utf8(children.expect("pgrep runs").stdout).expect("numbers");
@@ -91,7 +91,7 @@ async fn when_all_workers_are_killed_the_rest_is_reported_as_unserved() {
     assert_eq!((&report["killed"], &report["requests"]), (&json!(3), &json!(200_000)), "{report}");
     let faults = report["faults"].to_string();
     assert!(report["unserved"].as_u64() > Some(0) && faults.contains("all workers ended"), "{report}");
-    // Their incomplete orders were completed: stock and orders add up.
+    // Incomplete orders of the workers were completed: stock and orders add up.
     assert!(!faults.contains("add up") && !faults.contains("other buyers"), "{report}");
 }
 

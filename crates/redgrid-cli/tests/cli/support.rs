@@ -1,19 +1,20 @@
-//! Runs the program.
+//! Runs the program `redgrid`.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use serde_json::Value;
 
-/// Returns the program with these arguments, and without the variable that names a server.
+/// Returns the program with these arguments. The variable that names a server is removed from its
+/// environment.
 pub(crate) fn redgrid(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_redgrid"));
     command.args(arguments).env_remove("REDGRID_URL").env_remove("REDGRID_CONFIG").env_remove("REDGRID_NAMESPACE");
     command
 }
 
-/// Whether this process ignores a signal, so that the programs that it starts do: a shell starts
-/// processes in the background with SIGINT and SIGQUIT ignored.
+/// Whether this process ignores a signal, so that the programs that it starts ignore the signal
+/// too. A shell starts background processes with SIGINT and SIGQUIT ignored.
 pub(crate) fn is_ignored(signal: &str) -> bool {
     let number = match signal {
         "-HUP" => 1,
@@ -55,7 +56,7 @@ impl Ended {
         String::from_utf8(self.0.stderr.clone()).expect("text")
     }
 
-    /// Returns its one line of JSON.
+    /// Parses the one line of JSON on stdout.
     pub(crate) fn json(&self) -> Value {
         let text = self.stdout();
         assert!(text.ends_with('\n') && text.lines().count() == 1, "one line expected: {text:?} {}", self.stderr());

@@ -1,4 +1,4 @@
-//! The sale on every kind of deployment, named by its URL.
+//! A sale on every kind of deployment, each named by its URL.
 
 use redgrid_testkit::{Cluster, RedisServer, Replicated, Sentinels};
 use serde_json::json;
@@ -70,7 +70,7 @@ async fn a_cluster_is_sold_out() {
     sells_out(&cluster.url(), cluster.nodes()).await;
 }
 
-/// Several products: their keys are in different slots, and so are those of one product.
+/// The keys of several products are in different slots, and so are the keys of one product.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cluster_sells_several_products() {
     let cluster = Cluster::start(3, 0).await.expect("it starts");

@@ -105,7 +105,8 @@ fn pages(of: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// A test of the package `xtask` parses the other commands.
+/// Parses the `redgrid` commands of all pages. A test of the package `xtask` parses the other
+/// commands.
 #[test]
 fn each_command_of_the_pages_is_understood() {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -117,7 +118,7 @@ fn each_command_of_the_pages_is_understood() {
         for block in text.split("\n```sh\n").skip(1).filter_map(|rest| rest.split("\n```").next()) {
             for line in block.lines().filter_map(|line| line.strip_prefix("redgrid ")) {
                 commands += 1;
-                // `--help` is reached only if everything before it is understood.
+                // `--help` takes effect only if all options before it are valid.
                 let options = line.split(" -- ").next().unwrap_or_default();
                 let mut words: Vec<_> = options.split_whitespace().collect();
                 words.push("--help");

@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 
 use crate::support::{redgrid, run};
 
-/// For operations that take milliseconds, on a busy machine.
+/// Timeout of operations that take milliseconds, long enough for a busy machine.
 const SOON: Duration = Duration::from_secs(60);
 
-/// Starts it, and returns its lines of output.
+/// Starts `redgrid watch`, and returns its lines of output.
 fn started(server: &RedisServer, options: &[&str]) -> (Child, Lines<BufReader<ChildStdout>>) {
     let url = server.url();
     let mut command = redgrid(&[&["watch", "job", "--url", &url, "--every", "50ms"], options].concat());
@@ -44,12 +44,12 @@ async fn each_change_is_a_line_until_a_signal_ends_it() {
     guard.release().await.expect("it was held");
     assert_eq!(next(&mut lines)["event"], "released");
 
-    // A holder that dies releases nothing: its lease ends.
+    // A holder that dies does not release its lock: the lock ends with its lease.
     observer.cmd(&["HSET", "job", "0f8fad5b-d9cb-469f-a165-70867728950e:17", "1"]).await.expect("an answer");
     observer.cmd(&["PEXPIRE", "job", "3000"]).await.expect("an answer");
     let held = next(&mut lines);
     assert_eq!((&held["event"], &held["holders"][0]["number"]), (&json!("held"), &json!(17)));
-    // Re-entry does not change the holder.
+    // Re-entry does not change the holder, so no line is printed.
     observer.cmd(&["HINCRBY", "job", "0f8fad5b-d9cb-469f-a165-70867728950e:17", "1"]).await.expect("an answer");
     assert_eq!(next(&mut lines)["event"], "ended");
 
@@ -61,7 +61,7 @@ async fn each_change_is_a_line_until_a_signal_ends_it() {
     assert_eq!((&passed["event"], &passed["holders"][0]["client"]), (&json!("passed"), &json!(other.client().id())));
     drop((guard, thief));
     assert_eq!(next(&mut lines)["event"], "released");
-    // It holds nothing and leaves no key.
+    // The command holds no lock and leaves no key.
     assert!(observer.keys("*").await.expect("an answer").is_empty());
 
     let pid = child.id().to_string();
@@ -91,7 +91,8 @@ async fn other_kinds_of_locks_are_not_reported_as_a_loss() {
     write.release().await.expect("it was held");
     assert_eq!(next(&mut lines)["event"], "released");
 
-    // A spin lock publishes nothing. Its lease had not ended, so it was released.
+    // A spin lock publishes no message. The lock vanished before its lease ended, so `released` is
+    // reported.
     let spin = grid.spin_lock("job").acquire().await.expect("it is free");
     assert_eq!(next(&mut lines)["event"], "held");
     spin.release().await.expect("it was held");
@@ -136,7 +137,7 @@ async fn a_watcher_is_not_counted_as_a_waiter() {
     assert_eq!(next(&mut lines)["event"], "free");
     let guard = grid.lock("job").acquire().await.expect("it is free");
     assert_eq!(next(&mut lines)["event"], "held");
-    // It has polled several times by now, without a subscription.
+    // The command has polled several times, without a subscription.
     let channels = async || observer.pubsub_channels("redisson*").await.expect("an answer");
     assert_eq!(channels().await, [""; 0]);
     guard.release().await.expect("it was held");
@@ -145,7 +146,7 @@ async fn a_watcher_is_not_counted_as_a_waiter() {
     child.kill().expect("it runs");
     child.wait().expect("it ends");
 
-    // It subscribes only on request.
+    // The command subscribes only on request.
     let (mut child, mut lines) = started(&server, &["--json", "--subscribe"]);
     assert_eq!(next(&mut lines)["event"], "free");
     redgrid_testkit::wait_until(SOON, async || channels().await.len() == 2).await;

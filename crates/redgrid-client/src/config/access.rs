@@ -23,8 +23,8 @@ pub struct Access {
     pub tls: Option<Tls>,
 }
 
-/// The settings of encrypted connections. The server's certificate and its name are verified,
-/// unless the application supplies a `rustls::ClientConfig` that does otherwise.
+/// The settings of encrypted connections. The client verifies the server's certificate and its
+/// name, unless a `rustls::ClientConfig` of the application behaves differently.
 ///
 /// Files are read when a client starts, and again before each new connection, so a replaced
 /// certificate takes effect for new connections. Open connections are kept. If the new files are
@@ -97,9 +97,9 @@ impl Tls {
     /// protocol versions and crypto provider. Create it with the re-exported crate
     /// [`rustls`](crate::config::rustls), which has the version that is needed.
     ///
-    /// In addition, `server_name` can be set, but certificates and authorities cannot. The
-    /// configuration is used unchanged. To follow certificates that change, it needs a resolver or
-    /// verifier of its own.
+    /// Apart from this configuration, only `server_name` can be set; certificates and authorities
+    /// cannot. The client uses the configuration unchanged. If certificates are replaced at run
+    /// time, the configuration needs a resolver or verifier of its own for them.
     #[cfg(feature = "tls")]
     pub fn client_config(mut self, config: Arc<rustls::ClientConfig>) -> Self {
         self.own = Some(OwnTls(config));
@@ -200,8 +200,8 @@ pub trait CredentialProvider: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// The reason why there are no credentials. Open connections stay open, and new ones are tried
-    /// again later. The text is shown to users, so it must contain no secrets.
+    /// The reason why there are no credentials. Open connections stay open, and the client retries
+    /// new connections later. The text is shown to users, so it must contain no secrets.
     async fn fetch(&self) -> Result<Credentials, Box<dyn Error + Send + Sync>>;
 }
 

@@ -20,7 +20,7 @@ impl Config {
         self.set_in_code("password").set_in_code("username")
     }
 
-    /// Asks `provider` for user and password before each connection, and every
+    /// Fetches user and password from `provider` before each connection, and every
     /// [`credentials_interval`](Config::credentials_interval) for open connections.
     pub fn password_from(mut self, provider: impl CredentialProvider) -> Self {
         self.access.username = None;
@@ -47,7 +47,7 @@ impl Config {
         Ok(self.set_in_code("sentinel_password").set_in_code("sentinel_username"))
     }
 
-    /// Asks `provider` for the user and password at the sentinels, as
+    /// Fetches the user and password for the sentinels from `provider`, as
     /// [`password_from`](Config::password_from) does for the servers.
     ///
     /// ```
@@ -133,14 +133,14 @@ impl Config {
         self.set_in_code("client_name")
     }
 
-    /// Asks `resolver` for the addresses of host names, instead of the system's resolver.
+    /// Resolves host names with `resolver`, instead of the system's resolver.
     pub fn resolver(mut self, resolver: impl Resolver) -> Self {
         self.network.resolver = Some(Arc::new(resolver));
         self
     }
 
     /// Opens all connections to servers and sentinels through `dialer`, instead of TCP from this
-    /// machine. A resolver and a SOCKS proxy are then not used.
+    /// machine. With a dialer, the client uses neither a resolver nor a SOCKS proxy.
     pub fn dialer(mut self, dialer: impl Dialer) -> Self {
         self.network.dialer = Some(Arc::new(dialer));
         self
@@ -192,8 +192,8 @@ macro_rules! setters {
 }
 
 setters! {
-    /// Sets how often a provider is asked for the password of open connections: every 10 s unless
-    /// set. If the password has changed, the connections log in again.
+    /// Sets how often the client fetches the password of open connections from a provider: every
+    /// 10 s unless set. If the password has changed, the connections log in again.
     credentials_interval: Duration;
 
     /// Sets how long one answer of a server may take: 3 s unless set. A shorter time detects a hung
@@ -203,9 +203,9 @@ setters! {
     /// Sets how long setting up one connection may take: 2 s unless set.
     connect_timeout: Duration;
 
-    /// Sets how many times an unanswered request is retried where that is safe: 4 unless set. A
-    /// call without any contact ends after `response_timeout × (retries + 1)`: 15 s with the
-    /// default values.
+    /// Sets how many times an unanswered idempotent request is retried: 4 unless set. A call
+    /// without any contact ends after `response_timeout × (retries + 1)`: 15 s with the default
+    /// values.
     retries: u32;
 
     /// Sets the mean delay before a retry: 100 ms unless set. Each delay varies by up to half of
@@ -233,8 +233,8 @@ setters! {
     subscription_mode: SubscriptionMode;
 
     /// Sets how far a replica may lag behind its primary and still serve reads and subscriptions:
-    /// 1 s unless set. A replica that lags by less has everything that the primary had that long
-    /// ago. Offsets are compared every [`scan_interval`](Self::scan_interval). A longer time also
+    /// 1 s unless set. A replica within this limit has all writes that are older than the limit.
+    /// The client compares offsets every [`scan_interval`](Self::scan_interval). A longer time also
     /// uses slow replicas; a shorter one switches to the primary sooner.
     max_replica_lag: Duration;
 
@@ -242,8 +242,8 @@ setters! {
     /// set. This interval bounds how long an unreported change goes unnoticed.
     scan_interval: Duration;
 
-    /// Sets whether a cluster's messages use sharded channels. Unless set, they do if the servers
-    /// have sharded channels, as in Redisson.
+    /// Sets whether a cluster's messages use sharded channels. Unless set, sharded channels are
+    /// used if the servers have them, as in Redisson.
     sharded_subscriptions: ShardedSubscriptions;
 
     /// Selects the protocol. Unless set, it is RESP3, or RESP2 if a server rejects RESP3.

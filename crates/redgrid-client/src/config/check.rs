@@ -46,7 +46,7 @@ pub(super) fn all(draft: &Draft, origins: &Origins) -> Result<(), ConfigError> {
     relations(&copy, origins)
 }
 
-/// Checks that every user name has a password. This is checked only when a client is built, because
+/// Checks that every user name has a password. The check runs only when a client is built, because
 /// code can add a password until then. Without a password no login is sent, and the server treats
 /// the connection as the user `default`.
 pub(super) fn logins(draft: &Draft, origins: &Origins) -> Result<(), ConfigError> {

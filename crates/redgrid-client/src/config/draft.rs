@@ -126,7 +126,7 @@ impl Draft {
     ///
     /// # Errors
     ///
-    /// [`ConfigError`] where settings are missing or do not fit together.
+    /// [`ConfigError`] if settings are missing or contradict each other.
     pub(super) fn finish(self, notes: Notes) -> Result<Config, ConfigError> {
         check::all(&self, &notes.origins)?;
         let timeout = self.durability_timeout;
@@ -146,7 +146,7 @@ impl Draft {
             client_name: self.client_name.unwrap_or_default(),
             ..self.settings
         };
-        // The bounds were checked before: the database is at most 255.
+        // `check::all` has checked the bounds: the database is at most 255.
         let database = u8::try_from(self.database).unwrap_or(u8::MAX);
         let access = Access { database, tls: self.tls.then_some(self.tls_options), ..self.access };
         let servers = if let Some(address) = self.single {

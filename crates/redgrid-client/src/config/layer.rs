@@ -58,8 +58,8 @@ impl Layer {
         self.warnings.push(Warning { origin, clause: clause.into() });
     }
 
-    /// Adds the values of another source of the same rank. It is an error if both have the same
-    /// setting.
+    /// Adds the values of another source of the same rank. Returns an error if both sources have
+    /// the same setting.
     #[cfg(feature = "config-files")]
     pub(super) fn join(&mut self, other: Layer) -> Result<(), ConfigError> {
         for Assignment { setting, value, origin } in other.assignments {

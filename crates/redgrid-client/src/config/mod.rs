@@ -120,8 +120,8 @@ impl Config {
 
     /// Creates a configuration for a primary and its replicas, each at `host:port`, in any order.
     ///
-    /// Each node is asked for its role at every [`scan_interval`](Config::scan_interval), and
-    /// whenever there is a sign that the primary has changed. Use this for a managed service
+    /// The client queries the role of each node at every [`scan_interval`](Config::scan_interval),
+    /// and whenever there is a sign that the primary has changed. Use this for a managed service
     /// without sentinels, if each of its nodes has an address of its own.
     ///
     /// # Errors
@@ -132,7 +132,7 @@ impl Config {
     }
 
     /// Creates a configuration for the primary that these sentinels (`host:port`, default port
-    /// 26379) call `master_name`.
+    /// 26379) monitor under the name `master_name`.
     ///
     /// # Errors
     ///
@@ -246,8 +246,8 @@ impl Config {
         }
     }
 
-    /// Returns the same settings for a single server, whatever its role. Tools use this to ask each
-    /// node of a deployment separately.
+    /// Returns the same settings for a single server, whatever its role. Tools use this to query
+    /// each node of a deployment separately.
     pub fn for_server(mut self, address: Address) -> Self {
         self.servers = Servers::Single(Single { address });
         self

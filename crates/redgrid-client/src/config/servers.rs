@@ -16,9 +16,9 @@ pub enum Servers {
     Unix(UnixSocket),
     /// A fixed primary and its replicas.
     MasterSlave(MasterSlave),
-    /// Nodes that are asked which of them is the primary.
+    /// Nodes whose roles the client queries, to find the primary.
     Replicated(ReplicatedNodes),
-    /// A primary that sentinels name.
+    /// A primary that sentinels monitor.
     Sentinel(Sentinel),
     /// The primaries of a cluster, which share its slots.
     Cluster(Cluster),
@@ -51,8 +51,9 @@ pub struct MasterSlave {
     pub replicas: Vec<Address>,
 }
 
-/// A primary and its replicas, each of which can become the primary. There are no sentinels: each
-/// node is asked for its `ROLE`. Something else promotes replicas, such as a managed service.
+/// A primary and its replicas, each of which can become the primary. There are no sentinels: the
+/// client queries the `ROLE` of each node. An external system, such as a managed service, promotes
+/// replicas.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReplicatedNodes {

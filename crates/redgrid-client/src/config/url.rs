@@ -1,4 +1,4 @@
-//! Parsing of URLs. It is done by hand, because standard URLs have only one host.
+//! Parsing of URLs. The parser uses no URL library, because standard URLs have only one host.
 
 use percent_encoding::percent_decode_str;
 

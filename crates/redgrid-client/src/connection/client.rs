@@ -56,7 +56,7 @@ pub struct Client(Arc<Inner>);
 pub struct Inner {
     /// The state that all objects share.
     pub core: Arc<Core>,
-    /// The slot for the service, which holds the locks and permits of the client.
+    /// The slot for the service that holds the locks and permits of the client.
     pub service: Arc<ServiceSlot>,
     /// Values that the objects of the client share. A value lives as long as an object holds it.
     pub shared: Shared,

@@ -13,7 +13,7 @@
 //! has a connection and a queue. Nearly always only one level is in use. The connection of a level
 //! is opened at the first commit of that level and named `<client name>:commit`.
 //!
-//! The groups of one level wait one after the other. That delays none of them: a replica
+//! The groups of one level wait one after the other. This order delays none of them: a replica
 //! acknowledges the write of an earlier group before that of a later group in any case.
 //!
 //! Rejected alternative: one connection for all levels, with alternating short WAITs. A WAIT waits

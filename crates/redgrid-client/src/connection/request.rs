@@ -32,7 +32,8 @@ pub struct Request {
     pub(crate) keys: SmallVec<[Bytes; 1]>,
     /// Number of keys that are sent among the arguments. They are the last ones of `keys`.
     pub(crate) keys_behind: usize,
-    /// Has inline capacity for the arguments of an acquire or a release, so that neither allocates.
+    /// Has inline capacity for the arguments of an acquire or a release, so that these need no
+    /// allocation.
     pub(crate) args: SmallVec<[Arg; 3]>,
     pub(crate) idempotent: bool,
     pub(crate) not_after: Option<Instant>,
@@ -111,7 +112,7 @@ impl Request {
 
     /// Creates a call of a function that is stored on the servers (Redis 7.0 or newer, Valkey).
     ///
-    /// If the server does not know the function, the client loads the code of `library`, if given,
+    /// If the server does not have the function, the client loads the code of `library`, if given,
     /// and repeats the call. An error that the function returns is final, whatever its text.
     pub fn function(name: impl Into<Bytes>, library: Option<Bytes>) -> Self {
         Request::new(What::Function { name: name.into(), library })
@@ -120,9 +121,9 @@ impl Request {
     /// Creates a transaction: the requests are executed between MULTI and EXEC. All their keys must
     /// share a slot.
     ///
-    /// No other request is executed between these requests. If one of them cannot even be queued,
-    /// none is executed. The reply is a list of their replies in order. A request that fails during
-    /// execution leaves an error at its position, and the others are executed all the same.
+    /// No other request is executed between these requests. If one of them cannot be queued, none
+    /// is executed. The reply is a list of their replies in order. A request that fails during
+    /// execution leaves an error at its position, and the others are still executed.
     ///
     /// The transaction may be sent again if each of its requests is idempotent.
     pub fn together(requests: impl IntoIterator<Item = Request>) -> Self {
@@ -236,7 +237,7 @@ impl Request {
     }
 
     /// Marks the request as read-only, and so as idempotent. A replica may answer it if the read
-    /// mode says so.
+    /// mode allows that.
     ///
     /// The value that a replica returns may be older than the primary's.
     pub fn reads(mut self) -> Self {
@@ -254,7 +255,7 @@ impl Request {
     /// Keeps the request in order relative to others with this mark.
     ///
     /// Such requests share one connection if a node has several, and scripts are sent as text.
-    /// Later requests could overtake a script that is sent by its hash, if the server does not know
+    /// Later requests could overtake a script that is sent by its hash, if the server does not have
     /// the script.
     pub fn in_order(mut self) -> Self {
         self.in_order = true;

@@ -1,5 +1,4 @@
-//! The two interfaces to the servers: [`Server`] is one node, [`Topology`] says which node serves a
-//! key.
+//! The two interfaces to the servers: [`Server`] is one node, [`Topology`] maps keys to nodes.
 //!
 //! Modules outside of `connection` reach the servers only through these traits. So the code of real
 //! connections can be replaced: tests implement the traits to lose, delay and repeat requests and
@@ -154,7 +153,7 @@ pub trait Server: Send + Sync + 'static {
     }
 
     /// Sends ASKING and, right after it, one request. The node is the target of a slot that is
-    /// being moved.
+    /// being migrated.
     async fn call_asking(&self, request: Request) -> Result<Reply, ServerError> {
         of_asking(self.call(vec![Request::command("ASKING"), request]).await)
     }
@@ -168,7 +167,7 @@ pub trait Server: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// [`CommitError`] whenever the durability is not proven.
+    /// [`CommitError`] if the durability is not confirmed.
     ///
     /// # Cancel safety
     ///
@@ -221,9 +220,10 @@ pub trait Server: Send + Sync + 'static {
         watch::channel(None).1
     }
 
-    /// Returns a message if the node was found to speak only RESP2. It includes the node's error.
+    /// Returns a message if the node was found to speak only RESP2; the message includes the node's
+    /// error.
     ///
-    /// `None` if the node speaks RESP3, or if RESP2 is configured.
+    /// Returns `None` if the node speaks RESP3, or if RESP2 is configured.
     fn without_resp3(&self) -> Option<String> {
         None
     }
@@ -273,7 +273,7 @@ pub trait Server: Send + Sync + 'static {
 /// Returns the result of a request that followed ASKING: the last of the two replies.
 ///
 /// If ASKING was refused, the target answers the request with a redirect back to the source node.
-/// The refusal of ASKING is then the cause, and is returned.
+/// In that case the refusal of ASKING is the cause, and is returned.
 pub(super) fn of_asking(mut answers: Vec<Result<Reply, ServerError>>) -> Result<Reply, ServerError> {
     let answer = answers.pop().unwrap_or_else(|| Err(ServerError::unknown("no result")));
     match (answer, answers.pop()) {
@@ -291,9 +291,9 @@ pub fn is_same(one: &Arc<dyn Server>, other: &Arc<dyn Server>) -> bool {
 #[derive(Debug, Clone, PartialEq, Eq)]
 // Exhaustive: only authors of objects use it.
 pub enum TopologyHint {
-    /// A node says that the slot is served at this address (`host:port`).
+    /// A redirect of a node: the slot is served at this address (`host:port`).
     Moved(u16, String),
-    /// A supposed primary does not answer, or says that it is no primary.
+    /// A supposed primary does not answer, or reports that it is not a primary.
     Node(NodeId),
     /// A reply of this node is overdue, but may still arrive.
     Silent(NodeId),
@@ -356,7 +356,7 @@ pub trait Topology: Send + Sync + 'static {
         false
     }
 
-    /// Returns the node at an address that another node has named.
+    /// Returns the node at an address that another node has reported in a redirect.
     fn at(&self, _address: &str) -> Option<Arc<dyn Server>> {
         None
     }

@@ -1,5 +1,4 @@
-//! Subscriptions at all primaries. Keyspace events are published by the node where they happen, and
-//! by no other.
+//! Subscriptions at all primaries. Keyspace events are published only by the node where they occur.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -32,8 +31,8 @@ impl Drop for AllPrimariesSubscription {
 }
 
 impl SubscriptionManager {
-    /// Subscribes to `channels` at all primaries, also at later ones. Each primary publishes its
-    /// own messages on these channels.
+    /// Subscribes to `channels` at all primaries, including primaries that are added later. Each
+    /// primary publishes its own messages on these channels.
     pub fn subscribe_buffered_on_primaries(
         self: &Arc<Self>,
         buffer: &Arc<MessageBuffer>,

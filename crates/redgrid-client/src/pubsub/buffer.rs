@@ -45,8 +45,8 @@ impl State {
 pub enum SubscribeError {
     /// The server refuses a channel.
     Denied(ServerError),
-    /// Waiting does not help, because the servers refuse this client, or are not what the client
-    /// expects.
+    /// Waiting does not help, because the servers refuse this client, or are not servers of the
+    /// expected kind.
     ClientRefused(ServerError),
     /// The client has ended, or is shutting down.
     ShutDown,
@@ -101,7 +101,7 @@ impl MessageBuffer {
         self.push(channel, payload);
     }
 
-    /// Records that a channel is not active any more. Its next message will have a gap before it.
+    /// Records that a channel has become inactive. A gap is reported before its next message.
     pub(super) fn channel_interrupted(&self, channel_id: u64) {
         self.state().gap_reported.remove(&channel_id);
     }

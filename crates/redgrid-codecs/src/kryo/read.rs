@@ -16,19 +16,19 @@ pub(crate) enum Simple {
     /// A UTF-16 unit.
     Char(u16),
     String(String),
-    /// Its range in the input.
+    /// The range of the byte array in the input.
     Bytes(Range<usize>),
     Other(String),
 }
 
-/// Why the bytes are invalid.
+/// The reason that the bytes are invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ReadError {
     /// The input ends too early.
     End,
     /// There are more bytes after the value.
     LeftOver(usize),
-    /// The tag is not one of Kryo's own.
+    /// The tag is not one of Kryo's own tags.
     Tag(u8),
     /// A boolean, a length or a number that Kryo does not write.
     Malformed(&'static str),
@@ -111,21 +111,22 @@ impl<'a> Input<'a> {
         Err(TOO_LONG)
     }
 
-    /// Reads the rest of a number. Its first byte has a flag, which is set, and six bits.
+    /// Reads the rest of a number. Its first byte has a flag, which is set, a continuation bit, and
+    /// six bits of the number.
     fn flagged(&mut self, first: u8) -> Result<usize, ReadError> {
         let low = u64::from(first & 0x3f);
         let high = match first & 0x40 {
             0 => 0,
             _ => self.varint(4, 28)? << 6,
         };
-        // A length is stored plus one; Java's lengths end at 2³¹ − 1.
+        // The stored number is the length plus one. Java's lengths end at 2³¹ − 1.
         match low | high {
             number if number > 1 << 31 => Err(TOO_LONG),
             number => Ok(number as usize),
         }
     }
 
-    /// Reads a string; `None` is null.
+    /// Reads a string; `None` means null.
     fn string(&mut self) -> Result<Option<String>, ReadError> {
         let first = self.byte()?;
         if first & 0x80 == 0 {
@@ -146,7 +147,7 @@ impl<'a> Input<'a> {
         Ok(text.iter().map(|byte| char::from(byte & 0x7f)).collect())
     }
 
-    /// Reads `len` UTF-16 units, each encoded as UTF-8: characters beyond 16 bits are two
+    /// Reads `len` UTF-16 units, each encoded as UTF-8. A character beyond 16 bits consists of two
     /// surrogates.
     fn utf16(&mut self, len: usize) -> Result<String, ReadError> {
         let mut units = Vec::with_capacity(len.min(self.bytes.len() - self.at));
@@ -166,8 +167,8 @@ impl<'a> Input<'a> {
         String::from_utf16(&units).map_err(|_| ReadError::Malformed("half a surrogate pair"))
     }
 
-    /// Reads the name of a class without a number in Kryo. It gets a number in the message, 0 for
-    /// the first.
+    /// Reads the name of a class that has no number in Kryo. Within the message, such a class gets
+    /// a number; the first gets 0.
     fn class(&mut self) -> Result<String, ReadError> {
         match self.byte()? {
             0 => {}

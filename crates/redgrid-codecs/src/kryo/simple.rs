@@ -24,8 +24,8 @@ use crate::{Codec, Decode, DecodeError, Encode, EncodeError};
 /// | [`KryoValue`] | any of them |
 ///
 /// Reading accepts more: an integer is read from each of Java's integer types if it fits, and `f64`
-/// also from Float. Other classes are rejected with their name, because their encoding depends on
-/// the fields of the Java class. For those, choose a codec for the object in Java that both sides
+/// also from Float. Other classes are rejected, and the error names them, because their encoding
+/// depends on the fields of the Java class. For those, configure a codec in Java that both sides
 /// have, such as `TypedJsonJacksonCodec` with [`Json`](crate::Json).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[doc(alias = "Kryo5Codec")]
@@ -95,7 +95,7 @@ impl Kryo {
         })
     }
 
-    /// Reads a value and converts it by `pick`.
+    /// Reads a value, and converts it with `pick`.
     fn pick<T>(
         &self,
         bytes: &Bytes,
@@ -111,7 +111,7 @@ impl Kryo {
 }
 
 impl KryoValue {
-    /// Returns the name of its Java class.
+    /// Returns the name of the value's Java class.
     pub fn class(&self) -> &'static str {
         match self {
             KryoValue::Null => "null",

@@ -14,7 +14,7 @@ pub(super) fn long(value: i64) -> Vec<u8> {
         out.push(rest as u8 | 0x80);
         rest >>= 7;
     }
-    // After eight bytes with seven bits, the ninth has eight.
+    // The ninth byte has eight bits of the number; the others have seven.
     out.push(rest as u8);
     out
 }
@@ -60,7 +60,7 @@ pub(super) fn string(value: &str) -> Vec<u8> {
     out
 }
 
-/// `byte[]` is a class with a name.
+/// `byte[]` is encoded as a class with a name.
 pub(super) fn bytes(value: &[u8]) -> Vec<u8> {
     let mut out = varint(vec![1, 0, b'[', b'B' | 0x80], value.len() as u64 + 1);
     out.extend_from_slice(value);

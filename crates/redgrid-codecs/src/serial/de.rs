@@ -1,4 +1,4 @@
-//! The deserializer around that of the format.
+//! The deserializer that wraps that of the format.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -24,7 +24,8 @@ impl<'de, T: Deserialize<'de>> DeserializeSeed<'de> for Seed<'_, T> {
     }
 }
 
-/// Wraps a part of serde's protocol: what the type passes to the format, and what that passes back.
+/// Wraps a part of serde's protocol: the calls of the type to the format, and the calls of the
+/// format to the type.
 struct Limited<'a, X> {
     inner: X,
     state: &'a State,
@@ -63,9 +64,9 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Limited<'_, D> {
         deserialize_u128 => deserialize_u128(),
         deserialize_char => deserialize_char(),
         deserialize_str => deserialize_str(),
-        // Both have the same encoding in every format here. For an owned value, bincode allocates
-        // the declared length before it checks; for a borrowed one, the length is checked against
-        // the input.
+        // Owned and borrowed values have the same encoding in every format here. For an owned
+        // value, bincode allocates the declared length before it checks it. For a borrowed value,
+        // it checks the length against the input.
         deserialize_string => deserialize_str(),
         deserialize_bytes => deserialize_bytes(),
         deserialize_byte_buf => deserialize_bytes(),
@@ -106,7 +107,8 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Limited<'_, D> {
     }
 }
 
-/// Passes scalars on with our own error type, which keeps what the type expected.
+/// Passes scalars to the visitor. If the visitor fails, keeps the type that it expected in our own
+/// error.
 macro_rules! scalars {
     ($($method:ident: $type:ty),* $(,)?) => {
         $(fn $method<E: Error>(self, value: $type) -> Result<V::Value, E> {
@@ -187,7 +189,8 @@ impl<'de, S: DeserializeSeed<'de>> DeserializeSeed<'de> for Limited<'_, S> {
 struct Elements<'a, A> {
     inner: A,
     state: &'a State,
-    /// For how many elements memory may be reserved, whatever length the format declares.
+    /// The number of elements for which memory may be reserved, whatever length the format
+    /// declares.
     reservable: Option<usize>,
 }
 

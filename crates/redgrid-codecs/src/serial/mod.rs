@@ -2,7 +2,7 @@
 //! the value.
 //!
 //! Our serializer and deserializer wrap those of the format. They count levels and elements, and
-//! pass on the type's error ([`reason`]) without the value.
+//! report the type's error ([`reason`]) without the value.
 
 mod de;
 mod reason;
@@ -26,9 +26,10 @@ use crate::{Codec, DecodeError, EncodeError};
 /// Differences between formats.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Format {
-    /// The format has no NaN and no infinities, and would replace them.
+    /// Whether the format has no NaN and no infinities, and would replace them by another value.
     pub(crate) finite_only: bool,
-    /// Numbers are tagged with their type, and its deserializer accepts floats of one width only.
+    /// Whether numbers are tagged with their type, and the format's deserializer accepts floats of
+    /// only one width.
     pub(crate) typed_floats: bool,
 }
 
@@ -40,14 +41,15 @@ pub(crate) struct State {
     levels: Cell<usize>,
     /// Remaining elements of all sequences and maps.
     elements: Cell<usize>,
-    /// Remaining elements for which memory may be reserved before they are read. Elements that take
-    /// bytes cannot outnumber the bytes, whatever lengths declare.
+    /// Remaining elements for which memory may be reserved before they are read. Each element that
+    /// has bytes has at least one, so there cannot be more of them than bytes, whatever the
+    /// declared lengths are.
     reservable: Cell<usize>,
-    /// The first error: not every format keeps ours.
+    /// The first error of our own. It is stored here because not every format returns it.
     failure: RefCell<Option<Failure>>,
 }
 
-/// Our own errors.
+/// Errors of our own.
 #[derive(Debug)]
 enum Failure {
     TooDeep,
@@ -56,8 +58,8 @@ enum Failure {
     Unexpected(Option<String>, String),
 }
 
-/// How many elements may exceed the number of bytes. Only elements without bytes, such as `()`, can
-/// be that many, and a few bytes may declare 2⁶⁴ of them.
+/// The maximum number of elements in excess of the number of bytes. Only elements without bytes,
+/// such as `()`, can exceed it, and a few bytes may declare 2⁶⁴ of them.
 const EMPTY_ELEMENTS: usize = 65_536;
 
 impl State {
@@ -71,7 +73,7 @@ impl State {
         }
     }
 
-    /// Goes `by` levels deeper until the returned value is dropped.
+    /// Enters `by` levels. They are left when the returned value is dropped.
     fn enter<E>(&self, by: usize, error: fn(&'static str) -> E) -> Result<Level<'_>, E> {
         let left = self.levels.get().checked_sub(by);
         let left = left.ok_or_else(|| self.fail(Failure::TooDeep, error))?;
@@ -86,21 +88,21 @@ impl State {
         Ok(())
     }
 
-    /// Returns for how many elements memory may be reserved, given the declared `hint`.
+    /// Returns the number of elements for which memory may be reserved, given the declared `hint`.
     fn reserve(&self, hint: Option<usize>) -> Option<usize> {
         let granted = hint?.min(self.reservable.get());
         self.reservable.set(self.reservable.get() - granted);
         Some(granted)
     }
 
-    /// Records our error; the format's error replaces it until the caller restores it.
+    /// Records our error. The format returns its own error instead, until the caller restores ours.
     fn fail<E>(&self, failure: Failure, error: fn(&'static str) -> E) -> E {
         self.failure.borrow_mut().get_or_insert(failure);
         error("refused")
     }
 }
 
-/// Levels in use.
+/// Nesting levels that are in use. Dropping it releases them.
 struct Level<'a> {
     state: &'a State,
     by: usize,
@@ -112,7 +114,7 @@ impl Drop for Level<'_> {
     }
 }
 
-/// Encodes `value` by `write`, which receives it wrapped with the limits.
+/// Encodes `value` with `write`, which receives the value wrapped with the limits.
 pub(crate) fn encode<T, E>(
     codec: &impl Codec,
     format: Format,
@@ -145,8 +147,8 @@ where
     }
 }
 
-/// Decodes a value by `read`, which receives a seed with the limits and returns the number of bytes
-/// left over.
+/// Decodes a value with `read`, which receives a seed with the limits. `read` also returns the
+/// number of bytes that follow the value.
 pub(crate) fn decode<T, E>(
     codec: &impl Codec,
     format: Format,

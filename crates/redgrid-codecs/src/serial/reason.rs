@@ -1,4 +1,4 @@
-//! The type's error about its input, without the input.
+//! The type's error about its input, without the content of the input.
 
 use std::fmt;
 
@@ -77,12 +77,13 @@ fn whole(log10: Option<u32>) -> String {
     }
 }
 
-/// Extracts what was expected and what was found from an error's text. serde's own sentences, also
-/// used by formats, quote the value: the quotation is removed. Other texts of a type are cut.
+/// Extracts the expected and the found content from an error's text. Sentences of serde, which
+/// formats also use, quote the value: the quotation is removed. Other texts of a type are cut.
 pub(crate) fn redacted(text: &str) -> (Option<String>, String) {
     for (begin, suffix) in [("invalid type: ", ""), ("invalid value: ", " that does not fit")] {
         if let Some(rest) = text.strip_prefix(begin)
-            // The quoted value may contain these words too; what is expected comes from the type.
+            // The quoted value may also contain these words. The expected content is from the type,
+            // so the last occurrence counts.
             && let Some((found, expected)) = rest.rsplit_once(", expected ")
         {
             return (Some(cut(expected)), unquoted(found) + suffix);

@@ -1,4 +1,4 @@
-//! The serializer around that of the format.
+//! The serializer that wraps that of the format.
 
 use std::fmt::Display;
 
@@ -37,7 +37,7 @@ impl<'a, S: Serializer> Limited<'a, S> {
         self.state.enter(by, S::Error::custom)
     }
 
-    /// Opens a compound value, `by` levels deeper.
+    /// Begins a compound value, `by` levels deeper.
     fn open<C>(self, by: usize, open: impl FnOnce(S) -> Result<C, S::Error>) -> Result<Elements<'a, C>, S::Error> {
         let level = self.enter(by)?;
         Ok(Elements { inner: open(self.inner)?, state: self.state, _level: level })

@@ -69,7 +69,7 @@ pub trait ClientExt: Sealed {
         self.client().core().settings.watchdog_lease
     }
 
-    /// Returns how long a queue position of a fair lock is kept for a process that is silent.
+    /// Returns how long Java services keep a dead process's position in the queue of a fair lock.
     fn fair_wait(&self) -> Duration {
         self.client().core().settings.fair_wait
     }
@@ -203,7 +203,7 @@ pub trait ClientExt: Sealed {
 
     /// Sends a request without keys to every primary concurrently, and returns one result per node.
     ///
-    /// The call fails only with an error of [`ClientExt::primaries`]. Then no request was sent.
+    /// The call fails only with an error of [`ClientExt::primaries`], before any request is sent.
     fn run_on_primaries<T: FromReply + Send>(
         &self,
         request: Request,
@@ -211,7 +211,7 @@ pub trait ClientExt: Sealed {
         async move { self.client().core().run_at_primaries(request, self.clock().now() + self.patience()).await }
     }
 
-    /// Does the same as [`ClientExt::run_on_primaries`], with `until` as the limit of the wait.
+    /// Sends a request like [`ClientExt::run_on_primaries`], but waits until `until` at most.
     fn run_on_primaries_until<T: FromReply + Send>(
         &self,
         request: Request,
@@ -231,8 +231,8 @@ pub trait ClientExt: Sealed {
     /// Returns the id of the connection to the current primary of `key`; `None` while there is no
     /// contact.
     ///
-    /// The id changes with each loss of contact, restart and failover. What was observed on the
-    /// server under an older id may be outdated.
+    /// The id changes with each loss of contact, restart and failover. The state of the server
+    /// that was read under an older id may be outdated.
     fn epoch_of(&self, key: &[u8]) -> Option<ConnectionId> {
         self.client().core().topology.primary(key).current_connection_id()
     }
@@ -267,7 +267,7 @@ pub trait ClientExt: Sealed {
         self.client().core().subscriptions.watch_with_notify(channel, slot_of, Arc::default())
     }
 
-    /// Subscribes to `channels` in the slot of `key`, and polls the key to notice that it is gone.
+    /// Subscribes to `channels` in the slot of `key`, and polls the key to notice its removal.
     ///
     /// Messages arrive in the order in which they are published at the server.
     fn subscribe_ordered(&self, channels: impl IntoIterator<Item = Bytes>, key: &Bytes) -> OrderedSubscription {

@@ -26,8 +26,8 @@ pub trait LockExt: Sealed {
     /// Drives an acquire that consists of several steps.
     ///
     /// If the caller does not poll the future, a task of the client continues the acquire after at
-    /// most half a second. Otherwise the acquire would keep the grants of its earlier steps from
-    /// others.
+    /// most half a second. Without that task, a stalled acquire would hold the grants of its
+    /// earlier steps, and block others.
     ///
     /// The caller has up to one second to take the outcome. After that the outcome is dropped, and
     /// the next poll restarts the acquire with the rest of `wait`. Dropping the future drops the

@@ -5,9 +5,10 @@
 //! turns, each idle while the other works. So two or three batches can be in flight on such a
 //! runtime, each with an equal share of all requests (measured: 1.1 to 1.5 times as fast).
 //!
-//! A lone caller polls the loop that sends its request. When a second caller comes, a task of the
-//! client takes the loop over. The only state of a caller is a slot, which it has until it gets its
-//! result or is dropped. Slots are reused, and the loop checks the deadlines of all callers.
+//! A lone caller polls the loop that sends its request. When a second caller submits a request, a
+//! task of the client takes the loop over. The only state of a caller is a slot, which it has until
+//! it gets its result or is dropped. Slots are reused, and the loop checks the deadlines of all
+//! callers.
 
 mod waiters;
 
@@ -49,7 +50,8 @@ pub trait BatchExecutor: Send + Sync + 'static {
     /// always 1.
     ///
     /// If several batches are in flight and one is sent again, the server may execute them in
-    /// another order. This must not matter. Replies are delivered in the order of the batches.
+    /// another order. The requests must allow that. Replies are delivered in the order of the
+    /// batches.
     const MAX_IN_FLIGHT: usize = 1;
 
     /// Returns how many of the first requests form a batch.
@@ -94,8 +96,9 @@ impl<C: BatchExecutor> Batcher<C> {
     /// Submits a request, which is batched with others, and waits for the reply.
     ///
     /// While several callers wait, the client drives their requests and deadlines, in the runtime
-    /// in which it was created. While nothing drives that runtime, no caller gets a result. An
-    /// example is a single-threaded runtime whose thread is blocked or not inside `block_on`.
+    /// in which it was created. Callers get their results only while that runtime is driven. For
+    /// example, a single-threaded runtime is not driven while its thread is blocked or outside
+    /// `block_on`.
     ///
     /// # Errors
     ///
@@ -112,8 +115,8 @@ impl<C: BatchExecutor> Batcher<C> {
     /// still wait for the batch.
     pub async fn submit(&self, client: &Client, request: C::Request) -> Result<C::Reply, ServerError> {
         let mut inline_loop = InlineLoop { inline_task: None, client };
-        // `waiter` is dropped before `inline_loop`. So a task that takes over the loop knows that
-        // this caller is gone.
+        // `waiter` is dropped before `inline_loop`. So a task that takes over the loop finds
+        // the request of this caller cancelled.
         let mut waiter = WaiterGuard { inner: &self.0, index: None };
         let mut request = Some(request);
         poll_fn(|cx| {

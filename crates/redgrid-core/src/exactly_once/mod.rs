@@ -79,7 +79,7 @@ impl<const KEYS: usize> IdempotentScript<KEYS> {
         IdempotentRequest { texts: &self.0, request: self.0.exactly_once.with(keys) }
     }
 
-    /// Returns the text and its hash.
+    /// Returns the text of the exactly-once script, and its hash.
     pub fn body(&self) -> &ScriptText {
         self.0.exactly_once.body()
     }
@@ -105,7 +105,7 @@ impl IdempotentBulkScript {
         IdempotentRequest { texts: &self.0, request: self.0.exactly_once.with(keys) }
     }
 
-    /// Returns the text and its hash.
+    /// Returns the text of the exactly-once script, and its hash.
     pub fn body(&self) -> &ScriptText {
         self.0.exactly_once.body()
     }
@@ -187,7 +187,7 @@ pub(crate) async fn send_until_answered(
         let status = reply.as_ref().ok().and_then(|reply| reply.first().cloned());
         let answer = match (reply, status) {
             (Ok(mut reply), Some(Reply::Int(1))) if reply.len() == 2 => Ok(reply.swap_remove(1)),
-            // This transmission came too late and did nothing. Only the reply of a further
+            // This transmission arrived late and did nothing. Only the reply of a further
             // transmission shows whether an earlier one was executed.
             (Ok(reply), Some(Reply::Int(0))) if core.clock.now() < until => {
                 if let Some(time) = reply.into_iter().nth(1).and_then(|time| time.into_typed().ok()) {
@@ -229,7 +229,7 @@ pub(crate) async fn run(client: &Client, request: IdempotentRequest, until: Inst
             Err(_) => Err(ServerError::unknown("the client was shut down before an answer came")),
         },
         () = client.clock().sleep_until(until) => {
-            // If nothing was sent yet, this ensures that nothing is sent from now on.
+            // If the request was not sent yet, `abandon` ensures that it is never sent.
             pending.0.abandon();
             Err(pending.0.at_the_end())
         }

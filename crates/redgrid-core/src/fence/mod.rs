@@ -78,7 +78,7 @@ static NEXT_CALL: AtomicU64 = AtomicU64::new(1);
 /// A token may be ahead of the clock of the fence's server. The fence then remembers it longer by
 /// this difference. A holder that has held its lock for longer than the lifetime without a write
 /// gets [`FenceError::Expired`], and must acquire the lock again. All clients should use the same
-/// lifetime. If the server loses its memory, the fence is lost together with the data.
+/// lifetime. If the server loses its data, it loses the fence, too.
 #[derive(Debug, Clone)]
 pub struct Fence {
     client: Client,
@@ -164,7 +164,7 @@ impl Fence {
     ///
     /// After a lost reply the write is sent again, but it is executed only once. The server stores
     /// the reply of the write as long as a retransmission can be in flight. So a late
-    /// retransmission does not undo what the same holder has written since.
+    /// retransmission does not undo later writes of the same holder.
     ///
     /// # Errors
     ///

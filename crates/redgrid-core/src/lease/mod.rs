@@ -338,11 +338,11 @@ impl<L: Lease> Schedule<L> {
 
 /// An alarm that can be brought forward while its task sleeps, but not postponed.
 ///
-/// So the alarm can fire for a lease that is gone by then. Postponing the alarm whenever a lease
-/// goes would cost more: the next lease would bring it forward again, and wake the task.
+/// So the alarm can fire for a lease that was removed meanwhile. Postponing the alarm at each
+/// removal would cost more: the next lease would bring it forward again, and wake the task.
 ///
 /// Callers of `set` and `bring_forward` must hold the lock of the schedule that the time is from. A
-/// loop with several schedules sets [`Instant::MAX`] first. Then each schedule brings the alarm
+/// loop with several schedules sets [`Instant::MAX`] first. Each schedule then brings the alarm
 /// forward.
 pub(crate) struct Wakeup {
     at: AtomicU64,

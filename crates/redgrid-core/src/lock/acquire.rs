@@ -135,7 +135,7 @@ impl Table {
     }
 }
 
-/// A pending acquire. Dropping it cancels the request and releases what was granted meanwhile.
+/// A pending acquire. Dropping it cancels the request, and releases a grant that was received.
 pub struct PendingAcquire {
     /// This handle also keeps the client alive during the wait.
     pub(super) client: Client,

@@ -276,7 +276,7 @@ impl Table {
         if lock.local_pass.is_some() {
             self.begin_local_pass(lock);
         }
-        // Operations in flight concerned the former server lease.
+        // Operations in flight belong to the former server lease.
         lock.busy = Busy::No;
         let former = lock.server_lease.replace(Arc::clone(server_lease));
         if let Some(former) = former.filter(|former| former.end()) {

@@ -133,7 +133,7 @@ impl Table {
     }
 
     /// Sends the release, and waits for its reply for at most one response timeout. Schedules the
-    /// release again if no reply came, or if a late retransmission can still execute.
+    /// release again if no reply arrived, or if a late retransmission can still execute.
     pub(super) async fn clean_up(self: &Arc<Self>, what: DeferredRelease) {
         let until = self.now() + self.core.settings.response_timeout;
         let left = tokio::select! {
@@ -217,8 +217,8 @@ impl Table {
         }
         let lacks_permission = |error: &ServerError| error.code() == Some(Code::NoPermission);
         if mode == ReleaseMode::Yield && asked.result.as_ref().is_err_and(lacks_permission) {
-            // Perhaps only reading the flag of polling waiters was denied: release without reading
-            // the flag.
+            // Perhaps the server denied only reading the flag of polling waiters: release without
+            // reading the flag.
             asked = self.send_release(server_lease, ReleaseMode::Release, until).await;
         }
         (mode, asked)

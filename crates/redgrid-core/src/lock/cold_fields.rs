@@ -17,7 +17,7 @@ use crate::lease::deadline;
 #[derive(Default)]
 pub(super) struct ColdFields {
     durability: Durability,
-    /// The durability that the current owner wants for renewals.
+    /// The durability that the current owner requests for renewals.
     wanted_durability: Durability,
     shortenings: Shortenings,
     /// Until when a retransmission of the acquire can execute, and the lease that it would acquire.

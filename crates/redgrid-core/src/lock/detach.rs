@@ -3,8 +3,8 @@
 //! The first process stops treating the hold as valid before the other one can use it. A detached
 //! hold has left the table of its client and is not renewed. The other process takes it over with
 //! one script, which replaces the holder field by a new one. If two processes attach it, the second
-//! one therefore finds the former field gone. A late renewal or retransmission of the first process
-//! does not find that field, either.
+//! one therefore does not find the former field. A late renewal or retransmission of the process
+//! that detached the hold does not find that field, either.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

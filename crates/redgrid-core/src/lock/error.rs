@@ -1,6 +1,6 @@
 //! Errors of acquiring, releasing, extending, detaching and attaching.
 //!
-//! Each variant says what is now true on the server.
+//! Each variant describes the state on the server after the failure.
 
 use std::time::Duration;
 
@@ -186,7 +186,7 @@ pub enum ReleaseError {
     /// The server refused the release; the lease ends the hold.
     ///
     /// If a permission was missing, the release is repeated in the background until the lease ends,
-    /// in case the permission comes back.
+    /// in case the permission is granted again.
     #[error("cannot release `{name}`, the end of its lease releases it: {source}")]
     Refused {
         /// Name of the lock.

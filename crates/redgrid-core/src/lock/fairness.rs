@@ -2,10 +2,10 @@
 //! wait.
 //!
 //! The release reports the number n of subscribers that its message reached, normally including
-//! this process. Each other subscriber that wants the lock acquires and releases it, which sends
-//! one more message. So after n messages, the first of which is from this process, every process
-//! has had the lock once. Only silence ends a yield early: a limit on the total time would break
-//! the order.
+//! this process. Each other subscriber that waits for the lock acquires and releases it, and the
+//! release sends one more message. So after n messages, the first of which is from this process,
+//! every process has had the lock once. Only silence ends a yield early: a limit on the total time
+//! would break the order.
 
 #[cfg(test)]
 mod tests;
@@ -119,7 +119,7 @@ pub(crate) struct YieldPlan {
 }
 
 impl YieldPlan {
-    /// Returns what to wait for after a release at the end of a hand-over window.
+    /// Returns the plan of the yield after a release at the end of a hand-over window.
     ///
     /// Returns `None` if no other process waits.
     pub(crate) fn after(audience: SubscriberCount, round_trip: Duration) -> Option<YieldPlan> {
@@ -161,8 +161,8 @@ impl YieldPlan {
         }
         let passed = message_count.zip(self.from).map_or(0, |(message_count, from)| message_count.saturating_sub(from));
         let left = self.passes.saturating_sub(passed) as f64 / self.passes.max(1) as f64;
-        // Until the release arrives back at this process, no listener at the replica can know of
-        // the release and try.
+        // Until the message of the release arrives at this process, no listener at the replica can
+        // have received it and try.
         let least = match self.patient || (self.by_replica && passed == 0) {
             true => PATIENCE,
             false => Duration::ZERO,
@@ -199,8 +199,8 @@ impl YieldPlan {
     /// `message_count` is `None` without a subscription.
     pub(crate) fn is_over(&mut self, message_count: Option<u64>) -> bool {
         let Some(message_count) = message_count else { return false };
-        // The only listener is taken for this process. If it is another process, the next release
-        // counts both subscribers.
+        // The only listener is assumed to be this process. If the assumption is wrong, the next
+        // release counts both subscribers.
         if self.may_be_ours {
             return true;
         }
@@ -302,7 +302,7 @@ impl Table {
 
     /// Remembers that other processes go first, while no request of this process waits.
     ///
-    /// The next request of this process obeys the plan if it comes soon.
+    /// The next request of this process obeys the plan if it arrives soon.
     pub(super) fn remember_yield(&self, state: &mut State, key: &LockId, plan: YieldPlan, handover_ends: Instant) {
         let since = self.now();
         let window = state.locks.get(key).map_or(Duration::ZERO, |lock| self.handover_window(lock.protocol, key));

@@ -50,7 +50,8 @@ impl ServerLease {
 }
 
 impl Table {
-    /// Returns whether a server lease goes to a waiter of this process when its owner releases it.
+    /// Returns whether a server lease is handed to a waiter of this process when its owner releases
+    /// the hold.
     pub(super) fn may_pass_on(&self, lock: &mut LockState, server_lease: &ServerLease, now: Instant) -> bool {
         let passes_on = server_lease.may_hand_over(now) || self.passes_locally(lock).is_some();
         passes_on && server_lease.is_valid_locally_at(now) && lock.next(now).is_some()
@@ -137,7 +138,7 @@ impl Table {
         answers
     }
 
-    /// Releases a server lease that no local task wants or can use.
+    /// Releases a server lease that no local task needs or can use.
     ///
     /// Until the release is sent, a new request can reclaim the server lease, unless the lock stays
     /// taken until `keep_until`.

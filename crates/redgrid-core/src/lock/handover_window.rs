@@ -91,7 +91,7 @@ mod tests {
         }
     }
 
-    /// Cases: (current lease, its age, requested lease, `at_least` in seconds, what is to be done).
+    /// Cases: (current lease, its age, requested lease, `at_least` in seconds, expected result).
     #[test]
     fn each_request_after_a_hand_over_changes_the_lease_as_needed() {
         let now = Instant::MIN + 100 * SECOND;
@@ -104,7 +104,7 @@ mod tests {
             (renewed(30), 5 * MS, renewed(30), 0, LeaseFit::Yes),
             (fixed(10), Duration::ZERO, fixed(10), 0, LeaseFit::Yes),
             (fixed(10), 9 * MS, fixed(10), 0, LeaseFit::Yes),
-            // Covered by a longer lease of the same kind.
+            // A longer lease of the same kind covers the request.
             (fixed(10), 5 * MS, fixed(6), 0, LeaseFit::Yes),
             // From a short lease to a long one.
             (fixed(10), 5 * MS, fixed(11), 0, LeaseFit::Lengthen(server(fixed(11)))),

@@ -87,7 +87,7 @@ impl Table {
         is_passing
     }
 
-    /// Schedules a release of what unanswered retransmissions of a request may acquire. The release
+    /// Schedules a release of the lock, which unanswered retransmissions may acquire. The release
     /// is sent when the retransmissions can no longer execute. With `is_unknown`, the last
     /// transmission may have been granted, too, so a release is also sent at once.
     pub(super) fn schedule_cleanup_of_retransmissions(
@@ -214,8 +214,8 @@ impl Table {
         if lock.holds.first().is_some_and(|hold| hold.server_lease.is_valid_locally()) {
             return Some(self.now());
         }
-        // Another process holds the lock. While the connection is up and the server does not hang,
-        // waiting does not count as loss of contact.
+        // Another process holds the lock. While the connection is up and the server answers,
+        // waiting counts as contact.
         let waits = if lock.contended { self.core.contact(key.key()) } else { None };
         Some(lock.contact.max(self.core.subscriptions.contact(key.key())).max(waits.unwrap_or(Instant::MIN)))
     }

@@ -287,7 +287,7 @@ pub(super) enum AcquireReply {
 /// Smallest plausible server time (µs since 1970; year 2001). A smaller integer is no time.
 const MIN_SERVER_TIME: i64 = 1_000_000_000_000_000;
 
-/// Parses the reply to an acquire request, and learns the server's time from it.
+/// Parses the reply to an acquire request. Updates the estimate of the server's clock.
 pub(super) fn parse_reply(asked: &RequestOutcome) -> AcquireReply {
     let reply = match &asked.result {
         Ok(reply) => reply,

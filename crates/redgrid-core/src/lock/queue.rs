@@ -28,13 +28,13 @@ impl LockState {
         self.lost.get_or_insert_default().push(Arc::downgrade(hold));
     }
 
-    /// Returns the first waiter that still wants the lock at `now`.
+    /// Returns the first waiter that is live at `now`.
     pub(super) fn next(&mut self, now: Instant) -> Option<&Waiter> {
         let at = self.next_at(now)?;
         self.queue.get(at)
     }
 
-    /// Returns the index of the first waiter that still wants the lock at `now`.
+    /// Returns the index of the first waiter that is live at `now`.
     pub(super) fn next_at(&mut self, now: Instant) -> Option<usize> {
         self.drop_cancelled_head();
         self.queue.iter().position(|waiter| waiter.is_live(now))

@@ -16,8 +16,8 @@ impl Hold {
 }
 
 impl Table {
-    /// Re-enters a hold of the request's holder, or shares a grant of readers, without asking the
-    /// server.
+    /// Re-enters a hold of the request's holder, or shares a grant of readers, without a request
+    /// to the server.
     ///
     /// Returns `None` if the request must wait for its own grant. The key of `pending` then names
     /// the queue in which the request must wait.

@@ -28,8 +28,8 @@ impl HoldGuard {
     /// Releases the hold and waits for the reply, for `response_timeout` at most.
     ///
     /// Without a reply in that time, the release goes on in the background. It ends when it is
-    /// answered, or when the server can have no lease of the hold any more, not even that of an
-    /// unanswered [`extend`](HoldGuard::extend).
+    /// answered, or when every lease that the server can have of the hold has ended. That includes
+    /// the lease of an unanswered [`extend`](HoldGuard::extend).
     ///
     /// # Errors
     ///

@@ -172,8 +172,8 @@ impl Table {
             let kind = first.protocol;
             let sent = self.now();
             let leases: Vec<_> = server_leases.iter().map(|server_lease| lease_to_send(server_lease, sent)).collect();
-            // The durability that is wanted now. When the reply arrives, a new owner may want
-            // another one.
+            // The durability that the current owners request. When the reply arrives, a new owner
+            // may request another one.
             let wanted: Vec<_> = server_leases.iter().map(|server_lease| server_lease.wanted_durability()).collect();
             let fields: Vec<_> = server_leases.iter().map(|server_lease| self.core.field(server_lease.id)).collect();
             let each = server_leases.iter().zip(&fields).zip(&leases);
@@ -181,7 +181,7 @@ impl Table {
             let (request, limit) = (Arc::new(kind.renew(&claims)), sent + self.core.settings.response_timeout);
             // Another renewal is scheduled before the response timeout, because the lease may be
             // shorter than the timeout and a renewal is idempotent. A late reply still counts.
-            // Otherwise a machine on which every reply comes late would lose holds that the server
+            // Otherwise a process that receives every reply late would lose holds that the server
             // has kept.
             let shortest =
                 server_leases.iter().map(|server_lease| server_lease.deadline().since(sent)).min().unwrap_or_default();
@@ -253,7 +253,7 @@ impl Table {
         (sent, lease, durability): (Instant, Duration, Durability),
     ) {
         match status {
-            // The owner has changed and wants more durability than this renewal waited for.
+            // The owner has changed and requests more durability than this renewal waited for.
             1 if !lease.is_zero() && !durability.covers(server_lease.wanted_durability()) => {
                 server_lease.raise_upper_bound(now + lease);
                 self.try_again(state, std::slice::from_ref(server_lease));
@@ -265,7 +265,7 @@ impl Table {
                 state.schedule.reschedule(server_lease.id, self.next_look(server_lease, sent, now));
             }
             0 => {
-                // A server lease that is not scheduled any more was released, not lost.
+                // A server lease that has left the schedule was released, not lost.
                 if state.schedule.get(server_lease.id).is_some() {
                     self.mark_lost(state, server_lease, LostReason::Gone);
                 }

@@ -1,7 +1,7 @@
 //! All locks of a client: the table, the state of each lock, and its waiters.
 //!
 //! The table owns every server lease, every queue and every in-flight request. The caller's future
-//! only waits for the outcome. Dropping the future therefore gives up a place in a queue, and
+//! only waits for the outcome. Dropping the future therefore gives up a position in a queue, and
 //! leaves no request without an owner.
 
 use std::collections::{HashMap, VecDeque};
@@ -207,7 +207,7 @@ impl LockState {
     }
 
     /// Frees the memory of an empty queue. While the loop runs, the memory is kept, because waiters
-    /// come and go often.
+    /// are added and removed often.
     pub(super) fn shrink_if_idle(&mut self) {
         if self.queue.is_empty() && !self.loop_running {
             self.queue = VecDeque::new();
@@ -271,7 +271,7 @@ pub(super) struct Waiter {
 }
 
 impl Waiter {
-    /// Returns whether the waiter still wants the lock at `now`.
+    /// Returns whether the caller still waits and its timeout has not passed at `now`.
     ///
     /// A waiter that timed out stays queued until its caller polls it and receives the error.
     pub(super) fn is_live(&self, now: Instant) -> bool {

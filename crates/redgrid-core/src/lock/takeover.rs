@@ -127,7 +127,7 @@ impl Table {
 
     /// Waits until the former holder's hand-over window is over, and renews the grant.
     ///
-    /// Until then, a former holder that does not know of the takeover can hand the lock over in its
+    /// Until then, a former holder that has not received the notice can hand the lock over in its
     /// process. Afterwards the server's clock is past every token of these hand-overs. So the token
     /// is read again.
     async fn wait_out_previous(
@@ -237,7 +237,7 @@ impl Table {
         }
     }
 
-    /// Releases, after `limit`, what a takeover without a caller may have acquired.
+    /// Releases, after `limit`, the lock that a takeover without a caller may have acquired.
     fn free(self: &Arc<Self>, takeover: &Takeover, id: u64, limit: Instant) {
         let Takeover { kind, target, lease, .. } = takeover;
         let release = DeferredRelease::of(*kind, target, id, *lease, Some(limit));

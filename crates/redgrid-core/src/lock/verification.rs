@@ -54,7 +54,7 @@ impl Table {
     /// Marks a hold as lost, because the server no longer has it.
     pub(super) fn report_missing(self: &Arc<Self>, field: &[u8]) {
         let mut state = self.state();
-        // A server lease that is not scheduled any more was released, not lost.
+        // A server lease that has left the schedule was released, not lost.
         let server_lease = number_of(field).and_then(|number| state.schedule.get(number)).cloned();
         if let Some(server_lease) = server_lease.filter(|server_lease| self.core.field(server_lease.id) == field) {
             self.mark_lost(&mut state, &server_lease, LostReason::Gone);

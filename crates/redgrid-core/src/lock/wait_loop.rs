@@ -4,8 +4,8 @@
 //! The loop tries to acquire. If the lock is taken, it subscribes to the channel and tries again
 //! when the subscription is confirmed. Later it tries at every message, at every gap, when the poll
 //! finds the key gone, and when the reported lease has run out. After a hand-over window of this
-//! process, other processes go first. The loop then tries only when all of them have had the lock,
-//! or after a quiet period.
+//! process, other processes go first. The loop tries again only when all of them have had the
+//! lock, or after a quiet period.
 //!
 //! For lock kinds without release messages, the loop subscribes to nothing and tries again after
 //! growing pauses.
@@ -40,8 +40,8 @@ const NO_TIMEOUT: Duration = Duration::from_secs(3600);
 /// Every 16th quiet period lasts at least 20 ms.
 ///
 /// So a slow subscriber, such as a process that gets little CPU time, gets the lock eventually. If
-/// a subscriber never wants the lock, this costs the others a tenth of a hand-over window for each
-/// yield, on average.
+/// a subscriber never acquires the lock, the longer periods cost the others a tenth of a hand-over
+/// window for each yield, on average.
 const LONG_QUIET_PERIOD_EVERY: u32 = 16;
 const LONG_QUIET_PERIOD: Duration = Duration::from_millis(20);
 
@@ -254,8 +254,8 @@ impl Table {
                     match self.core.subscriptions.key_ttl(wait_loop.key.key()).await {
                         Some(left) => {
                             (until, silence) = (self.now() + left.min(NO_TIMEOUT), Instant::MAX);
-                            // Others had their chance to go first: announce this waiter from now
-                            // on, so that the others step back.
+                            // The quiet period is over, and the lock is taken. Announce this
+                            // waiter from now on: later readers then wait behind it.
                             said = said.or(wait_loop.announces.map(|_| Instant::MIN));
                         }
                         None => (silence, found_free) = (self.now() + STAYS_FREE, true),

@@ -37,8 +37,8 @@ pub struct CasLoop {
 }
 
 impl CasLoop {
-    /// Creates the attempts of a call that changes the object `name`. They do not wait for a turn
-    /// as those of [`CasLoop::serialized`] do.
+    /// Creates the attempts of a call that changes the object `name`. Unlike the attempts of
+    /// [`CasLoop::serialized`], they do not wait for a turn.
     pub fn new(client: &Client, name: &Name) -> CasLoop {
         let (now, patience) = (client.clock().now(), client.patience());
         let (until, last) = (now + patience, now + patience.saturating_sub(client.response_timeout() / 2));

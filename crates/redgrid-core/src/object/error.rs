@@ -1,4 +1,4 @@
-//! The errors of objects, and what each of them says about the state on the server.
+//! The errors of objects. Each error describes the state on the server after the failure.
 
 use std::borrow::Cow;
 use std::error::Error;
@@ -33,7 +33,7 @@ pub enum ObjectError {
         #[source]
         source: ServerError,
     },
-    /// The request was executed, but its reply is not what was expected.
+    /// The request was executed, but its reply has an unexpected form.
     #[error("the request about `{name}` was executed: {source}")]
     Unexpected {
         /// Name of the object.

@@ -6,8 +6,8 @@
 //!
 //! The object of a key is derived from the key alone, if the key has a form that users do not give
 //! to names ([`owner_of`]). Other keys are ambiguous: `{a}:timeout` may be a companion of `a`, or
-//! another object. [`possible_owner`] returns what the server must be asked about them.
-//! [`COMPANION_SUFFIXES`] has the suffixes of such companions.
+//! another object. For such a key, [`possible_owner`] returns the condition that must be checked on
+//! the server. [`COMPANION_SUFFIXES`] has the suffixes of such companions.
 
 use std::sync::LazyLock;
 
@@ -16,8 +16,8 @@ use bytes::Bytes;
 use super::layouts::{ALL, CACHE_OPTIONS, LIST_MULTIMAP_ENDS, SET_MULTIMAP_ENDS};
 use crate::name::{companion, suffixed, tagged};
 
-/// The role of a key for its object, and what happens to the key when the object is deleted by
-/// name.
+/// The role of a key for its object. The role decides whether the key is deleted when the object is
+/// deleted by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 // Exhaustive: only authors of objects use it.
 pub enum OnDelete {
@@ -108,8 +108,8 @@ pub const FILTER_CONFIG: usize = 4;
 
 /// Returns the keys that can belong to the object of this name. The [`primary_keys`] come first.
 ///
-/// Most of the keys are absent. The list has no keys with an id besides the name, no
-/// [`suffixed_companions`], and no keys that outlive the object.
+/// Most of the keys are absent. The list omits keys with an id besides the name,
+/// [`suffixed_companions`], and keys that outlive the object.
 pub fn owned_keys(key: &[u8]) -> Vec<Bytes> {
     let suffixed_companions = suffixed_companions(key);
     let all = ALL.iter().flat_map(|kind| (kind.keys)(key)).filter(|own| !suffixed_companions.contains(own));
@@ -142,7 +142,7 @@ pub fn suffixed_companions(key: &[u8]) -> [Bytes; 5] {
 }
 
 /// Returns the object to which a key belongs, if the form of the key alone shows this. Also returns
-/// what happens to the key when the object is deleted.
+/// the role of the key, which decides whether the key is deleted with the object.
 ///
 /// Returns `None` if the key is the name of an object, or possibly is one.
 pub fn owner_of(key: &[u8]) -> Option<(Bytes, OnDelete)> {

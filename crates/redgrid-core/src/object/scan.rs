@@ -16,7 +16,7 @@ use crate::author::ClientExt;
 /// Default of the approximate number of entries in a page.
 const DEFAULT_PAGE: u32 = 100;
 
-/// A page: the connection that it came from, the next cursor, and the entries.
+/// A page: the connection of its reply, the next cursor, and the entries.
 type Page = (Option<ConnectionId>, (Bytes, Vec<Bytes>));
 
 /// A stream of the entries of a map or a set, in no particular order. It requests a page when the
@@ -158,7 +158,7 @@ impl<T> Paged for ScanPosition<T> {
     }
 
     fn take(&mut self, (from, (next, page)): Page, found: &mut VecDeque<Result<T, ObjectError>>) {
-        // Another server process has another order, and does not know the cursor of the previous
+        // Another server process has another order, and cannot use the cursor of the previous
         // process. So the scan starts over.
         let has_started = self.from.is_some();
         if has_started && self.from.as_ref() != Some(&from) {

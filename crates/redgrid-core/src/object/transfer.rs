@@ -134,8 +134,8 @@ impl Inner {
             let Some(snapshot) = self.take_snapshot(&cas_loop).await? else {
                 if let Some((snapshot, shas)) = written {
                     let current: Option<Bytes> = cas_loop.read(Request::command("GET").key(self.receipt_key())).await?;
-                    // Another call may have moved the object to the same name. Then the copy under
-                    // that name is the only one, and has to stay.
+                    // Another call may have moved the object to the same name. In that case the
+                    // copy under that name is the only one, and has to stay.
                     let is_there =
                         current != former && current.is_some_and(|current| names_target(&current, &to.keys[0]));
                     if !is_there {

@@ -112,8 +112,8 @@ impl Options {
 #[derive(Clone)]
 pub struct Acquire(Options);
 
-/// A request for permits that does not wait until enough are available. When awaited, it returns
-/// `None` if there are too few.
+/// A request for permits that waits only if a timeout is set. When awaited, it returns `None` if
+/// there are too few permits, or still too few when the timeout ends.
 #[must_use = "does nothing until awaited"]
 #[derive(Clone)]
 pub struct TryAcquire(Options);
@@ -136,8 +136,8 @@ macro_rules! options {
 
             /// Limits the wait for permits, and for an unreachable server. Zero means to try only.
             ///
-            /// Without a timeout, an acquire waits for permits without limit, as long as there is
-            /// contact with the server. A try-only request does not wait.
+            /// Without a timeout, an `Acquire` waits for permits without limit, as long as there is
+            /// contact with the server, and a `TryAcquire` does not wait.
             pub fn timeout(mut self, timeout: Duration) -> Self {
                 self.0.timeout = Some(timeout);
                 self

@@ -30,7 +30,7 @@ impl GrantedPermits {
         let failure = match committed {
             Err(source) => Some(AcquireError::NotDurable { name: name.clone(), source: source.clone() }),
             Ok(()) if state.closed => Some(semaphore.ended()),
-            // An exchange may meanwhile have found that the permits are gone.
+            // The permits were lost before their durability was confirmed.
             Ok(()) if permits.lost().is_some() => {
                 let reason = "the lease had ended when it was known to be granted";
                 Some(AcquireError::of(name, ServerError::unknown(reason)))

@@ -31,7 +31,7 @@ pub(super) type SemaphoreId = (Bytes, bool, bool, Option<u64>);
 
 /// The name, the keys, the channel and the kind of a semaphore.
 ///
-/// Redisson uses the same number, leases and channel. It does not know the server queue.
+/// Redisson uses the same number, leases and channel, but not the server queue.
 #[derive(Debug, Clone)]
 pub struct SemaphoreKeys {
     /// The name.
@@ -75,7 +75,7 @@ impl SemaphoreKeys {
         })
     }
 
-    /// Returns what distinguishes this semaphore from others of a client.
+    /// Returns the identity of this semaphore among those of a client.
     pub(super) fn id(&self) -> SemaphoreId {
         (self.key.clone(), self.leased, self.fair, self.capacity)
     }

@@ -28,9 +28,9 @@
 //! | `permit_set` | permits that the process has: a number, and leases |
 //! | `local_semaphore` | a semaphore in this process: enqueueing, releasing |
 //! | `semaphore_state` | the state of such a semaphore: waiters, permits, and the next exchange |
-//! | `waiter` | a waiting request, and what its caller knows about it |
+//! | `waiter` | a waiting request, and the status that its caller reads |
 //! | `exchange` | the request of an exchange, and its reply |
-//! | `permit_loop` | the loop: when it sends an exchange, and what a reply changes |
+//! | `permit_loop` | the loop: when it sends an exchange, and how it applies a reply |
 //! | `durability` | grants and extensions that wait until they are as durable as requested |
 //! | `registry` | all semaphores of a client: renewals, shutdown |
 //! | `report` | what a client reports about its semaphores |

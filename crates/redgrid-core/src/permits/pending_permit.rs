@@ -63,7 +63,7 @@ impl PendingPermit {
     ///
     /// # Errors
     ///
-    /// [`AcquireError`] says what is true on the server after the failure.
+    /// [`AcquireError`] describes the state on the server after the failure.
     ///
     /// # Cancel safety
     ///

@@ -141,8 +141,8 @@ impl Permit {
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped before the request is sent, the request is never sent. Otherwise it
-    /// may or may not be executed, and the earlier one of the old and the new end is valid locally.
+    /// If the future is dropped before the request is sent, the request is never sent. A sent
+    /// request may or may not be executed: the earlier of the old and the new end is valid locally.
     pub async fn extend(&self, lease: Duration) -> Result<(), ExtendError> {
         let name = || self.name().clone();
         if !(SHORTEST_LEASE..=LONGEST_LEASE).contains(&lease) {

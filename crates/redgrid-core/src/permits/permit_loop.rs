@@ -1,4 +1,4 @@
-//! The loop of a semaphore: when it sends an exchange, and what the reply changes.
+//! The loop of a semaphore: when it sends an exchange, and how it applies the reply.
 //!
 //! The loop requests permits when a request becomes the first one of the queue, when permits are
 //! returned, and when a lease of any process has ended. It also requests permits when its
@@ -258,8 +258,8 @@ impl LocalSemaphore {
         if let Some((plan, _)) = &mut state.yield_plan
             && reply.receivers.is_some()
         {
-            // This process has published another message during the yield. That message is no turn
-            // of another process, so one more message is awaited.
+            // This process has published another message during the yield. That message does not
+            // mean that another process had permits, so one more message is awaited.
             plan.let_pass();
             state.left_at_yield = state.left_at_yield.saturating_add_unsigned(returned);
         }

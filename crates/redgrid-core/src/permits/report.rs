@@ -115,7 +115,8 @@ impl LocalSemaphore {
         if !exchange.checks.is_empty() {
             events.record(RENEWAL_FAILED, name, error);
         }
-        if !error.is_not_done() && !(exchange.requests.is_empty() && exchange.returns.is_empty()) {
+        let changes = !exchange.requests.is_empty() || !exchange.returns.is_empty();
+        if changes && !error.is_not_done() {
             events.record(UNKNOWN, name, format_args!("acquire or return of permits: {error}"));
         }
     }

@@ -51,7 +51,7 @@ pub enum Returned {
     Released,
     /// The lease of the permit had ended, and others may have had the permit.
     Expired,
-    /// The semaphore does not know the permit: it was returned before, or its lease ended long ago.
+    /// No permit has this id: it was returned before, or its lease ended long ago.
     Unknown,
 }
 

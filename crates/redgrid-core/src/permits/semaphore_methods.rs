@@ -23,7 +23,7 @@ macro_rules! semaphore_methods {
             ///
             /// # Errors
             ///
-            /// [`AcquireError`](crate::AcquireError) says what is true on the server after the
+            /// [`AcquireError`](crate::AcquireError) describes the state on the server after the
             /// failure.
             ///
             /// # Cancel safety

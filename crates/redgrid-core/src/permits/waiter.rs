@@ -1,4 +1,4 @@
-//! A waiting request, and what its caller knows about it.
+//! A waiting request, and the status that its caller reads.
 
 use std::sync::{Arc, Mutex};
 

@@ -1,7 +1,7 @@
 //! Resources that serve their waiters strictly in order, such as the permits of a rate limiter.
 //!
 //! If a poll finds that the first waiter has to wait, the waiters behind it wait too, whatever they
-//! ask for. The next poll is due when the first waiter can be served. The queue is blocked until
+//! request. The next poll is due when the first waiter can be served. The queue is blocked until
 //! that poll starts or the first waiter leaves. While the queue is blocked, a new waiter is no
 //! reason to poll.
 
@@ -13,9 +13,9 @@ impl<R: Resource> WaitQueue<R> {
     /// Blocks the queue because its first waiter has to wait. An implementation of
     /// [`Resource::replied`] calls it.
     ///
-    /// The reply then counts for all waiters of the queue, also for those that came after the poll
+    /// The reply then counts for all waiters of the queue, also for those added after the poll
     /// was sent. If `first` is no longer the first waiter, the method does nothing and returns
-    /// false. The resource should then ask for another poll.
+    /// false. In that case the resource should request another poll.
     pub fn block(&self, first: WaiterId) -> bool {
         let mut state = self.state();
         let is_first = state.waiters.keys().next() == Some(&first);

@@ -10,8 +10,8 @@ use super::{NextPoll, PollFuture, Resource, WaitQueue, WaiterId};
 use crate::author::ClientExt;
 use crate::clock::Instant;
 
-/// Number of poll intervals between two polls while messages are received. Polls are only a safety
-/// net then.
+/// Number of poll intervals between two polls while messages are received. Such polls are only a
+/// safety net.
 pub const SUBSCRIBED_POLLS: u32 = 5;
 
 /// Longest time between polls while no messages are received.
@@ -21,8 +21,8 @@ const UNSUBSCRIBED_POLL: Duration = Duration::from_secs(1);
 /// poll executes. Lifetimes on a server have a resolution of 1 ms.
 pub const AFTER_CHANGE: Duration = Duration::from_millis(2);
 
-/// A poll that has been due or in flight for longer than this is overdue. The last reply then no
-/// longer counts as current. The limit is far above a round trip.
+/// A poll that has been due or in flight for longer than this is overdue. While a poll is overdue,
+/// the last reply does not count as current. The limit is far above a round trip.
 const OVERDUE: Duration = Duration::from_secs(1);
 
 /// Guards the running task of a queue. If the task ends while there are waiters, as it does when

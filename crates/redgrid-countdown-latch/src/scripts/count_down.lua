@@ -17,7 +17,8 @@ local before = redis.call('GET', KEYS[2])
 if not before then
   return answer({'0'})
 end
--- Read before any write: a key of another type fails before anything is counted.
+-- The number is read before any write: if its key has another type, the script fails before it
+-- counts.
 local round = redis.call('GET', KEYS[3])
 if redis.call('DECRBY', KEYS[2], ARGV[4]) > 0 then
   return answer({before})
@@ -28,7 +29,7 @@ if type(deleted) == 'table' then
   redis.call('DECRBY', KEYS[2], '-' .. ARGV[4])
   return deleted
 end
--- The stored number is that of an earlier round; Redisson has begun this one.
+-- A number with `-` is that of an earlier round: Redisson has begun this one.
 if round and string.sub(round, 1, 1) ~= '-' then
   redis.call('SET', KEYS[3], '-' .. round, 'PX', ARGV[5])
 else

@@ -17,8 +17,8 @@ if redis.call('EXISTS', KEYS[2]) == 1 then
 end
 -- The number must be higher than those of all earlier rounds. It is the time, and at least the last
 -- number plus one: the clock may have been set back since, or be another server's. Without a stored
--- number it is the time alone. This fails only if the clock was set back, or another server's clock
--- lags, by more than the lifetime of the number.
+-- number it is the time alone. The number is too low only if the clock was set back, or another
+-- server's clock lags, by more than the lifetime of the number.
 local now = redis.call('TIME')
 local former = math.abs(tonumber(redis.call('GET', KEYS[3]) or '0') or 0)
 local round = math.max(now[1] * 1000000 + now[2], former + 1)

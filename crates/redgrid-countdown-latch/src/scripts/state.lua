@@ -3,7 +3,8 @@
 -- KEYS[1]  count  string; the remaining count
 -- KEYS[2]  round  string; its number, with `-` in front once the round is over.
 --                 Redisson writes none.
--- ARGV[1]  kept   lifetime of the round's number in milliseconds; renewed here after half of it
+-- ARGV[1]  kept   lifetime of the round's number in milliseconds; renewed when less than half
+--                 is left
 -- ARGV[2]  over   lifetime of the number after the end of the round, in milliseconds
 -- Returns  {count, round, left}  as text. count: 0 or less if the latch is open. round: its number;
 --                                0 if it has none; if negative, the number of the last round that
@@ -12,8 +13,8 @@
 -- Work: O(1), writes at most one key; replies also if it may not write. Sent twice, it reads twice.
 local count = redis.call('GET', KEYS[1])
 if not count then
-  -- Ended by a client that does not know the number, Redisson for example. A key of another type is
-  -- not changed.
+  -- A client that does not write the number, such as Redisson, has ended the round: mark the
+  -- number. A key of another type is not changed.
   local round = redis.pcall('GET', KEYS[2])
   if type(round) == 'string' and string.sub(round, 1, 1) ~= '-' then
     redis.pcall('SET', KEYS[2], '-' .. round, 'PX', ARGV[2])

@@ -2,7 +2,7 @@
 --
 -- KEYS[1]   positions   sorted set, in the format of GEOADD
 -- ARGV[1..] for each member its longitude, its latitude and the member
--- Returns   the number of members that exist, and so have their new positions
+-- Returns   the number of members that exist and have got their new positions
 --
 -- Work: O(log n) for each member. Sent twice, it does the same.
 local existing = 0

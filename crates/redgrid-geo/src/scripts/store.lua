@@ -6,8 +6,8 @@
 -- ARGV[2..] the arguments of GEOSEARCHSTORE after the member
 -- Returns   the number of results
 --
--- Work: that of GEOSEARCHSTORE. If the member is absent, there are no results. Sent twice, it is
--- stored twice.
+-- Work: that of GEOSEARCHSTORE. If the member is absent, there are no results. Sent twice, it
+-- stores the results twice.
 if not redis.call('ZSCORE', KEYS[2], ARGV[1]) then
   redis.call('DEL', KEYS[1])
   return 0

@@ -1,19 +1,19 @@
--- block.lua: take one block of ids, or several consecutive ones, in the format of Redisson.
+-- block.lua: takes one block of ids, or several consecutive ones, in the format of Redisson.
 --
--- KEYS[1]  next        string; the first id of the next block; absent is 1
--- KEYS[2]  allocation  string; the number of ids of a block; absent is 5000, and is written
+-- KEYS[1]  next        string; the first id of the next block; 1 if it does not exist
+-- KEYS[2]  allocation  string; the number of ids of a block; if it does not exist, 5000 is written
 -- ARGV[1]  wanted      the number of wanted ids
--- ARGV[2]  from        the minimum of the ids, if the server may have lost ids below it; empty for
---                      none
+-- ARGV[2]  from        the minimum of the ids, if the server may have lost ids below it; otherwise
+--                      empty
 -- Returns  {'block', first, ids}     the first id and the number of ids, in decimal
 --          {'strange', key, value}   the value of that key (`next` or `allocation`) is not a valid
 --                                    number; nothing is changed
 --
 -- Work: O(1), writes at most two keys, and none if it is refused. Sent twice, it takes two blocks:
 -- a block with a lost reply is not issued. A retransmission that arrives after the generator was
--- deleted creates it again, without harm except for its allocation.
+-- deleted creates it again. The only consequence is that its allocation may be set.
 --
--- Numbers of Lua are exact up to 2^53, so larger ones stay text. The server refuses numbers beyond
+-- Lua's numbers are exact up to 2^53, so larger ones stay text. The server refuses numbers beyond
 -- 2^63.
 local function is_less(digits, other)
   if #digits ~= #other then
@@ -68,12 +68,13 @@ elseif first ~= next then
 end
 local reply = redis.pcall('INCRBY', KEYS[1], ids)
 if type(reply) == 'table' and reply.err and ids ~= block_size then
-  -- Near the end of the range, one block may be left, even if several are not.
+  -- Several blocks do not fit into the range of 64 bits, but one block may.
   ids = block_size
   reply = redis.pcall('INCRBY', KEYS[1], ids)
 end
 if type(reply) == 'table' and reply.err then
-  -- A caller without permission must not create the generator.
+  -- INCRBY was refused: undo the writes, so that a user without permission does not create the
+  -- generator.
   if not size then
     redis.pcall('DEL', KEYS[2])
   end

@@ -1,20 +1,21 @@
--- day.lua: take numbers of a day.
+-- day.lua: takes numbers of a day.
 --
--- KEYS[1]  counter     string; the last number of the day that any client has taken; absent is 0
+-- KEYS[1]  counter     string; the last number of the day that any client has taken; 0 if it does
+--                      not exist
 -- ARGV[1]  from        the first second of the day, since 1970
--- ARGV[2]  to          the second after its last one
+-- ARGV[2]  to          the first second after the day
 -- ARGV[3]  not before  the minimum second of the numbers: the last one that the client has seen
--- ARGV[4]  ahead       how many seconds the numbers are ahead of this server's clock and of
+-- ARGV[4]  ahead       by how many seconds the numbers are ahead of this server's clock and of
 --                      `not before`
--- ARGV[5]  above       the numbers are above this one: the last one of the day that the client has
---                      seen
+-- ARGV[5]  above       the last number of the day that the client has seen: the numbers are larger
 -- ARGV[6]  wanted      the number of wanted numbers
 -- ARGV[7]  kept until  when the counter expires, in milliseconds since 1970: long after its day
--- ARGV[8]  max ahead   how many seconds `ahead` may bring the numbers ahead of this server's clock
+-- ARGV[8]  max ahead   the maximum number of seconds by which `ahead` may bring the numbers ahead
+--                      of this server's clock
 -- Returns  {'numbers', second, first, count}  in decimal; fewer than wanted if the day has fewer
 --                                             left
 --          {'elsewhere', second}              the second is not in this day; nothing is changed
---          {'exhausted', second}              the day has no number left; nothing is changed
+--          {'exhausted', second}              the day has no numbers left; nothing is changed
 --          {'strange', value}                 the value is not a valid number; nothing is changed
 --
 -- Work: O(1), writes one key, which has a lifetime from its first write on. Sent twice, it takes
@@ -36,8 +37,8 @@ if count < 1 then
   return {'exhausted', text}
 end
 if stored then
-  -- Another program may have created it. A counter that expires too early would restart within its
-  -- day.
+  -- Another program may have created the counter without this lifetime. If it expired too early, it
+  -- would restart within its day.
   local lifetime = tonumber(ARGV[7]) - now * 1000
   if redis.call('PTTL', KEYS[1]) < lifetime - 60000 then
     redis.call('PEXPIREAT', KEYS[1], ARGV[7])

@@ -1,4 +1,4 @@
-//! Compares the clocks of the servers with each other and with ours.
+//! Compares the clocks of the servers with each other and with this host's clock.
 
 use std::time::Duration;
 
@@ -8,10 +8,11 @@ use super::limits::Limits;
 
 const CHECK: &str = "clocks";
 
-/// The safety margin of a lease: a twentieth.
+/// The safety margin of a lease, as a divisor: a twentieth.
 const MARGIN: u32 = 20;
 
-/// From which difference this host's clock is reported: 1 s. Nothing depends on it.
+/// From which difference, in microseconds, this host's clock is reported: 1 s. Locks do not depend
+/// on it.
 const OFF: i64 = 1_000_000;
 
 pub(super) fn check(facts: &Facts, limits: &Limits) -> Vec<Finding> {

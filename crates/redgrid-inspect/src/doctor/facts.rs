@@ -72,7 +72,7 @@ impl std::fmt::Display for NodeAddress {
     }
 }
 
-/// How far a server's clock is ahead of ours, in microseconds, as an interval.
+/// How far a server's clock is ahead of this host's clock, in microseconds, as an interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Clock {
     pub(super) at_least: i64,
@@ -89,7 +89,7 @@ impl Node {
         self.info.get("connected_slaves").and_then(|count| count.parse().ok()).unwrap_or(0)
     }
 
-    /// Returns the addresses of its replicas, from `slave0:ip=127.0.0.1,port=6380,…`.
+    /// Returns the addresses of this node's replicas, from `slave0:ip=127.0.0.1,port=6380,…`.
     fn known_replicas(&self) -> Vec<Address> {
         let address = |(name, value): (&String, &String)| {
             name.strip_prefix("slave")?.parse::<u32>().ok()?;
@@ -121,7 +121,7 @@ impl Node {
         match connect(address, config).await {
             Ok(client) => {
                 node.look(&client).await;
-                // This client holds nothing.
+                // This client holds no lock, so a failed shutdown has no effect.
                 let _ = client.shutdown(READY_TIMEOUT).await;
             }
             Err(why) => node.unreachable = Some(why),
@@ -169,7 +169,7 @@ impl Facts {
         let query =
             async |addresses: &[Address]| join_all(addresses.iter().map(|address| Node::query(address, config))).await;
         let mut nodes = query(&addresses).await;
-        // Replicas that are not configured: they may be promoted manually.
+        // Replicas that are not configured are checked too: they may be promoted manually.
         let unnamed: Vec<Address> = nodes.iter().flat_map(Node::known_replicas).collect();
         let unnamed: Vec<Address> = unnamed.into_iter().filter(|address| !addresses.contains(address)).collect();
         nodes.extend(query(&unnamed).await);
@@ -208,7 +208,8 @@ fn fields(text: &str) -> HashMap<String, String> {
     text.lines().filter_map(field).collect()
 }
 
-/// Measures the server's clock against ours: the shortest of three requests counts.
+/// Measures the server's clock against this host's. Of three requests, the one with the shortest
+/// round trip counts.
 async fn clock(client: &Client) -> Option<Clock> {
     let mut best: Option<Clock> = None;
     for _ in 0..3 {

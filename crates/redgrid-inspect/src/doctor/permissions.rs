@@ -1,5 +1,5 @@
-//! Checks on each node whether the user has the permissions that locks need: users are settings of
-//! a node.
+//! Checks whether the user has the permissions that locks need. Each node is checked, because each
+//! has its own users.
 
 use std::collections::BTreeSet;
 
@@ -32,10 +32,10 @@ const COMMANDS: [(&str, &[&str]); 12] = [
     ("pubsub|shardnumsub", &["PUBSUB", "SHARDNUMSUB", "0"]),
 ];
 
-/// Without these, locks do not work.
+/// The commands without which locks do not work.
 const NEEDED: [&str; 9] = ["time", "eval", "evalsha", "exists", "hexists", "hset", "hdel", "pexpire", "pttl"];
 
-/// Needed for sharded channels in a cluster.
+/// The commands needed for sharded channels in a cluster.
 const IN_A_CLUSTER: [&str; 4] = ["cluster|slots", "asking", "spublish", "pubsub|shardnumsub"];
 
 /// The permissions that one node denies to the user.
@@ -58,7 +58,7 @@ impl Permissions {
             Err(error) if is_denied(&error) => {
                 denied.insert("eval".to_owned());
             }
-            // A replica may reject scripts altogether; then the permissions in them are unknown.
+            // A replica may reject every script; then the permissions inside scripts are unknown.
             Err(_) => {}
         }
         Permissions { denied }

@@ -12,7 +12,7 @@ use super::finding::Finding;
 
 const CHECK: &str = "sentinels";
 
-/// The report of the first sentinel that answered.
+/// The state of the sentinels, reported by the first sentinel that answered.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Sentinels {
     /// Servers with data, the primary first.
@@ -54,7 +54,8 @@ impl Sentinels {
     }
 
     async fn query_one(&mut self, sentinel: &Arc<dyn Server>, name: &str) -> Result<(), ServerError> {
-        // Without a connection in time, the request's error has the reason.
+        // If no connection is established in time, the error of the next request contains the
+        // reason.
         let _ = tokio::time::timeout(READY_TIMEOUT, sentinel.connection_id().wait_for(Option::is_some)).await;
         let primary: HashMap<String, String> = sentinel_command(&**sentinel, "MASTER", name).await?;
         if !self.nodes.is_empty() {
@@ -75,8 +76,8 @@ impl Sentinels {
         Ok(())
     }
 
-    /// Interprets the reply about the quorum. Only an error reply of the sentinel is a verdict; a
-    /// transport error is not.
+    /// Interprets the reply about the quorum. Only an error reply of the sentinel means that there
+    /// is no quorum; a transport error does not.
     fn judge(&mut self, quorum: Result<String, ServerError>) {
         let enough = "the quorum";
         match quorum {

@@ -6,7 +6,7 @@ use super::facts::Node;
 use super::finding::Finding;
 use super::limits::Limits;
 
-/// From which time limit of scripts a warning is given: 10 s, twice the default.
+/// From this time limit of scripts on, a warning is given: 10 s, twice the default.
 const LONG_SCRIPT_MS: u64 = 10_000;
 
 pub(super) fn check(node: &Node, limits: &Limits) -> Vec<Finding> {
@@ -112,7 +112,7 @@ fn notifications(node: &Node) -> Finding {
 
 fn scripts(node: &Node) -> Finding {
     match node.number("lua-time-limit") {
-        // A server without the old name uses another setting.
+        // The server does not have a setting of this name.
         None => Finding::ok("scripts", "the time limit of scripts is unknown"),
         Some(0) => Finding::warn(
             "scripts",

@@ -1,4 +1,4 @@
-//! Checks which servers can become primary, and what they know of the locks then.
+//! Checks which servers can become primary, and whether they then have the locks.
 
 use redgrid_core::config::Durability;
 

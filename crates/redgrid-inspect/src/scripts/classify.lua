@@ -10,6 +10,7 @@
 --          7  the block size of an id generator (string)
 --          8  the configuration of a Bloom filter (hash)
 --          9  the ends of the lifetimes in a map cache (sorted set)
+-- ARGV     types of these companions, from 2 on; instead of their keys, while a slot moves
 -- Returns  {'none'}                         nothing is stored there
 --          {type, left, size, kind, field}  as text; `left` is the PTTL; `size` is the number of
 --                                           elements, or of bytes of a string, and -1 if unknown;
@@ -19,7 +20,7 @@
 -- Work: O(1), writes nothing. At most eight fields of a hash are read, and values of at most 20
 -- bytes. Sent twice, it returns twice.
 local function is(at, wanted)
-  return KEYS[at] ~= nil and redis.call('TYPE', KEYS[at]).ok == wanted
+  return (KEYS[at] and redis.call('TYPE', KEYS[at]).ok or ARGV[at - 1]) == wanted
 end
 
 local function is_number(key)

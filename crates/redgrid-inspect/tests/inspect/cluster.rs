@@ -6,7 +6,7 @@ use redgrid_inspect::{HolderState, LockKind, ObjectFilter, ObjectKind};
 use redgrid_locks::{Lock, RwLock};
 use redgrid_testkit::{Cluster, wait_until};
 
-use crate::support::{FakeClient, ONE, SOON, TWO, client, inspector, list};
+use crate::support::{FakeClient, ONE, SOON, TWO, client, hold, inspector, list, send};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn locks_clients_and_answers_are_those_of_all_nodes() {
@@ -64,4 +64,48 @@ async fn waiters_are_counted_in_any_slot() {
         waiting.abort();
         drop(guard);
     }
+}
+
+/// While a slot moves, the keys of an object may be on two nodes.
+#[tokio::test(flavor = "multi_thread")]
+async fn objects_of_a_moving_slot_are_read_and_listed_once() {
+    let cluster = Cluster::start(3, 0).await.expect("it starts");
+    let inspector = inspector(&cluster.url()).await;
+    let slot = cluster.slot_of("{tag}").await.expect("a slot");
+    let from = cluster.primary_of(slot).await.expect("a primary");
+    let to = cluster.nodes().iter().find(|node| node.addr() != from.addr()).expect("another node");
+    let observer = from.observer().await.expect("an observer");
+    let names: Vec<String> = (0..40).map(|number| format!("{{tag}}:{number}")).collect();
+    for name in &names {
+        hold(&observer, name, &format!("{ONE}:17"), "600000").await;
+        send(&observer, &["RPUSH", &format!("redisson_lock_queue:{name}"), &format!("{TWO}:18")]).await;
+    }
+    send(&observer, &["SET", "{tag}:mail", "5"]).await;
+    send(&observer, &["ZADD", "{tag}:mail:timeout", "1", "permit"]).await;
+    let reader = format!("{ONE}:17");
+    send(&observer, &["HSET", "{tag}:prices", "mode", "read", &reader, "2"]).await;
+
+    cluster.begin_migration(slot, to).await.expect("it begins");
+    // Some locks are on the new side without their queues, and some queues without their locks.
+    let moved: Vec<&String> = names.iter().step_by(2).collect();
+    cluster.move_keys_named(&moved).await.expect("they move");
+    for name in names.iter().skip(1).step_by(2) {
+        cluster.move_key(&format!("redisson_lock_queue:{name}")).await.expect("it moves");
+    }
+    cluster.move_key("{tag}:mail").await.expect("it moves");
+    let check = async || {
+        let all = list(&inspector, &ObjectFilter::new()).await;
+        assert_eq!(all.len(), names.len() + 2);
+        assert!(names.iter().all(|name| all[name].kind == ObjectKind::FairLock), "{all:?}");
+        assert_eq!(all["{tag}:mail"].kind, ObjectKind::PermitExpirableSemaphore);
+        for name in names.iter().take(4) {
+            let view = inspector.lock(name).await.expect("an answer");
+            assert_eq!((view.kind, view.queue_len, view.queue[0].client.as_str()), (LockKind::Fair, Some(1), TWO));
+        }
+        let view = inspector.lock("{tag}:prices").await.expect("an answer");
+        assert_eq!((view.kind, view.holder_count), (LockKind::ReadWrite, 1));
+    };
+    check().await;
+    cluster.finish_migration(slot).await.expect("it ends");
+    check().await;
 }

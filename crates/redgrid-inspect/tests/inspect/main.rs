@@ -3,6 +3,7 @@
 mod acl;
 mod ask;
 mod cluster;
+mod doctor;
 mod lock;
 mod objects;
 mod support;

@@ -124,8 +124,9 @@ async fn keys_that_resemble_locks_are_none() {
     send(&observer, &["HSET", "user", "mode", "read", "name", "Ada"]).await;
     send(&observer, &["HSET", "mode", "mode", "read"]).await;
     send(&observer, &["HSET", "write", &format!("{JAVA}:1x"), "1"]).await;
+    send(&observer, &["HSET", "mixed", "mode", "read", &format!("{JAVA}:1"), "1", "name", "Ada"]).await;
     let all = list(&inspector(&server.url()).await, &ObjectFilter::new()).await;
-    assert_eq!(all.len(), 5);
+    assert_eq!(all.len(), 6);
     assert!(all.values().all(|view| view.kind == ObjectKind::Map), "{all:?}");
 }
 
@@ -178,6 +179,11 @@ async fn large_values_are_not_read() {
     let sizes: Vec<_> = all.values().map(|view| (view.name.as_str(), view.size)).collect();
     assert_eq!(sizes, [("long", Some(1)), ("page", Some(5_000_000)), ("pages", Some(4)), ("visits", Some(1_000_000))]);
     assert!(sent().await - before < 100_000, "no value was sent");
+    let stats: String = observer.query(&["INFO", "commandstats"]).await.expect("an answer");
+    assert!(
+        !["get", "hget", "hgetall", "hscan"].iter().any(|name| stats.contains(&format!("cmdstat_{name}:"))),
+        "{stats}"
+    );
     let slow: u64 = observer.query(&["SLOWLOG", "LEN"]).await.expect("an answer");
     assert_eq!(slow, 0, "nothing took 200 ms");
 }

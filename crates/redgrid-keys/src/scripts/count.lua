@@ -1,7 +1,7 @@
 -- count.lua: checks whether objects exist. Appended to ownership.lua.
 --
--- KEYS     rows: the key of a name, `{name}:config`, and the keys of types that may have nothing
---          under the plain name
+-- KEYS     rows: the key of a name, `{name}:config`, and the keys of object types that may have no
+--          key with the plain name
 -- ARGV[1]  EXISTS or TOUCH
 -- ARGV[2]  the number of keys of a row
 -- Returns  for each row 1 or 0

@@ -4,13 +4,13 @@
 -- KEYS     rows, as described in ownership.lua
 -- ARGV[1]  PEXPIRE, PEXPIREAT or PERSIST
 -- ARGV[2]  the number of keys of a row
--- ARGV[3]  look: leave rows that may be multimaps to the client; empty if the client knows that no
---          row is a multimap
+-- ARGV[3]  look: do not change objects that may be multimaps; empty if the client knows that no
+--          object is a multimap
 -- ARGV[4]  milliseconds, except for PERSIST
--- Returns  for each row 1 if anything was changed, or 0; -3 if it may be a multimap: it was not
+-- Returns  for each row 1 if anything was changed, or 0; -3 if it may be a multimap, which was not
 --          changed
 --
--- Work: O(keys), writes those that exist. Sent twice, it does the same; the second copy of a
+-- Work: O(keys), writes the existing keys. Sent twice, it does the same, but the second copy of a
 -- PEXPIRE sets a later end.
 local command, width = ARGV[1], tonumber(ARGV[2])
 local rows = {}

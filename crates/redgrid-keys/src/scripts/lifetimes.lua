@@ -1,7 +1,7 @@
 -- lifetimes.lua: reads the TTLs of objects. Appended to ownership.lua.
 --
--- KEYS     rows: the key of a name, `{name}:config`, and the keys of types that may have nothing
---          under the plain name
+-- KEYS     rows: the key of a name, `{name}:config`, and the keys of object types that may have no
+--          key with the plain name
 -- ARGV[1]  PTTL
 -- ARGV[2]  the number of keys of a row
 -- Returns  for each row the reply of PTTL for the first key that exists, or -2

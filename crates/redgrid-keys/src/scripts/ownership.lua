@@ -1,13 +1,13 @@
 -- ownership.lua: the common prelude, which determines the keys of an object.
 --
--- A companion (`{name}:timeout`, …) belongs to an object if both have the types that some kind of
--- object has there. Otherwise it may be another user's key with that name.
+-- A companion (`{name}:timeout`, …) belongs to an object if the types of both keys match those of a
+-- known kind of object. Otherwise it may be a key of another user.
 --
--- The keys of an object are passed as a row: its own key, the possible companions
--- `{name}:timeout`, `{name}:value`, `{name}:permits`, `{name}:allocation` and `{name}:config`, and
--- the keys that belong to it by their prefix.
+-- The keys of an object are passed as a row: its own key; the possible companions `{name}:timeout`,
+-- `{name}:value`, `{name}:permits`, `{name}:allocation` and `{name}:config`; and the keys that
+-- belong to it because of their prefix.
 --
--- The values of a multimap are in keys that only its hash names: such a row is left to the client.
+-- Only the hash of a multimap refers to the keys of its values, so the client handles multimaps.
 local function kind(key)
   return redis.call('TYPE', key).ok
 end
@@ -16,15 +16,15 @@ local function is_number(key)
   return redis.call('STRLEN', key) <= 20 and string.find(redis.call('GET', key), '^-?%d+$') ~= nil
 end
 
--- Returns whether `config` is the configuration of a Bloom filter with these bits. An empty filter
--- has no bits.
+-- Returns whether `config` is the configuration of a Bloom filter with these bits. The bits of an
+-- empty filter do not exist.
 local function is_filter(bits, config)
   local bits_kind = kind(bits)
   return (bits_kind == 'string' or bits_kind == 'none') and kind(config) == 'hash'
     and redis.call('HEXISTS', config, 'size') + redis.call('HEXISTS', config, 'hashIterations') == 2
 end
 
--- Returns whether a key may be a multimap: a hash with a value that can be the hash of a key. The
+-- Returns whether a key may be a multimap: a hash in which a value can be the hash of a key. The
 -- client checks whether the values of that key exist.
 local function may_be_multimap(key)
   if kind(key) ~= 'hash' then
@@ -39,7 +39,7 @@ local function may_be_multimap(key)
   return false
 end
 
--- Returns all keys of an object. Its row starts at index `at`, and has `width` keys.
+-- Returns all keys of an object. Its row starts at index `at` of KEYS, and has `width` keys.
 local function owned_keys(at, width)
   local owned = {KEYS[at]}
   local object_kind = kind(KEYS[at])

@@ -3,13 +3,13 @@
 -- KEYS     rows, as described in ownership.lua
 -- ARGV[1]  DEL or UNLINK
 -- ARGV[2]  the number of keys of a row
--- ARGV[3]  look: leave rows that may be multimaps to the client; empty if the client knows that no
---          row is a multimap
--- Returns  for each row 1 if anything existed, or 0; -3 if it may be a multimap: nothing was
+-- ARGV[3]  look: do not delete objects that may be multimaps; empty if the client knows that no
+--          object is a multimap
+-- Returns  for each row 1 if anything existed, or 0; -3 if it may be a multimap, which was not
 --          deleted
 --
--- Work: O(keys), and with DEL the size of what is deleted. Sent twice, the second copy finds
--- nothing.
+-- Work: O(keys), and with DEL the size of the deleted values. Sent twice, the second copy finds no
+-- keys.
 local command, width = ARGV[1], tonumber(ARGV[2])
 local rows = {}
 for at = 1, #KEYS, width do

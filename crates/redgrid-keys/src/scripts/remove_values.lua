@@ -5,7 +5,7 @@
 -- ARGV     the keys, as fields of the hash, in the same order
 -- Returns  the number of keys that existed
 --
--- Work: O(keys), some hundreds at most. Sent twice, the second copy finds nothing, or keys that
+-- Work: O(keys), some hundreds at most. Sent twice, the second copy finds no keys, or keys that
 -- were inserted meanwhile.
 local removed = 0
 for i = 1, #ARGV do

@@ -1,7 +1,7 @@
 -- contains_all.lua: checks whether a list contains all values.
 --
 -- KEYS[1]  list
--- ARGV[1]  how many elements may be visited, approximately
+-- ARGV[1]  maximum number of elements to visit, approximately
 -- ARGV[2…] values
 -- Returns  {number of checked values, 1 if the list contains them or 0 if it lacks the last one}
 --

@@ -1,7 +1,7 @@
--- cursor.lua: the prelude of the scripts that use a cursor.
+-- cursor.lua: prelude of the scripts that use a cursor. A cursor is an integer with a TTL.
 --
--- Returns the position of a cursor, 0 if there is none; nil and an error if the key is not a
---         cursor. A cursor is an integer with a TTL.
+-- Returns the position of a cursor, or 0 if the key does not exist. If the key is not a cursor, it
+--         returns nil and an error.
 local function read_cursor(key)
   local stored = redis.call('GET', key)
   if not stored then

@@ -4,7 +4,8 @@
 -- ARGV     indices, from 0
 -- Returns  for each index its element, or nothing
 --
--- Work: O(n) for each index, a node of the list at a time; read-only. Sent twice, it reads twice.
+-- Work: O(n) for each index, skipping whole nodes of the list; read-only. Sent twice, it reads
+-- twice.
 local found = {}
 for i = 1, #ARGV do
   found[i] = redis.call('LINDEX', KEYS[1], ARGV[i])

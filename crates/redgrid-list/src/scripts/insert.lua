@@ -2,17 +2,18 @@
 --
 -- KEYS[1]  list
 -- ARGV[1]  index, from 0
--- ARGV[2]  a random text, the first candidate for a placeholder that no value or element equals
--- ARGV[3]  how many elements may be visited, approximately
--- ARGV[4]  1 to insert the last of the values first, if not all at once
+-- ARGV[2]  a random text: the first candidate for a placeholder that differs from all values and
+--          elements
+-- ARGV[3]  maximum number of elements to visit, approximately
+-- ARGV[4]  1 to insert the last values first, if they need several steps
 -- ARGV[5…] values, 500 at most
 -- Returns  {number of inserted values, new number of elements}; {-1, number of elements} if the
 --          list is shorter than the index
 --
 -- Work: O(index) for each value in the middle of the list, where fewer values are inserted at
--- higher indices; O(1) at the ends. While the script runs, the element at the index is replaced by
--- the placeholder. It is restored if the server refuses. That happens at the first LINSERT or not
--- at all: only the placeholder is written by then. Not to be sent twice: the values would be
+-- higher indices; O(1) at the ends. While the script runs, the placeholder replaces the element at
+-- the index. If the server refuses to insert, the element is restored. Only the first LINSERT can
+-- be refused, so only the placeholder must be undone. Not to be sent twice: the values would be
 -- inserted twice.
 local length = redis.call('LLEN', KEYS[1])
 local index, values = tonumber(ARGV[1]), #ARGV - 4

@@ -1,7 +1,7 @@
 -- remove_all.lua: removes every element that equals one of some values.
 --
 -- KEYS[1]  list
--- ARGV[1]  how many elements may be visited, approximately
+-- ARGV[1]  maximum number of elements to visit, approximately
 -- ARGV[2…] values
 -- Returns  {number of searched values, number of removed elements}
 --

@@ -2,14 +2,14 @@
 --
 -- KEYS[1]  list
 -- ARGV[1]  index, from 0
--- ARGV[2]  a random text, the first candidate for a placeholder that no visited element equals
+-- ARGV[2]  a random text: the first candidate for a placeholder that no visited element equals
 -- ARGV[3]  1 to return the element
 -- Returns  {1, the element or nothing}; {0, number of elements} if the list has no such index
 --
--- Work: O(distance from the nearer end), O(1) at the ends. If a visited element equals the one at
--- the index, the latter is replaced by the placeholder, and restored if the server refuses.
--- Otherwise the removal is the only write, which a server out of memory allows, too. Not to be sent
--- twice: another element would be removed.
+-- Work: O(distance from the nearer end), O(1) at the ends. If a visited element equals the element
+-- at the index, the placeholder replaces the latter; it is restored if the server refuses the
+-- removal. Otherwise the removal is the only write, and even a server out of memory allows it. Not
+-- to be sent twice: another element would be removed.
 local length = redis.call('LLEN', KEYS[1])
 local index = tonumber(ARGV[1])
 local from_end = length - 1 - index

@@ -1,16 +1,16 @@
--- retain_all.lua: removes every element that equals none of some values, from the end on.
+-- retain_all.lua: removes every element that equals none of some values, starting at the end.
 --
 -- KEYS[1]  list
--- ARGV[1]  the index after the elements still to be checked; nothing at first
--- ARGV[2]  a random text, the first candidate for a placeholder that no visited element equals
+-- ARGV[1]  the index after the elements still to be checked; empty in the first step
+-- ARGV[2]  a random text: the first candidate for a placeholder that no visited element equals
 -- ARGV[3]  the number of elements to check, approximately
 -- ARGV[4]  the number of bytes to check, approximately
 -- ARGV[5…] values to retain
 -- Returns  {number of removed elements, the index after the elements still to be checked}
 --
--- Work: O(distance from the nearer end, and the values). Elements to remove are replaced by the
--- placeholder, and restored if the server refuses. Not to be sent twice: elements that others have
--- added in between would be removed.
+-- Work: O(distance from the nearer end + elements checked + values). The placeholder replaces the
+-- elements to remove; they are restored if the server refuses the removal. Not to be sent twice:
+-- elements that others have added in between would be removed.
 local retained = {}
 for i = 5, #ARGV do
   retained[ARGV[i]] = true

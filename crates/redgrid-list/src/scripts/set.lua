@@ -7,8 +7,8 @@
 -- Returns  {1, the previous element or nothing}; {0, number of elements} if the list has no such
 --          index
 --
--- Work: O(n) to find the index, a node of the list at a time. Not to be sent twice: the second copy
--- would return the value of the first, and others may have moved the elements in between.
+-- Work: O(n) to find the index, skipping whole nodes of the list. Not to be sent twice: the second
+-- copy would return the value of the first, and others may have moved the elements in between.
 local length = redis.call('LLEN', KEYS[1])
 if tonumber(ARGV[1]) >= length then
   return {0, length}

@@ -2,12 +2,12 @@
 -- cursor.lua.
 --
 -- KEYS[1]  list
--- KEYS[2]  cursor: the index of the next page, -1 after the last; Redisson's
+-- KEYS[2]  cursor of Redisson: the index of the next page, -1 after the last page
 -- ARGV[1]  the number of elements
--- Returns  {the index of the page, or -1 after the last; its elements}
+-- Returns  {the index of the page, or -1 after the last page; its elements}
 --
--- Work: O(distance from the nearer end, and the page). Not to be sent twice: the page of the first
--- copy would be lost.
+-- Work: O(distance from the nearer end + elements of the page). Not to be sent twice: the page of
+-- the first copy would be lost.
 local index, refusal = read_cursor(KEYS[2])
 if refusal then
   return refusal
@@ -19,6 +19,6 @@ local next_index = index + ARGV[1]
 if next_index > redis.call('LLEN', KEYS[1]) then
   next_index = -1
 end
--- One hour, like Redisson.
+-- The lifetime is one hour, as in Redisson.
 redis.call('SETEX', KEYS[2], 3600, string.format('%.0f', next_index))
 return {index, page}

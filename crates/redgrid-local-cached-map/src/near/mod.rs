@@ -34,7 +34,7 @@ use self::store::{Store, is_expired};
 use crate::options::Options;
 use crate::stats::Stats;
 
-/// Redisson's hash of an encoded key; the first byte of its message is the highest.
+/// Redisson's hash of an encoded key. The first byte in a message is the most significant.
 pub(crate) type Hash = u128;
 
 pub(crate) fn hash(field: &[u8]) -> Hash {
@@ -50,9 +50,9 @@ pub(crate) struct NearCache {
     pending_reads: Mutex<PendingReads>,
     staleness: Staleness,
     counters: Counters,
-    /// The cache has been read since the last heartbeat.
+    /// Whether the cache has been read since the last heartbeat.
     read_since_heartbeat: AtomicBool,
-    /// No handle is left.
+    /// Whether no handle is left.
     handles_dropped: AtomicBool,
     /// Wakes the listener task when either flag is set.
     pub(crate) wake: Notify,
@@ -114,7 +114,8 @@ impl NearCache {
         }
     }
 
-    /// Returns all valid entries that have a value. This counts neither as hits nor as uses.
+    /// Returns all valid entries that have a value. The hit statistics and the times of the last
+    /// use stay unchanged.
     pub(crate) fn all(&self) -> Vec<CachedEntry> {
         self.mark_read();
         let now = self.clock.now();
@@ -146,7 +147,7 @@ impl NearCache {
             && self.store.insert(hash, Entry::new(field.clone(), value, generation, now))
     }
 
-    /// Invalidates these keys: values that were read before this call are not returned any more.
+    /// Invalidates these keys: after this call, values that were read before it are not returned.
     pub(crate) fn invalidate(&self, hashes: impl IntoIterator<Item = Hash>) {
         let mut pending_reads = self.pending_reads();
         for hash in hashes {
@@ -157,7 +158,7 @@ impl NearCache {
         }
     }
 
-    /// Clears the cache: values that were read before this call are not returned any more.
+    /// Clears the cache: after this call, values that were read before it are not returned.
     pub(crate) fn clear(&self) {
         let mut pending_reads = self.pending_reads();
         pending_reads.invalidate_all();
@@ -165,8 +166,7 @@ impl NearCache {
         self.counters.cleared.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Removes the values of a map that does not exist. Keys that are known to be absent stay
-    /// cached.
+    /// Clears the cache of a map that does not exist, unless it holds only absent keys.
     pub(crate) fn map_is_absent(&self) {
         // A read in flight may return a value of the former map.
         self.pending_reads().invalidate_all();
@@ -175,8 +175,8 @@ impl NearCache {
         }
     }
 
-    /// Does not cache these keys until `until`, or until they are enabled. Another client changes
-    /// several of them in one step.
+    /// Stops caching these keys until `until`, or until they are enabled: another client is
+    /// changing several of them in one step.
     pub(crate) fn disable(&self, hashes: &[Hash], all: bool, until: Instant) {
         self.pending_reads().disable(hashes, all, until, self.clock.now());
         if all {
@@ -185,7 +185,7 @@ impl NearCache {
         self.invalidate(hashes.iter().copied());
     }
 
-    /// Caches these keys again.
+    /// Allows these keys to be cached again.
     pub(crate) fn enable(&self, hashes: &[Hash], all: bool) {
         self.pending_reads().enable(hashes, all);
         if all {
@@ -283,8 +283,8 @@ impl Drop for PendingRead<'_> {
     }
 }
 
-/// A change in flight. When it ends, in any way, values of these keys that were read before are
-/// invalid.
+/// A change in flight. When it ends, in any way, values of these keys that were read before that
+/// become invalid.
 pub(crate) struct InvalidateOnDrop<'a> {
     pub(crate) near: &'a NearCache,
     pub(crate) hashes: Vec<Hash>,
@@ -296,8 +296,8 @@ impl Drop for InvalidateOnDrop<'_> {
     }
 }
 
-/// A change of all keys in flight. When it ends, in any way, all values that were read before are
-/// invalid.
+/// A change of all keys in flight. When it ends, in any way, all values that were read before that
+/// become invalid.
 pub(crate) struct ClearOnDrop<'a>(pub(crate) &'a NearCache);
 
 impl Drop for ClearOnDrop<'_> {

@@ -2,8 +2,8 @@
 //!
 //! A heartbeat is a message of this client to itself, on the connection that carries the messages
 //! of the other clients. When it is received, all messages that were published before it have been
-//! received too. Cached entries were therefore current when the heartbeat was sent. It proves
-//! nothing about messages that were lost between two generations of the subscription.
+//! received too. Cached entries were therefore current when the heartbeat was sent. A heartbeat
+//! proves nothing about messages that were lost between two generations of the subscription.
 
 use std::collections::VecDeque;
 use std::hash::BuildHasher;
@@ -61,10 +61,10 @@ impl Staleness {
 pub(crate) struct Heartbeats {
     last_number: u64,
     outstanding: VecDeque<SentHeartbeat>,
-    /// A heartbeat that was not received has been dropped from the list.
+    /// Whether a heartbeat that was not received has been dropped from the list.
     dropped_outstanding: bool,
-    /// The latest expiry of the map, by the last heartbeat that was received. No entry is valid
-    /// after it, whatever the next heartbeat reports.
+    /// The latest expiry of the map, according to the last heartbeat that was received. No entry is
+    /// valid after it, whatever the next heartbeat reports.
     map_expires_at: Option<Instant>,
 }
 
@@ -82,10 +82,10 @@ pub(crate) enum MapState {
     Exists(Option<Duration>),
 }
 
-/// Number of outstanding heartbeats that are remembered; older ones are late.
+/// Number of outstanding heartbeats that are remembered; older ones are ignored when they arrive.
 const MAX_OUTSTANDING: usize = 64;
 
-/// The server rounds the map's remaining lifetime by at most this, and possibly up.
+/// The maximum by which the server rounds the map's remaining lifetime, up or down.
 const TTL_ROUNDING: Duration = Duration::from_millis(1);
 
 impl Heartbeats {
@@ -96,7 +96,8 @@ impl Heartbeats {
         Heartbeats { last_number: random >> 1, ..Heartbeats::default() }
     }
 
-    /// Returns whether the map of the previous heartbeat has expired by now, even if a map exists.
+    /// Returns whether the map of the previous heartbeat has expired by now, even if it exists
+    /// again.
     ///
     /// Records the expiry that this heartbeat reports.
     pub(crate) fn has_map_expired(&mut self, heartbeat: &Heartbeat, map: &MapState, now: Instant) -> bool {
@@ -132,8 +133,8 @@ impl Heartbeats {
 pub(crate) struct Heartbeat {
     sent_at: Instant,
     generation: u64,
-    /// A heartbeat that was sent earlier has not been received, so other messages may be missing
-    /// too. A connection does not lose single messages, but a proxy in front of the server may.
+    /// Whether an earlier heartbeat has not been received: then other messages may be missing, too.
+    /// A connection does not lose single messages, but a proxy in front of the server may.
     pub(crate) previous_missing: bool,
 }
 

@@ -23,7 +23,7 @@ const MAX_SHARDS: u64 = 16;
 const MIN_SHARD_BYTES: u64 = 64 * 1024;
 const MIN_SHARD_ENTRIES: u64 = 32;
 
-/// Share of a shard for the most used entries. An entry is cached only if it fits in there.
+/// Share of a shard for the most used entries. An entry is cached only if it fits in this share.
 const HOT_SHARE: f64 = 0.97;
 
 /// Upper limit of the size, 1 PiB, so that sums of entry weights do not overflow.
@@ -53,7 +53,8 @@ impl std::ops::Deref for CachedEntry {
 
 impl Entry {
     pub(super) fn new(field: Bytes, value: Option<Bytes>, generation: u64, now: Instant) -> Entry {
-        // Copied, because replies are read in large buffers, which a small slice would keep alive.
+        // The bytes are copied: replies are read into large buffers, which a small slice would keep
+        // alive.
         let (field, value) = (Bytes::copy_from_slice(&field), value.map(|value| Bytes::copy_from_slice(&value)));
         Entry { field, value, generation, cached_at: now, last_used: AtomicU64::new(now.as_nanos()) }
     }
@@ -109,11 +110,14 @@ impl Store {
         let bytes = max_bytes.min(MAX_BYTES);
         let entries = (max_entries as u64).min(bytes / ENTRY_OVERHEAD).max(1);
         let shards = MAX_SHARDS.min(bytes / MIN_SHARD_BYTES).min(entries / MIN_SHARD_ENTRIES).max(1);
-        // A power of two: the cache would round it up to one.
+        // The number is a power of two: the cache would round any other number up.
         let shards = 1 << shards.ilog2();
         let shard_bytes = bytes / shards;
         let max_entry_size = (shard_bytes as f64 * HOT_SHARE) as u64;
-        // A single entry must not weigh so much that it does not fit, nor so little that two fit.
+        // Each entry weighs at least its share of the shard, so that the number of entries is
+        // limited. If a shard may hold one entry only, that share exceeds the largest entry that
+        // fits. The weight is then the size of that entry: one entry fits, and a second one does
+        // not.
         let min_weight = shard_bytes.div_ceil(entries / shards).min(max_entry_size);
         let evictions = EvictionCounter::default();
         let mut options = OptionsBuilder::new();
@@ -131,8 +135,8 @@ impl Store {
 
     /// Inserts an entry. Returns whether it fits.
     pub(super) fn insert(&self, hash: Hash, entry: Entry) -> bool {
-        // Removed first: the cache would count a replaced entry as evicted, and also one that does
-        // not fit.
+        // A previous entry is removed first. Otherwise the cache would count it as evicted, and
+        // likewise a new entry that does not fit.
         self.cache.remove(&hash);
         let fits = entry.size() <= self.max_entry_size;
         if fits {

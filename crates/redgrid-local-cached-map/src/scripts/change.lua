@@ -15,8 +15,8 @@
 --
 -- The message is published first: a user without permission to publish changes nothing, and a
 -- superfluous message does no harm.
--- Work: O(1) and the sizes. Not to be sent twice: another client may have changed the key
--- meanwhile.
+-- Work: O(1) plus the sizes of the values. Not to be sent twice: another client may have changed
+-- the key meanwhile.
 local current = redis.call('HGET', KEYS[1], ARGV[6])
 local returned = ARGV[5] == '1' and current
 local condition = ARGV[4]

@@ -9,5 +9,5 @@
 --
 -- The message is the number, a space and the reply of PTTL: milliseconds, -1 without expiry, -2 if
 -- the map does not exist.
--- Work: O(1), writes nothing. Sent twice, it is published twice: the second has no effect.
+-- Work: O(1), writes nothing. Sent twice, it is published twice: the second message has no effect.
 return redis.call(ARGV[1], ARGV[2], ARGV[3] .. ' ' .. redis.call('PTTL', KEYS[1]))

@@ -37,7 +37,8 @@ impl Campaign {
         Campaign { election, id: None, wait: None, renewed_lease: None }
     }
 
-    /// Sets what the leader proclaims to observers: an address, an id, or JSON, for example.
+    /// Sets the id that the leader proclaims to observers: an address, a name, or JSON, for
+    /// example.
     ///
     /// It has up to 1,024 bytes, and is the id of the client unless set.
     #[doc(alias = "Proclaim")]
@@ -56,8 +57,9 @@ impl Campaign {
 
     /// Sets the length of the leases. A lease is renewed after each third of it.
     ///
-    /// It is 100 ms to 30 days, and the client's watchdog lease unless set. With short leases the
-    /// next leader is elected sooner after a crash. Long ones survive longer pauses.
+    /// The length is 100 ms to 30 days, and that of the client's watchdog lease unless set. With
+    /// short leases the next leader is elected sooner after a crash. Long ones survive longer
+    /// pauses.
     #[doc(alias = "watchdog")]
     pub fn auto_renew(mut self, lease: Duration) -> Self {
         self.renewed_lease = Some(lease);

@@ -23,7 +23,7 @@ use crate::scripts::PLAIN;
 
 /// The longest lease of an entry gate: 5 s, or the configured lease if that is shorter.
 ///
-/// If the process that holds the gate dies, the gate stays closed for this long.
+/// If the process that holds the gate dies, the gate stays closed for at most this long.
 const ENTRY_GATE_LEASE: Duration = Duration::from_secs(5);
 
 /// Acquires the lock for reading when awaited; made by [`RwLock::read`].
@@ -155,7 +155,8 @@ impl IntoFuture for UpgradableRead {
 
 /// Acquires the upgrade lock and then the read lock.
 ///
-/// The upgrade lock has one holder at a time: two upgrading readers would wait for each other.
+/// The upgrade lock has one holder at a time: otherwise two upgrading readers would wait for each
+/// other.
 async fn acquire_upgradable(
     mut read: AcquireBuilder,
     upgrade_lock: Arc<LockKeys>,
@@ -207,8 +208,8 @@ impl AcquireBuilder {
         let Some(gate) = gate.attempt_directly(try_only).await? else { return Ok(None) };
         self.wait = self.wait.map(|wait| wait.saturating_sub(self.client.clock().now().since(began)));
         let outcome = self.enter(try_only)?.member().await;
-        // Granted or given up: the next waiter at the gate may request the lock. The release of the
-        // gate is not awaited.
+        // The lock is granted or the request given up: the next waiter at the gate may request the
+        // lock. The release of the gate is not awaited.
         drop(gate);
         outcome
     }

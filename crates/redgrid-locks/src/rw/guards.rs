@@ -89,7 +89,7 @@ macro_rules! guard_methods {
             ///
             /// # Errors
             ///
-            /// [`ExtendError`] says which lease is valid then.
+            /// [`ExtendError`] states which lease is valid then.
             ///
             /// # Cancel safety
             ///
@@ -188,7 +188,8 @@ impl WriteGuard {
         let read = self.0.grant().convert(&READING, request).await;
         match (read, self.loss()) {
             (Ok(Some(read)), _) => {
-                // The read retains the lock from now on, and there may be other readers.
+                // From now on the read retains the lock. If the write retained it too, other
+                // readers would be excluded.
                 self.0.grant().drop_retention();
                 let read = ReadGuard::new(read);
                 self.release_converted().await.map_or(Ok(read), |lost| Err(DowngradeError::Lost(lost)))

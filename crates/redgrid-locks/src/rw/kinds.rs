@@ -110,8 +110,8 @@ pub(crate) fn holders_request(target: &LockKeys) -> Request {
 
 /// Removes the readers with expired leases among `holders`, the reply to [`holders_request`].
 pub(crate) fn evict_expired_requests(target: &LockKeys, holders: &[Bytes]) -> Vec<Request> {
-    // The reply begins with the lifetime of the lock and the number of its fields. A writer ends
-    // with that lifetime.
+    // The reply begins with the lifetime of the lock and the number of its fields. A writer has no
+    // other lease, and ends with that lifetime.
     let fields = holders.get(2..).unwrap_or_default().chunks_exact(2);
     let reader = |pair: &[Bytes]| {
         let entries = std::str::from_utf8(&pair[1]).ok()?.parse::<usize>().ok()?;
@@ -312,7 +312,8 @@ impl ReadWriteMode for Writing {
         request.arg(waiter).int(announcement_ttl).idempotent()
     }
 
-    /// The retained field must be removed: the holder may still read, and then renews the key.
+    /// The retained field must be removed explicitly: the holder may still read, and its renewals
+    /// then keep the key of the lock alive.
     fn end_retained(&self, claim: HoldArgs<'_>) -> Option<Request> {
         let retained = retained_field(&writer_field(claim.field));
         let request = RELEASE_WRITE.with([lock_key(&claim), claim.target.poll_waiter_flag()]).arg(retained);

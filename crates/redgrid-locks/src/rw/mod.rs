@@ -128,7 +128,8 @@ impl RwLock {
     /// while requests wait at the gate or pass it.
     ///
     /// The gate costs two more scripts for each acquire. If a waiting process dies, the next
-    /// request follows a second later. If it held the gate, that takes 5 s.
+    /// request follows a second later. If that process held the gate, the next request follows 5 s
+    /// later.
     ///
     /// ```no_run
     /// # async fn demo(client: redgrid_locks::Client) -> Result<(), Box<dyn std::error::Error>> {
@@ -281,11 +282,11 @@ impl RwLock {
 
     /// Frees the lock, whichever readers or writer hold it. Returns whether there was a holder.
     ///
-    /// Redgrid holders are notified a round trip later. A Redisson holder learns of the loss only
+    /// Redgrid holders are notified a round trip later. A Redisson holder notices the loss only
     /// when it unlocks.
     ///
-    /// The lock is free half a second later. Until then a writer that was not notified could hand
-    /// out tokens to its own tasks that are higher than those of the next writer.
+    /// The lock is free half a second later. If it were free at once, a writer that was not
+    /// notified yet could give its own tasks tokens that are higher than those of the next writer.
     ///
     /// # Errors
     ///

@@ -77,7 +77,8 @@ impl UpgradableGuard {
         let mut watch = client.watch(announcement.target.channel.clone(), announcement.target.key.clone());
         loop {
             if let Some(lost) = loss(&upgrade_lock) {
-                // Another reader may be upgrading now: both would wait for each other.
+                // Another reader may be upgrading by now, and the two readers would wait for each
+                // other.
                 return Err(UpgradeError::Lost(lost));
             }
             let shared = read.0.grant().is_shared();
@@ -90,7 +91,8 @@ impl UpgradableGuard {
                 Err(error) => return Err(error),
             };
             if announcement.sent.is_none() {
-                // Announced before the next attempt: readers that leave after that notify this one.
+                // The announcement precedes the next attempt: readers that leave after it notify
+                // this reader.
                 announcement.send().await;
             } else {
                 announcement.wait_for_change(&mut watch, &read, shared).await;
@@ -171,7 +173,7 @@ impl Announcement {
 
     /// Evicts readers with expired leases.
     ///
-    /// This reader keeps the key of the lock alive, so that they would not expire with it.
+    /// They would not expire with the key of the lock, because this reader keeps that key alive.
     async fn evict_expired(&self) {
         let Ok(holders) = self.client.run::<Vec<Bytes>>(kinds::holders_request(&self.target)).await else { return };
         for request in kinds::evict_expired_requests(&self.target, &holders) {

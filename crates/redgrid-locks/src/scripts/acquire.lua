@@ -3,7 +3,7 @@
 -- KEYS[1]  lock       hash; one field, the holder; absent when free
 -- ARGV[1]  holder     new for each grant
 -- ARGV[2]  lease      milliseconds
--- ARGV[3]  not after  microseconds since 1970 by this server's clock; later, nothing is done
+-- ARGV[3]  not after  microseconds since 1970 by this server's clock; after it, nothing is done
 -- Returns  time             granted then (microseconds since 1970): the fencing token
 --          {0, time, left}  held by another holder; its PTTL
 --          {2, time, 0}     too late

@@ -4,7 +4,7 @@
 -- KEYS[2]  token      string; the last token of any holder, Redisson's counter; without a lifetime
 -- ARGV[1]  holder     new for each grant
 -- ARGV[2]  lease      milliseconds
--- ARGV[3]  not after  microseconds since 1970 by this server's clock; later, nothing is done
+-- ARGV[3]  not after  microseconds since 1970 by this server's clock; after it, nothing is done
 -- Returns  {1, time, 0, token}  granted at `time` (microseconds since 1970)
 --          {0, time, left}      held by another holder; its PTTL
 --          {2, time, 0}         too late

@@ -2,7 +2,7 @@
 --
 -- KEYS[i]      lock       hash; one field, the holder; absent when free
 -- ARGV[1]      lease      milliseconds
--- ARGV[2]      not after  microseconds since 1970 by this server's clock; later, nothing is done
+-- ARGV[2]      not after  microseconds since 1970 by this server's clock; after it, nothing is done
 -- ARGV[i + 2]  holder     new for each grant
 -- Returns  {1, time, 0}        all granted at `time` (microseconds since 1970): the fencing token
 --                              of each
@@ -44,7 +44,7 @@ for i, key in ipairs(KEYS) do
     written = redis.pcall('PEXPIRE', key, ARGV[1])
   end
   if type(written) == 'table' then
-    -- No lock without a lifetime, and none if not all can be acquired.
+    -- A lock needs a lifetime, and all locks are acquired or none: remove the fields that were set.
     for j = 1, i do
       redis.pcall('HDEL', KEYS[j], ARGV[j + 2])
     end

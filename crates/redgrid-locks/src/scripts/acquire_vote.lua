@@ -2,15 +2,15 @@
 -- free here.
 --
 -- KEYS[1]  lock         hash; one field, the holder; absent when free
--- KEYS[2]  incarnation  string; `<run id> <time>`: the server process, and since when it votes
+-- KEYS[2]  incarnation  string; `<run id> <time>`: the server process, and from when it votes
 -- KEYS[3]  token        string; the last token, if tokens are counted; expires 30 days after it
 -- ARGV[1]  holder       new for each grant
 -- ARGV[2]  lease        milliseconds
--- ARGV[3]  not after    microseconds since 1970 by this server's clock; later, nothing is done
+-- ARGV[3]  not after    microseconds since 1970 by this server's clock; after it, nothing is done
 -- Returns  {1, time, 0}     granted at `time` (microseconds since 1970); with KEYS[3] the token is
 --                           a fourth element
 --          {0, time, left}  held by another holder; its PTTL
---          {0, time, -1}    the server abstains: a new process, which may have lost its holders
+--          {0, time, -1}    the server abstains: its process is new, and may have lost the holders
 --          {2, time, 0}     too late
 --
 -- Work: O(1), writes one key or two. Sent twice, it acquires once and returns the same token. A

@@ -3,10 +3,10 @@
 -- KEYS[1]  lock       hash; one field, the holder
 -- ARGV[1]  holder     new for each grant
 -- ARGV[2]  former     the holder that was detached
--- ARGV[3]  lease      milliseconds from now, never shorter than the rest; 0 leaves the rest
--- ARGV[4]  not after  microseconds since 1970 by this server's clock; later, nothing is done
+-- ARGV[3]  lease      minimum time from now, in milliseconds; 0 leaves the remaining time as it is
+-- ARGV[4]  not after  microseconds since 1970 by this server's clock; after it, nothing is done
 -- Returns  {1, time, left}  the new holder has it, for `left` milliseconds after `time`
---          {0, time, 0}     the former holder does not have it any more
+--          {0, time, 0}     the former holder does not hold it
 --          {2, time, 0}     too late
 --
 -- Work: O(1), writes one key. Sent twice, the second transmission finds its own field. Once the

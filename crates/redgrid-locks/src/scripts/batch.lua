@@ -2,7 +2,7 @@
 --
 -- KEYS[i]  lock       hash; one field, the holder; those to be released come first
 -- ARGV[1]  releases   number of locks to release
--- ARGV[2]  not after  microseconds since 1970 by this server's clock; later, nothing is acquired
+-- ARGV[2]  not after  microseconds since 1970 by this server's clock; after it, nothing is acquired
 -- ARGV[3]  publish    PUBLISH or SPUBLISH
 -- ARGV[2i + 2], ARGV[2i + 3]  of the i-th
 --          a release: holder, channel
@@ -12,8 +12,8 @@
 --          acquire.lua, but an acquire returns 1 for its time, and 2 for {2, time, 0}
 --
 -- Work: O(keys), writes each. Sent twice, each call does what its own script does when sent twice.
--- A full server checks its memory only before the first write of a script: after a release it
--- grants.
+-- A full server (maxmemory) refuses only the first write of a script: after a release in the same
+-- batch, it grants a lock.
 local now = redis.call('TIME')
 local time = now[1] * 1000000 + now[2]
 local releases, is_late, publish = tonumber(ARGV[1]), time > tonumber(ARGV[2]), ARGV[3]
@@ -66,7 +66,7 @@ for i, key in ipairs(KEYS) do
       if type(receivers) == 'number' then
         done = receivers + 1
       else
-        -- As in release.lua: already free, and the message was rejected.
+        -- As in release.lua: the lock is already free, and the message was rejected.
         local subscribers = redis.pcall('PUBSUB', publish == 'SPUBLISH' and 'SHARDNUMSUB' or 'NUMSUB', argument)
         done = {1 + (subscribers[2] or 2), 2}
       end

@@ -3,7 +3,7 @@
 -- KEYS[1]  lock       hash; one field, the holder
 -- ARGV[1]  holder
 -- ARGV[2]  lease      milliseconds from now
--- ARGV[3]  not after  microseconds since 1970 by this server's clock; later, nothing is done
+-- ARGV[3]  not after  microseconds since 1970 by this server's clock; after it, nothing is done
 -- Returns  {1, time}  done
 --          {0, time}  not held by this holder
 --          {2, time}  too late

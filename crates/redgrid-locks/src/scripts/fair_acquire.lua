@@ -3,15 +3,15 @@
 -- KEYS[1]  lock       hash; one field, the holder; absent when free
 -- KEYS[2]  queue      list of holders in their order, Redisson's
 -- KEYS[3]  scores     sorted set, Redisson's: when a position times out, milliseconds
--- KEYS[4]  alive      sorted set, redgrid's: until when its process keeps a position
+-- KEYS[4]  alive      sorted set, redgrid's: when each of its positions expires, milliseconds
 -- ARGV[1]  holder     new for each grant
 -- ARGV[2]  lease      milliseconds
--- ARGV[3]  not after  microseconds since 1970 by this server's clock; later, nothing is done
--- ARGV[4]  wait       what a position adds to the score, milliseconds
+-- ARGV[3]  not after  microseconds since 1970 by this server's clock; after it, nothing is done
+-- ARGV[4]  wait       milliseconds that each position adds to the score
 -- ARGV[5]  ttl        how long the position is kept without a further request, milliseconds; 0 only
 --                     tries, without a position
 -- ARGV[6]  publish    PUBLISH or SPUBLISH
--- ARGV[7]  channel    where positions are notified, up to the holder
+-- ARGV[7]  channel    prefix of the channel of a position; `:` and the holder follow
 -- Returns  {1, time, 0}     granted at `time` (microseconds since 1970, as text): the fencing token
 --          {0, time, left}  others are first; `left` is the current holder's PTTL for the head of
 --                           the queue, -1 for other positions
@@ -30,7 +30,7 @@ if redis.call('HEXISTS', k[1], holder) == 1 then
   return {1, time, 0}
 end
 grant_grace(k, ttl)
--- Kept first: a request never removes its own position, however late it is.
+-- The position is extended first, so that no request removes its own position, however late it is.
 local is_new = not redis.call('ZSCORE', k[3], holder)
 if ttl > 0 and not is_new then
   redis.call('ZADD', k[4], now + ttl, holder)
@@ -42,7 +42,7 @@ end
 local head = redis.call('LINDEX', k[2], 0)
 local left = redis.call('PTTL', k[1])
 if cleanup and left == -2 and head ~= holder then
-  -- The release notified a position that is removed now.
+  -- The release notified a position that was just removed.
   notify_head(k, ARGV[6], ARGV[7])
 end
 if left == -2 and (not head or head == holder) then

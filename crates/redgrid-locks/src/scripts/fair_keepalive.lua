@@ -4,23 +4,23 @@
 -- KEYS[1]  lock       hash; one field, the holder; absent when free
 -- KEYS[2]  queue      list of holders in their order, Redisson's
 -- KEYS[3]  scores     sorted set, Redisson's
--- KEYS[4]  alive      sorted set, redgrid's: until when its process keeps a position
--- ARGV[1]  wait       what a position adds to the score, milliseconds
+-- KEYS[4]  alive      sorted set, redgrid's: when each of its positions expires, milliseconds
+-- ARGV[1]  wait       milliseconds that each position adds to the score
 -- ARGV[2]  ttl        how long the positions are kept without a further request, milliseconds
 -- ARGV[3]  all        1: check the scores of all redgrid positions, too
 -- ARGV[4]  publish    PUBLISH or SPUBLISH
--- ARGV[5]  channel    where positions are notified, up to the holder
+-- ARGV[5]  channel    prefix of the channel of a position; `:` and the holder follow
 -- ARGV[6…] holders    the positions
 -- Returns  {time, left, first, kept, kept, …}
 --          `left` is the lock's PTTL, -2 when free; `first` is the number of the position that is
---          the head, 0 for none; `kept` is 1 for each position, or 0 if it is not in the queue (any
---          more)
+--          the head, 0 for none; `kept` is 1 for each position, or 0 if it is not in the queue
 --
 -- Work: O(positions of the process), and O(n) for n positions of the queue if one is removed or
 -- with `all`. Sent twice, it keeps twice; it never creates a position.
 local k, wait, ends = KEYS, tonumber(ARGV[1]), now + tonumber(ARGV[2])
 local out = {}
--- A server without memory refuses only the first write of a script.
+-- A full server (maxmemory) refuses a write that needs memory only as the first write of a script.
+-- ZREM needs none, so it comes first.
 redis.call('ZREM', k[4], '')
 grant_grace(k, tonumber(ARGV[2]))
 for i = 6, #ARGV do

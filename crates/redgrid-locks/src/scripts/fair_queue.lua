@@ -1,10 +1,10 @@
 -- fair_queue.lua: the functions that the scripts of a fair lock share; it precedes each of them.
 --
 -- The queue has Redisson's format: a list of holders, and a sorted set with a score for each, in
--- milliseconds. A score is that of the previous position plus the wait of its own position, `wait`.
--- When a position is granted or leaves, its `wait` is subtracted from the scores behind it.
--- Redisson removes a head after its score, by its own clock. These scripts remove expired
--- positions of redgrid, and leave Redisson's positions to that rule.
+-- milliseconds. The score of a position is the score of the previous one plus its own `wait`. When
+-- a position is granted or leaves, its `wait` is subtracted from the scores behind it. Redisson
+-- removes the head when the head's score has passed by Redisson's clock. These scripts remove
+-- expired positions of redgrid, and leave Redisson's positions to that rule.
 --
 -- A queue is the four keys {lock, queue, scores, alive}. `alive` belongs to redgrid: when each of
 -- its positions expires, in milliseconds by this server's clock. A position that is not in it is
@@ -13,16 +13,16 @@ local clock = redis.call('TIME')
 local time = clock[1] .. string.format('%06d', clock[2])
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 
--- The wait of a Redisson position by its defaults, 5 minutes; and the maximum that is assumed for
--- one with a longer wait, an hour.
+-- Wait of a Redisson position by its defaults: 5 minutes. Maximum that is assumed for a Redisson
+-- position with a longer wait: an hour.
 local FOREIGN_WAIT, MAX_FOREIGN_WAIT = 300000, 3600000
 -- Minimum extension of all redgrid positions that were not kept alive while the server was paused.
 local GRACE = 1000
 -- Maximum number of expired positions that one call removes. LREM scans the queue up to the
--- position, so fewer are removed from a long queue: as many as scan 100,000 positions together.
--- Measured: 64 positions at the end of a queue of 10,000 took 40 ms.
+-- position. Fewer are removed from a long queue, so that all scans together cover at most 100,000
+-- positions. Measured: 64 positions at the end of a queue of 10,000 took 40 ms.
 local MAX_EXPIRED, MAX_SCANNED = 64, 100000
--- A queue of redgrid positions only that is longer than this is scanned only on request.
+-- A longer queue that has only redgrid positions is scanned only on request.
 local LONG_QUEUE = 128
 
 -- Calls `command` with a list of arguments, in chunks that fit on Lua's stack.
@@ -40,9 +40,9 @@ local function scores_of(key)
   return map
 end
 
--- Extends all redgrid positions once if every one of them has expired: then the server was paused,
--- or another one has taken over. A fraction of one half marks extended expiry times. Must be called
--- before a position is kept alive.
+-- Extends all redgrid positions once if every one of them has expired: the server was paused, or
+-- another server has taken over. A fraction of one half marks extended expiry times, which are not
+-- extended again. Must be called before a position is kept alive.
 local function grant_grace(k, ttl)
   local last = redis.call('ZRANGE', k[4], -1, -1, 'WITHSCORES')[2]
   if not last or tonumber(last) >= now or tonumber(last) % 1 ~= 0 then
@@ -103,10 +103,10 @@ end
 
 -- Removes expired positions and those in `leaving`, and updates the scores.
 --
--- If Redisson's positions are in the queue, it is one pass over all, O(n). The wait of each removed
--- position is subtracted from the scores behind it. Live redgrid positions get scores that outlast
--- the positions before them, however long these have been queued. Otherwise a process of Redisson
--- that is the first to find the next head could remove it.
+-- If Redisson's positions are in the queue, it makes one pass over all positions, O(n). The wait of
+-- each removed position is subtracted from the scores behind it. Live redgrid positions get scores
+-- that outlast the positions before them, however long these have been queued. Otherwise the score
+-- of a new head could have passed already, and a Redisson process would remove that head.
 --
 -- If all positions are redgrid's, they get the scores of a new queue. Redisson reads only the
 -- scores of the head and the last position. In a long queue only these two are set, unless `all` is
@@ -146,8 +146,8 @@ local function update_queue(k, wait, leaving, all)
           new_score = min_score
         elseif is_own then
           min_score = min_score + wait
-          -- A score that is too low by less than a sixth stays: otherwise it would be updated every
-          -- millisecond.
+          -- A score that is too low by less than a sixth of `wait` stays: otherwise it would be
+          -- updated every millisecond.
           if not new_score or new_score < min_score - wait / 6 then
             new_score = min_score
           end

@@ -9,9 +9,9 @@
 -- ARGV[4i - 2]  holder
 -- ARGV[4i - 1]  keep     how long the lock stays taken by the field `<holder>:kept`, milliseconds;
 --                        0 frees it
--- ARGV[4i]      channel  where positions are notified, up to the holder
--- ARGV[4i + 1]  wait     what a position adds to the score, milliseconds
--- Returns  1 if the lock was this holder's; 0 if not (but a position may have been). For several
+-- ARGV[4i]      channel  prefix of the channel of a position; `:` and the holder follow
+-- ARGV[4i + 1]  wait     milliseconds that each position adds to the score
+-- Returns  1 if the lock was this holder's; 0 if not, even if a position was. For several
 --          locks a list, with -1 for one whose keys cannot be read or written
 --
 -- A lock that is retained loses its holder field, so that a late renewal changes nothing.
@@ -42,7 +42,7 @@ local function release(k, holder, keep, channel, wait)
   elseif needs_cleanup(k) then
     update_queue(k, wait, {})
   end
-  -- A retained lock: the head knows a longer lease, and must poll again.
+  -- If the lock is retained, the head has seen a longer lease and must poll again.
   if (held == 1 or is_position) and (keep ~= '0' or redis.call('EXISTS', k[1]) == 0) then
     notify_head(k, publish, channel)
   end

@@ -3,7 +3,7 @@
 -- KEYS[1]  lock  hash; its fields are the holders
 -- ARGV[1]  most  maximum number of holders; if there are more, a random selection
 -- Returns  {left, n, holder, count, holder, count, …} as text; `left` is the PTTL, -2 if free; `n`
---          is the number of all fields; `count` is empty if the value is too long for one
+--          is the number of all fields; `count` is empty if the value is too long to be a count
 --
 -- Work: O(most), writes nothing. Sent twice, it returns twice.
 local n, most = redis.call('HLEN', KEYS[1]), tonumber(ARGV[1])
@@ -12,7 +12,7 @@ local holders
 if n <= most then
   holders = redis.call('HKEYS', KEYS[1])
 else
-  -- Without the permission or the command, only the number of fields is returned.
+  -- Without HRANDFIELD, or the permission for it, only the number of fields is returned.
   holders = redis.pcall('HRANDFIELD', KEYS[1], ARGV[1])
 end
 for _, holder in ipairs(holders) do

@@ -8,7 +8,7 @@
 -- ARGV[3]  channel           where candidates subscribe; the message is `0`
 -- ARGV[4]  observers         channel where observers subscribe; the message is `0`
 -- Returns  {1 + n, waiting}  it was this holder's, and is free; n candidates were notified;
---                            `waiting` is 1 with the flag
+--                            `waiting` is 1 if the flag is present
 --          {1 + n, 2}        the same, but the message was rejected; n candidates did not get it
 --          {0, 0}            not held by this holder
 --
@@ -16,7 +16,7 @@
 if redis.call('HDEL', KEYS[1], ARGV[1]) == 0 then
   return {0, 0}
 end
--- Already free: failures from here on do not undo the release.
+-- The lock is already free: failures from here on do not undo the release.
 if redis.pcall('HGET', KEYS[2], 'holder') == ARGV[1] then
   redis.pcall('DEL', KEYS[2])
 end
@@ -25,6 +25,6 @@ local receivers = redis.pcall(ARGV[2], ARGV[3], '0')
 if type(receivers) == 'number' then
   return {receivers + 1, redis.pcall('EXISTS', KEYS[3]) == 1 and 1 or 0}
 end
--- Subscribers find the lock by their poll. Without a count, two are assumed.
+-- Subscribers find the free lock by polling. If they cannot be counted, two are assumed.
 local subscribers = redis.pcall('PUBSUB', ARGV[2] == 'SPUBLISH' and 'SHARDNUMSUB' or 'NUMSUB', ARGV[3])
 return {1 + (subscribers[2] or 2), 2}

@@ -20,7 +20,7 @@ local receivers = redis.pcall(ARGV[3] or 'PUBLISH', ARGV[2], '0')
 if type(receivers) == 'number' then
   return receivers + 1
 end
--- Already free: a rejected message does not undo the release. Its subscribers find the lock by
--- their poll. Without a count, two are assumed.
+-- The lock is already free: a rejected message does not undo the release. Subscribers find the free
+-- lock by polling. If they cannot be counted, two are assumed.
 local subscribers = redis.pcall('PUBSUB', ARGV[3] and 'SHARDNUMSUB' or 'NUMSUB', ARGV[2])
 return {1 + (subscribers[2] or 2), 2}

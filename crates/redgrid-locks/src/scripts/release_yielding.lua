@@ -7,7 +7,7 @@
 -- ARGV[2]  publish           PUBLISH or SPUBLISH; absent if releases are not published
 -- ARGV[3]  channel           where waiters subscribe; the message is `0`
 -- Returns  {1 + n, waiting}  it was this holder's, and is free; n subscribers were notified;
---                            `waiting` is 1 with the flag
+--                            `waiting` is 1 if the flag is present
 --          {1 + n, 2}        the same, but the message was rejected; n subscribers did not get it
 --          {0, 0}            not held by this holder
 --
@@ -19,7 +19,7 @@ local receivers = ARGV[2] and redis.pcall(ARGV[2], ARGV[3], '0') or 0
 if type(receivers) == 'number' then
   return {receivers + 1, redis.call('EXISTS', KEYS[2])}
 end
--- Already free: a rejected message does not undo the release. Its subscribers find the lock by
--- their poll. Without a count, two are assumed.
+-- The lock is already free: a rejected message does not undo the release. Subscribers find the free
+-- lock by polling. If they cannot be counted, two are assumed.
 local subscribers = redis.pcall('PUBSUB', ARGV[2] == 'SPUBLISH' and 'SHARDNUMSUB' or 'NUMSUB', ARGV[3])
 return {1 + (subscribers[2] or 2), 2}

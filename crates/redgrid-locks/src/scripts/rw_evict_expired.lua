@@ -1,8 +1,8 @@
 -- rw_evict_expired.lua: remove readers with expired leases from a read-write lock.
 --
 -- KEYS[1]       lock     hash: `mode`, and a field for each holder
--- KEYS[2…]      timeout  strings, for each reader below one for each of its entries; present while
---                        a lease of it lasts
+-- KEYS[2…]      timeout  strings, one for each entry of each reader below; present while the lease
+--                        of the entry lasts
 -- ARGV[1]       publish  PUBLISH or SPUBLISH
 -- ARGV[2]       channel  where waiters subscribe; the message is `0`
 -- ARGV[2i + 1]  reader   field of the lock
@@ -10,7 +10,8 @@
 -- Returns  the number of readers that were removed
 --
 -- Work: O(keys), writes one. Sent twice, it removes once. A reader that has entered or left since
--- is not removed. While there is a writer, no reader is removed: a writer's own read ends with it.
+-- the holders were read is not removed. While there is a writer, no reader is removed: only the
+-- writer itself can read then, and its read ends with the lock.
 if redis.call('HGET', KEYS[1], 'mode') ~= 'read' then
   return 0
 end

@@ -17,8 +17,8 @@ end
 redis.call('DEL', KEYS[2])
 local client = string.match(ARGV[1], '^(%x+%-%x+%-%x+%-%x+%-%x+):')
 if client then
-  -- Already evicted: a notice that cannot be sent does not undo it. The holder notices the loss at
-  -- its next renewal.
+  -- The reader is already evicted: a notice that cannot be sent does not undo the eviction. The
+  -- holder notices the loss at its next renewal.
   redis.pcall('PUBLISH', ARGV[2] .. client .. '}', ARGV[1])
 end
 local left = redis.call('HLEN', KEYS[1]) - redis.call('HEXISTS', KEYS[1], 'mode')

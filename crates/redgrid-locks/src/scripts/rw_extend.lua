@@ -5,7 +5,7 @@
 -- KEYS[2]  timeout    string of a reader; for a writer, which has none, the lock again
 -- ARGV[1]  holder
 -- ARGV[2]  lease      milliseconds from now
--- ARGV[3]  not after  microseconds since 1970 by this server's clock; later, nothing is done
+-- ARGV[3]  not after  microseconds since 1970 by this server's clock; after it, nothing is done
 -- Returns  {1, time}  done. With other holders, the lock itself lasts at least as long as before
 --          {0, time}  not held by this holder
 --          {2, time}  too late

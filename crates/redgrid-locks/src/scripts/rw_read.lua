@@ -8,9 +8,10 @@
 --                     number of the announcement
 -- ARGV[1]  reader     new for each grant
 -- ARGV[2]  lease      milliseconds
--- ARGV[3]  not after  microseconds since 1970 by this server's clock; later, nothing is done
+-- ARGV[3]  not after  microseconds since 1970 by this server's clock; after it, nothing is done
 -- ARGV[4]  writer     field of the write hold from which it converts, or empty
--- ARGV[5]  since      when it was first refused, in microseconds since 1970; 0 for a new request
+-- ARGV[5]  since      when this request was first refused, in microseconds since 1970; 0 for a new
+--                     request
 -- ARGV[6]  waits      what to do if that write hold is gone. 1: wait like any other request;
 --                     0: return -2
 -- Returns  {1, time, 0}     granted at `time` (microseconds since 1970)

@@ -10,7 +10,7 @@
 --          0      not held by this reader
 --
 -- Work: O(1), writes two keys. Sent twice, it returns 0 the second time. With other holders the
--- lock keeps its lifetime: their leases are in keys that are not known here.
+-- lock keeps its lifetime: their leases are in keys whose names this script cannot find.
 local released = redis.call('HDEL', KEYS[1], ARGV[1])
 redis.call('DEL', KEYS[2])
 if released == 0 then

@@ -5,8 +5,8 @@
 -- ARGV[1]  writer            ends with `:write`
 -- ARGV[2]  publish           PUBLISH or SPUBLISH
 -- ARGV[3]  channel           where waiters subscribe; the message is `1`, which wakes all readers
--- Returns  {1 + n, waiting}  it was this writer's; n subscribers were notified; `waiting` is 1 with
---                            the flag
+-- Returns  {1 + n, waiting}  it was this writer's; n subscribers were notified; `waiting` is 1 if
+--                            the flag is present
 --          {1 + n, 2}        the same, but the message was rejected; n subscribers did not get it
 --          {0, 0}            not held by this writer
 --
@@ -23,7 +23,7 @@ local receivers = redis.pcall(ARGV[2], ARGV[3], '1')
 if type(receivers) == 'number' then
   return {receivers + 1, redis.pcall('EXISTS', KEYS[2]) == 1 and 1 or 0}
 end
--- Already released: a rejected message does not undo it. Its subscribers find the lock by their
--- poll. Without a count, two are assumed.
+-- The write is already released: a rejected message does not undo the release. Subscribers find the
+-- lock by polling. If they cannot be counted, two are assumed.
 local subscribers = redis.pcall('PUBSUB', ARGV[2] == 'SPUBLISH' and 'SHARDNUMSUB' or 'NUMSUB', ARGV[3])
 return {1 + (subscribers[2] or 2), 2}

@@ -6,7 +6,7 @@
 -- ARGV[1]  holder
 -- ARGV[2]  keep     milliseconds from now
 -- ARGV[3]  publish  PUBLISH or SPUBLISH
--- ARGV[4]  channel  where waiters subscribe: they know a longer lease and must poll again
+-- ARGV[4]  channel  where waiters subscribe: they have seen a longer lease and must poll again
 -- Returns  1  the lock ends after `keep`; later with other holders
 --          0  it was not held by this holder
 --

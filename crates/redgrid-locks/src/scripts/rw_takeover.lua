@@ -4,16 +4,16 @@
 -- ARGV[1]  writer        new for each grant; ends with `:write`
 -- ARGV[2]  lease         milliseconds
 -- ARGV[3]  not after     microseconds since 1970 by this server's clock
--- ARGV[4]  only if held  1: leave a free lock alone
+-- ARGV[4]  only if held  1: do not take a free lock
 -- ARGV[5]  notices       prefix of a client's notice channel; the client's id and `}` follow
--- ARGV[6]  expected      a writer: without it, nothing is taken over; absent if any may lose it
+-- ARGV[6]  expected      a writer: the lock is taken only from it; absent: from all holders
 -- Returns  {1, time, n}   taken over at `time`, the fencing token; n holders lost it
 --          {0, time, -2}  nothing was taken over: it was free, or `expected` does not hold it
 --          {2, time, 0}   too late
 --
 -- Work: O(holders), writes one key; the timeout keys of readers expire with their leases.
--- Sent twice within its lease, the second finds its own field and takes nothing over. Later it
--- would take the lock from a newer holder, so no retransmission is sent for longer than that.
+-- Sent twice within its lease, it finds its own field the second time, and takes nothing over.
+-- After the lease a retransmission could take the lock from a newer holder, so none is sent then.
 local now = redis.call('TIME')
 local time = now[1] * 1000000 + now[2]
 if time > tonumber(ARGV[3]) then

@@ -4,7 +4,7 @@
 --                   number of the announcement
 -- KEYS[2]  lock     hash: `mode`, and a field for each holder
 -- ARGV[1]  waiter   field of the hash: the client's id, or the reader that upgraded
--- ARGV[2]  number   a higher one is from a later announcement of another waiter, which stays
+-- ARGV[2]  number   of the announcement; one with a higher number is another waiter's and stays
 -- ARGV[3]  publish  PUBLISH or SPUBLISH
 -- ARGV[4]  channel  where waiters subscribe; the message is `1`, which wakes all readers
 -- Returns  1 the announcement was withdrawn; 0 there was none, or a later one

@@ -5,7 +5,7 @@
 --                     number of the announcement
 -- ARGV[1]  writer     new for each grant; ends with `:write`
 -- ARGV[2]  lease      milliseconds
--- ARGV[3]  not after  microseconds since 1970 by this server's clock; later, nothing is done
+-- ARGV[3]  not after  microseconds since 1970 by this server's clock; after it, nothing is done
 -- ARGV[4]  reader     field of the read hold that upgrades, or empty
 -- ARGV[5]  waiter     field in `waiting`: the client's id, or the reader that upgrades
 -- ARGV[6]  waits      lifetime of the announcement if the lock is held, milliseconds; 0 for none
@@ -40,7 +40,7 @@ if not free then
     end
     local number = string.match(ARGV[1], ':(%d+):write$') or '0'
     local announcement = since .. ' ' .. string.format('%.0f', ms + ARGV[6]) .. ' ' .. number
-    -- Without the permission to write it, the writer waits without an announcement.
+    -- Without the permission to write the announcement, the writer waits without one.
     local written = redis.pcall('HSET', KEYS[2], ARGV[5], announcement)
     if type(written) == 'number' and type(redis.pcall('PEXPIRE', KEYS[2], ARGV[6])) == 'table' then
       redis.pcall('DEL', KEYS[2])

@@ -1,7 +1,7 @@
--- server_incarnation.lua: record since when a server process votes, unless it is recorded already.
+-- server_incarnation.lua: record from when a server process votes, unless that is recorded already.
 --
 -- KEYS[1]  incarnation  string; `<run id> <time>`; without a lifetime
--- ARGV[1]  after        microseconds from now
+-- ARGV[1]  after        microseconds from now until the process votes
 -- ARGV[2]  only new     1: only if there is no mark at all, including that of an earlier process
 -- Returns  {1, time}  marked: it votes after `time` (microseconds since 1970, as text)
 --          {0, time}  this process has been marked before

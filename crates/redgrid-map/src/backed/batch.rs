@@ -21,7 +21,7 @@ static REMOVE_MANY: Script<1> = Script::new("map/remove_many", include_str!("../
 
 impl<K: Storable, V: Storable, KC: Encode<K>, VC: Encode<V> + Decode<V>> BackedMap<K, V, KC, VC> {
     /// Sets the values of keys, up to 500 or about 4 MiB at a time. Each chunk is set in the map
-    /// and then in the store. After an error some may be set.
+    /// and then in the store. After an error some keys may be set.
     ///
     /// If a key occurs twice, its last value counts.
     ///

@@ -18,8 +18,8 @@ const ATTEMPTS: u32 = 1;
 /// Pause between two attempts: 100 ms, Redisson's default.
 const RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Time limit of one call to a store: longer than databases take for a row, and shorter than people
-/// wait.
+/// Time limit of one call to a store: 10 s. It is longer than databases take for a row, and shorter
+/// than people wait.
 const STORE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Builder of a map in front of a store; created by [`Map::backed`].
@@ -96,7 +96,7 @@ impl<K, V, KC: Codec, VC: Codec> BackedMapBuilder<K, V, KC, VC> {
         BackedMapBuilder { loader: Some(Arc::new(loader)), ..self }
     }
 
-    /// Writes changes to the store. The call returns afterwards, unless
+    /// Writes changes to the store. A call that changes the map returns after the write, unless
     /// [`BackedMapBuilder::write_behind`] is set.
     #[doc(alias = "writerAsync")]
     pub fn writer(self, writer: impl Writer<K, V>) -> Self
@@ -150,8 +150,7 @@ impl<K, V, KC: Codec, VC: Codec> BackedMapBuilder<K, V, KC, VC> {
     /// Loads and writes under the [lock of the key](Map::lock).
     ///
     /// Only one process at a time accesses a key of the store, Redisson's loads included. This
-    /// costs an acquire and a release more. If the lock is lost, the call to the store ends as
-    /// failed.
+    /// costs an additional acquire and release. If the lock is lost, the call to the store fails.
     ///
     /// A caller that already holds the lock of a key must not use that key here: it would wait for
     /// itself.

@@ -1,7 +1,8 @@
 //! The flush task of a write-behind queue.
 //!
-//! Batches are written to the store when they are full, when their delay is over, and when the
-//! client ends.
+//! The task writes a batch to the store when the batch is full or its delay has passed. It writes a
+//! batch at once when a flush or a change without capacity waits for it, when the last handle is
+//! dropped, and when the client is shut down.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -54,7 +55,8 @@ impl<K: Storable, V: Storable> FlushTask<K, V> {
                 tokio::select! {
                     biased;
                     lost = self.write(&batch) => {
-                        // Its capacity is free before it is reported as completed.
+                        // Dropping the changes frees their capacity before the batch is reported as
+                        // completed.
                         drop(batch.changes);
                         self.queue.complete(&batch.fields, lost);
                     }
@@ -88,8 +90,8 @@ impl<K: Storable, V: Storable> FlushTask<K, V> {
         }
     }
 
-    /// Takes the next batch if it is full, its delay is over, or a flush or a shutdown waits for
-    /// it.
+    /// Takes the next batch if it is due: it is full, its delay has passed, or it is to be written
+    /// at once.
     fn take_due_batch(&self) -> Option<Batch<K, V>> {
         let WriteBehind { batch, delay, .. } = self.queue.write_behind;
         let mut state = self.queue.state();
@@ -109,7 +111,8 @@ impl<K: Storable, V: Storable> FlushTask<K, V> {
         let changes: Vec<_> = fields.iter().filter_map(|field| state.pending.remove(field)).collect();
         let in_flight = changes.iter().map(|change| (change.key.clone(), change.value.clone()));
         state.in_flight = fields.iter().cloned().zip(in_flight).collect();
-        // The remaining keys came later; their delay starts now at the latest.
+        // The remaining keys were enqueued later. The times are not stored, so their delay starts
+        // now.
         state.pending_since = (!state.order.is_empty()).then_some(now);
         Some(Batch { fields, changes })
     }

@@ -31,15 +31,14 @@ impl KeyGuard {
     pub(super) async fn release(self) {
         #[cfg(feature = "locks")]
         if let Some(guard) = self.distributed {
-            // The work is done. A lock that cannot be released ends with its lease.
+            // The key is no longer needed. A lock that cannot be released ends with its lease.
             let _ = guard.release().await;
         }
     }
 }
 
 impl<K, V, KC: Codec, VC: Codec> Inner<K, V, KC, VC> {
-    /// Locks a key. The wait is limited to the time that two calls before it take with a hanging
-    /// store.
+    /// Locks a key. The wait is limited to the time that two earlier calls take if the store hangs.
     pub(super) async fn lock_key(&self, field: &Bytes) -> Result<KeyGuard, BackedError> {
         let (name, map) = self.map.object_ref.name_and_key()?;
         let client = self.map.object_ref.client();

@@ -115,7 +115,7 @@ impl<K: Storable, V: Storable, KC: Encode<K>, VC: Encode<V> + Decode<V>> BackedM
             None => Ok(Loaded::default()),
             Some(loader) => {
                 let within = self.0.store_options.store_timeout;
-                // The next key has the time limit of any other call to the store.
+                // Each key has the time limit of any other call to the store.
                 let keys = stream::unfold(Some(loader.keys()), move |keys| async move {
                     let mut keys = keys?;
                     match tokio::time::timeout(within, keys.next()).await {
@@ -196,7 +196,7 @@ impl<K: Storable, V: Storable, KC: Encode<K>, VC: Encode<V> + Decode<V>> BackedM
             return Ok(load.clone());
         }
         let (inner, key, owned_field) = (Arc::clone(&self.0), key.clone(), field.clone());
-        // In a task of its own, so that it continues when callers are dropped.
+        // The load runs in a task of its own, so that it continues when callers are dropped.
         let task = tokio::spawn(async move {
             let found = AssertUnwindSafe(inner.load(key, owned_field.clone(), false)).catch_unwind().await;
             inner.pending_loads.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).remove(&owned_field);
@@ -230,8 +230,8 @@ impl<K: Storable, V: Storable, KC: Encode<K>, VC: Encode<V> + Decode<V>> Inner<K
     ) -> Result<Option<Bytes>, BackedError> {
         let map = &self.map;
         if !replaced {
-            // Read from the primary: a replica may be behind. Another process may have loaded the
-            // key while this one waited.
+            // Another process may have loaded the key while this one waited for the lock. Read from
+            // the primary: a replica may lag.
             let current: Option<Bytes> =
                 map.object_ref.read_primary(map.object_ref.command("HGET")?.arg(field.clone())).await?;
             if current.is_some() {

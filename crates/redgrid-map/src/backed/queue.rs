@@ -48,15 +48,15 @@ pub(super) struct QueueState<K, V> {
     pub(super) pending_since: Option<Instant>,
     /// The total number of keys that were ever enqueued.
     pub(super) enqueued: u64,
-    /// Keys are written without a delay up to this number, in the order in which they were
-    /// enqueued.
+    /// Keys up to this number are written without a delay. They are numbered in the order in which
+    /// they were enqueued.
     pub(super) flush_up_to: u64,
     pub(super) totals: WriteBehindStats,
     /// The number of changes that wait for capacity.
     pub(super) capacity_waiters: usize,
-    /// No handle is left.
+    /// Whether no handle is left.
     pub(super) handles_dropped: bool,
-    /// The flush task has ended or accepts no more changes.
+    /// Whether the flush task has ended or accepts no more changes.
     pub(super) closed: bool,
 }
 
@@ -101,7 +101,7 @@ impl<K: Storable, V: Storable> Queue<K, V> {
 
     /// Reserves capacity for `count` keys, which must not exceed the total capacity.
     ///
-    /// Without the permits the caller must change nothing.
+    /// The caller may change the map only if it receives the permits.
     pub(super) async fn reserve(&self, name: &Name, count: usize) -> Result<Vec<OwnedSemaphorePermit>, BackedError> {
         let WriteBehind { capacity, capacity_timeout: waited, .. } = self.0.write_behind;
         let count = u32::try_from(count).unwrap_or(u32::MAX);

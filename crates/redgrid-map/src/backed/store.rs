@@ -46,7 +46,7 @@ pub trait Loader<K: Send + Sync + 'static, V: 'static>: Send + Sync + 'static {
     /// Returns all keys of the store, for [`BackedMap::load_all`](crate::BackedMap::load_all). The
     /// default is none.
     ///
-    /// The next key may take as long as a call.
+    /// Each key of the stream may take as long as a call.
     #[doc(alias = "loadAllKeys")]
     fn keys(&self) -> BoxStream<'_, Result<K, StoreError>> {
         empty().boxed()
@@ -82,8 +82,8 @@ pub enum BackedError {
     /// A request to the map failed. The contained error states whether anything may have changed.
     ///
     /// After `OutcomeUnknown` the map may have the change. The map was read again, and the part of
-    /// the change that it has was passed to the store. Exceptions are a `compare_and_remove`, and
-    /// an `alter` that removes: they were not passed to the store.
+    /// the change that the map has was passed to the store. Exceptions are a `compare_and_remove`,
+    /// and an `alter` that removes: they were not passed to the store.
     ///
     /// After `Decode` of a change, map and store have the change, and the previous value cannot be
     /// decoded.

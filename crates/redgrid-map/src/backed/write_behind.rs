@@ -4,7 +4,7 @@ use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How changes wait for the store.
+/// Options of the queue of changes that wait for the store.
 ///
 /// ```
 /// use std::time::Duration;
@@ -81,7 +81,7 @@ pub struct WriteBehindStats {
     /// Number of keys that were written. A key that was changed several times while it was pending
     /// counts once.
     pub written: u64,
-    /// Number of keys that were not written and will not be.
+    /// Number of keys whose changes will never be written.
     pub lost: u64,
 }
 

@@ -127,7 +127,7 @@ impl<K: Storable, V: Storable, KC: Codec, VC: Codec> Inner<K, V, KC, VC> {
         let Mode::WriteThrough(writer) = &self.mode else { return Ok(()) };
         let (name, attempts) = (self.name()?, self.store_options.attempts);
         let Err(source) = self.write_to_store(background, guards, write, writer).await else { return Ok(()) };
-        // A key that cannot be changed back does not prevent the others from being changed back.
+        // If one key cannot be changed back, the others are changed back nevertheless.
         let undos = stream::iter(applied).map(|(field, change)| self.undo(background, field, change));
         let outcomes: Vec<Result<(), ObjectError>> = undos.buffer_unordered(MAX_CONCURRENT_UNDOS).collect().await;
         match outcomes.into_iter().find_map(Result::err) {

@@ -5,7 +5,8 @@
 -- ARGV[2]  value
 -- Returns  the previous value, or nil
 --
--- Work: O(1) and the sizes. Not to be sent twice: the second would return the value of the first.
+-- Work: O(1) plus the sizes of the values. Not to be sent twice: the second transmission would
+-- return the value of the first.
 local previous = redis.call('HGET', KEYS[1], ARGV[1])
 redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
 return previous

@@ -5,7 +5,7 @@
 -- ARGV[2]  value
 -- Returns  the current value, or nil if the new one was set
 --
--- Work: O(1) and the sizes. Not to be sent twice, as insert.
+-- Work: O(1) plus the sizes of the values. Not to be sent twice: see insert.lua.
 if redis.call('HSETNX', KEYS[1], ARGV[1], ARGV[2]) == 1 then
   return false
 end

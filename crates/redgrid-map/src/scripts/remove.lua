@@ -4,7 +4,8 @@
 -- ARGV[1]  key
 -- Returns  the removed value, or nil
 --
--- Work: O(1) and the size. Not to be sent twice: the second would find nothing.
+-- Work: O(1) plus the size of the value. Not to be sent twice: the second transmission would not
+-- find the key.
 local removed = redis.call('HGET', KEYS[1], ARGV[1])
 if removed then
   redis.call('HDEL', KEYS[1], ARGV[1])

@@ -5,7 +5,7 @@
 -- ARGV[2]  value
 -- Returns  the previous value; nil if the key is not in the map, and nothing is set
 --
--- Work: O(1) and the sizes. Not to be sent twice, as insert.
+-- Work: O(1) plus the sizes of the values. Not to be sent twice: see insert.lua.
 local previous = redis.call('HGET', KEYS[1], ARGV[1])
 if previous then
   redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])

@@ -5,8 +5,8 @@
 -- ARGV[2]  value
 -- Returns  1 set, 0 the key is not in the map
 --
--- Work: O(1) and the size. Not to be sent twice: another client may have removed the key in
--- between.
+-- Work: O(1) plus the size of the value. Not to be sent twice: another client may have removed the
+-- key in between.
 if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then
   return 0
 end

@@ -106,7 +106,7 @@ pub struct Rename<Y> {
 }
 
 impl<Y: Kind> Rename<Y> {
-    /// If the other name is taken, nothing is changed.
+    /// Changes nothing if the other name is taken.
     pub fn unless_taken(mut self) -> Self {
         self.replaces = false;
         self

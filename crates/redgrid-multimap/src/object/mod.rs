@@ -1,4 +1,4 @@
-//! The multimap as a whole: existence, lifetime, other names, memory size.
+//! The multimap as a whole: existence, lifetime, renaming, memory size.
 
 mod builders;
 
@@ -41,8 +41,8 @@ const MAX_KEYS: u64 = 10_000;
 ///
 /// A change of the whole map is one step. The keys are read, and a script changes them if they are
 /// still the same. Otherwise this is repeated, up to the time limit of a call. The number of keys
-/// is therefore limited: a map with more than 10,000 keys is an [`Failure::InvalidArgument`].
-/// Deletion and reads process pages of any number of keys.
+/// is therefore limited: for a map with more than 10,000 keys the change fails with
+/// [`Failure::InvalidArgument`]. Deletion and reads process pages of any number of keys.
 #[doc(alias = "RObject")]
 #[doc(alias = "RExpirable")]
 pub struct MultimapObject<Y> {
@@ -50,7 +50,7 @@ pub struct MultimapObject<Y> {
 }
 
 impl<K, V, KC: Codec, VC: Codec, Y: Kind> Multimap<K, V, KC, VC, Y> {
-    /// Returns the [`MultimapObject`] of this name: existence, lifetime, other names, memory size.
+    /// Returns the [`MultimapObject`] of this name: existence, lifetime, renaming, memory size.
     ///
     /// It comprises the server's keys of all values.
     pub fn object(&self) -> MultimapObject<Y> {
@@ -73,7 +73,7 @@ impl<Y: Kind> MultimapObject<Y> {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future changes no key that has not expired.
+    /// Dropping the future changes no live key.
     #[doc(alias = "isExists")]
     pub async fn exists(&self) -> Result<bool, ObjectError> {
         Ok(!self.map.is_empty().await?)
@@ -126,7 +126,7 @@ impl<Y: Kind> MultimapObject<Y> {
     /// Returns the memory of the map on the server in bytes, with the values of all keys, by the
     /// server's estimate. `None` if the map does not exist.
     ///
-    /// The keys are read in pages of 100. Changes made meanwhile are counted or not.
+    /// The keys are read in pages of 100. Changes made meanwhile may be counted or not.
     ///
     /// # Errors
     ///
@@ -134,7 +134,7 @@ impl<Y: Kind> MultimapObject<Y> {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future changes no key that has not expired.
+    /// Dropping the future changes no live key.
     #[doc(alias = "sizeInMemory")]
     pub async fn memory(&self) -> Result<Option<u64>, ObjectError> {
         self.purge_expired().await?;
@@ -162,7 +162,7 @@ impl<Y: Kind> MultimapObject<Y> {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future changes no key that has not expired.
+    /// Dropping the future changes no live key.
     #[doc(alias = "remainTimeToLive")]
     #[doc(alias = "getExpireTime")]
     pub async fn lifetime(&self) -> Result<Lifetime, ObjectError> {

@@ -42,7 +42,7 @@ if expiries then
   else
     redis.call('ZADD', expiries, expiry or string.format('%.0f', now + tonumber(lifetime)), key)
     local map_ttl = redis.call('PTTL', KEYS[1])
-    -- The expiries live as long as the map, whatever expiry they have from an earlier one.
+    -- The sorted set lives as long as the map, whatever TTL it has from an earlier map.
     if map_ttl >= 0 then
       redis.call('PEXPIRE', expiries, math.max(map_ttl, 1))
     else

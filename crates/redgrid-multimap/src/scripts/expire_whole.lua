@@ -63,13 +63,13 @@ if ARGV[1] == 'native' then
     field_ttls[ARGV[2] .. all[i + 1]] = reply[1] >= 0 and reply[1] or nil
   end
 end
--- One expiry for all keys, however long the script runs.
+-- All keys get the same expiry, however long the script runs.
 local expiry = ARGV[4]
 if ARGV[3] == 'PEXPIRE' then
   local now = redis.call('TIME')
   expiry = string.format('%.0f', now[1] * 1000 + math.floor(now[2] / 1000) + tonumber(expiry))
 end
--- Redisson's marker: its clients then give the sorted set an expiry too when they add to it.
+-- Redisson's marker: with it, Redisson's clients give the sorted set an expiry when they add to it.
 if ARGV[1] == 'ends' and ARGV[3] ~= 'PERSIST' then
   redis.call('ZADD', KEYS[2], '92233720368547758', 'redisson__expiretag')
 elseif ARGV[1] == 'ends' then

@@ -21,7 +21,7 @@ if is_expired(key) then
   remove_expired(key, KEYS[2])
   previous_len = 0
 end
--- HSET would remove the lifetime of a field.
+-- An existing field is not set again: HSET would remove its lifetime.
 local new = redis.call('HEXISTS', KEYS[1], key) == 0
 if new then
   redis.call('HSET', KEYS[1], key, ARGV[3])
@@ -34,7 +34,7 @@ if type(result) == 'table' then
   return result
 end
 if new then
-  -- A remaining expiry is that of an earlier key.
+  -- If there is an expiry of this key, it is that of an earlier one: remove it.
   forget_expiry(key)
 end
 sync_ttl(key, KEYS[2])

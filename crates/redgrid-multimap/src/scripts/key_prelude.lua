@@ -17,8 +17,8 @@ if expiries then
   now = time[1] * 1000 + math.floor(time[2] / 1000)
 end
 
--- Remaining lifetime of a key in milliseconds: that of the map if the key has no shorter one; below
--- 0 if neither expires.
+-- Returns the remaining lifetime of a key in milliseconds: that of the map if the key has no
+-- shorter one; below 0 if neither expires.
 local function key_ttl(key)
   local ttl = redis.call('PTTL', KEYS[1])
   if mode == 'native' then
@@ -100,8 +100,8 @@ local function remove_expired(key, values)
   redis.call('ZREM', expiries, key)
 end
 
--- Gives the values the lifetime of their key. Values that outlive their map would belong to
--- nothing, and values with the expiry of an earlier map would expire with that one.
+-- Gives the values the lifetime of their key. Values that outlive their map would belong to no map.
+-- Values with the expiry of an earlier map would expire at that time.
 local function sync_ttl(key, values)
   local ttl, values_ttl = key_ttl(key), redis.call('PTTL', values)
   if ttl >= 0 and values_ttl ~= ttl then

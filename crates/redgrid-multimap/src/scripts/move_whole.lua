@@ -7,7 +7,7 @@
 -- KEYS[5…] the values of the keys, all of them; as many keys under the other name; then the present
 --          values of the other name, if it exists
 -- ARGV[1]  prefix of the hash in the names of values
--- ARGV[2]  the same of the other name
+-- ARGV[2]  prefix of the hash in the names of values of the other name
 -- ARGV[3]  RENAME or COPY
 -- ARGV[4]  1 to replace the other name
 -- ARGV[5]  number of keys of the map

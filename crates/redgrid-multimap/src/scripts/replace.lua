@@ -9,10 +9,10 @@
 -- ARGV[7…] the values
 -- Returns  {the previous values, or an empty list without ARGV[4]; expired keys}
 --
--- Work: O(ARGV), and of the returned values. Not to be sent twice: the second would return the
--- values of the first. A forbidden command is detected before the previous values are removed: the
--- first new value is added to them as a test, and removed again on failure. A key with new values
--- keeps its lifetime.
+-- Work: O(ARGV) plus the returned values. Not to be sent twice: the second transmission would
+-- return the values of the first. A forbidden command is detected before the previous values are
+-- removed: the first new value is added to them as a test, and removed again on failure. A key with
+-- new values keeps its lifetime.
 local key = ARGV[2]
 local previous_len = redis.call(ARGV[5], KEYS[2])
 local refusal = check_permitted(#ARGV > 6 and ARGV[6])
@@ -41,7 +41,7 @@ if #ARGV == 6 then
   forget_expiry(key)
   return {previous, expired_keys()}
 end
--- HSET would remove the lifetime of a field.
+-- An existing field is not set again: HSET would remove its lifetime.
 local new = redis.call('HEXISTS', KEYS[1], key) == 0
 if new then
   redis.call('HSET', KEYS[1], key, ARGV[3])
@@ -58,7 +58,7 @@ if previous_len > 0 then
   local unlinked = redis.pcall('UNLINK', KEYS[2])
   if type(unlinked) == 'table' then
     if ARGV[6] == 'RPUSH' then
-      -- From the end: removes the value of the test.
+      -- Removes the test value, which is the last one.
       redis.pcall('LREM', KEYS[2], -1, ARGV[7])
     elseif result == 1 then
       redis.pcall('SREM', KEYS[2], ARGV[7])
@@ -71,7 +71,7 @@ for i = first, #ARGV, 5000 do
   redis.call(ARGV[6], KEYS[2], unpack(ARGV, i, math.min(i + 4999, #ARGV)))
 end
 if new then
-  -- A remaining expiry is that of an earlier key.
+  -- If there is an expiry of this key, it is that of an earlier one: remove it.
   forget_expiry(key)
 end
 sync_ttl(key, KEYS[2])

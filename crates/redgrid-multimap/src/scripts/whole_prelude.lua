@@ -1,7 +1,7 @@
 -- whole_prelude.lua: common prelude of the scripts on a whole multimap.
 --
 -- A client reads the keys of the map and declares the keys of their values. A script checks that
--- these are all, and unchanged.
+-- these are all keys of the map, and that none has changed.
 --
 -- Work: O(keys of the map), 10,000 at most.
 local function has_same_keys(map, prefix, first, last)

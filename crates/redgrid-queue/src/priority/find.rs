@@ -1,4 +1,4 @@
-//! Elements found by their value, and streams over all elements in their order.
+//! Search for elements by their value, and streams over all elements in their order.
 
 use std::collections::VecDeque;
 
@@ -15,11 +15,11 @@ use crate::ends::End;
 
 static FIND: Script<1> = Script::new("queue/find", include_str!("../scripts/find.lua"));
 
-/// Number of elements that one request compares: about a millisecond for small ones.
+/// Number of elements that one request compares. For small elements this takes about a millisecond.
 const MAX_COMPARED: i64 = 500;
 
-/// 1 and the member that was found; or 0 and, if there are more members, the last that was
-/// compared.
+/// 1 and the found member; or 0 and the last compared member, which is absent if there are no more
+/// members.
 type Found = (u64, Option<Bytes>);
 
 impl<T, C: Codec> PriorityQueue<T, C> {
@@ -29,8 +29,8 @@ impl<T, C: Codec> PriorityQueue<T, C> {
         Ok(FIND.with([self.elements.key()?]).arg(from).arg(element.clone()).int(MAX_COMPARED))
     }
 
-    /// Returns the last member that was compared. Fails if the search makes no progress: it would
-    /// not end.
+    /// Returns the last member that was compared. Fails if the search makes no progress: otherwise
+    /// the search would not end.
     fn compared(&self, before: Option<Bytes>, last: Bytes) -> Result<Option<Bytes>, ObjectError> {
         if follows(End::Front, before.as_ref(), &last) { Ok(Some(last)) } else { Err(out_of_order(&self.elements)?) }
     }
@@ -40,7 +40,7 @@ impl<T, C: Codec> PriorityQueue<T, C> {
     /// Returns whether an element has this value.
     ///
     /// The server searches the queue, 500 elements a request. An element that stays in the queue
-    /// all the time, with one priority, is found.
+    /// during the whole search, with one priority, is found.
     ///
     /// # Errors
     ///
@@ -93,7 +93,7 @@ impl<T, C: Codec> PriorityQueue<T, C> {
                     if removed > 0 {
                         return Ok(true);
                     }
-                    // Another process has removed it: continue after it.
+                    // Another process has removed this member: continue the search after it.
                     self.compared(compared, found)?
                 }
                 (0, Some(last)) => self.compared(compared, last)?,
@@ -133,10 +133,10 @@ impl<T: Send + 'static, C: Decode<T>> PriorityQueue<T, C> {
     /// Returns a stream over all elements with their priorities, in their order, read in pages of
     /// 100.
     ///
-    /// An element that stays in the queue all the time, with one priority, is returned once. An
-    /// element that cannot be decoded is an error, after which the stream continues. It ends after
-    /// any other error, for example if another program has set a score, so that members are out of
-    /// order.
+    /// An element that stays in the queue during the whole stream, with one priority, is returned
+    /// once. If an element cannot be decoded, the stream returns an error and continues. It ends
+    /// after any other error, for example if another program has set a score, so that members are
+    /// out of order.
     #[doc(alias = "iterator")]
     pub fn stream(&self) -> BoxStream<'static, Result<(i64, T), ObjectError>> {
         stream_from(self.elements.clone(), End::Front)
@@ -184,7 +184,7 @@ fn stream_from<T: Send + 'static, C: Decode<T>>(
         loop {
             if let Some(member) = page.pop_front() {
                 if !follows(from, previous.as_ref(), &member) {
-                    // The stream would not end.
+                    // End here: a stream whose members are out of order might never end.
                     let error = out_of_order(&elements).and_then(Err);
                     return Some((error, (elements, VecDeque::new(), None, None)));
                 }

@@ -1,4 +1,5 @@
-//! A member of the sorted set: the priority, the number among equal priorities, and the element.
+//! A member of the sorted set: the priority, the insertion number among equal priorities, and the
+//! element.
 
 use std::error::Error;
 use std::fmt;
@@ -8,7 +9,7 @@ use bytes::Bytes;
 /// Number of bytes before the element.
 pub(super) const HEAD: usize = 16;
 
-/// Returns a priority as bytes, which are ordered as the numbers are.
+/// Returns a priority as 8 bytes, whose byte order is the numeric order.
 pub(super) fn priority_bytes(priority: i64) -> [u8; 8] {
     (priority ^ i64::MIN).to_be_bytes()
 }
@@ -39,7 +40,7 @@ pub(super) fn unpack(member: &Bytes) -> Result<(i64, Bytes), InvalidMember> {
     }
 }
 
-/// Another program has added this member.
+/// The member is shorter than [`HEAD`]: another program has added it.
 #[derive(Debug)]
 pub(super) struct InvalidMember(usize);
 
@@ -51,7 +52,7 @@ impl fmt::Display for InvalidMember {
 
 impl Error for InvalidMember {}
 
-/// The reply of a script is not one number for each element.
+/// The reply of a script is not one number of 8 bytes for each element.
 #[derive(Debug)]
 pub(super) enum InvalidNumbers {
     Length(usize),
@@ -69,7 +70,7 @@ impl fmt::Display for InvalidNumbers {
 
 impl Error for InvalidNumbers {}
 
-/// A member is not where its bytes belong in the order.
+/// Members of the sorted set are not ordered by their bytes.
 #[derive(Debug)]
 pub(super) struct OutOfOrder;
 

@@ -12,7 +12,7 @@ use redgrid_core::{Client, Script};
 use crate::elements::{CANCEL, Elements, channel, queue_type};
 use member::{HEAD, InvalidNumbers, pack, pack_all, priority_bytes};
 
-/// Returns the text of a script after that of `insert_after.lua`.
+/// Returns the text of `insert_after.lua`, followed by that of the named script.
 macro_rules! with_insert_after {
     ($name:literal) => {
         concat!(include_str!("../scripts/insert_after.lua"), include_str!(concat!("../scripts/", $name, ".lua")))
@@ -27,13 +27,13 @@ queue_type! {
     ///
     /// Elements with the same priority are taken in the order in which they were added. It replaces
     /// Redisson's `RPriorityQueue`, `RPriorityBlockingQueue`, `RPriorityDeque` and
-    /// `RPriorityBlockingDeque`. It needs no lock, and its layout is not theirs, which has the
-    /// order of a Java class.
+    /// `RPriorityBlockingDeque`. It needs no lock. Its layout differs from theirs, whose order is
+    /// defined by a Java class.
     ///
-    /// A priority is an `i64`, exact over its whole range. For the largest first, push `!priority`,
-    /// which reverses the order of all numbers, and apply `!` to the priority that is returned.
-    /// Other orders can be expressed as a number: a time in milliseconds, a class of service. An
-    /// element may be added more than once.
+    /// A priority is an `i64`, exact over its whole range. To take the largest first, push
+    /// `!priority`, which reverses the order of all numbers, and apply `!` to the returned
+    /// priority. Other orders can be expressed as a number: a time in milliseconds, a class of
+    /// service. An element may be added more than once.
     ///
     /// ```no_run
     /// # #[cfg(feature = "json")]
@@ -47,8 +47,8 @@ queue_type! {
     /// ```
     ///
     /// It is cheap to clone; clones are handles of the same queue. The codec `C` is part of the
-    /// type, as for a [`Queue`](crate::Queue), and waiters have the same promises. A priority queue
-    /// exists while it has elements.
+    /// type, as for a [`Queue`](crate::Queue), and waiters have the same guarantees as there. A
+    /// priority queue exists while it has elements.
     #[doc(alias = "RPriorityQueue")]
     #[doc(alias = "RPriorityBlockingQueue")]
     #[doc(alias = "RPriorityDeque")]
@@ -100,8 +100,8 @@ impl<T, C: Codec> PriorityQueue<T, C> {
         self.elements.clear().await
     }
 
-    /// Removes an element that was not taken yet, and returns whether it still existed with the
-    /// priority that `pushed` has.
+    /// Removes an element that was not taken yet. Returns whether it still existed with the
+    /// priority that `pushed` contains.
     ///
     /// # Errors
     ///
@@ -116,10 +116,11 @@ impl<T, C: Codec> PriorityQueue<T, C> {
 
     /// Gives another priority to an element that was not taken yet, in one step.
     ///
-    /// The element is placed after all that have this priority, even if it had the same one before.
-    /// Returns the value that identifies it from now on. `None` if it no longer existed with the
-    /// priority that `pushed` has: it was taken, or its priority was changed. If it was taken for a
-    /// call that is dropped, it is put back as it was, even after `None` was returned.
+    /// The element is placed after all elements with this priority, even if it already had this
+    /// priority. Returns the value that identifies the element after the change. `None` if the
+    /// element did not exist with the priority that `pushed` contains: it was taken, or its
+    /// priority was changed. An element that was taken for a call that is dropped is put back with
+    /// its old priority, even after `None` was returned.
     ///
     /// # Errors
     ///
@@ -152,7 +153,7 @@ impl<T, C: Codec> PriorityQueue<T, C> {
 
 impl<T, C: Codec> PriorityQueue<T, C> {
     /// Adds an element after those that have the same priority. Returns a value that identifies it
-    /// for [`PriorityQueue::cancel`]. One request, which also wakes waiters.
+    /// for [`PriorityQueue::cancel`]. The call sends one request, which also wakes waiters.
     ///
     /// # Errors
     ///

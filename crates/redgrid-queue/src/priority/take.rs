@@ -51,8 +51,8 @@ fn pop_command(end: End) -> &'static str {
 impl<T, C: Decode<T>> PriorityQueue<T, C> {
     /// Removes the first element, and returns it with its priority; `None` if there is none.
     ///
-    /// It is one command, which is sent once. The element is lost with the reply, or if the future
-    /// is dropped. [`PriorityQueue::take_within`] with zero does not lose it.
+    /// The call sends one command, once. The element is lost if the reply is lost or the future is
+    /// dropped. [`PriorityQueue::take_within`] with zero does not lose it.
     ///
     /// # Errors
     ///
@@ -71,8 +71,8 @@ impl<T, C: Decode<T>> PriorityQueue<T, C> {
         Ok(self.pop_from(End::Front, 1).await?.pop())
     }
 
-    /// Removes the last element, as [`PriorityQueue::pop`]: of those with the largest priority the
-    /// one that was added last.
+    /// Removes the last element, as [`PriorityQueue::pop`]: among the elements with the largest
+    /// priority, the one that was added last.
     ///
     /// # Errors and cancel safety
     ///
@@ -169,14 +169,14 @@ impl<T, C: Decode<T>> PriorityQueue<T, C> {
     /// Moves the element at one end of this queue to an end of a [`Queue`](crate::Queue) or a
     /// [`Deque`](crate::Deque), in one step.
     ///
-    /// Returns it with the priority that it had; `None` if there is none. It has no priority in the
-    /// other queue.
+    /// Returns the element with the priority that it had; `None` if there is none. The element has
+    /// no priority in the other queue.
     ///
     /// # Errors
     ///
     /// As for [`PriorityQueue::pop`]; [`Failure::InvalidArgument`](crate::Failure::InvalidArgument)
     /// if the other queue is in another slot of a cluster;
-    /// [`Failure::Refused`](crate::Failure::Refused) if the other name is not a list. An element
+    /// [`Failure::Refused`](crate::Failure::Refused) if the destination is not a list. An element
     /// that cannot be decoded is moved nevertheless.
     ///
     /// # Cancel safety
@@ -196,8 +196,8 @@ impl<T, C: Decode<T>> PriorityQueue<T, C> {
     ///
     /// A waiter gets the element that is first when the server is polled. It may also get an
     /// element that was taken for a dropped call. Such elements are offered in the order in which
-    /// they were taken. They are not compared with elements that were added since, nor with each
-    /// other.
+    /// they were taken. They are not compared with each other, nor with elements that were added
+    /// since.
     ///
     /// # Errors
     ///
@@ -205,18 +205,18 @@ impl<T, C: Decode<T>> PriorityQueue<T, C> {
     ///
     /// # Cancel safety
     ///
-    /// As for [`Queue::take`](crate::Queue::take): elements are put back to where they were, by
-    /// priority and among those that have the same.
+    /// As for [`Queue::take`](crate::Queue::take). Elements are put back to their previous
+    /// position, also among elements of the same priority.
     #[doc(alias = "takeFirst")]
     #[doc(alias = "BZPOPMIN")]
     pub async fn take(&self) -> Result<(i64, T), ObjectError> {
         self.take_from(End::Front).await
     }
 
-    /// Takes the first element, with its priority, and waits for one up to `within`; `None` if none
-    /// came.
+    /// Takes the first element, with its priority, and waits up to `within` for one; `None` if
+    /// there was none in time.
     ///
-    /// The server is polled at least once, and exactly once with zero.
+    /// The server is polled at least once. If `within` is zero, it is polled exactly once.
     ///
     /// # Errors and cancel safety
     ///
@@ -238,8 +238,7 @@ impl<T, C: Decode<T>> PriorityQueue<T, C> {
         self.take_from(End::Back).await
     }
 
-    /// Takes the last element, and waits for one up to `within`, as
-    /// [`PriorityQueue::take_within`].
+    /// Takes the last element, and waits up to `within` for one, as [`PriorityQueue::take_within`].
     ///
     /// # Errors and cancel safety
     ///

@@ -1,11 +1,12 @@
--- count_due.lua: returns how many elements are due, and the first of them.
+-- count_due.lua: returns the number of due elements, the number of others, and the first due
+-- element.
 --
 -- KEYS[1]  list: elements that a client of Redisson has moved because they were due, and elements
 --          that were put back
 -- KEYS[2]  sorted set: elements after an id, by their due times in milliseconds since 1970
 -- Returns  {number of due elements, number of the others, the first due element or nothing}.
---          There is no first element either if it is not an item of a delayed queue; a take
---          reports that as an error
+--          Nothing is returned for a first due element that is not an item of a delayed queue; a
+--          take reports that as an error
 --
 -- Work: O(log n); read-only. Sent twice, it reads twice.
 local clock = redis.call('TIME')

@@ -2,14 +2,14 @@
 --
 -- KEYS[1]  sorted set: elements after an id, by their due times in milliseconds since 1970
 -- ARGV[1]  PUBLISH or SPUBLISH
--- ARGV[2]  our channel; the message is when the first element is due
--- ARGV[3]  the channel of Redisson, which uses PUBLISH; the same message
--- ARGV[4…] delay in milliseconds and element, in turn; up to 500 of them
+-- ARGV[2]  our channel; the message is the due time of the first element
+-- ARGV[3]  the channel of Redisson, which always uses PUBLISH; the same message
+-- ARGV[4…] delay in milliseconds and element, alternately; up to 500 of them
 -- Returns  the ids, in their order
 --
--- An id is the server's time in microseconds (51 of 64 bits), and below it a counter. So elements
--- that are due in the same millisecond are in the order in which they were added. An id that exists
--- is skipped.
+-- An id is the server's time in microseconds (51 of 64 bits), followed by a counter in the lower
+-- bits. So elements that are due in the same millisecond are in the order in which they were added.
+-- An id that exists is skipped.
 --
 -- Work: O(log n) for each. Not to be sent twice: the elements would be added twice.
 local clock = redis.call('TIME')

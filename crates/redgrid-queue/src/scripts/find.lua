@@ -1,11 +1,11 @@
--- find.lua: finds the first member with an element in a part of a priority queue.
+-- find.lua: searches a range of a priority queue for the first member with an element.
 --
 -- KEYS[1]  sorted set of a priority queue
--- ARGV[1]  start: - or ( and the member before
+-- ARGV[1]  start of the range: "-", or "(" and the last member that was compared
 -- ARGV[2]  element
--- ARGV[3]  how many members are compared
+-- ARGV[3]  maximum number of members to compare
 -- Returns  {1, member}  found
---          {0, member}  not found; this is the last that was compared
+--          {0, member}  not found; this is the last member that was compared
 --          {0, nothing} not found, and there are no more members
 --
 -- Work: O(log n + compared); read-only. Sent twice, it reads twice.

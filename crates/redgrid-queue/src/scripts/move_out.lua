@@ -2,8 +2,8 @@
 --
 -- KEYS[1]  sorted set of a priority queue
 -- KEYS[2]  destination: list
--- ARGV[1]  0 or -1: the first or the last
--- ARGV[2]  LPUSH or RPUSH
+-- ARGV[1]  0 or -1: the first or the last member
+-- ARGV[2]  LPUSH or RPUSH: the end of the destination
 -- ARGV[3]  PUBLISH or SPUBLISH
 -- ARGV[4]  channel of the destination; the message is its length
 -- Returns  the member: priority, number, element; nothing if there is none
@@ -16,8 +16,8 @@ end
 if #member < 16 then
   return redis.error_reply('ERR a member of the sorted set is not one of a priority queue: it is shorter than 16 bytes')
 end
--- A user without the right to remove is refused here, before anything is written. No member is as
--- short as this.
+-- Removing a member that cannot exist, because it is too short, tests the right to remove. A user
+-- without this right gets the error here, before any write.
 redis.call('ZREM', KEYS[1], string.sub(member, 1, 15))
 local length = redis.call(ARGV[2], KEYS[2], string.sub(member, 17))
 redis.call('ZREM', KEYS[1], member)

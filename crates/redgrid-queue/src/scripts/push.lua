@@ -7,12 +7,12 @@
 -- ARGV[4…] elements, up to 500
 -- Returns  the length
 --
--- It publishes only if the list was empty: only then are there waiters.
+-- It publishes only if the list was empty, because waiters exist only in that case.
 --
 -- Work: O(1) for each. Not to be sent twice: the elements would be added twice.
 local length = redis.call(ARGV[1], KEYS[1], unpack(ARGV, 4))
 if length > 0 and length == #ARGV - 3 then
-  -- The elements are added even if publishing is refused: waiters poll, too.
+  -- The elements are added even if publishing is refused: waiters also poll.
   redis.pcall(ARGV[2], ARGV[3], length)
 end
 return length

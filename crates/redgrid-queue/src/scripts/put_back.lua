@@ -1,7 +1,7 @@
--- put_back.lua: puts back elements of a list that were taken and that no caller has claimed.
+-- put_back.lua: puts back elements that were taken from a list and that no caller has claimed.
 --
--- KEYS[2]  unique  a key that does not exist and that no other request names; the deduplication key
---                  is derived from it
+-- KEYS[2]  unique  a key that does not exist and that only this request names; the name of the
+--                  deduplication key is derived from it
 -- KEYS[3]  list
 -- ARGV[4]  LPUSH or RPUSH
 -- ARGV[5]  PUBLISH or SPUBLISH

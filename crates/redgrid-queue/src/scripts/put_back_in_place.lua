@@ -1,15 +1,15 @@
--- put_back_in_place.lua: puts back elements of a priority queue that were taken and that no caller
--- has claimed, to where they were.
+-- put_back_in_place.lua: puts elements that were taken from a priority queue, and that no caller
+-- has claimed, back to their previous positions.
 --
--- KEYS[2]  a key that no other request has and that does not exist; it names the deduplication key
+-- KEYS[2]  unique  a key that does not exist and that only this request names; the name of the
+--                  deduplication key is derived from it
 -- KEYS[3]  sorted set of a priority queue
 -- ARGV[4]  PUBLISH or SPUBLISH
 -- ARGV[5]  channel; the message is the number of elements
 -- ARGV[6…] members: priority, number, element
 -- Returns  {number of elements}
 --
--- A member that exists is the same element: after a failover to a replica that lacked its removal.
--- It stays one.
+-- If a failover to a replica has lost the removal, the member still exists. It is not added again.
 --
 -- Work: O(log n) for each. Sent twice, it acts once.
 for at = 6, #ARGV do

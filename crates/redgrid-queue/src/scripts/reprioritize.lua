@@ -1,5 +1,5 @@
--- reprioritize.lua: gives another priority to an element of a priority queue that still exists. It
--- is placed after those that have this priority. insert_after.lua comes before it.
+-- reprioritize.lua: gives another priority to an element of a priority queue that still exists. The
+-- element is placed after those that have this priority. insert_after.lua is its prelude.
 --
 -- KEYS[1]  sorted set of a priority queue
 -- ARGV[1]  member: priority, number, element
@@ -8,8 +8,8 @@
 --          removed, or has another priority
 --
 -- Work: O(log n). Sent twice, it may report that the member does not exist.
--- A user without the right to remove is refused here, before anything is written. No member is as
--- short as this.
+-- Removing a member that cannot exist, because it is too short, tests the right to remove. A user
+-- without this right gets the error here, before any write.
 redis.call('ZREM', KEYS[1], string.sub(ARGV[1], 1, 15))
 if not redis.call('ZSCORE', KEYS[1], ARGV[1]) then
   return false

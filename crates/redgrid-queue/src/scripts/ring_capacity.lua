@@ -5,7 +5,7 @@
 -- ARGV[1]  capacity, 1 or more
 -- Returns  how many elements were removed
 --
--- Work: O(removed). May be sent twice: the second changes nothing.
+-- Work: O(removed). May be sent twice: the second execution changes nothing.
 local length = redis.call('LLEN', KEYS[1])
 redis.call('SET', KEYS[2], ARGV[1], 'KEEPTTL')
 local capacity = tonumber(ARGV[1])

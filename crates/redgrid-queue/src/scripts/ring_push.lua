@@ -22,7 +22,7 @@ if length <= capacity then
 end
 local trimmed = redis.pcall('LTRIM', KEYS[1], -capacity, -1)
 if trimmed.err then
-  -- A user without the right to trim is refused: the push is undone.
+  -- A user without the right to trim gets an error: undo the push.
   redis.call('RPOP', KEYS[1], #ARGV)
   return trimmed
 end

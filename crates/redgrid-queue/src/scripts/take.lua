@@ -1,17 +1,17 @@
 -- take.lua: takes elements from an end of a list or of a priority queue, for the waiters of a
 -- process.
 --
--- KEYS[2]  list; or sorted set with all scores 0
+-- KEYS[2]  list; or sorted set whose scores are all 0
 -- ARGV[4]  LPOP or RPOP; ZPOPMIN or ZPOPMAX
--- ARGV[5]  how an element is put back: LPUSH or RPUSH to the same end; ZADD to where it was
+-- ARGV[5]  how to put an element back: LPUSH or RPUSH to its end; ZADD to its previous position
 -- ARGV[6]  maximum number of elements
 -- ARGV[7]  maximum number of bytes, approximately
--- Returns  {elements, 0}   there are more, beyond these bytes
---          {elements, -1}  there are no others, or as many as requested were taken
+-- Returns  {elements, 0}   the maximum number of bytes is reached; there may be more elements
+--          {elements, -1}  there are no others, or the maximum number of elements was taken
 --
 -- Work: O(1) for each; O(log n) in a sorted set. Sent twice, it acts once. An empty reply is stored
--- too: otherwise a late copy would take elements for no caller. If the reply cannot be stored, the
--- elements are put back, because the reply could be lost.
+-- too: otherwise a late copy of the request would take elements that no caller receives. If the
+-- reply cannot be stored, the elements are put back, because the reply could be lost.
 local function reply(taken, hint)
   local done, result = pcall(answer, {taken, hint})
   if done then

@@ -3,21 +3,22 @@
 -- KEYS[2]  list: elements that a client of Redisson has moved because they were due, and elements
 --          that were put back
 -- KEYS[3]  sorted set: elements after an id, by their due times in milliseconds since 1970
--- KEYS[4]  Redisson's list of what its clients have delayed
+-- KEYS[4]  Redisson's list of the elements that its clients have delayed
 -- ARGV[4]  maximum number of elements
 -- ARGV[5]  maximum number of bytes, approximately
--- ARGV[6]  how many elements of Redisson's list may be visited, approximately
+-- ARGV[6]  maximum number of elements of Redisson's list to visit, approximately
 -- Returns  {elements, 0}         there are more
 --          {elements, n} n > 0   the next is due in n milliseconds
 --          {elements, -1}        nothing is delayed
 --
--- A member that is not an item of a delayed queue is not taken. The elements before it are; if
--- there are none, it is an error.
+-- A member that is not an item of a delayed queue is not taken, nor are the elements after it. If
+-- it is the first element, the script returns an error.
 --
--- Work: O(log n) for each, and O(n of Redisson's list) if its clients have delayed elements: the
--- longer that list, the fewer are taken. Sent twice, it acts once. An empty reply is stored too:
--- otherwise a late copy would take elements for no caller. If the reply cannot be stored, the
--- elements are put back, because the reply could be lost.
+-- Work: O(log n) for each. If Redisson's clients have delayed elements, O(length of Redisson's
+-- list) for each: the longer that list, the fewer elements are taken. Sent twice, it acts once. An
+-- empty reply is stored too: otherwise a late copy of the request would take elements that no
+-- caller receives. If the reply cannot be stored, the elements are put back, because the reply
+-- could be lost.
 local most, room = tonumber(ARGV[4]), tonumber(ARGV[5])
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
@@ -66,7 +67,8 @@ if from_list == ready and #members > 0 then
   for at, value in ipairs(values) do
     taken[#taken + 1] = value
     if listed > 0 then
-      -- For its clients to see. A user without the right to write it takes nevertheless.
+      -- Redisson's clients read this list. The element is taken even if the user may not write the
+      -- list.
       redis.pcall('LREM', KEYS[4], 1, members[at])
     end
   end

@@ -1,13 +1,13 @@
-//! Elements that were taken from a queue, and that no caller has claimed yet.
+//! The stock: elements that were taken from a queue and that no caller has claimed yet.
 //!
 //! An element belongs to a caller once its call has returned it. Until then it belongs to the stock
-//! of its [`TakeSource`], of which a client has one. The stock offers it to the first waiter, which
-//! has a second to claim it. An element that is not claimed is offered to the next waiter. Without
-//! waiters it is put back to the server, to where it was taken.
+//! of its [`TakeSource`]; a client has one stock for each source. The stock offers the element to
+//! the first waiter, which has one second to claim it. An element that is not claimed is offered to
+//! the next waiter. If there are no waiters, the element is put back to its previous position on
+//! the server.
 //!
-//! One task of the client sends the requests of the stock: those that take, and those that put
-//! back. One request is in flight at a time, so elements that are put back are in front of those
-//! that are taken next.
+//! One task of the client sends all requests of the stock, both takes and put-backs. One request is
+//! in flight at a time, so elements that are put back are in front of those that are taken next.
 
 mod task;
 
@@ -37,12 +37,12 @@ pub(crate) trait TakeSource: Send + Sync + 'static {
 
     /// Returns the request that puts elements back, given in the order in which they were taken.
     ///
-    /// `unique` is a key in the slot that no other request has.
+    /// `unique` is a key in the slot that no other request uses.
     fn put_back(&self, unique: Bytes, elements: &[Bytes]) -> IdempotentRequest;
 }
 
-/// Elements, and a hint: 0 if there are more, the milliseconds until the next is due, or -1 if none
-/// is known.
+/// Elements, and a hint: 0 if there are more, the milliseconds until the next is due, or -1 if no
+/// next element is known.
 type TakeReply = (Vec<Bytes>, i64);
 
 /// Maximum size of the elements of one request, approximately.
@@ -55,18 +55,18 @@ const OFFER_TIME: Duration = Duration::from_secs(1);
 #[derive(Clone, Copy)]
 pub(crate) struct Found {
     pub(crate) any: bool,
-    /// There may be elements for the waiters that were not served.
+    /// There may be elements for the waiters without one.
     pub(crate) may_have_more: bool,
     /// The time until the next element is due, if it is known.
     pub(crate) due_in: Option<Duration>,
 }
 
-/// The elements of a source that were taken through one client, and that no caller has claimed yet.
+/// The elements of a source that were taken through one client and that no caller has claimed yet.
 pub(crate) struct Stock<S: TakeSource> {
     source: S,
     waiters: Mutex<Weak<TakeQueue<S>>>,
     state: Mutex<State>,
-    /// Notified when the task has to look at the state.
+    /// Notified when the task has to check the state.
     changed: Notify,
 }
 
@@ -75,7 +75,7 @@ type Elements = BTreeMap<u64, Bytes>;
 
 #[derive(Default)]
 struct State {
-    /// The poll that the task has not begun.
+    /// The poll whose request the task has not sent yet.
     poll: Option<PendingPoll>,
     unclaimed: Elements,
     offered: BTreeMap<u64, Offered>,
@@ -120,9 +120,10 @@ impl<S: TakeSource> Stock<S> {
         self.waiters.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).upgrade()
     }
 
-    /// Takes elements for the waiters; returns the result of the poll.
+    /// Sends a poll: takes elements for the waiters. Returns the result of the poll.
     ///
-    /// The request is sent also if the receiver is dropped, unless it waits for another one.
+    /// Once its request is sent, a poll completes even if the receiver is dropped. A poll whose
+    /// receiver is dropped while it waits for another request is not sent.
     pub(crate) fn poll(self: &Arc<Self>, client: &Client) -> oneshot::Receiver<Result<Found, ServerError>> {
         let (answer, found) = oneshot::channel();
         let mut state = self.state();
@@ -138,7 +139,7 @@ impl<S: TakeSource> Stock<S> {
         found
     }
 
-    /// Offers unclaimed elements to waiters, as long as there are both.
+    /// Offers unclaimed elements to waiters until either run out.
     fn offer_to_waiters(self: &Arc<Self>, now: Instant) {
         let Some(waiters) = self.waiters() else { return };
         let unclaimed = self.state().unclaimed.len();
@@ -148,12 +149,12 @@ impl<S: TakeSource> Stock<S> {
             state.offered.insert(number, Offered { element, until: now + OFFER_TIME });
             drop(state);
             let claim = Claim { stock: Arc::clone(self), number };
-            // If the waiter has left meanwhile, the element is unclaimed again.
+            // If the waiter is gone, dropping the claim makes the element unclaimed again.
             waiters.complete(waiter, || Taken::Element(claim));
         }
     }
 
-    /// Makes those elements unclaimed again that were offered until `now` or an earlier time.
+    /// Makes elements unclaimed again whose offers end at `now` or earlier.
     fn revoke_offers(&self, now: Instant) {
         let mut state = self.state();
         let State { offered, unclaimed, .. } = &mut *state;
@@ -179,7 +180,7 @@ impl<S: TakeSource> Claim<S> {
         let was_last = state.offered.is_empty();
         drop(state);
         if was_last {
-            // The task may have nothing else to do.
+            // Wake the task: it may have no other work left, and can end.
             self.stock.changed.notify_one();
         }
         offered.map(|offered| offered.element)
@@ -192,7 +193,7 @@ impl<S: TakeSource> Drop for Claim<S> {
         if let Some(offered) = state.offered.remove(&self.number) {
             state.unclaimed.insert(self.number, offered.element);
             drop(state);
-            // The task runs as long as an element is offered.
+            // The task still runs, because it runs as long as an element is offered. Wake it.
             self.stock.changed.notify_one();
         }
     }

@@ -1,4 +1,4 @@
-//! The task of a stock: takes elements for the polls, and puts back those that no caller claims.
+//! The task of a stock: takes elements for polls, and puts back elements that no caller claims.
 
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -13,27 +13,28 @@ use redgrid_core::{BackgroundClient, ServerError};
 
 use super::{Found, Stock, TakeReply, TakeSource};
 
-/// Maximum number of elements of a request. A server does nothing else meanwhile, and stores them
-/// in case the reply is lost.
+/// Maximum number of elements of a request. While it takes them, the server serves no other
+/// request, and it stores them in case the reply is lost.
 const MAX_TAKEN: usize = 100;
 
-/// How long a request that takes is awaited: 120 s.
+/// How long to wait for the end of a request that takes: 120 s.
 ///
-/// It covers the 30 s for which a request is sent, and the wait for an earlier request of the same
-/// queue.
+/// This covers the 30 s for which the request is sent, and the wait for an earlier request of the
+/// same queue.
 const TAKE_TIME: Duration = Duration::from_secs(120);
 
-/// How long a request that puts back is awaited: above the 30 s for which it is sent.
+/// How long to wait for the end of a request that puts back: more than the 30 s for which it is
+/// sent.
 const PUT_BACK_TIME: Duration = Duration::from_secs(40);
 
-/// The pauses before elements that could not be put back are put back again.
+/// Pauses before a failed put-back is repeated.
 const RETRY_PAUSES: Backoff = Backoff { first: Duration::from_secs(1), longest: Duration::from_secs(30) };
 
-/// The request in flight, with what follows its reply. Returns false if elements could not be put
-/// back.
+/// The request in flight, and the processing of its reply. Returns false if elements could not be
+/// put back.
 type InFlight = Pin<Box<dyn Future<Output = bool> + Send>>;
 
-/// The running task of a stock. However it ends, polls are answered, and lost elements are logged.
+/// The running task of a stock. If it ends early, its drop ends the poll and logs lost elements.
 pub(super) struct RunningTask<S: TakeSource> {
     pub(super) stock: Arc<Stock<S>>,
     pub(super) is_over: bool,
@@ -51,7 +52,7 @@ impl<S: TakeSource> RunningTask<S> {
 
 impl<S: TakeSource> Drop for RunningTask<S> {
     fn drop(&mut self) {
-        // After an orderly end another task may run already.
+        // After an orderly end another task may already run.
         if self.is_over {
             return;
         }
@@ -62,7 +63,7 @@ impl<S: TakeSource> Drop for RunningTask<S> {
         let elements =
             std::mem::take(&mut state.unclaimed).len() + std::mem::take(&mut state.putting_back).len() + offered;
         drop(state);
-        // The poll ends with its sender.
+        // Dropping the sender ends the poll.
         drop(poll);
         if elements > 0 {
             let key = self.stock.key();
@@ -119,19 +120,19 @@ impl<S: TakeSource> Stock<S> {
         String::from_utf8_lossy(self.source.key()).into_owned()
     }
 
-    /// Returns when the task has to look at the state, without a notification.
+    /// Returns when the task has to check the state if it is not notified earlier.
     fn next_change(&self, retry_at: Option<Instant>) -> Instant {
         let state = self.state();
         let retry_at = retry_at.filter(|_| !state.unclaimed.is_empty());
         state.offered.values().map(|offered| offered.until).chain(retry_at).min().unwrap_or(Instant::MAX)
     }
 
-    /// Sends the request of the poll that was not begun, if there is one.
+    /// Sends the request of the pending poll, if there is one.
     fn take_for_poll(self: &Arc<Self>, now: Instant) -> Option<InFlight> {
         let poll = self.state().poll.take().filter(|poll| !poll.answer.is_closed())?;
         let limit = self.waiters()?.first_waiters(MAX_TAKEN).len();
         if limit == 0 {
-            // All of its waiters were served meanwhile, or have left.
+            // All waiters of the poll were served or have left.
             let _ = poll.answer.send(Ok(Found { any: false, may_have_more: true, due_in: None }));
             return None;
         }
@@ -162,7 +163,7 @@ impl<S: TakeSource> Stock<S> {
         Ok(found)
     }
 
-    /// Logs that elements may be lost with the reply.
+    /// Logs that elements may be lost because the reply is lost.
     fn log_unknown(&self, error: &ServerError) {
         if !error.is_not_done() {
             tracing::error!(
@@ -174,7 +175,7 @@ impl<S: TakeSource> Stock<S> {
     }
 
     /// Sends the request that puts unclaimed elements back, if there are any. If they are too many
-    /// for one request, it puts back the last ones.
+    /// for one request, the request puts back the last ones.
     fn put_back(self: &Arc<Self>, client: &BackgroundClient) -> Option<InFlight> {
         let elements: Vec<Bytes> = {
             let mut state = self.state();
@@ -196,8 +197,7 @@ impl<S: TakeSource> Stock<S> {
         Some(Box::pin(async move { stock.put_back_ended(client.run_exactly_once_until(request, until).await) }))
     }
 
-    /// Reads the reply to a request that puts back. Returns false if the elements are unclaimed
-    /// again.
+    /// Processes the reply to a put-back. Returns false if its elements are unclaimed again.
     fn put_back_ended(&self, reply: Result<Vec<i64>, ServerError>) -> bool {
         let put_back = std::mem::take(&mut self.state().putting_back);
         let Err(error) = reply else { return true };
@@ -211,7 +211,7 @@ impl<S: TakeSource> Stock<S> {
         may_be_done
     }
 
-    /// Finishes at the end of the client: no waiters are left, and all elements are put back.
+    /// Finishes when the client ends: no waiters are left, and all elements are put back.
     async fn end(self: &Arc<Self>, in_flight: Option<InFlight>, client: &BackgroundClient) {
         if let Some(in_flight) = in_flight {
             let takes = self.state().putting_back.is_empty();
@@ -231,7 +231,7 @@ impl<S: TakeSource> Stock<S> {
     }
 }
 
-/// Returns the end of the request in flight; never completes without one.
+/// Completes with the result of the request in flight. Without a request it never completes.
 async fn ended(in_flight: &mut Option<InFlight>) -> bool {
     let Some(request) = in_flight else { return std::future::pending().await };
     let done = request.await;

@@ -2,8 +2,9 @@
 -- their KEYS.
 --
 -- ARGV[4]  id       16 bytes, of which the last two are replaced by the number of the entry
--- ARGV[5…] callers  three for each: permits; ahead, in milliseconds: how long before they are free
---                   they may be taken; waits: `1` if callers behind get nothing while it waits
+-- ARGV[5…] callers  three arguments for each: permits; ahead: how many milliseconds before they are
+--                   free they may be taken; waits: `1` if callers behind it get nothing while it
+--                   waits
 -- Returns  {'0'}    no rate is set
 --          {'1', rate, more, next, free, scores, verdict…}
 --                   the rate; `1` if more entries had expired than one call removes: call again;
@@ -16,7 +17,8 @@
 -- 64 counted, or 5,000 if the value is wrong. Sent twice, it takes once.
 local scores = {}
 local entries, loaded, longest = {}, 0, false
--- Returns the i-th entry to expire next, as permits and score. Nil after the last one that is read.
+-- Returns the i-th entry to expire next, as permits and score. Returns nil after the last entry
+-- that is read.
 local function following(i)
   if i > loaded and not longest then
     local size = loaded == 0 and 16 or 1024
@@ -36,6 +38,7 @@ local groups, verdicts, again, stopped = {}, {}, 0, false
 for i = 5, #ARGV, 3 do
   local wanted, waits = tonumber(ARGV[i]), ARGV[i + 2] == '1'
   -- If permits were given back and are still in the log, the expiry of an entry may free nothing.
+  -- Then no permits are taken ahead.
   local ahead = is_exact and math.min(tonumber(ARGV[i + 1]), interval) or 0
   local verdict = 'w'
   if wanted > rate then

@@ -57,8 +57,8 @@ for i = 7, #ARGV, 3 do
   end
   table.insert(verdicts, verdict)
 end
--- Also written after the clock was set back: computed from `now` in each call, the time would
--- never come closer.
+-- The time is also written after the clock was set back. Otherwise each call would compute it from
+-- `now`, and it would never come closer.
 if taken or set_back then
   local lasts = math.max(1, math.ceil((base - now) / 1000) + 1)
   redis.call('SET', KEYS[2], string.format('%.0f %.0f', base, rest), 'PX', string.format('%.0f', lasts))

@@ -5,9 +5,9 @@
 -- ARGV[5]  score    of the entry
 -- ARGV[6]  permits  number of them
 -- ARGV[7]  publish  PUBLISH or SPUBLISH
--- ARGV[8]  channel  waiting clients are notified on it
+-- ARGV[8]  channel  where waiting clients are notified
 -- Returns  {'0'}         no rate is set
---          {'1', given}  how many are free again by this: 0 if the entry has expired or is not in
+--          {'1', given}  how many this call has made free: 0 if the entry has expired or is not in
 --                        the log
 --
 -- Work: O(log n) for n entries in the log; reads at most 100 entries of the same score. Sent twice,

@@ -3,7 +3,7 @@
 -- KEYS[2…7]         as in log.lua
 -- ARGV[4]  what     a lifetime in milliseconds; `delete`; `persist`
 -- ARGV[5]  publish  PUBLISH or SPUBLISH
--- ARGV[6]  channel  waiting clients are notified on it
+-- ARGV[6]  channel  where waiting clients are notified
 -- Returns  {done}   `1` if a rate was set and, for `persist`, had a lifetime; otherwise `0`
 --
 -- Work: O(1); memory is freed in the background. Sent twice, it acts once.

@@ -8,11 +8,12 @@
 -- KEYS[5]  permits  sorted set, the log; score: when the permits were taken, in milliseconds;
 --                   member: `Bc0I` of 16 bytes and the number of permits
 -- KEYS[6]  the log of this client alone
--- KEYS[7]  right_for  string; the rate for which the client's own value is right; not Redisson's
+-- KEYS[7]  right_for  string; the rate for which the client's own value is right; redgrid's own key
 --
 -- A call removes at most DROPS expired entries. It counts a log of up to COUNTED entries, and a
--- longer one only if its value is wrong. Then, of more than SUMMED entries, the older ones count as
--- one permit each. Scores more than ALIEN ms ahead are from a clock that was set back.
+-- longer one only if its value is wrong. In that case only the latest SUMMED entries are summed,
+-- and each older one counts as one permit. Scores more than ALIEN ms in the future were written
+-- before the clock was set back.
 local DROPS, COUNTED, SUMMED, ALIEN = 1000, 64, 5000, 1000
 local set = redis.call('HMGET', KEYS[2], 'rate', 'interval', 'type', 'keepAliveTime')
 if not (set[1] and set[2] and set[3]) then
@@ -65,9 +66,9 @@ if was and right_for and right_for ~= set[1] then
   used = rate - free
 end
 -- Permits that Redisson gives back stay in the log, so the value may be higher than the log allows.
--- When entries have expired, the value is corrected. Otherwise their permits would be free a second
--- time, although others may have them by then. A short log is counted in each call. In a long one,
--- each entry counts as one permit.
+-- When entries have expired, the value is corrected. Otherwise the permits of these entries would
+-- be free a second time, although others may have taken them by then. A short log is counted in
+-- each call. In a long one, each entry counts as one permit.
 local all = left <= COUNTED and sum(redis.call('ZRANGE', permits, #over, -1))
 local most = (own or freed > 0) and rate - (all or left) or rate
 local wrong = not was or free > most or (all and free + all < rate)
@@ -138,7 +139,7 @@ if lasts <= 0 and own then
 end
 lasts = string.format('%.0f', lasts)
 if tonumber(lasts) > 0 then
-  -- Before anything is written: a user without permission for it gets an error.
+  -- This precedes all other writes, so that a user without permission for PEXPIRE gets an error.
   redis.call('PEXPIRE', permits, lasts)
 end
 

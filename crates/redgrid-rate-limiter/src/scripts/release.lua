@@ -3,10 +3,10 @@
 --
 -- ARGV[4]  permits  number of them
 -- ARGV[5]  publish  PUBLISH or SPUBLISH
--- ARGV[6]  channel  waiting clients are notified on it
+-- ARGV[6]  channel  where waiting clients are notified
 -- Returns  {'0'}               no rate is set
---          {'1', given, over}  how many permits that still counted are free again by this; how many
---                              had expired
+--          {'1', given, over}  how many permits that still counted this call has made free; how
+--                              many had expired
 --
 -- Expired entries that are still in the log are given back first, as in Redisson, instead of
 -- entries that still count.

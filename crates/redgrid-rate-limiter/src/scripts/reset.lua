@@ -2,7 +2,7 @@
 --
 -- KEYS[1]  time     as in gcra.lua
 -- ARGV[1]  publish  PUBLISH or SPUBLISH
--- ARGV[2]  channel  waiting clients are notified on it
+-- ARGV[2]  channel  where waiting clients are notified
 -- Returns  1 if the key existed, otherwise 0
 --
 -- Work: O(1). Sent twice, it acts twice.

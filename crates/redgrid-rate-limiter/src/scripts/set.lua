@@ -5,7 +5,7 @@
 -- ARGV[8]  mode      `try`: if none is set; `update`: if one is set; `set`: in any case
 -- ARGV[9]  keeps     `1`: taken permits still count, as far as the new interval reaches back
 -- ARGV[10] publish   PUBLISH or SPUBLISH
--- ARGV[11] channel   waiting clients are notified on it
+-- ARGV[11] channel   where waiting clients are notified
 -- Returns  {done}    `1` if the rate was set, otherwise `0`
 --
 -- Work: O(1); memory is freed in the background. Sent twice, it acts once.

@@ -3,16 +3,16 @@
 -- KEYS[1…10]  as KEYS[2…11] of queue.lua
 -- ARGV[1]     `one`, `first` or `dead`
 -- ARGV[2]     one: the message; first and dead: the maximum number, at most 100
--- ARGV[3]     dead: those after this id; empty for the first
+-- ARGV[3]     dead: only dead letters after this id; empty for the first page
 -- Returns     for each message, flat: message, attempt, priority, pushed, state, until, reason,
---             bytes. The state is ready, delayed, flight or dead. `until` is its end; for dead
---             letters the time of death; for ready ones 0; in milliseconds since 1970.
---             `first` returns those that a receive would get now, in that order. All replies have
+--             bytes. The state is ready, delayed, flight or dead. `until` is the end of this state;
+--             for dead letters the time of death; for ready messages 0; in milliseconds since 1970.
+--             `first` returns the messages that a receive would get now, in that order. A reply has
 --             at most 4 MiB, or one larger message. Expired messages are left out, even if they
 --             have not been dropped yet.
 --
--- Work: O(log n) for each message. For `first`: of 100 that are ready, 100 that are due, and 100
--- that were not settled in time. Writes nothing.
+-- Work: O(log n) for each message. `first` reads 100 messages that are ready, 100 that are due, and
+-- 100 that were not settled in time. Writes nothing.
 local BODIES, STATES, READY, DELAYED, FLIGHT = KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local ENDS, DEAD = KEYS[7], KEYS[10]
 local time = redis.call('TIME')
@@ -78,7 +78,8 @@ else
   end
   add(redis.call('ZRANGE', READY, 0, 99), 0)
   add(redis.call('ZRANGEBYSCORE', DELAYED, '-inf', text(now), 'LIMIT', 0, 100), 0)
-  -- Messages that reached the maximum number of attempts will be dead letters.
+  -- Messages that reached the maximum number of attempts are left out: a receive makes them dead
+  -- letters.
   add(redis.call('ZRANGEBYSCORE', FLIGHT, '-inf', text(now), 'LIMIT', 0, 100), attempts)
   table.sort(ids, function(one, other) return order[one] < order[other] end)
 end

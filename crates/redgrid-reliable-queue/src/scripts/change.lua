@@ -5,20 +5,23 @@
 -- ARGV[5]   channel  that wakes waiters
 -- ARGV[6…]  for each change its operation and arguments:
 --           push     bytes, priority, delay, lifetime, deduplication id, its window. Times in
---                    milliseconds; an empty time is the queue's setting, an empty id is none
+--                    milliseconds; an empty time means the queue's setting, an empty id no
+--                    deduplication
 --           ack      message, receipt
 --           nack     message, receipt, delay in milliseconds
---           back     message, receipt: nack without a delay that does not count as an attempt
+--           back     message, receipt: nack without a delay; the delivery does not count as an
+--                    attempt
 --           reject   message, receipt, reason
 --           extend   message, receipt, milliseconds from now
 --           remove   message
---           redrive  message, or empty for the first 100 dead letters up to the id that follows;
---                    that is empty for all
+--           redrive  message, id; if the message is empty, the first 100 dead letters up to this
+--                    id; an empty id means no limit
 --           purge    the maximum number of dead letters to drop
 -- Returns   answer({for each change}). push: `new <message>`; `known <message>` for a duplicate;
 --           `large <limit>`; `full <limit>`; `memory <error>` if the server is out of memory.
---           redrive and purge: their number. The others: `done`; `gone` if there is no such
---           message; `stale` if it was delivered to another consumer since, or is dead
+--           redrive and purge: the number of messages. The others: `done`; `gone` if there is no
+--           such message; `stale` if the receipt is not that of the last delivery. Also `stale`:
+--           nack and reject of a dead letter, back and extend of a message that is not in flight
 --
 -- Work: O(log n) for each change, for 100 expired messages, and for 100 expired deduplication ids.
 -- Sent twice, it acts once.
@@ -30,10 +33,10 @@ while at <= #ARGV do
 end
 at = 6
 
--- A server that is out of memory rejects writes that may need memory, unless the script has written
--- before. Settling must work then, so the script begins with a write that needs none and changes
--- nothing. Whether there is memory for the pushes in the batch is tested before that, in the same
--- way.
+-- A server that is out of memory rejects writes that may need memory, unless the script has already
+-- written. Settling must work even then, so the script begins with a write that needs no memory and
+-- changes nothing. Before that write, another one that changes nothing tests whether there is
+-- memory for the pushes in the batch.
 local no_memory
 if others then
   if pushes then
@@ -88,8 +91,8 @@ local function push()
   if is_full() then
     return 'full ' .. text(settings.capacity)
   end
-  -- Based on the server's clock: an id is not reused after a delete. It may repeat after a
-  -- failover, if the new primary's clock is behind and the last pushes were lost.
+  -- The id is based on the server's clock, so it is not reused after a delete. It may repeat after
+  -- a failover if the new primary's clock is behind and the last pushes were lost.
   local last = tonumber(redis.call('HGET', QUEUE, 'seq') or nil) or 0
   local id = string.format('%016.0f', math.max(last + 1, time[1] * 1000000 + time[2]))
   redis.call('HSET', QUEUE, 'seq', id)
@@ -110,7 +113,8 @@ local function push()
   return 'new ' .. id
 end
 
--- Returns the state of a message if its last delivery has this receipt.
+-- Returns the state of a message if its last delivery has this receipt; otherwise nil and the
+-- reply.
 local function held_state(id, receipt)
   local state = load(id)
   if not state then
@@ -198,7 +202,7 @@ end
 
 function changes.redrive()
   local one, last = next_arg(), next_arg()
-  -- Expired dead letters are not moved.
+  -- Drop expired dead letters first, so that they are not moved.
   drop_expired_once()
   local ids = {one}
   if one == '' then
@@ -208,7 +212,7 @@ function changes.redrive()
   for _, id in ipairs(ids) do
     local state = redis.call('ZSCORE', DEAD, id) and load(id)
     if state then
-      -- It starts again, with a new lifetime.
+      -- The message starts again, with zero attempts and a new lifetime.
       state[1], state[3], state[5], state[6], state[7] = 0, '', state[8] > 0 and now + state[8] or 0, '', 0
       save(id, state)
       redis.call('ZREM', ENDS, id)

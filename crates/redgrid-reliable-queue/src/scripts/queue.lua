@@ -5,25 +5,25 @@
 -- KEYS[3]   bodies   hash; message -> its bytes
 -- KEYS[4]   states   hash; message -> packed {attempt, priority, receipt, pushed, ends, reason,
 --                    died, lifetime}: times in milliseconds since 1970. `ends` and `lifetime` are 0
---                    for never, `receipt` is that of the last delivery, or empty after a return
--- KEYS[5]   ready    sorted set; 9 - priority. Messages of one priority are in the order of their
---                    ids, which have 16 digits
--- KEYS[6]   delayed  sorted set; when it is due
--- KEYS[7]   flight   sorted set; the end of its visibility
--- KEYS[8]   ends     sorted set; the end of its lifetime
+--                    if unlimited. `receipt` is that of the last delivery, or empty after a return
+-- KEYS[5]   ready    sorted set; score: 9 - priority. Messages of one priority are in the order of
+--                    their ids, which have 16 digits
+-- KEYS[6]   delayed  sorted set; score: when the message is due
+-- KEYS[7]   flight   sorted set; score: the end of its visibility
+-- KEYS[8]   ends     sorted set; score: the end of its lifetime
 -- KEYS[9]   once     hash; deduplication id -> message
--- KEYS[10]  until    sorted set; deduplication id -> until when it counts
--- KEYS[11]  dead     sorted set; its id: dead letters
+-- KEYS[10]  until    sorted set of deduplication ids; score: until when the id counts
+-- KEYS[11]  dead     sorted set of dead letters; score: the id of the message
 --
 -- A message is in one of ready, delayed, flight and dead. Its state is written before it is added
--- to one of them, and it is removed from them before its state.
+-- to one of them. It is removed from them before its state is removed.
 local QUEUE, BODIES, STATES, READY, DELAYED = KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local FLIGHT, ENDS, ONCE, UNTIL, DEAD = KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
 local MOST = 100
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
--- Keys of another type fail before anything is written.
+-- A key of another type causes an error here, before anything is written.
 for _, key in ipairs({QUEUE, BODIES, STATES, ONCE}) do
   redis.call('HLEN', key)
 end
@@ -68,7 +68,7 @@ local function save(id, state)
   redis.call('HSET', STATES, id, cmsgpack.pack(state))
 end
 
--- Adds a message to the ready or delayed ones, and registers the end of its lifetime.
+-- Adds a message to the ready or the delayed messages, and registers the end of its lifetime.
 local function enqueue(id, state, due)
   if state[5] > 0 then
     redis.call('ZADD', ENDS, text(state[5]), id)
@@ -109,7 +109,7 @@ local function mark_dead(id, state, reason)
 end
 
 -- Makes a message ready again, or a dead letter after the maximum number of attempts. An
--- acknowledgement with `receipt` still counts.
+-- acknowledgement with `receipt` is still accepted, unless `receipt` is empty.
 local function redeliver(id, state, due, receipt)
   state[3] = receipt
   if settings.attempts > 0 and state[1] >= settings.attempts then
@@ -132,7 +132,7 @@ local function drop_expired()
     local held = tonumber(redis.call('ZSCORE', FLIGHT, id) or nil)
     local state = held and load(id)
     if held and held > now then
-      -- Its consumer may still acknowledge it.
+      -- The consumer that received it may still acknowledge it.
       redis.call('ZADD', ENDS, text(held), id)
     elseif state and settings.attempts > 0 and state[1] >= settings.attempts then
       mark_dead(id, state, 'attempts')
@@ -168,8 +168,8 @@ local function process_due()
   return #delayed == MOST or #late == MOST or is_more
 end
 
--- End of each script that changes something: stores the totals, wakes waiters, and gives all keys
--- the queue's lifetime. Returns the milliseconds until a message is due; -1 if there is none.
+-- Ends each script that changes something: stores the totals, wakes waiters, and gives all keys the
+-- queue's lifetime. Returns the milliseconds until the next message is due; -1 if there is none.
 local function finish_change(publish, channel)
   for what, times in pairs(counts) do
     redis.call('HINCRBY', QUEUE, 'count_' .. what, times)
@@ -181,8 +181,8 @@ local function finish_change(publish, channel)
     end
   end
   local due = earliest_due()
-  -- Waiters have seen that none is ready, and know the next due time. If PUBLISH fails, a poll
-  -- finds it.
+  -- Waiters have polled when no message was ready, and have received the next due time. So they are
+  -- notified only of changes to that. If PUBLISH fails, a later poll finds the message.
   if ready_before == 0 and redis.call('ZCARD', READY) > 0 then
     redis.pcall(publish, channel, '0')
   elseif due and (not due_before or due < due_before) then

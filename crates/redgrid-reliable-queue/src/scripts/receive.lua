@@ -5,22 +5,22 @@
 -- ARGV[1]   not after   microseconds since 1970 by this server's clock; later, nothing is done
 -- ARGV[2]   number      rises with each request of the client; one is in flight at a time
 -- ARGV[3]   lifetime    of the memory in milliseconds; no retransmission is sent after that
--- ARGV[4]   known       number of the client's last answered request: messages of later ones were
---                       not seen by any caller
--- ARGV[5]   receipt     that no earlier request had
+-- ARGV[4]   known       number of the client's last answered request. No caller has seen the
+--                       messages of later requests
+-- ARGV[5]   receipt     a new one, which no earlier request had
 -- ARGV[6]   publish     PUBLISH or SPUBLISH
 -- ARGV[7]   channel     that wakes waiters
--- ARGV[8]   visibility  if the queue has none, in milliseconds
+-- ARGV[8]   visibility  in milliseconds, if the queue has no setting
 -- ARGV[9…]  for each waiter: the maximum number of messages, and their visibility in milliseconds;
---           0 for the queue's setting
+--           0 means the queue's setting
 -- Returns   {1, due, more, waiter, message, attempt, priority, pushed, visibility, bytes, …}
---                          times in milliseconds; `due` from now, -1 if there is none; `more` is
---                          1 if more may be available now
+--                          times in milliseconds; `due` from now, -1 if no message is due later;
+--                          `more` is 1 if more messages may be available now
 --           {-1, time}     too late: nothing is done; the server's time in microseconds
 --
--- Work: O(log n) for each delivered message (at most 100, about 4 MiB). The same for at most 100
--- messages each that are due, were not settled in time, or have expired. Sent twice, it returns the
--- same messages for the same waiters.
+-- Work: O(log n) for each delivered message (at most 100, about 4 MiB). In addition, O(log n) for
+-- at most 100 messages each that are due, that were not settled in time, and that have expired.
+-- Sent twice, it returns the same messages for the same waiters.
 if time[1] * 1000000 + time[2] > tonumber(ARGV[1]) then
   return {-1, text(time[1] * 1000000 + time[2])}
 end
@@ -37,7 +37,7 @@ local function give(waiter, id, state, visibility)
 end
 
 if last[1] > number then
-  -- The client has abandoned this request: no caller would get the messages.
+  -- The client has abandoned this request: no caller would receive its messages.
   return {1, '-1', '0'}
 end
 if last[1] == number then
@@ -51,11 +51,12 @@ if last[1] == number then
   return {1, '0', '0', unpack(found)}
 end
 
--- A server that is out of memory rejects writes that may need memory, unless the script has written
--- before. This write needs none, and changes nothing.
+-- A server that is out of memory rejects writes that may need memory, unless the script has already
+-- written. This write needs no memory, and changes nothing.
 redis.call('ZREM', READY, '')
 if last[1] > tonumber(ARGV[4]) then
-  -- No caller has seen these, so they do not count as attempts, even if their visibility has ended.
+  -- No caller has seen these messages. So this delivery does not count as an attempt, even if the
+  -- visibility has ended.
   for at = 1, #last[3], 2 do
     local id = last[3][at]
     local state = load(id)
@@ -95,7 +96,8 @@ for _, id in ipairs(ids) do
     left = left - 1
   end
 end
--- Stored before they are delivered: a retransmission after a lost reply returns them again.
+-- The messages are stored before they are delivered: a retransmission after a lost reply returns
+-- the same ones.
 redis.call('SET', KEYS[1], cmsgpack.pack({number, ARGV[5], taken}), 'PX', ARGV[3])
 for at = 1, #taken, 2 do
   local id = taken[at]

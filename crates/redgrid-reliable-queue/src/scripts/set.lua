@@ -1,9 +1,9 @@
 -- set.lua: sets the settings of a queue.
 --
 -- KEYS[2]   queue   hash
--- ARGV[4]   `1` to keep existing settings
--- ARGV[5…]  names and values; an empty value unsets it
--- Returns   answer({1})  set
+-- ARGV[4]   `1`: only if there are no settings
+-- ARGV[5…]  names and values; an empty value unsets the setting
+-- Returns   answer({1})  the settings are set
 --           answer({0})  there were settings, and they are unchanged
 --
 -- Work: O(settings). Sent twice, it acts once.

@@ -1,6 +1,6 @@
 -- state.lua: unpacks the state of a message. Its fields are those of `states` in queue.lua.
 --
--- Returns nil for bytes that no script has written: such a message is dropped; others are not
+-- Returns nil for bytes that no script has written: the message is dropped, and others are not
 -- affected.
 local KINDS = {'number', 'number', 'string', 'number', 'number', 'string', 'number', 'number'}
 local function read_state(packed)

@@ -1,9 +1,9 @@
 -- combine.lua: combines several sets, plain or sorted.
 --
 -- KEYS     the destination, if there is one; then the sets
--- ARGV[1]  the command, like SUNION or ZINTERSTORE
+-- ARGV[1]  the command, for example SUNION or ZINTERSTORE
 -- ARGV[2]  1 if the first key is the destination
--- ARGV[3]  1 if the command takes the number of sets before the sets
+-- ARGV[3]  1 if the command expects the number of sets before the sets
 -- ARGV[4…] the arguments of the command after the sets
 -- Returns  the reply of the command
 --

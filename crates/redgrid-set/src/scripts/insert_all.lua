@@ -2,7 +2,7 @@
 --
 -- KEYS[1]  set
 -- ARGV     the values
--- Returns  1 they are inserted, 0 the set contains one of them: nothing is changed
+-- Returns  1 they are inserted; 0 the set contains one of them, and nothing is changed
 --
 -- Work: O(ARGV). Not to be sent twice: the second copy would find the values of the first.
 for i = 1, #ARGV do

@@ -1,13 +1,13 @@
 -- replace.lua: replaces a value of a sorted set by another with the same score.
 --
 -- KEYS[1]  sorted set
--- ARGV[1]  the value
--- ARGV[2]  the other
--- Returns  1 it is replaced, 0 the set does not contain it
+-- ARGV[1]  the value to replace
+-- ARGV[2]  the new value
+-- Returns  1 the value is replaced, 0 the set does not contain it
 --
--- Work: O(log n). Not to be sent twice: others may have inserted the value again in between. A user
--- without all permissions is refused by the first ZADD or the first ZREM. Their only effects
--- are intended anyway. The set is never empty, and keeps its lifetime.
+-- Work: O(log n). Not to be sent twice: others may have inserted the value again in between. If a
+-- user lacks a permission, the first ZADD or the first ZREM fails; until then nothing is changed.
+-- The set is never empty, and keeps its lifetime.
 local score = redis.call('ZSCORE', KEYS[1], ARGV[1])
 if not score then
   return 0

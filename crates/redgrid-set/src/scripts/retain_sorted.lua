@@ -1,11 +1,11 @@
--- retain_sorted.lua, followed by retained.lua: removes all values of a sorted set but some.
+-- retain_sorted.lua, followed by retained.lua: removes all values of a sorted set except some.
 --
 -- KEYS[1]  sorted set
 -- ARGV     the values to retain, if the set contains them
 -- Returns  the number of removed values
 --
 -- Work: O(ARGV log n); the memory is freed in the background. Sent twice, the second copy removes
--- only what others have inserted in between.
+-- only values that others have inserted in between.
 local count, insert, width = 'ZCARD', 'ZADD', 2
 local retained, seen = {}, {}
 for i = 1, #ARGV do

@@ -1,9 +1,9 @@
--- retained.lua: the end of the scripts that retain values. It replaces the set by `retained`: the
--- arguments of the command `insert`, `width` of them for each value. The command `count` counts
--- values.
+-- retained.lua: the end of the scripts that retain values. It replaces the set by the values in
+-- `retained`, which has `width` arguments of the command `insert` for each value. The command
+-- `count` returns the number of values.
 --
--- A refused command fails before the set is deleted: each command that runs after the deletion runs
--- once before it, without an effect.
+-- A command that is refused fails before the set is deleted: each command that runs after the
+-- deletion has already run once before it, without an effect.
 local removed = redis.call(count, KEYS[1]) - #retained / width
 if removed == 0 then
   return 0

@@ -75,7 +75,7 @@ impl<T, C: Codec> ScoredSortedSet<T, C> {
     /// Sets the scores of values, up to 500 or about 4 MiB a request. Returns the number of new
     /// values.
     ///
-    /// After an error, some scores may have been set.
+    /// After an error, some of the scores may have been set.
     ///
     /// # Errors and cancel safety
     ///
@@ -94,7 +94,7 @@ impl<T, C: Codec> ScoredSortedSet<T, C> {
     /// Sets the scores of the values for which the condition holds, up to 500 or about 4 MiB a
     /// request. Returns the number of values that are new or whose scores have changed.
     ///
-    /// After an error, some scores may have been set.
+    /// After an error, some of the scores may have been set.
     ///
     /// # Errors and cancel safety
     ///
@@ -133,8 +133,7 @@ impl<T, C: Codec> ScoredSortedSet<T, C> {
         Ok(sum)
     }
 
-    /// Adds to the score of a value on the server, starting at 0 for a new value. Returns the new
-    /// score.
+    /// Adds to the score of a value on the server. A new value starts at 0. Returns the new score.
     ///
     /// # Errors
     ///
@@ -155,7 +154,7 @@ impl<T, C: Codec> ScoredSortedSet<T, C> {
         self.inner.object_ref.change(self.inner.object_ref.command("ZINCRBY")?.arg(by).arg(value)).await
     }
 
-    /// Sets the score of a value. Returns the number of values before it then.
+    /// Sets the score of a value. Returns the number of values before it after the change.
     ///
     /// # Errors and cancel safety
     ///
@@ -168,7 +167,7 @@ impl<T, C: Codec> ScoredSortedSet<T, C> {
         self.add_and_rank_one("ZADD", "ZRANK", value, score).await
     }
 
-    /// Sets the score of a value. Returns the number of values after it then.
+    /// Sets the score of a value. Returns the number of values after it, counted after the change.
     ///
     /// # Errors and cancel safety
     ///
@@ -182,12 +181,12 @@ impl<T, C: Codec> ScoredSortedSet<T, C> {
     }
 
     /// Sets the scores of up to 50,000 values, in one step. Returns for each the number of values
-    /// after it when all are set.
+    /// after it, counted after all scores are set.
     ///
     /// # Errors
     ///
     /// As for [`ScoredSortedSet::insert`].
-    /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) for more values.
+    /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) for more than 50,000 values.
     ///
     /// # Cancel safety
     ///
@@ -208,7 +207,7 @@ impl<T, C: Codec> ScoredSortedSet<T, C> {
         }
     }
 
-    /// Adds to the score of a value. Returns the number of values before it then.
+    /// Adds to the score of a value. Returns the number of values before it after the change.
     ///
     /// # Errors and cancel safety
     ///
@@ -221,7 +220,8 @@ impl<T, C: Codec> ScoredSortedSet<T, C> {
         self.add_and_rank_one("ZINCRBY", "ZRANK", value, by).await
     }
 
-    /// Adds to the score of a value. Returns the number of values after it then.
+    /// Adds to the score of a value. Returns the number of values after it, counted after the
+    /// change.
     ///
     /// # Errors and cancel safety
     ///
@@ -260,5 +260,6 @@ impl<T, C: Codec> ScoredSortedSet<T, C> {
     }
 }
 
-/// The maximum number of values that one script ranks, which then takes some tens of milliseconds.
+/// The maximum number of values in one script call that ranks them. Such a call takes some tens of
+/// milliseconds.
 const MAX_RANKED: usize = 50_000;

@@ -40,10 +40,10 @@ impl<T, C: Codec> ScoredCombination<T, C> {
         ScoredCombination { combination, weights: Vec::new(), aggregate: None }
     }
 
-    /// Sets the factors by which the scores of each set are multiplied: first that of this set,
-    /// then those of the others, in their order. The default is 1.
+    /// Sets the factors by which the scores of each set are multiplied: first the factor of this
+    /// set, then those of the others, in their order. The default is 1.
     ///
-    /// Not allowed for a difference, whose scores are those of this set.
+    /// Not allowed for a difference, because its scores are those of this set.
     pub fn weights(mut self, weights: impl IntoIterator<Item = f64>) -> Self {
         self.weights = weights.into_iter().collect();
         self
@@ -105,8 +105,8 @@ impl<T, C: Codec> ScoredCombination<T, C> {
     ///
     /// [`ObjectError`] states what failed and whether anything may have changed.
     /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) if the names are in different
-    /// slots of a cluster, if the weights are not one for each set, and for options that a
-    /// difference does not have.
+    /// slots of a cluster, if the number of weights is not the number of sets, and for options that
+    /// are not allowed for a difference.
     ///
     /// # Cancel safety
     ///
@@ -212,8 +212,8 @@ impl<T, C: Codec> SortedSet<T, C> {
     }
 }
 
-/// Sets all scores to 0, whatever they are in the other sets, so that the values are sorted by
-/// their bytes.
+/// Sets all scores of the result to 0, whatever they are in the other sets, so that the values are
+/// sorted by their bytes.
 fn without_scores<T, C: Codec>(mut combination: Combination<T, C>) -> Combination<T, C> {
     combination.options.push("WEIGHTS".into());
     combination.options.extend(std::iter::repeat_n(Bytes::from("0"), combination.set_count()));

@@ -1,4 +1,4 @@
-//! Sorted sets: by scores, by text, and by the order of the values.
+//! Sorted sets: by scores, by text, and by the natural order of the values.
 
 mod add;
 mod combine;
@@ -19,7 +19,7 @@ static RETAIN: Script<1> = Script::new(
     concat!(include_str!("../scripts/retain_sorted.lua"), include_str!("../scripts/retained.lua")),
 );
 
-/// Implements the methods that both types of sorted sets have, whatever orders them.
+/// Implements the methods that both types of sorted sets have.
 macro_rules! ordered_methods {
     ($type:ident) => {
         common_methods!($type, "ZCARD", "ZREM", "ZRANDMEMBER", RETAIN);
@@ -41,8 +41,8 @@ macro_rules! ordered_methods {
                 Ok(self.inner.score(value).await?.is_some())
             }
 
-            /// Returns for each value, in their order, whether the set contains it. Up to 500
-            /// values or about 4 MiB a request.
+            /// Returns for each value, in their order, whether the set contains it. A request
+            /// contains up to 500 values or about 4 MiB.
             ///
             /// # Errors and cancel safety
             ///
@@ -85,8 +85,8 @@ macro_rules! ordered_methods {
                 self.inner.object_ref.read(self.inner.object_ref.command("ZREVRANK")?.arg(value)).await
             }
 
-            /// Returns the range of these ranks, from 0 for the first value; after [`Range::rev`],
-            /// from 0 for the last.
+            /// Returns the range of these ranks. They count from 0 for the first value; after
+            /// [`Range::rev`], from 0 for the last.
             #[doc(alias = "valueRange")]
             #[doc(alias = "entryRange")]
             #[doc(alias = "range")]

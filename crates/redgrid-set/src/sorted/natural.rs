@@ -1,4 +1,4 @@
-//! Sets in the order of their values.
+//! Sets in the natural order of their values.
 
 use std::borrow::Borrow;
 use std::collections::VecDeque;
@@ -15,14 +15,14 @@ use super::{RETAIN, Range, ordered_methods};
 use crate::common::common_methods;
 use crate::elements::{Elements, handle};
 
-/// A set of values of type `T` in their own order, shared by all processes that reach the same
+/// A set of values of type `T` in their natural order, shared by all processes that reach the same
 /// server: a distributed `BTreeSet`.
 ///
-/// It is a sorted set of the server in which all scores are 0, sorted by the bytes of the values.
-/// The codec must therefore preserve the order of values ([`Ordered`]), like [`Natural`] for
-/// numbers, text, bytes and tuples. An insertion needs no lock, and O(log n) time. Redisson's
-/// `RSortedSet` is different, and its keys cannot be shared: a list under a lock, ordered by a Java
-/// class.
+/// It is stored as a sorted set in which all scores are 0, so the server sorts it by the bytes of
+/// the values. The codec must therefore preserve the order of values ([`Ordered`]), like
+/// [`Natural`] for numbers, text, bytes and tuples. An insertion needs no lock, and O(log n) time.
+/// Its keys cannot be shared with Redisson's `RSortedSet`, which is a list under a lock, ordered by
+/// a Java class.
 ///
 /// It is cheap to clone; clones are handles of the same set. A set exists while it has values.
 #[doc(alias = "RSortedSet")]
@@ -30,7 +30,7 @@ pub struct SortedSet<T, C = Natural> {
     pub(crate) inner: Elements<T, C>,
 }
 
-/// A set of text in the order of its bytes, which for UTF-8 is that of the code points.
+/// A set of text in the order of its UTF-8 bytes, which is the order of the code points.
 ///
 /// On the wire it is Redisson's `RLexSortedSet`.
 #[doc(alias = "RLexSortedSet")]
@@ -50,7 +50,7 @@ ordered_methods!(SortedSet);
 impl<T, C: Ordered<T> + Default> SortedSet<T, C> {
     /// Returns the set with this name.
     ///
-    /// No request is sent: the first call reports an invalid name.
+    /// No request is sent: an invalid name is reported by the first call.
     pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
         SortedSet { inner: Elements::new(client, name, C::default()) }
     }
@@ -78,7 +78,7 @@ impl<T, C: Codec> SortedSet<T, C> {
 
     /// Inserts values, up to 500 or about 4 MiB a request. Returns the number of new values.
     ///
-    /// After an error, some of them may have been inserted.
+    /// After an error, some of the values may have been inserted.
     ///
     /// # Errors and cancel safety
     ///
@@ -101,7 +101,7 @@ impl<T, C: Codec> SortedSet<T, C> {
         Ok(sum)
     }
 
-    /// Returns a range of values, like that of a `BTreeSet`.
+    /// Returns a range of values, as for a `BTreeSet`.
     ///
     /// ```no_run
     /// # use redgrid_set::{LexSortedSet, ObjectError, SortedSet};
@@ -158,7 +158,7 @@ impl<T, C: Decode<T>> SortedSet<T, C> {
     }
 
     /// Removes the lowest value and returns it; `None` if the set is empty. If the reply is lost,
-    /// so is the value.
+    /// the value is lost.
     ///
     /// # Errors
     ///
@@ -167,15 +167,15 @@ impl<T, C: Decode<T>> SortedSet<T, C> {
     ///
     /// # Cancel safety
     ///
-    /// A request that was already sent is executed even if the future is dropped: a removed value
-    /// is lost then.
+    /// A request that was already sent is executed even if the future is dropped: in that case a
+    /// removed value is lost.
     #[doc(alias = "pollFirst")]
     pub async fn pop_first(&self) -> Result<Option<T>, ObjectError> {
         Ok(self.pop_some("ZPOPMIN", 1).await?.pop())
     }
 
     /// Removes the highest value and returns it; `None` if the set is empty. If the reply is lost,
-    /// so is the value.
+    /// the value is lost.
     ///
     /// # Errors and cancel safety
     ///
@@ -190,7 +190,7 @@ impl<T, C: Decode<T>> SortedSet<T, C> {
     /// # Errors
     ///
     /// As for [`SortedSet::pop_first`]. If one value cannot be decoded, the call fails, but all of
-    /// them are removed. Where other writers may use another codec, pop values one by one.
+    /// them are removed. If other writers may use another codec, pop values one by one.
     ///
     /// # Cancel safety
     ///
@@ -220,9 +220,9 @@ impl<T, C: Decode<T>> SortedSet<T, C> {
 impl<T: 'static, C: Decode<T>> SortedSet<T, C> {
     /// Returns a stream of all values in their order, in pages of 100.
     ///
-    /// A value that is in the set from beginning to end is returned once. The effect of other
-    /// changes depends on when their page is read. A value that cannot be decoded is an error, and
-    /// the stream continues after it; any other error ends the stream.
+    /// A value that is in the set for the whole time is returned once. Whether other changes are
+    /// visible depends on when their page is read. If a value cannot be decoded, the stream returns
+    /// an error and continues. Any other error ends the stream.
     #[doc(alias = "iterator")]
     pub fn stream(&self) -> InOrder<T> {
         self.stream_between(Bytes::from_static(b"-"), Bytes::from_static(b"+"))
@@ -242,7 +242,8 @@ impl<T: 'static, C: Decode<T>> SortedSet<T, C> {
 
     fn stream_between(&self, from: Bytes, to: Bytes) -> InOrder<T> {
         let inner = self.inner.clone();
-        // The values that were read but not yet returned, and where the next page starts.
+        // The state: the values that were read but not yet returned, and the start of the next
+        // page.
         let begin = (inner, VecDeque::<Bytes>::new(), Some(from), to);
         let values = stream::unfold(begin, |(inner, mut found, mut from, to)| async move {
             loop {
@@ -266,6 +267,6 @@ impl<T: 'static, C: Decode<T>> SortedSet<T, C> {
 
 async fn page<T, C: Codec>(inner: &Elements<T, C>, from: Bytes, to: Bytes) -> Result<Vec<Bytes>, ObjectError> {
     let request = inner.object_ref.command("ZRANGE")?.arg(from).arg(to).arg("BYLEX").arg("LIMIT").int(0).int(PAGE);
-    // From the primary, whatever the read mode: a replica may lag behind the previous page.
+    // The primary is read, whatever the read mode: a replica may be behind the previous page.
     inner.object_ref.read_primary(request).await
 }

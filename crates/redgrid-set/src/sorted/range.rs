@@ -1,4 +1,4 @@
-//! Ranges of sorted sets: by rank, by score, and by the order of the values.
+//! Ranges of sorted sets: by rank, by score, and by value.
 
 use std::fmt::{self, Debug};
 use std::ops::{Bound, RangeBounds};
@@ -12,7 +12,7 @@ use crate::elements::Elements;
 
 /// A range of a sorted set; returned by `by_rank`, `by_score` and `by_value`.
 ///
-/// A request is sent by the methods that read, count, remove or store the range.
+/// A request is sent only by the methods that read, count, remove or store the range.
 #[must_use = "does nothing until one of its methods is awaited"]
 pub struct Range<T, C> {
     inner: Elements<T, C>,
@@ -24,9 +24,9 @@ pub struct Range<T, C> {
 /// The bounds of a range.
 #[derive(Debug, Clone)]
 enum Span {
-    /// The first rank, and the one after the last if there is an end.
+    /// The first rank, and the rank after the last, if there is an end.
     Ranks(i64, Option<i64>),
-    /// Bounds in the server's syntax.
+    /// Bounds of scores in the server's syntax.
     Scores(Bytes, Bytes),
     Values(Bytes, Bytes),
 }
@@ -63,7 +63,7 @@ impl<T, C: Codec> Range<T, C> {
         Range::new(inner, value_bounds(inner, values).map(|(from, to)| Span::Values(from, to)))
     }
 
-    /// Reverses the order. Ranks are then counted from the last value, too.
+    /// Reverses the order. Ranks are also counted from the last value.
     #[doc(alias = "valueRangeReversed")]
     #[doc(alias = "entryRangeReversed")]
     #[doc(alias = "rangeReversed")]
@@ -72,8 +72,8 @@ impl<T, C: Codec> Range<T, C> {
         self
     }
 
-    /// Skips the first `offset` values, and returns `count` values at most. Not allowed for ranks,
-    /// which define both by themselves.
+    /// Skips the first `offset` values, and returns `count` values at most. Not allowed for ranges
+    /// of ranks, because ranks already define both.
     pub fn limit(mut self, offset: u64, count: u64) -> Self {
         self.limit = Some((offset, count));
         self
@@ -109,13 +109,13 @@ impl<T, C: Codec> Range<T, C> {
         }
     }
 
-    /// Returns the number of values.
+    /// Returns the number of values in the range.
     ///
     /// # Errors
     ///
     /// [`ObjectError`] states what failed and whether anything may have changed.
-    /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) for an invalid range, or one
-    /// with a limit.
+    /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) if the range is invalid or has
+    /// a limit.
     ///
     /// # Cancel safety
     ///
@@ -136,7 +136,8 @@ impl<T, C: Codec> Range<T, C> {
         }
     }
 
-    /// Removes the values, in one step, and returns their number. The command blocks the server.
+    /// Removes the values of the range, in one step, and returns their number. The command blocks
+    /// the server meanwhile.
     ///
     /// # Errors
     ///
@@ -157,7 +158,8 @@ impl<T, C: Codec> Range<T, C> {
         let request = match span {
             Span::Ranks(first, end) => {
                 let (first, last) = rank_bounds(first, end);
-                // Reversed ranks count from -1, the last one. An empty range stays empty.
+                // Reversed ranks are sent as negative ranks: -1 is the last value. An empty range
+                // must stay empty.
                 match (self.rev, first <= last || last == -1) {
                     (false, _) => request.int(first).int(last),
                     (true, false) => request.int(1).int(0),
@@ -224,7 +226,7 @@ impl<T, C: Decode<T>> Range<T, C> {
     pub async fn entries(self) -> Result<Vec<(T, f64)>, ObjectError> {
         let by_value = matches!(self.span, Ok(Span::Values(..)));
         if by_value {
-            // All scores are 0.
+            // All scores of a set with ranges of values are 0.
             return Ok(self.values().await?.into_iter().map(|value| (value, 0.0)).collect());
         }
         let request = self.arguments(self.inner.object_ref.command("ZRANGE")?)?.arg("WITHSCORES");
@@ -233,7 +235,7 @@ impl<T, C: Decode<T>> Range<T, C> {
     }
 }
 
-/// Encodes bounds of values in the server's syntax.
+/// Encodes the bounds of a range of values in the server's syntax.
 pub(super) fn value_bounds<T, C: Encode<Q>, Q: ?Sized>(
     inner: &Elements<T, C>,
     values: &impl RangeBounds<Q>,
@@ -247,14 +249,14 @@ pub(super) fn value_bounds<T, C: Encode<Q>, Q: ?Sized>(
         Ok::<_, ObjectError>(Bytes::from([&prefix[..], &inner.encode(value)?].concat()))
     };
     let (from, to) = (bound(values.start_bound(), "-")?, bound(values.end_bound(), "+")?);
-    // A bound without a value has one byte, and is never on the wrong side.
+    // An unlimited bound is one byte, `-` or `+`. Other bounds must not be in reversed order.
     if from != *"-" && to != *"+" && to[1..] < from[1..] {
         return Err(reversed_range_error(inner.name()?, "one that does".into()));
     }
     Ok((from, to))
 }
 
-/// Returns the first and the last rank for the server; -1 is the last one of the set.
+/// Returns the first and the last rank in the server's syntax; -1 is the last rank of the set.
 fn rank_bounds(first: i64, end: Option<i64>) -> (i64, i64) {
     match end {
         None => (first, -1),

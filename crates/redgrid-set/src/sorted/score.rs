@@ -1,4 +1,4 @@
-//! Scores: their encoding, which excludes NaN, and reads of them.
+//! Encoding of scores, which rejects NaN, and reads of scores.
 
 use bytes::Bytes;
 use redgrid_codecs::{Codec, Encode};
@@ -12,7 +12,7 @@ pub(super) fn encode_score(name: &Name, score: f64) -> Result<Bytes, ObjectError
     if score.is_nan() {
         return Err(ObjectError::invalid_argument(name, "score", "a number", "NaN"));
     }
-    // With an exponent if it has many digits.
+    // The text has an exponent if the number has many digits.
     Ok(format!("{score:?}").into())
 }
 

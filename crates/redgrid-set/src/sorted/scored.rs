@@ -25,7 +25,7 @@ redgrid_core::default_codec! {
     ///
     /// Scores are `f64`, including infinities, but not NaN. Values with the same score are sorted
     /// by their bytes. It is cheap to clone; clones are handles of the same set. The codec `C` is
-    /// part of the type: with the feature `json`, the default is `Json`. A set exists while it has
+    /// part of the type. With the feature `json`, the default is `Json`. A set exists while it has
     /// values.
     #[doc(alias = "RScoredSortedSet")]
     #[doc(alias = "RedissonScoredSortedSet")]
@@ -40,7 +40,7 @@ ordered_methods!(ScoredSortedSet);
 impl<T, C: Codec + Default> ScoredSortedSet<T, C> {
     /// Returns the set with this name.
     ///
-    /// No request is sent: the first call reports an invalid name.
+    /// No request is sent: an invalid name is reported by the first call.
     pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
         ScoredSortedSet { inner: Elements::new(client, name, C::default()) }
     }
@@ -117,12 +117,12 @@ impl<T, C: Codec> ScoredSortedSet<T, C> {
     }
 
     /// Returns for each value, in their order, the number of values after it, in one step. Up to
-    /// 100,000 values.
+    /// 100,000 values can be given.
     ///
     /// # Errors
     ///
     /// As for [`ScoredSortedSet::score`].
-    /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) for more values.
+    /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) for more than 100,000 values.
     ///
     /// # Cancel safety
     ///
@@ -145,7 +145,7 @@ impl<T, C: Codec> ScoredSortedSet<T, C> {
     /// Replaces a value by another with the same score. Returns whether the set contained the
     /// value.
     ///
-    /// If the set contains the other value already, its score is replaced.
+    /// If the set already contains the other value, the score of the other value is replaced.
     ///
     /// # Errors
     ///
@@ -162,7 +162,7 @@ impl<T, C: Codec> ScoredSortedSet<T, C> {
         self.inner.object_ref.change(self.inner.script(&REPLACE)?.arg(value).arg(by)).await
     }
 
-    /// Returns the range of these scores.
+    /// Returns the range of values with these scores.
     ///
     /// ```no_run
     /// # #[cfg(feature = "json")]
@@ -207,8 +207,8 @@ impl<T, C: Decode<T>> ScoredSortedSet<T, C> {
         Ok(self.by_rank(..1).rev().entries().await?.pop())
     }
 
-    /// Removes the value with the lowest score and returns both; `None` if the set is empty. If the
-    /// reply is lost, so is the value.
+    /// Removes the value with the lowest score, and returns both; `None` if the set is empty. If
+    /// the reply is lost, the value is lost.
     ///
     /// # Errors
     ///
@@ -217,16 +217,16 @@ impl<T, C: Decode<T>> ScoredSortedSet<T, C> {
     ///
     /// # Cancel safety
     ///
-    /// A request that was already sent is executed even if the future is dropped: a removed value
-    /// is lost then.
+    /// A request that was already sent is executed even if the future is dropped: in that case a
+    /// removed value is lost.
     #[doc(alias = "pollFirst")]
     #[doc(alias = "pollFirstEntry")]
     pub async fn pop_first(&self) -> Result<Option<(T, f64)>, ObjectError> {
         Ok(self.pop_some("ZPOPMIN", 1).await?.pop())
     }
 
-    /// Removes the value with the highest score and returns both; `None` if the set is empty. If
-    /// the reply is lost, so is the value.
+    /// Removes the value with the highest score, and returns both; `None` if the set is empty. If
+    /// the reply is lost, the value is lost.
     ///
     /// # Errors and cancel safety
     ///
@@ -243,7 +243,7 @@ impl<T, C: Decode<T>> ScoredSortedSet<T, C> {
     /// # Errors
     ///
     /// As for [`ScoredSortedSet::pop_first`]. If one value cannot be decoded, the call fails, but
-    /// all of them are removed. Where other writers may use another codec, pop values one by one.
+    /// all of them are removed. If other writers may use another codec, pop values one by one.
     ///
     /// # Cancel safety
     ///

@@ -1,4 +1,4 @@
-//! Writes of entries: each concerns one shard, with the guarantees of a plain map.
+//! Changes of entries. Each concerns one shard, with the guarantees of a plain map.
 
 use redgrid_codecs::{Codec, Decode, Encode, EncodesFor, Numeric};
 use redgrid_core::object::ObjectError;
@@ -9,7 +9,7 @@ use super::ShardedMap;
 impl<K, V, KC: Codec, VC: Encode<V>> ShardedMap<K, V, KC, VC> {
     /// Sets the value of a key. Returns whether the key is new in the map.
     ///
-    /// Cheaper than [`ShardedMap::insert`], which returns the previous value.
+    /// It is cheaper than [`ShardedMap::insert`], which returns the previous value.
     ///
     /// # Errors
     ///
@@ -26,7 +26,7 @@ impl<K, V, KC: Codec, VC: Encode<V>> ShardedMap<K, V, KC, VC> {
         self.shard_of(key).await?.set(key, value).await
     }
 
-    /// Sets the value of a key that is not in the map. Returns whether it was set.
+    /// Sets the value of a key if the key is not in the map. Returns whether it was set.
     ///
     /// # Errors and cancel safety
     ///
@@ -39,7 +39,7 @@ impl<K, V, KC: Codec, VC: Encode<V>> ShardedMap<K, V, KC, VC> {
         self.shard_of(key).await?.set_if_absent(key, value).await
     }
 
-    /// Sets the value of a key that is in the map. Returns whether it was set.
+    /// Sets the value of a key if the key is in the map. Returns whether it was set.
     ///
     /// # Errors and cancel safety
     ///
@@ -53,8 +53,8 @@ impl<K, V, KC: Codec, VC: Encode<V>> ShardedMap<K, V, KC, VC> {
         self.shard_of(key).await?.set_if_exists(key, value).await
     }
 
-    /// Sets the values of many keys, on their shards in parallel, up to 500 entries or about 4 MiB
-    /// a request.
+    /// Sets the values of many keys, on their shards in parallel. A request contains up to 500
+    /// entries or about 4 MiB.
     ///
     /// If a key occurs twice, its last value is set.
     ///
@@ -131,7 +131,7 @@ impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>> ShardedMap<K, V, KC, VC> {
         self.shard_of(key).await?.insert(key, value).await
     }
 
-    /// Sets the value of a key that is not in the map. Otherwise returns its value.
+    /// Sets the value of a key if the key is not in the map. Otherwise returns its value.
     ///
     /// # Errors and cancel safety
     ///
@@ -144,7 +144,7 @@ impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>> ShardedMap<K, V, KC, VC> {
         self.shard_of(key).await?.insert_if_absent(key, value).await
     }
 
-    /// Sets the value of a key that is in the map. Returns the previous value.
+    /// Sets the value of a key if the key is in the map. Returns the previous value.
     ///
     /// # Errors and cancel safety
     ///
@@ -157,7 +157,7 @@ impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>> ShardedMap<K, V, KC, VC> {
         self.shard_of(key).await?.replace(key, value).await
     }
 
-    /// Changes the value of a key in place, whatever others do meanwhile, like [`Map::update`].
+    /// Changes the value of a key, even while others change it concurrently, as [`Map::update`].
     ///
     /// # Errors
     ///
@@ -175,7 +175,7 @@ impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>> ShardedMap<K, V, KC, VC> {
         self.shard_of(key).await?.update(key, change).await
     }
 
-    /// Replaces the value of a key, or its absence, by the result of `change`, like [`Map::alter`].
+    /// Replaces the value of a key, or its absence, by the result of `change`, as [`Map::alter`].
     ///
     /// # Errors
     ///
@@ -200,7 +200,7 @@ impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>> ShardedMap<K, V, KC, VC> {
 }
 
 impl<K, V, KC: Codec, VC: Codec> ShardedMap<K, V, KC, VC> {
-    /// Adds to the number of a key on the server, starting at 0 for a new key. Returns the sum.
+    /// Adds to the number of a key on the server. A new key starts at 0. Returns the sum.
     ///
     /// # Errors
     ///
@@ -218,12 +218,12 @@ impl<K, V, KC: Codec, VC: Codec> ShardedMap<K, V, KC, VC> {
         self.shard_of(key).await?.add(key, by).await
     }
 
-    /// Removes keys, on their shards in parallel, up to 500 keys or about 4 MiB a request. Returns
-    /// the number of keys that were in the map.
+    /// Removes keys, on their shards in parallel. A request contains up to 500 keys or about 4 MiB.
+    /// Returns the number of keys that were in the map.
     ///
     /// # Errors
     ///
-    /// [`ObjectError::Shards`] names the shards in which some keys may be left.
+    /// [`ObjectError::Shards`] names the shards in which some keys may remain.
     ///
     /// # Cancel safety
     ///

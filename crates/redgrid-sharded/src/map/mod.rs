@@ -1,4 +1,4 @@
-//! The sharded map: construction, entry count, and clearing.
+//! The sharded map: construction, and access to its shards.
 
 mod change;
 mod read;
@@ -16,11 +16,10 @@ use crate::methods::{collection_methods, sharded_methods};
 use crate::sharded::{Shard, Sharded};
 
 redgrid_core::default_codec! {
-    /// A map from `K` to `V` whose entries are distributed over many keys of the servers, by a
-    /// hash of their keys.
+    /// A map from `K` to `V`. A hash of each key determines its shard, which is one of many keys on
+    /// the servers.
     ///
-    /// It has the methods of a [`Map`], except those that would have to be one step on the
-    /// whole map.
+    /// It has the methods of a [`Map`], except those that require one step on the whole map.
     ///
     /// It is cheap to clone; clones are handles of the same map: create one and clone it. The
     /// codecs of keys and values are part of the type, as in a [`Map`].
@@ -46,9 +45,10 @@ sharded_methods!([K, V, KC: Codec, VC: Codec] ShardedMap<K, V, KC, VC>);
 collection_methods!("entries", [K, V, KC: Codec, VC: Codec] ShardedMap<K, V, KC, VC>);
 
 impl<K, V, KC: Codec + Default, VC: Codec + Default> ShardedMap<K, V, KC, VC> {
-    /// Returns the map with this name, with the stored shard layout; by default with 16 shards.
+    /// Returns the map with this name. It uses the stored shard layout or, if there is none, 16
+    /// shards.
     ///
-    /// No request is sent: the first call reports an invalid name. A name with a hash tag is
+    /// No request is sent: an invalid name is reported by the first call. A name with a hash tag is
     /// invalid here.
     pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
         ShardedMap { sharded: Sharded::new(client, name, (KC::default(), VC::default())) }
@@ -66,8 +66,8 @@ impl<K, V, KC: Codec, VC: Codec> ShardedMap<K, V, KC, VC> {
         ShardedMap { sharded: self.sharded.with_shard_type((keys, values)) }
     }
 
-    /// Returns the shard of a key, as a plain map: for steps on several keys of one shard, for
-    /// fences, and for locks of the key.
+    /// Returns the shard of a key, as a plain map. Use it for steps on several keys of one shard,
+    /// for fences, and for locks of the key.
     ///
     /// # Errors
     ///
@@ -75,7 +75,7 @@ impl<K, V, KC: Codec, VC: Codec> ShardedMap<K, V, KC, VC> {
     ///
     /// # Cancel safety
     ///
-    /// The shard layout may be stored. Nothing else is changed.
+    /// This call may store the shard layout. It changes nothing else.
     pub async fn shard_of<Q: ?Sized>(&self, key: &Q) -> Result<Map<K, V, KC, VC>, ObjectError>
     where
         KC: EncodesFor<K, Q>,

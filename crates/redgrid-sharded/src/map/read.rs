@@ -28,8 +28,8 @@ impl<K, V, KC: Codec, VC: Decode<V>> ShardedMap<K, V, KC, VC> {
         self.shard_to_read(key).await?.get(key).await
     }
 
-    /// Returns the values of keys, in their order. The shards are read in parallel, up to 500 keys
-    /// a request.
+    /// Returns the values of keys, in their order. The shards are read in parallel. A request
+    /// contains up to 500 keys.
     ///
     /// # Errors
     ///
@@ -52,8 +52,8 @@ impl<K, V, KC: Codec, VC: Decode<V>> ShardedMap<K, V, KC, VC> {
         self.sharded.each(&shards, keys, call).await
     }
 
-    /// Returns all values, in one reply of each shard, which is as large as all of its values. For
-    /// large maps use [`ShardedMap::values`].
+    /// Returns all values. Each shard returns its values in one reply, which is as large as all of
+    /// them. For large maps use [`ShardedMap::values`].
     ///
     /// # Errors
     ///
@@ -107,12 +107,12 @@ impl<K, V, KC: Codec, VC: Codec> ShardedMap<K, V, KC, VC> {
 impl<K, V, KC: Codec, VC: Encode<V>> ShardedMap<K, V, KC, VC> {
     /// Returns whether a key has this value.
     ///
-    /// The servers search the shards in parallel, a thousand entries a request. Changes during the
-    /// call may be missed.
+    /// The servers search the shards in parallel, a thousand entries per request. Changes during
+    /// the call may be missed.
     ///
     /// # Errors
     ///
-    /// [`ObjectError::Shards`] if the shards that answered do not contain the value, and others
+    /// [`ObjectError::Shards`] if the shards that replied do not contain the value, but others
     /// failed.
     ///
     /// # Cancel safety
@@ -125,8 +125,8 @@ impl<K, V, KC: Codec, VC: Encode<V>> ShardedMap<K, V, KC, VC> {
 }
 
 impl<K, V, KC: Decode<K>, VC: Codec> ShardedMap<K, V, KC, VC> {
-    /// Returns all keys, in one reply of each shard, which is as large as all of its keys. For
-    /// large maps use [`ShardedMap::keys`].
+    /// Returns all keys. Each shard returns its keys in one reply, which is as large as all of
+    /// them. For large maps use [`ShardedMap::keys`].
     ///
     /// # Errors
     ///
@@ -142,8 +142,8 @@ impl<K, V, KC: Decode<K>, VC: Codec> ShardedMap<K, V, KC, VC> {
 
     /// Returns `count` distinct random keys, or all keys if there are fewer.
     ///
-    /// The call reads the sizes of all shards, and then keys from a random choice of shards. It may
-    /// return fewer keys if some are removed in between.
+    /// The call reads the sizes of all shards, and then keys from a random choice of shards. If
+    /// other clients remove keys during the call, it may return fewer than `count`.
     ///
     /// # Errors
     ///
@@ -160,8 +160,8 @@ impl<K, V, KC: Decode<K>, VC: Codec> ShardedMap<K, V, KC, VC> {
 }
 
 impl<K, V, KC: Decode<K>, VC: Decode<V>> ShardedMap<K, V, KC, VC> {
-    /// Returns all entries, in one reply of each shard, which is as large as all of its entries.
-    /// For large maps use [`ShardedMap::entries`].
+    /// Returns all entries. Each shard returns its entries in one reply, which is as large as all
+    /// of them. For large maps use [`ShardedMap::entries`].
     ///
     /// # Errors
     ///
@@ -179,7 +179,7 @@ impl<K, V, KC: Decode<K>, VC: Decode<V>> ShardedMap<K, V, KC, VC> {
         self.sharded.all(|shard| async move { shard.read_all().await }).await
     }
 
-    /// Returns `count` distinct random entries, like [`ShardedMap::random_keys`].
+    /// Returns `count` distinct random entries, as [`ShardedMap::random_keys`].
     ///
     /// # Errors and cancel safety
     ///

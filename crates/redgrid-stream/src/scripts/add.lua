@@ -1,4 +1,4 @@
--- add.lua: adds an entry to a stream, and wakes the waiters for one. Appended to dedup.lua or
+-- add.lua: adds an entry to a stream, and wakes waiters for new entries. Appended to dedup.lua or
 -- plain.lua of redgrid-core.
 --
 -- KEYS[2]  stream
@@ -6,10 +6,10 @@
 -- ARGV[5]  channel  where the id is published
 -- ARGV[6…] the arguments of XADD after the key
 -- Answers  {id}     the entry was added
---          {}       there is no stream, and NOMKSTREAM was given
+--          {}       the stream does not exist, and NOMKSTREAM was given
 --
--- Work: that of XADD, which is the first command that can fail. A rejected PUBLISH is not an error:
--- waiters also poll.
+-- Work: that of XADD, which is the first command that can fail. A rejected PUBLISH is not an error,
+-- because waiters also poll.
 local id = redis.call('XADD', KEYS[2], unpack(ARGV, 6))
 if not id then
   return answer({})

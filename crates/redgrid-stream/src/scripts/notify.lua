@@ -1,4 +1,4 @@
--- notify.lua: wakes the waiters for entries of a stream.
+-- notify.lua: wakes waiters for new entries of a stream.
 --
 -- KEYS[1]  stream   determines the slot of the message
 -- ARGV[1]  publish  PUBLISH or SPUBLISH

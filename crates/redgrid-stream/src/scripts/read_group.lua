@@ -6,8 +6,8 @@
 -- Returns  the reply of XREADGROUP
 --          {-1, time}  too late: nothing was done; and the server's time, in microseconds
 --
--- Work: O(delivered entries), limited by the arguments. Sent twice, it delivers twice: a copy that
--- arrives after the caller has stopped waiting must deliver nothing.
+-- Work: O(delivered entries), limited by the arguments. Sent twice, it delivers twice. A copy that
+-- arrives after the caller has stopped waiting must not deliver entries, hence the time limit.
 local clock = redis.call('TIME')
 local now = string.format('%.0f', clock[1] * 1000000 + clock[2])
 if tonumber(now) > tonumber(ARGV[1]) then

@@ -21,11 +21,13 @@ use crate::{
 ///
 /// # Errors
 ///
-/// All methods fail in the same cases. [`TopologyError::Server`]: a node rejected a step; earlier
-/// steps stay. [`TopologyError::TimedOut`]: a node did not answer for four minutes, or no primary
-/// serves the slot. [`TopologyError::NotMigrating`]: a later step without the first one.
+/// All methods fail in the same cases. [`TopologyError::Server`]: a node rejected a step; the
+/// earlier steps remain in effect. [`TopologyError::TimedOut`]: a node did not answer for four
+/// minutes, or no primary serves the slot. [`TopologyError::NotMigrating`]: the migration of the
+/// slot was not begun.
 impl Cluster {
-    /// Moves a slot with all its keys to another primary, and waits until all nodes know it.
+    /// Moves a slot with all its keys to another primary, and waits until all nodes have the new
+    /// owner.
     pub async fn migrate_slot(&self, slot: u16, to: &RedisServer) -> Result<(), TopologyError> {
         self.begin_migration(slot, to).await?;
         self.finish_migration(slot).await
@@ -35,19 +37,19 @@ impl Cluster {
     pub async fn begin_migration(&self, slot: u16, to: &RedisServer) -> Result<(), TopologyError> {
         let from = self.primary_of(slot).await?;
         let (from_id, to_id) = (id(from).await?, id(to).await?);
-        // In this order: the old side must not redirect clients to a node that does not expect
-        // them.
+        // The new primary first: the old one must not redirect clients to a node that does not
+        // expect them.
         set_slot(to, slot, &["IMPORTING", &from_id]).await?;
         set_slot(from, slot, &["MIGRATING", &to_id]).await
     }
 
-    /// Moves one key of a slot that is migrating; `false` if there was none on the old side.
+    /// Moves one key of a slot that is migrating; `false` if the old primary does not have it.
     pub async fn move_key(&self, key: &str) -> Result<bool, TopologyError> {
         self.move_keys_named(&[key]).await
     }
 
-    /// Moves these keys of one slot that is migrating, at once; `false` if there were none on the
-    /// old side.
+    /// Moves these keys of one migrating slot with one command; `false` if the old primary has none
+    /// of them.
     pub async fn move_keys_named<A: AsRef<str>>(&self, keys: &[A]) -> Result<bool, TopologyError> {
         let Some(first) = keys.first() else { return Ok(false) };
         let (from, to) = self.sides(self.slot_of(first.as_ref()).await?).await?;
@@ -55,8 +57,8 @@ impl Cluster {
         send(&from.observer().await?, to, &keys).await
     }
 
-    /// Moves the keys of a slot that is migrating, and returns how many there were. The slot itself
-    /// stays.
+    /// Moves all keys of a slot that is migrating, and returns how many there were. The slot itself
+    /// remains with the old primary.
     pub async fn move_keys(&self, slot: u16) -> Result<usize, TopologyError> {
         let (from, to) = self.sides(slot).await?;
         let observer = from.observer().await?;
@@ -71,18 +73,18 @@ impl Cluster {
         }
     }
 
-    /// Assigns the slot to the new side, with the remaining keys, and waits until all nodes know
-    /// it.
+    /// Assigns the slot to the new primary, with the remaining keys, and waits until all nodes have
+    /// the new owner.
     pub async fn finish_migration(&self, slot: u16) -> Result<(), TopologyError> {
         self.move_keys(slot).await?;
         let (from, to) = self.sides(slot).await?;
         let to_id = id(to).await?;
-        // The new side first: if neither served the slot, clients would be redirected back and
+        // The new primary first: if neither served the slot, clients would be redirected back and
         // forth.
         for side in [to, from] {
             set_slot(side, slot, &["NODE", &to_id]).await?;
         }
-        // Gossip would reach the others a second later.
+        // The other nodes are notified directly: gossip would reach them a second later.
         let views = until(SETTLED_WITHIN, || self.views()).await?;
         for (node, view) in views {
             let replica = view::own(&view).is_none_or(|own| own.primary.is_some());
@@ -93,8 +95,8 @@ impl Cluster {
         self.wait_until_ok().await
     }
 
-    /// Moves slots of one primary with all their keys to another, some at a time, and waits until
-    /// all nodes know it. Each group of `some` slots takes at least `each`.
+    /// Moves slots of one primary with all their keys to another, `some` slots at a time, and waits
+    /// until all nodes have the new owner. Each group of `some` slots takes at least `each`.
     pub async fn migrate_slots(
         &self,
         slots: RangeInclusive<u16>,
@@ -109,8 +111,8 @@ impl Cluster {
                 others.push(node.observer().await?);
             }
         }
-        // One connection to each node for all slots: thousands of slots would otherwise open ten
-        // times as many.
+        // All slots share one connection to each node. Otherwise a migration of thousands of slots
+        // would open ten times as many connections.
         let moving = Moving {
             from_id: id(from).await?,
             to_id: id(to).await?,
@@ -128,7 +130,7 @@ impl Cluster {
         self.wait_until_ok().await
     }
 
-    /// The old and the new primary of a slot that is migrating.
+    /// Returns the old and the new primary of a slot that is migrating.
     async fn sides(&self, slot: u16) -> Result<(&RedisServer, &RedisServer), TopologyError> {
         let from = self.primary_of(slot).await?;
         let reply: String = until(SETTLED_WITHIN, || ask(from, &["CLUSTER", "NODES"])).await?;
@@ -151,7 +153,7 @@ struct Moving<'a> {
 }
 
 impl Moving<'_> {
-    /// All steps for one slot, as described above.
+    /// Performs all steps of the migration of one slot.
     async fn move_slot(&self, slot: u16) -> Result<(), TopologyError> {
         let slot = slot.to_string();
         self.new.cmd(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", &self.from_id]).await?;
@@ -180,7 +182,7 @@ async fn set_slot(node: &RedisServer, slot: u16, state: &[&str]) -> Result<(), T
     Ok(())
 }
 
-/// Moves keys from one node to another; `false` if there were none.
+/// Moves keys from one node to another; `false` if none of them existed.
 async fn send(from: &Observer, to: &RedisServer, keys: &[Vec<u8>]) -> Result<bool, TopologyError> {
     let (ip, port) = (to.announced().ip().to_string(), to.announced().port().to_string());
     let (user, secret) = to.testkit_login();

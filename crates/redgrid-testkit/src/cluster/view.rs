@@ -9,7 +9,7 @@ pub(crate) const SLOTS: u16 = 16_384;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Member {
     pub(crate) id: String,
-    /// `None` until the node knows it.
+    /// The address; `None` until this view contains it.
     pub(crate) addr: Option<SocketAddr>,
     flags: Vec<String>,
     /// The id of the primary this replica follows.
@@ -25,7 +25,7 @@ impl Member {
         self.slots.iter().any(|range| range.contains(&slot))
     }
 
-    /// The id of the node that `slot` is migrating to.
+    /// Returns the id of the node that `slot` is migrating to.
     pub(crate) fn target_of(&self, slot: u16) -> Option<&str> {
         self.leaving.iter().find(|(leaving, _)| *leaving == slot).map(|(_, id)| id.as_str())
     }
@@ -78,8 +78,8 @@ pub(crate) fn owners(view: &[Member]) -> BTreeMap<u16, (u16, &str)> {
         .collect()
 }
 
-/// Checks that a view is that of a settled cluster: `nodes` members, every slot served by a
-/// `running` one, and none of these suspected. The error names what is missing.
+/// Checks that a view is that of a settled cluster: it has `nodes` members, a `running` one serves
+/// each slot, and no running member is suspected to be down. The error names the missing part.
 pub(crate) fn check(view: &[Member], nodes: usize, running: &[SocketAddr]) -> Result<(), String> {
     if view.len() != nodes || view.iter().any(|member| member.is("handshake")) {
         return Err(format!("{} of {nodes} members", view.iter().filter(|member| !member.is("handshake")).count()));

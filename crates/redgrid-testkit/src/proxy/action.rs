@@ -16,17 +16,18 @@ pub enum Direction {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Fault {
-    /// None: bytes pass unchanged.
+    /// No fault: bytes pass unchanged.
     #[default]
     Pass,
-    /// Everything arrives this much later, in order: higher latency, not lower bandwidth.
+    /// Bytes arrive later by this duration, in order. The latency is higher; the bandwidth is not
+    /// lower.
     Delay(Duration),
-    /// Everything is kept, and arrives when the fault ends: a broken link that recovers while TCP
-    /// still retransmits.
+    /// Bytes are kept, and arrive when the fault ends. This simulates a broken link that recovers
+    /// while TCP still retransmits.
     Stall,
-    /// Everything is read and dropped. A connection that lost data in a direction loses all that
-    /// follows in that direction, even after the fault has ended, because TCP has no gaps. It is
-    /// not seen to close.
+    /// Bytes are read and dropped; the connection stays open. A connection that lost data in a
+    /// direction loses all later data in that direction, even after the fault has ended, because
+    /// TCP has no gaps.
     BlackHole,
 }
 
@@ -34,20 +35,20 @@ pub enum Fault {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Action {
-    /// It is sent to the server, and its reply to the client.
+    /// Sends the request to the server, and the reply to the client.
     #[default]
     Forward,
-    /// It is sent to the server; its reply and everything after it on this connection is dropped.
-    /// The server still receives and executes the client's requests.
+    /// Sends the request to the server, but drops its reply and all later replies on this
+    /// connection. The server still receives and executes the client's further requests.
     SwallowReply,
-    /// It stays in the proxy until [`Proxy::release_held`](crate::Proxy::release_held), even if the
-    /// client has gone: a retransmission that arrives late. Later requests of this connection wait
-    /// behind it.
+    /// Keeps the request in the proxy until [`Proxy::release_held`](crate::Proxy::release_held),
+    /// even after the client has disconnected. This simulates a retransmission that arrives late.
+    /// Later requests of this connection wait for the held one.
     Hold,
-    /// It is sent to the server. When the reply shows that it was executed, the connection is cut
-    /// instead of delivering it.
+    /// Sends the request to the server, and cuts the connection when the reply arrives. The server
+    /// has executed the request, and the client gets no reply.
     CutAfterForward,
-    /// The connection is cut, and the request never reaches the server. Requests that the client
-    /// sent just before it, without waiting for replies, may be lost too.
+    /// Cuts the connection; the request never reaches the server. Requests that the client sent
+    /// just before this one, without waiting for replies, may be lost too.
     CutBefore,
 }

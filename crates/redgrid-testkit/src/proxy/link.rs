@@ -1,8 +1,8 @@
 //! One connection through a proxy.
 //!
-//! Four loops: requests are read and judged, then forwarded; replies likewise. A queue separates
-//! reading and forwarding, so that a delay does not slow down reading, and a held request outlives
-//! its client.
+//! A connection has four loops: one reads requests and decides their action, one forwards them; two
+//! do the same for replies. Queues separate reading from forwarding. A delay therefore does not
+//! slow down reading, and a held request outlives its client.
 
 use std::{
     io,
@@ -33,9 +33,9 @@ use crate::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Client {
     Here,
-    /// It closed its sending side; its data is still delivered.
+    /// The client closed its sending side; data that it sent is still delivered.
     Closed,
-    /// It was cut; its data is no longer delivered, unless held.
+    /// The connection was cut; undelivered data is dropped, except for held requests.
     Cut,
 }
 
@@ -60,9 +60,9 @@ struct Link {
     replies: Mutex<Option<Replies>>,
 }
 
-/// Serves one connection until both its ends are gone, and nothing of it is held.
+/// Serves one connection until both ends are closed and none of its requests is held.
 pub(crate) async fn serve(client: TcpStream, server: TcpStream, shared: Arc<Shared>) {
-    // Small packets must not wait for each other. If this fails, they only arrive later.
+    // Small packets are sent without delay. If this option cannot be set, they only arrive later.
     let _ = (client.set_nodelay(true), server.set_nodelay(true));
     let ((client_read, client_write), (server_read, server_write)) = (client.into_split(), server.into_split());
     let (requests, requests_queue) = mpsc::unbounded_channel();
@@ -130,7 +130,7 @@ impl Link {
             Action::CutBefore => return false,
         };
         let held = (action == Action::Hold).then(|| self.shared.hold());
-        // Without a receiver the server is gone, and the client's reading side ends.
+        // If the queue has no receiver, the server is gone, and the client's reading side ends.
         let _ = queue.send(Request { command, fate, arrived: Instant::now(), held });
         true
     }
@@ -141,7 +141,7 @@ impl Link {
         while let Some(Request { command, fate, arrived, held }) = queue.recv().await {
             let answered = match held {
                 Some((held_at, answered)) => {
-                    // The sender lives in `shared`, so only the release ends this.
+                    // The sender lives in `shared`, so only the release ends this wait.
                     let _ = releases.wait_for(|releases| *releases > held_at).await;
                     Some(answered)
                 }
@@ -153,7 +153,8 @@ impl Link {
             }
             let server_is_there = self.replies().as_mut().map(|replies| replies.sent(&command.parts, fate, answered));
             if server_is_there.is_none() || to.write_all(&command.raw).await.is_err() {
-                // The reading side notifies the client. The remaining requests have no destination.
+                // The reading side closes the client's connection. The remaining requests have no
+                // destination.
                 return;
             }
         }
@@ -178,7 +179,7 @@ impl Link {
                         None => true,
                     };
                     if passes && !muted {
-                        // Without a receiver the client is gone.
+                        // If the queue has no receiver, the client is gone.
                         let _ = queue.send(Reply { frame, arrived: Instant::now() });
                     }
                 }
@@ -186,11 +187,11 @@ impl Link {
                 Ok(None) | Err(NotResp) => break,
             }
         }
-        // Unanswered requests will never be answered; their waiters are notified.
+        // Unanswered requests will never be answered; this notifies their waiters.
         *self.replies() = None;
         if muted {
-            // The server's end is hidden too: the client's side stays open until it closes it or is
-            // cut.
+            // The end of the server's stream is hidden too: the client's side stays open until the
+            // client closes it or it is cut.
             let _ = self.client.subscribe().wait_for(|client| *client > Client::Here).await;
         }
     }
@@ -203,8 +204,8 @@ impl Link {
         !drops
     }
 
-    /// Counts a reply and executes its request's action. Returns true if the client receives
-    /// nothing from now on.
+    /// Counts a reply and performs the action of its request. Returns true if the client receives
+    /// nothing from this reply on.
     fn mutes(&self, fate: Fate) -> bool {
         let counts = &self.shared.counts;
         counts.replies.fetch_add(1, Ordering::SeqCst);
@@ -247,8 +248,8 @@ impl Link {
         }
     }
 
-    /// Waits until a fault lets something pass that came at `arrived`; `false` if it loses it. A
-    /// connection that is cut does not wait, except for what was held.
+    /// Waits until the faults let data pass that arrived at `arrived`; `false` if a fault drops the
+    /// data. On a cut connection only held requests wait.
     async fn passage(&self, direction: Direction, arrived: Instant, held: bool) -> bool {
         let mut faults = self.shared.faults.subscribe();
         let mut client = self.client.subscribe();
@@ -274,7 +275,7 @@ impl Link {
         }
     }
 
-    /// Cuts the client, unless that has happened. Returns whether it was cut now.
+    /// Cuts the client's connection. Returns false if it was already cut.
     fn cut(&self) -> bool {
         let cuts = self.move_on(Client::Cut);
         if cuts {
@@ -283,7 +284,7 @@ impl Link {
         cuts
     }
 
-    /// Records the state of the client's side; `false` if it was already known.
+    /// Records a later state of the client's side; `false` if the state is already as late as `to`.
     fn move_on(&self, to: Client) -> bool {
         self.client.send_if_modified(|client| {
             let moves = *client < to;

@@ -9,14 +9,14 @@ use crate::resp::elements;
 
 /// The unanswered requests of one connection, and its subscriptions.
 ///
-/// Replies arrive in the order of the requests, with messages in between. The exceptions are
-/// commands that subscribe or unsubscribe: they are confirmed once for each channel.
+/// Replies arrive in the order of the requests, with messages in between. Commands that subscribe
+/// or unsubscribe are the exception: the server sends one confirmation for each channel.
 #[derive(Debug, Default)]
 pub(crate) struct Replies {
     waiting: VecDeque<Request>,
     /// The subscribed channels of each family (`subscribe`, `psubscribe`, `ssubscribe`).
     channels: HashMap<&'static str, HashSet<Bytes>>,
-    /// A push frame has arrived: from then on, an array is never a message.
+    /// Whether a push frame has arrived. After the first one, an array is never a message.
     pushes: bool,
 }
 
@@ -34,8 +34,8 @@ enum Confirmations {
     None,
     /// The number of missing confirmations.
     Left(usize),
-    /// Unsubscribing from everything in a family: one for each channel, counted when its turn
-    /// comes.
+    /// Unsubscribing from everything in a family: one confirmation for each channel, counted when
+    /// the first one arrives.
     All(&'static str),
 }
 
@@ -58,7 +58,7 @@ pub(crate) enum Incoming {
 
 impl Replies {
     /// Records a request; must be called before its bytes are sent. `answered` receives a value
-    /// when its reply arrives, and is dropped if there will be none.
+    /// when the reply arrives, and is dropped if there will be no reply.
     pub(crate) fn sent(&mut self, parts: &[Bytes], fate: Fate, answered: Option<oneshot::Sender<()>>) {
         let Some(name) = parts.first() else { return };
         let name = String::from_utf8_lossy(name).to_ascii_lowercase();
@@ -94,7 +94,7 @@ impl Replies {
         Incoming::Reply(self.answer())
     }
 
-    /// Removes the oldest request: its reply (or last confirmation) has arrived.
+    /// Removes the oldest request, whose reply (or last confirmation) has arrived.
     fn answer(&mut self) -> Fate {
         let Some(request) = self.waiting.pop_front() else { return Fate::Deliver };
         if let Some(answered) = request.answered {
@@ -119,13 +119,15 @@ impl Replies {
         let left = match request.confirmations {
             Confirmations::Left(left) => left,
             Confirmations::All(of) if of == family => before.max(1),
-            // The server unsubscribed by itself; the request still waits for its own reply.
+            // The server unsubscribed the client by itself; the request still waits for its own
+            // reply.
             _ => return Fate::Deliver,
         };
         request.confirmations = Confirmations::Left(left.saturating_sub(1));
         match (left > 1, fate) {
             (false, _) => self.answer(),
-            // Cut after the last one, when everything was executed.
+            // The connection is cut after the last confirmation, when the whole command was
+            // executed.
             (true, Fate::Cut | Fate::Deliver) => Fate::Deliver,
             (true, Fate::Swallow) => Fate::Swallow,
         }

@@ -64,11 +64,11 @@ pub(crate) struct Shared {
 struct Requests {
     rules: Vec<Rule>,
     hook: Option<Hook>,
-    /// For each held request: resolves when the server has answered it.
+    /// For each held request, a receiver that resolves when the server has answered it.
     held: Vec<oneshot::Receiver<()>>,
 }
 
-/// Counters, except `open` and `held`, which are current numbers.
+/// Cumulative counters, except `open` and `held`, which are current numbers.
 #[derive(Default)]
 pub(crate) struct Counts {
     pub(crate) accepted: AtomicU64,
@@ -92,7 +92,7 @@ impl Shared {
         })
     }
 
-    /// Returns the action for a request: of the oldest matching rule, else of the hook.
+    /// Returns the action of the oldest matching rule; if no rule matches, that of the hook.
     pub(crate) fn decide(&self, command: &Command) -> Action {
         let mut requests = self.requests();
         if let Some(at) = requests.rules.iter().position(|rule| command.contains(&rule.needle)) {
@@ -139,8 +139,8 @@ impl Shared {
     /// Releases everything held so far, and returns receivers that resolve when the server has
     /// answered.
     pub(crate) fn release(&self) -> Vec<oneshot::Receiver<()>> {
-        // Under the lock: a request that is being held meanwhile belongs either to this release,
-        // with its receiver, or to the next.
+        // The lock is held until the end: a request that is being held meanwhile belongs either to
+        // this release, with its receiver, or to the next one.
         let mut requests = self.requests();
         let held = std::mem::take(&mut requests.held);
         self.counts.held.fetch_sub(held.len() as u64, Ordering::SeqCst);

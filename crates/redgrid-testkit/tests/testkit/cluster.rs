@@ -130,7 +130,7 @@ async fn many_slots_move_at_once() -> Outcome {
         let cluster = Cluster::builder().server_options(program.password("p@ss")).start().await?;
         let (from, to) = (&cluster.nodes()[0], &cluster.nodes()[1]);
         let (old, new) = (from.observer().await?, to.observer().await?);
-        // Slots 5, 91 and 1584.
+        // These keys belong to the slots 5, 91 and 1584.
         for key in ["460", "108", "3"] {
             old.cmd(&["SET", key, key]).await?;
         }

@@ -1,4 +1,4 @@
-//! The faults of the server, as seen by a client, and the monitor that counts.
+//! The faults of the server as a client observes them, and the monitor that records commands.
 
 use redgrid_testkit::{Kind, Monitor, Observer, RedisServer, ServerBinary};
 

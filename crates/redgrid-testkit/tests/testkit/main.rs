@@ -1,4 +1,4 @@
-//! Tests of the documented behaviour of the test kit, in one program, so that it is linked once.
+//! Tests of the documented behaviour of the testkit, in one program, so that it is linked once.
 
 mod cluster;
 mod faults;

@@ -1,4 +1,4 @@
-//! Every fault of the proxy acts as documented, seen from the client and from the server.
+//! Every fault of the proxy acts as documented, as observed on the client and on the server.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ type Outcome = Result<(), Box<dyn std::error::Error>>;
 
 const SOON: Duration = Duration::from_secs(60);
 
-/// How long to wait for something that must not happen.
+/// How long to wait to verify that an event does not happen.
 const NEVER: Duration = Duration::from_millis(150);
 
 /// A plain socket: it sends and receives exactly the bytes on the wire.

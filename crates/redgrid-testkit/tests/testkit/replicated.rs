@@ -8,7 +8,7 @@ const SOON: std::time::Duration = std::time::Duration::from_secs(60);
 #[tokio::test]
 async fn replicas_have_caught_up_and_refuse_writes() -> Outcome {
     for program in programs("replicas_have_caught_up_and_refuse_writes")? {
-        // On its own task: the future that starts a deployment is `Send`.
+        // The start runs on its own task: this checks that its future is `Send`.
         let deployment = tokio::spawn(Replicated::start_with(2, program.password("p@ss \"word\""))).await??;
         assert_eq!((deployment.replicas().len(), deployment.addrs().len()), (2, 3));
         Observer::connect(&deployment.primary().url()).await?.cmd(&["SET", "a", "1"]).await?;

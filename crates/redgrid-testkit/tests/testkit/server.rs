@@ -34,7 +34,7 @@ async fn a_server_ends_with_its_guard_and_leaves_no_folder() -> Outcome {
     Ok(())
 }
 
-/// Runs as a separate process inside the next test; otherwise it does nothing.
+/// The process that the next test kills. In a normal test run, this test does nothing.
 #[tokio::test]
 async fn a_process_that_is_killed() -> Outcome {
     match std::env::var("REDGRID_TESTKIT_VICTIM").as_deref().unwrap_or_default() {
@@ -50,7 +50,7 @@ async fn a_process_that_is_killed() -> Outcome {
     Ok(())
 }
 
-/// Prints the servers, and keeps them.
+/// Prints the servers' process ids, and keeps the servers running.
 async fn hold(servers: impl IntoIterator<Item = &RedisServer>) {
     for server in servers {
         println!("server {} {}", server.pid().unwrap_or_default(), server.folder().display());
@@ -78,7 +78,7 @@ async fn servers_end_when_their_process_is_killed() -> Outcome {
             .collect();
         assert_eq!(servers.len(), count, "the victim prints the servers that it started");
         assert!(servers.iter().all(|(pid, _)| !is_gone(*pid)));
-        // `Child::kill` is SIGKILL: no code of the victim runs any more.
+        // `Child::kill` is SIGKILL: no code of the victim runs after it.
         victim.kill()?;
         victim.wait()?;
         for (pid, folder) in servers {

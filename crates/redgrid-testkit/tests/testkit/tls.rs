@@ -38,7 +38,7 @@ async fn ping(tls: &Tls, host: &str, certified: bool) -> Result<String, Box<dyn 
     Ok(String::from_utf8(answer)?)
 }
 
-/// Starts a server; `None`, and a message, if the program lacks TLS.
+/// Starts a server; prints a message and returns `None` if the program lacks TLS.
 async fn start(test: &str, builder: redgrid_testkit::ServerBuilder) -> Result<Option<RedisServer>, StartError> {
     match builder.start().await {
         Err(error @ StartError::NoTls { .. }) => {
@@ -87,7 +87,7 @@ async fn a_program_without_tls_is_reported() -> Outcome {
     match RedisServer::builder().binary(binary).tls().start().await {
         Err(StartError::NoTls { path: named }) => assert_eq!(named, path),
         Err(error) => return Err(error.into()),
-        // A newest server with TLS starts.
+        // The newest server may support TLS; then it must start.
         Ok(server) => assert!(server.tls().is_some()),
     }
     Ok(())

@@ -1,9 +1,8 @@
 //! The deliveries of a subscriber.
 //!
-//! The position of its group on the server is the id up to which all messages are acknowledged.
-//! Messages are not marked as delivered there. So reading changes nothing: a read may be repeated,
-//! or dropped without its reply. Scripts of other subscribers do not remove unacknowledged
-//! messages.
+//! The position of its group on the server is the id up to which all messages are acknowledged. The
+//! server does not mark messages as delivered. So a read changes nothing: it may be repeated, and
+//! its reply may be lost. Scripts of other subscribers do not remove unacknowledged messages.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -31,7 +30,7 @@ use crate::message::SubscriptionError;
 ///
 /// Messages arrive in their order, except for those that are redelivered.
 ///
-/// If it is dropped, the subscriber exists until its lease ends, and messages are kept for it;
+/// If they are dropped, the subscriber exists until its lease ends, and messages are kept for it;
 /// [`leave`](Deliveries::leave) removes the subscriber at once. Deliveries keep the client alive.
 pub struct Deliveries<T, C> {
     subscriber: Arc<Subscriber>,
@@ -41,9 +40,9 @@ pub struct Deliveries<T, C> {
     synced_connection: Option<ConnectionId>,
     /// The value of `resync_requests` at the last resync.
     synced_requests: u64,
-    /// No request is sent before this time: the pause after an error.
+    /// No request is sent before this time. It implements the pause after an error.
     not_before: Instant,
-    /// Ends the renewals when it is dropped.
+    /// Dropping it ends the renewals.
     _renewed: oneshot::Sender<()>,
     messages: PhantomData<fn() -> T>,
 }
@@ -58,7 +57,7 @@ impl<T, C: Codec + Decode<T>> Deliveries<T, C> {
     ) -> Result<Self, ObjectError> {
         let keys = keys(&object_ref)?;
         let client = object_ref.client().clone();
-        // Before the registration, so that no message falls in between.
+        // The subscription starts before the registration, so that no message is missed in between.
         let watch = client.watch_unpolled(channel(&keys), &keys[0]);
         let subscriber = Subscriber {
             object_ref,
@@ -98,7 +97,7 @@ impl<T, C: Codec + Decode<T>> Deliveries<T, C> {
         })
     }
 
-    /// Returns the id of the subscriber, with which another process can continue as this
+    /// Returns the id of the subscriber. With this id, another process can continue as this
     /// subscriber.
     pub fn subscriber(&self) -> &str {
         std::str::from_utf8(&self.subscriber.id).unwrap_or_default()
@@ -152,9 +151,9 @@ impl<T, C: Codec + Decode<T>> Deliveries<T, C> {
         unfold(self, async |mut deliveries| deliveries.next().await.map(|next| (next, deliveries)))
     }
 
-    /// Removes the subscriber: no messages are kept for it any more.
+    /// Removes the subscriber: messages are not kept for it any more.
     ///
-    /// Acknowledging the deliveries that still exist has no effect then.
+    /// After that, acknowledging existing deliveries has no effect.
     ///
     /// # Errors
     ///
@@ -172,9 +171,9 @@ impl<T, C: Codec + Decode<T>> Deliveries<T, C> {
         subscriber.object_ref.change::<bool>(request).await.map(drop)
     }
 
-    /// Resyncs if necessary, and reads messages if there is capacity and nothing to deliver.
+    /// Resyncs if necessary. Reads messages if there is capacity and no message to deliver.
     ///
-    /// Returns whether messages may have been removed that were not delivered.
+    /// Returns whether undelivered messages may have been removed on the server.
     async fn sync_and_read(&mut self) -> Result<bool, ObjectError> {
         let subscriber = Arc::clone(&self.subscriber);
         let connection = subscriber.client().epoch_of(&subscriber.keys[0]);
@@ -201,13 +200,14 @@ impl<T, C: Codec + Decode<T>> Deliveries<T, C> {
         let name = subscriber.object_ref.name_and_key()?.0;
         let unexpected = |source| ObjectError::of(name, source);
         if reply.len() < 2 {
-            // Evicted, or never known to this primary: the resync registers it again.
+            // The subscriber was evicted, or this primary never had it: the resync registers it
+            // again.
             subscriber.request_resync();
             return Ok(false);
         }
         let messages = reply.swap_remove(1).into_typed::<Vec<(String, Vec<Bytes>)>>().map_err(unexpected)?;
         let mut window = subscriber.window();
-        // Reading was restarted meanwhile.
+        // Another resync has restarted reading meanwhile.
         if window.read_up_to() != from {
             return Ok(false);
         }
@@ -215,7 +215,8 @@ impl<T, C: Codec + Decode<T>> Deliveries<T, C> {
             let payload = fields.chunks(2).find(|field| field[0] == "m").and_then(|field| field.get(1)).cloned();
             window.insert(MessageId::parse(&id).map_err(unexpected)?, payload);
         }
-        // Entries that are not messages of the topic were skipped: the resync acknowledges them.
+        // Stream entries that are not messages of the topic were skipped: the resync acknowledges
+        // them.
         let has_advanced = window.advance().is_some();
         drop(window);
         if has_advanced {
@@ -224,9 +225,9 @@ impl<T, C: Codec + Decode<T>> Deliveries<T, C> {
         Ok(false)
     }
 
-    /// Reconciles the position on the server with the window here.
+    /// Reconciles the position on the server with the local window.
     ///
-    /// It may be dropped, and repeated.
+    /// The future may be dropped, and the call may be repeated.
     async fn resync(&self) -> Result<(), ObjectError> {
         let subscriber = &*self.subscriber;
         let name = subscriber.object_ref.name_and_key()?.0;
@@ -235,8 +236,8 @@ impl<T, C: Codec + Decode<T>> Deliveries<T, C> {
             let reply = subscriber.object_ref.read_primary(subscriber.register_request(from)).await?;
             parse_position(reply).map_err(|source| ObjectError::of(name, source))
         };
-        // First a request that does not create the subscriber: only one reply reports a new
-        // subscriber, and it may be lost.
+        // The first request does not create the subscriber. Only one reply reports that a
+        // subscriber is new, and that reply may be lost.
         let mut position = register(String::new()).await?;
         if let ServerPosition::Missing = position {
             subscriber.gap_pending.store(true, Ordering::Release);
@@ -246,8 +247,8 @@ impl<T, C: Codec + Decode<T>> Deliveries<T, C> {
             ServerPosition::Existing(last) | ServerPosition::New(last) => last,
             ServerPosition::Missing => return Ok(()),
         };
-        // If acknowledgements did not arrive they are repeated. If they are not on a primary that
-        // has taken over, the messages are delivered again.
+        // Acknowledgements that did not arrive are repeated. If a new primary lacks the message up
+        // to which is acknowledged, the acknowledged messages are delivered again.
         let is_acknowledged = last >= acknowledged_up_to
             || subscriber.object_ref.read_primary::<bool>(subscriber.acknowledge_request(acknowledged_up_to)).await?;
         let redeliver_acknowledged = !is_acknowledged || subscriber.gap_pending.load(Ordering::Acquire);

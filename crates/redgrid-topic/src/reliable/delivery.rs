@@ -7,9 +7,9 @@ use redgrid_core::object::ObjectError;
 use super::MessageId;
 use super::subscriber::Subscriber;
 
-/// A message that is to be acknowledged when it has been processed.
+/// A delivered message, to be acknowledged when it has been processed.
 ///
-/// Dropped without an acknowledgement, it is delivered again.
+/// If it is dropped without an acknowledgement, the message is delivered again.
 #[must_use = "dropped without `ack`, it is delivered again"]
 pub struct Delivery<T> {
     id: MessageId,
@@ -37,30 +37,30 @@ impl<T> Delivery<T> {
     ///
     /// # Errors
     ///
-    /// [`ObjectError::Decode`] if it cannot be decoded as the requested type. Such a message is
-    /// delivered again, too, unless it is acknowledged.
+    /// [`ObjectError::Decode`] if the value cannot be decoded as the requested type. Such a message
+    /// is also delivered again, unless it is acknowledged.
     pub fn message(&self) -> Result<&T, &ObjectError> {
         self.message.as_ref()
     }
 
-    /// Returns whether the message was delivered before to this subscription.
+    /// Returns whether the message was already delivered to this subscription.
     ///
-    /// Deliveries to another process of the subscriber are not known here.
+    /// Deliveries to another process of the same subscriber are not included.
     pub fn is_redelivered(&self) -> bool {
         self.redelivered
     }
 
-    /// Acknowledges the message: it has been processed.
+    /// Acknowledges the message, which means that it has been processed.
     ///
-    /// The server removes it when all subscribers have acknowledged it and the messages before it.
-    /// A process that continues as this subscriber receives it again, unless all messages before it
-    /// were acknowledged, too.
+    /// The server removes the message when all subscribers have acknowledged it and all messages
+    /// before it. A process that continues as this subscriber receives the message again, unless
+    /// all messages before it were also acknowledged.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] if the server did not confirm the acknowledgement. The message is not
-    /// delivered again here. The acknowledgement is repeated by the next one, or by the next call
-    /// of [`Deliveries::next`](super::Deliveries::next).
+    /// [`ObjectError`] if the server did not confirm the acknowledgement. This process does not
+    /// deliver the message again. The next acknowledgement, or the next call of
+    /// [`Deliveries::next`](super::Deliveries::next), repeats this one.
     ///
     /// # Cancel safety
     ///

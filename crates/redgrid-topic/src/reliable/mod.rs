@@ -37,14 +37,14 @@ static ACKNOWLEDGE: Script<2> = script!("acknowledge");
 static LEAVE: Script<2> = script!("leave");
 
 redgrid_core::default_codec! {
-    /// A topic that delivers its messages to each subscriber at least once, even if it is away for
-    /// a while. On the wire it is Redisson's `RReliableTopic`: a stream with a group for each
-    /// subscriber.
+    /// A topic that delivers its messages to each subscriber at least once, even if the subscriber
+    /// is disconnected for a while. On the wire it is Redisson's `RReliableTopic`: a stream with a
+    /// group for each subscriber.
     ///
-    /// A subscriber receives the messages that are published while it is registered. That begins
-    /// when [`subscribe`](ReliableTopic::subscribe) is awaited. It ends when the subscriber
-    /// [leaves](Deliveries::leave), or when its lease ends without a renewal. The default lease is
-    /// 10 minutes.
+    /// A subscriber receives the messages that are published while it is registered. The
+    /// registration begins when [`subscribe`](ReliableTopic::subscribe) is awaited. It ends when
+    /// the subscriber [leaves](Deliveries::leave), or when its lease ends without a renewal. The
+    /// default lease is 10 minutes.
     ///
     /// A message is kept until all subscribers have acknowledged it and all messages before it.
     /// Subscribers of Redisson acknowledge by reading. Messages published without any
@@ -69,15 +69,15 @@ handle!(ReliableTopic, "name");
 pub struct Published {
     /// The id that the server assigned to the message.
     pub id: MessageId,
-    /// The number of subscribers that receive it. It may include subscribers with an ended lease
-    /// that were not removed yet.
+    /// The number of subscribers that receive the message. It may include subscribers whose lease
+    /// has ended but that were not removed yet.
     pub subscribers: u64,
 }
 
 impl<T, C: Codec + Default> ReliableTopic<T, C> {
     /// Returns the topic with this name.
     ///
-    /// No request is sent: the first call reports an invalid name.
+    /// No request is sent: an invalid name is reported by the first call.
     pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
         ReliableTopic { object_ref: ObjectRef::new(client, name), codec: C::default(), messages: PhantomData }
     }
@@ -116,8 +116,8 @@ impl<T, C: Codec> ReliableTopic<T, C> {
         Ok(Published { id, subscribers })
     }
 
-    /// Registers a subscriber when awaited, which receives the messages that are published from
-    /// then on.
+    /// Registers a subscriber when awaited. The subscriber receives the messages that are published
+    /// after that.
     #[doc(alias = "addListener")]
     pub fn subscribe(&self) -> SubscribeReliably<T, C>
     where
@@ -128,8 +128,8 @@ impl<T, C: Codec> ReliableTopic<T, C> {
 
     /// Returns the number of kept messages.
     ///
-    /// These are the messages that some subscriber has not acknowledged, and about as many more as
-    /// are removed at a time.
+    /// These are the messages that at least one subscriber has not acknowledged, and acknowledged
+    /// messages that are not removed yet: about as many as one removal step removes.
     ///
     /// # Errors
     ///
@@ -154,7 +154,7 @@ impl<T, C: Codec> ReliableTopic<T, C> {
 
     /// Returns the number of subscribers, including those of Redisson.
     ///
-    /// It may include subscribers with an ended lease that were not removed yet.
+    /// It may include subscribers whose lease has ended but that were not removed yet.
     ///
     /// # Errors and cancel safety
     ///

@@ -18,10 +18,10 @@ const DEFAULT_LEASE: Duration = Duration::from_secs(600);
 /// The allowed leases.
 const LEASE_RANGE: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(3650 * 24 * 3600);
 
-/// The default number of messages that may be read and not acknowledged.
+/// The default maximum number of messages that are read but not acknowledged.
 const DEFAULT_MAX_UNACKNOWLEDGED: usize = 100;
 
-/// The allowed numbers.
+/// The allowed values of that maximum.
 const MAX_UNACKNOWLEDGED_RANGE: RangeInclusive<usize> = 1..=10_000;
 
 /// The default interval at which a subscriber polls.
@@ -69,37 +69,39 @@ impl<T, C> SubscribeReliably<T, C> {
     /// with this id, a new one is registered. By default a new subscriber with an id of 32
     /// hexadecimal digits is registered, as by Redisson.
     ///
-    /// An id may be used by one process at a time. With two, a message is delivered to at least one
-    /// of them. The other is not notified of messages that it missed: a message that one process
-    /// has acknowledged may be removed before the other reads it. Do not use the ids of Redisson's
-    /// subscribers: messages that were delivered there and not acknowledged are not delivered here.
+    /// An id must be used by only one process at a time. If two processes use it, a message is
+    /// delivered to at least one of them. The other is not notified of messages that it missed: a
+    /// message that one process has acknowledged may be removed before the other reads it. Do not
+    /// use the ids of Redisson's subscribers: messages that Redisson has delivered but not
+    /// acknowledged are not delivered here.
     pub fn as_subscriber(mut self, id: impl Into<String>) -> Self {
         self.subscriber = Some(id.into());
         self
     }
 
-    /// Lets a new subscriber start with the kept earlier messages, as Redisson's subscribers do.
+    /// Lets a new subscriber start with the messages that are still kept, as Redisson's subscribers
+    /// do.
     pub fn from_the_beginning(mut self) -> Self {
         self.from_beginning = true;
         self
     }
 
-    /// Sets how long the subscriber outlives its process, 1 s to 3650 days. The default is 10
-    /// minutes.
+    /// Sets how long the subscriber continues to exist without its process, 1 s to 3650 days. The
+    /// default is 10 minutes.
     ///
     /// The lease is renewed every third of that time. With a longer lease, messages are kept
-    /// longer. With a shorter one, a process that was suspended is more likely to be removed, and
-    /// to receive a gap.
+    /// longer. With a shorter lease, a subscriber whose process was suspended is more likely to be
+    /// removed, and to receive a gap.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.options.lease = lease;
         self
     }
 
-    /// Limits the number of messages that are read and not acknowledged, 1 to 10,000. The default
+    /// Limits the number of messages that are read but not acknowledged, 1 to 10,000. The default
     /// is 100.
     ///
     /// At the limit, no more messages are read until some are acknowledged. A higher limit needs
-    /// more memory, and a lower one more requests.
+    /// more memory; a lower limit needs more requests.
     pub fn max_unacknowledged(mut self, messages: usize) -> Self {
         self.options.max_unacknowledged = messages;
         self
@@ -107,8 +109,8 @@ impl<T, C> SubscribeReliably<T, C> {
 
     /// Sets the poll interval, 10 ms to 1 h. The default is 1 s.
     ///
-    /// Messages that redgrid publishes are announced at once. The poll finds the messages that
-    /// Redisson publishes, and those published while a connection was lost.
+    /// Messages that redgrid publishes are announced at once. Polls find the messages that Redisson
+    /// publishes, and those that are published while a connection is lost.
     pub fn poll_interval(mut self, interval: Duration) -> Self {
         self.options.poll_interval = interval;
         self

@@ -34,7 +34,7 @@ pub(super) struct Subscriber {
     pub(super) changed: Notify,
     /// The number of requests for a resync with the server.
     pub(super) resync_requests: AtomicU64,
-    /// The subscriber was missing on the server, and no gap has been reported yet.
+    /// Whether a gap must be reported because the subscriber was missing on the server.
     pub(super) gap_pending: AtomicBool,
 }
 
@@ -54,8 +54,8 @@ impl Subscriber {
         self.window.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Returns the request that renews the lease, and registers a missing subscriber at `from`
-    /// unless that is empty.
+    /// Returns the request that renews the lease. If the subscriber is missing, the request
+    /// registers it at `from`, unless `from` is empty.
     pub(super) fn register_request(&self, from: String) -> Request {
         let lease = i64::try_from(self.options.lease.as_millis()).unwrap_or(i64::MAX);
         REGISTER.with(self.keys.clone()).arg(self.id.clone()).int(lease).arg(from).idempotent()
@@ -70,7 +70,7 @@ impl Subscriber {
         let acknowledged_up_to = self.window().acknowledge(id);
         self.changed.notify_one();
         let Some(acknowledged_up_to) = acknowledged_up_to else { return Ok(()) };
-        // Requests a resync also if this future is dropped.
+        // The guard requests a resync even if this future is dropped.
         let resync = ResyncGuard(self);
         let is_acknowledged = self.object_ref.change::<bool>(self.acknowledge_request(acknowledged_up_to)).await?;
         if is_acknowledged {

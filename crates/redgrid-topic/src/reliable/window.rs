@@ -1,6 +1,6 @@
-//! The messages of a subscriber from the first unacknowledged one on.
+//! The window: the messages of a subscriber, starting with the first unacknowledged one.
 //!
-//! The decisions here need neither a server nor a clock.
+//! This code needs neither a server nor a clock.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -10,17 +10,17 @@ use redgrid_core::clock::Instant;
 
 use super::MessageId;
 
-/// The maximum number of messages that are acknowledged here after an unacknowledged one. They are
+/// The maximum number of locally acknowledged messages that follow an unacknowledged one. They are
 /// remembered so that they are not delivered again.
 const MAX_ACKNOWLEDGED: usize = 10_000;
 
-/// The messages from the first unacknowledged one on.
+/// The messages of a subscriber, starting with the first unacknowledged one.
 #[derive(Default)]
 pub(super) struct Window {
     messages: BTreeMap<MessageId, Message>,
-    /// Messages that were delivered, discarded by a restart, and are read again.
+    /// Messages that were delivered, were discarded by a restart, and will be read again.
     delivered_before: BTreeSet<MessageId>,
-    /// All messages up to this id are acknowledged here.
+    /// All messages up to this id are acknowledged locally.
     acknowledged_up_to: MessageId,
     /// The last message that was read.
     read_up_to: MessageId,
@@ -29,7 +29,7 @@ pub(super) struct Window {
 struct Message {
     payload: Bytes,
     state: State,
-    /// Whether it was delivered before.
+    /// Whether the message was already delivered.
     was_delivered: bool,
 }
 
@@ -50,17 +50,18 @@ pub(super) struct Ready {
 }
 
 impl Window {
-    /// Returns the id up to which all messages are acknowledged here.
+    /// Returns the id up to which all messages are acknowledged locally.
     pub(super) fn acknowledged_up_to(&self) -> MessageId {
         self.acknowledged_up_to
     }
 
-    /// Returns the id after which messages are to be read.
+    /// Returns the id after which the next read starts.
     pub(super) fn read_up_to(&self) -> MessageId {
         self.read_up_to
     }
 
-    /// Returns how many more messages may be read, if `max_unacknowledged` may be unacknowledged.
+    /// Returns the number of messages that may still be read, if at most `max_unacknowledged`
+    /// messages may be unacknowledged.
     pub(super) fn capacity(&self, max_unacknowledged: usize) -> usize {
         let unacknowledged = self.messages.values().filter(|message| message.state != State::Acknowledged).count();
         let max_messages = max_unacknowledged + MAX_ACKNOWLEDGED;
@@ -69,8 +70,8 @@ impl Window {
 
     /// Restarts reading after the message `after`.
     ///
-    /// Later messages are read again. Messages that the user holds or has acknowledged are kept
-    /// here. With `redeliver_acknowledged` the acknowledgements are lost at the server:
+    /// Later messages are read again. Messages that the user holds or has acknowledged stay in the
+    /// window. `redeliver_acknowledged` means that the server has lost the acknowledgements:
     /// acknowledged messages are delivered again.
     pub(super) fn restart(&mut self, after: MessageId, redeliver_acknowledged: bool) {
         // Messages that were acknowledged meanwhile stay acknowledged.
@@ -80,8 +81,8 @@ impl Window {
         messages.retain(|id, message| {
             let stays = match message.state {
                 State::Delivered => true,
-                // Waits for redelivery. It stays, so that later messages are not acknowledged past
-                // it.
+                // The message waits for redelivery. It stays, so that later acknowledgements do not
+                // include it.
                 State::Waiting(_) => *id > after && message.was_delivered,
                 State::Acknowledged => *id > after && message.was_delivered && !redeliver_acknowledged,
             };
@@ -93,7 +94,7 @@ impl Window {
         (self.acknowledged_up_to, self.read_up_to) = (after, after);
     }
 
-    /// Adds a message that was read, unless it is here already.
+    /// Adds a message that was read, unless the window already has it.
     pub(super) fn insert(&mut self, id: MessageId, payload: Option<Bytes>) {
         self.read_up_to = self.read_up_to.max(id);
         // An entry that is not a message of the topic is not delivered.
@@ -125,14 +126,14 @@ impl Window {
         Err(next)
     }
 
-    /// Schedules a delivered message that was not acknowledged for another delivery.
+    /// Schedules the redelivery of a delivered message that was not acknowledged.
     pub(super) fn schedule_redelivery(&mut self, id: MessageId, now: Instant, delay: Duration) {
         if let Some(message) = self.messages.get_mut(&id).filter(|message| message.state == State::Delivered) {
             message.state = State::Waiting(now + delay);
         }
     }
 
-    /// Acknowledges a message. Returns the id up to which all messages are acknowledged now, if it
+    /// Acknowledges a message. Returns the new id up to which all messages are acknowledged, if it
     /// has increased.
     pub(super) fn acknowledge(&mut self, id: MessageId) -> Option<MessageId> {
         if let Some(message) = self.messages.get_mut(&id) {
@@ -141,15 +142,15 @@ impl Window {
         self.advance()
     }
 
-    /// Removes the acknowledged messages at the front. Returns the id up to which all messages are
-    /// acknowledged now, if it has increased.
+    /// Removes the acknowledged messages at the front. Returns the new id up to which all messages
+    /// are acknowledged, if it has increased.
     pub(super) fn advance(&mut self) -> Option<MessageId> {
         let former = self.acknowledged_up_to;
         while let Some(first) = self.messages.first_entry().filter(|first| first.get().state == State::Acknowledged) {
             self.acknowledged_up_to = self.acknowledged_up_to.max(*first.key());
             first.remove();
         }
-        // After a restart, acknowledged messages are not read again: they would be delivered again.
+        // After a restart, do not read acknowledged messages again: they would be delivered again.
         self.read_up_to = self.read_up_to.max(self.acknowledged_up_to);
         (self.acknowledged_up_to > former).then_some(self.acknowledged_up_to)
     }

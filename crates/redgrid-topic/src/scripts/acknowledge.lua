@@ -3,8 +3,8 @@
 -- ARGV[1]  subscriber
 -- ARGV[2]  id          this message, and all before it, are acknowledged
 -- Returns  1  they are acknowledged
---          0  they are not: there is no such subscriber, or the message is not in the stream any
---             more, as on a primary to which it was not replicated
+--          0  they are not: the subscriber does not exist, or the message is not in the stream, for
+--             example on a primary to which it was not replicated
 --
 -- Work: O(groups), and the removed messages, about 1,000. Evicts up to 10 subscribers with expired
 -- leases. Sent twice, it acts once.

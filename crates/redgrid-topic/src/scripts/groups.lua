@@ -1,11 +1,11 @@
--- groups.lua: the common prelude of the scripts of a reliable topic.
+-- groups.lua: common prelude of the scripts of a reliable topic.
 --
 -- KEYS[1]  stream  the messages, each with the field `m`, and a group for each subscriber. A
 --                  subscriber has acknowledged all messages up to the last id of its group
 -- KEYS[2]  leases  sorted set: subscribers, scored by the end of their lease, in milliseconds by
 --                  this server's clock
 --
--- Ids are compared as text: their parts may be larger than 2^53.
+-- Ids are compared as text, because their parts may be larger than 2^53.
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 
@@ -63,7 +63,7 @@ local function evict_expired()
   end
 end
 
--- Removes messages that all groups have acknowledged: about 1,000 at a time.
+-- Removes messages that all groups have acknowledged, about 1,000 at a time.
 local function trim()
   local first
   for _, last in pairs(group_positions()) do
@@ -80,7 +80,8 @@ local function trim()
   if type(removed) ~= 'number' or removed >= 500 then
     return
   end
-  -- Remove parts of nodes, too: the nodes of the stream may be of any size.
+  -- Trim exactly, too: the approximate trim removes only whole nodes of the stream, and nodes may
+  -- be of any size.
   if redis.call('XLEN', KEYS[1]) > 1000 then
     local oldest = redis.call('XRANGE', KEYS[1], '-', first, 'COUNT', 100)
     if #oldest == 0 then

@@ -9,9 +9,9 @@
 --
 -- Work: O(1), writes one key. Sent twice, it adds two messages.
 
--- Counted before anything is written.
+-- Subscribers are counted before the first write, because counting may fail.
 local subscribers = redis.call('ZCARD', KEYS[2])
 local id = redis.call('XADD', KEYS[1], '*', 'm', ARGV[1])
--- If publishing is not permitted, the message is added all the same: subscribers also poll.
+-- The message is added even if publishing is not permitted: subscribers also poll.
 redis.pcall(ARGV[2], ARGV[3], id)
 return {id, subscribers}

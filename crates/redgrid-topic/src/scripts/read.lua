@@ -6,7 +6,7 @@
 -- ARGV[2]  id          the last message that was read
 -- ARGV[3]  count       maximum number of messages
 -- Returns  {1, messages}  each an id and its fields
---          {0}            the subscriber does not exist any more
+--          {0}            the subscriber does not exist
 --
 -- Work: O(count). Only reads.
 if redis.call('EXISTS', KEYS[1]) == 0 or not redis.call('ZSCORE', KEYS[2], ARGV[1]) then

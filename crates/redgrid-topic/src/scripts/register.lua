@@ -13,13 +13,13 @@ local last = group_positions()[ARGV[1]]
 if not last and ARGV[3] == '' then
   return {-1, '0-0'}
 end
--- First: if this write is not permitted, nothing is written.
+-- This is the first write: if it is not permitted, nothing is written.
 redis.call('ZADD', KEYS[2], now + tonumber(ARGV[2]), ARGV[1])
 local is_new = 0
 if not last then
   last, is_new = newest_id(), 1
-  -- A replacement of a failed primary may assign ids again that the old one had assigned. None of
-  -- these messages must be skipped.
+  -- After a failover, the new primary may assign ids that the failed one had already assigned. The
+  -- group must not skip such messages.
   if ARGV[3] ~= '$' and is_before(ARGV[3], last) then
     last = ARGV[3]
   end

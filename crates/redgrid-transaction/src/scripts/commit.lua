@@ -1,7 +1,7 @@
--- commit.lua: compare what a transaction has read, and then execute its writes.
+-- commit.lua: compares the values that a transaction has read, and then executes its writes.
 --
 -- KEYS[2]…    the objects, in the order of their types; then the locks of other transactions that
---             must be free
+--             must not exist
 -- ARGV[4]     the number of objects
 -- ARGV[5]…    the type of each object: string, hash or set
 -- then operations, each with the number of its object; first the checks:
@@ -13,19 +13,19 @@
 --   set number value count options…  set a string, with this number of options of SET
 --   put number element value     set an element
 --   rem number element           remove an element
---   rest number                  remove all elements that were not put, and the lifetime
+--   rest number                  remove all elements that no `put` has set, and the lifetime
 --   del number                   delete the object
--- Checks come before writes, and removals after additions. The removal of an absent element is left
--- out. So no command follows the one that deletes a key: while a slot migrates, a later command
--- would be redirected to the other node, half way.
+-- Checks precede writes, and additions precede removals. The removal of an absent element is left
+-- out. So the command that deletes a key is the last one for this key. Otherwise, while a slot
+-- migrates, a later command would be redirected to the other node, in the middle of the script.
 -- Returns  {'done'}
 --          {'locked', n}        a transaction holds the nth lock: nothing is written
 --          {'kind', n, type}    the nth object has this type: nothing is written
---          {'changed', n}       the nth object is not as it was read: nothing is written
+--          {'changed', n}       the nth object has changed since it was read: nothing is written
 --          {'large', n, count}  the nth object has this number of elements: nothing is written
 --
--- Work: O(1) and the size of the value for each check and each write; the caller limits their
--- number; `rest` is limited by `most`. Behind dedup.lua: it is executed exactly once.
+-- Work: O(1) and the size of the value for each check and each write. The caller limits their
+-- number; `most` limits `rest`. Appended to dedup.lua: it is executed exactly once.
 local objects = tonumber(ARGV[4])
 for index = objects + 2, #KEYS do
   if redis.call('EXISTS', KEYS[index]) == 1 then
@@ -72,7 +72,7 @@ while index <= #ARGV do
   end
 end
 
--- Collects all writes, and checks that the user may execute all of them, before the first one.
+-- Collects all writes. Before the first write, checks that the user may execute all of them.
 local writes, put_elements, permitted = {}, {}, {}
 local function write(...)
   local command, key = select(1, ...), select(2, ...)

@@ -34,8 +34,8 @@ impl Grid {
         redgrid_barrier::DoubleBarrier::new(&self.client, name, parties)
     }
 
-    /// Returns the phaser with this name: work in phases by parties that may register and leave at
-    /// any time. See [`Phaser`](redgrid_barrier::Phaser).
+    /// Returns the phaser with this name: parties, which may register and leave at any time, work
+    /// in phases. See [`Phaser`](redgrid_barrier::Phaser).
     ///
     /// ```no_run
     /// # async fn example(grid: &redgrid::Grid) -> Result<(), Box<dyn std::error::Error>> {
@@ -70,8 +70,8 @@ impl Grid {
         redgrid_barrier::Condition::new(&self.client, name)
     }
 
-    /// Returns the event with this name: tasks wait until it is set, and do not wait while it is.
-    /// See [`Event`](redgrid_barrier::Event).
+    /// Returns the event with this name: tasks wait until it is set, and continue at once while it
+    /// is set. See [`Event`](redgrid_barrier::Event).
     ///
     /// ```no_run
     /// # async fn example(grid: &redgrid::Grid) -> Result<(), Box<dyn std::error::Error>> {

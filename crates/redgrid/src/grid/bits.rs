@@ -58,7 +58,7 @@ impl Grid {
     }
 
     /// Returns the HyperLogLog with this name, which estimates the number of different elements.
-    /// They are encoded as JSON. See [`HyperLogLog`](redgrid_bits::HyperLogLog).
+    /// Elements are encoded as JSON. See [`HyperLogLog`](redgrid_bits::HyperLogLog).
     ///
     /// ```no_run
     /// # async fn example(grid: &redgrid::Grid) -> Result<(), Box<dyn std::error::Error>> {
@@ -93,8 +93,8 @@ impl Grid {
         redgrid_bits::HyperLogLog::<T, redgrid_codecs::Raw>::new(&self.client, name).with_codec(codec)
     }
 
-    /// Returns the members with positions on the globe under this name. They are encoded as JSON.
-    /// See [`Geo`](redgrid_geo::Geo).
+    /// Returns the geo object with this name: members with positions on the globe. Members are
+    /// encoded as JSON. See [`Geo`](redgrid_geo::Geo).
     ///
     /// ```no_run
     /// # async fn example(grid: &redgrid::Grid) -> Result<(), Box<dyn std::error::Error>> {
@@ -113,7 +113,7 @@ impl Grid {
         redgrid_geo::Geo::new(&self.client, name)
     }
 
-    /// Returns the members with positions under this name, encoded by `codec`. See
+    /// Returns the geo object with this name. Its members are encoded by `codec`. See
     /// [`Geo`](redgrid_geo::Geo).
     ///
     /// ```no_run

@@ -43,8 +43,8 @@ impl Grid {
         redgrid_cache::MapCache::<K, V, redgrid_codecs::Raw>::new(&self.client, name).with_codecs(keys, values)
     }
 
-    /// Returns the map with this name, with entries that the server itself expires: Redis 7.4 or
-    /// Valkey 9. Keys and values are encoded as JSON. See
+    /// Returns the map with this name. The server itself (Redis 7.4 or Valkey 9) expires its
+    /// entries. Keys and values are encoded as JSON. See
     /// [`NativeMapCache`](redgrid_cache::NativeMapCache).
     ///
     /// ```no_run
@@ -62,8 +62,8 @@ impl Grid {
         redgrid_cache::NativeMapCache::new(&self.client, name)
     }
 
-    /// Returns the map with this name, with entries that the server itself expires: Redis 7.4 or
-    /// Valkey 9. The codecs encode its keys and values. See
+    /// Returns the map with this name. The server itself (Redis 7.4 or Valkey 9) expires its
+    /// entries. The codecs encode its keys and values. See
     /// [`NativeMapCache`](redgrid_cache::NativeMapCache).
     ///
     /// ```no_run

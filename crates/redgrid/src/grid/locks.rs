@@ -6,7 +6,7 @@ impl Grid {
     /// Returns the lock with this name, which has one holder at a time. See
     /// [`Lock`](redgrid_locks::Lock).
     ///
-    /// The name is a key of its own: not the name of the data that the lock guards.
+    /// The lock needs a separate name, which differs from the name of the data that it guards.
     ///
     /// ```no_run
     /// # async fn example(grid: &redgrid::Grid) -> Result<(), Box<dyn std::error::Error>> {
@@ -23,8 +23,8 @@ impl Grid {
         redgrid_locks::Lock::new(&self.client, name)
     }
 
-    /// Returns the lock with this name that counts its fencing tokens in a key, which Redisson
-    /// shares. See [`FencedLock`](redgrid_locks::FencedLock).
+    /// Returns the lock with this name that counts its fencing tokens in a key, in the format of
+    /// Redisson. See [`FencedLock`](redgrid_locks::FencedLock).
     ///
     /// ```no_run
     /// # async fn example(grid: &redgrid::Grid) -> Result<(), Box<dyn std::error::Error>> {
@@ -55,7 +55,7 @@ impl Grid {
         redgrid_locks::MultiLock::new(&self.client, names)
     }
 
-    /// Returns the lock with this name that uses no messages: waiters try again after growing
+    /// Returns the lock with this name that uses no messages: waiters retry after increasing
     /// pauses. See [`SpinLock`](redgrid_locks::SpinLock).
     ///
     /// ```no_run
@@ -90,7 +90,7 @@ impl Grid {
         redgrid_locks::FairLock::new(&self.client, name)
     }
 
-    /// Returns the lock with this name that many readers or one writer hold. See
+    /// Returns the lock with this name that many readers or one writer can hold. See
     /// [`RwLock`](redgrid_locks::RwLock).
     ///
     /// ```no_run
@@ -109,7 +109,7 @@ impl Grid {
         redgrid_locks::RwLock::new(&self.client, name)
     }
 
-    /// Returns the election of one leader among processes with this name. See
+    /// Returns the election with this name, which elects one leader among processes. See
     /// [`Election`](redgrid_locks::Election).
     ///
     /// ```no_run
@@ -125,10 +125,10 @@ impl Grid {
         redgrid_locks::Election::new(&self.client, name)
     }
 
-    /// Returns the lock with this name in `segments` parts, for contended data that can be divided.
-    /// See [`SegmentedLock`](redgrid_locks::SegmentedLock).
+    /// Returns the lock with this name that has `segments` parts, for contended data that can be
+    /// divided. See [`SegmentedLock`](redgrid_locks::SegmentedLock).
     ///
-    /// All users of the name give the same number, at least 1.
+    /// All users of the name must pass the same number, at least 1.
     ///
     /// ```no_run
     /// # async fn example(grid: &redgrid::Grid) -> Result<(), Box<dyn std::error::Error>> {

@@ -3,8 +3,8 @@
 use super::Grid;
 
 impl Grid {
-    /// Returns the map with this name that each process caches: entries are read from memory until
-    /// another process changes them. Keys and values are encoded as JSON. See
+    /// Returns the map with this name. Each process caches its entries in memory until another
+    /// process changes them. Keys and values are encoded as JSON. See
     /// [`LocalCachedMap`](redgrid_local_cached_map::LocalCachedMap).
     ///
     /// All handles of a name in a process share one cache. The options of the first handle apply.
@@ -30,8 +30,8 @@ impl Grid {
         redgrid_local_cached_map::LocalCachedMap::with_options(&self.client, name, options)
     }
 
-    /// Returns the map with this name that each process caches. The codecs encode its keys and
-    /// values. See [`LocalCachedMap`](redgrid_local_cached_map::LocalCachedMap).
+    /// Returns the map with this name. Each process caches its entries. The codecs encode its keys
+    /// and values. See [`LocalCachedMap`](redgrid_local_cached_map::LocalCachedMap).
     ///
     /// ```no_run
     /// # async fn example(grid: &redgrid::Grid) -> Result<(), Box<dyn std::error::Error>> {
@@ -59,8 +59,8 @@ impl Grid {
     /// Returns the map with this name. Keys and values are encoded as JSON. See
     /// [`Map`](redgrid_map::Map).
     ///
-    /// JSON text has quotes: in `redis-cli`, the key below is `"P0001"`. [`Grid::map_with`] and the
-    /// codec `Text` store it without.
+    /// JSON text has quotes: in `redis-cli`, the key in the example is `"P0001"`.
+    /// [`Grid::map_with`] with the codec `Text` stores it without quotes.
     ///
     /// ```no_run
     /// # async fn example(grid: &redgrid::Grid) -> Result<(), Box<dyn std::error::Error>> {

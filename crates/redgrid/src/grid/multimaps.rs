@@ -1,4 +1,4 @@
-//! Maps with several values for each key.
+//! Maps that can have several values for each key.
 
 use super::Grid;
 

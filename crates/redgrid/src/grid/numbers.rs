@@ -54,7 +54,7 @@ impl Grid {
         redgrid_id_generator::IdGenerator::new(&self.client, name)
     }
 
-    /// Returns the generator of unique 63-bit ids with this name, which rise with time. See
+    /// Returns the generator with this name of unique 63-bit ids that increase with time. See
     /// [`TimeOrderedId`](redgrid_id_generator::TimeOrderedId).
     ///
     /// ```no_run
@@ -69,8 +69,8 @@ impl Grid {
         redgrid_id_generator::TimeOrderedId::new(&self.client, name)
     }
 
-    /// Returns the rate limiter with this name, a sliding log of permits that Redisson shares. See
-    /// [`RateLimiter`](redgrid_rate_limiter::RateLimiter).
+    /// Returns the rate limiter with this name that keeps a sliding log of permits, in the format
+    /// of Redisson. See [`RateLimiter`](redgrid_rate_limiter::RateLimiter).
     ///
     /// ```no_run
     /// # async fn example(grid: &redgrid::Grid) -> Result<(), Box<dyn std::error::Error>> {
@@ -110,8 +110,8 @@ impl Grid {
         redgrid_rate_limiter::GcraLimiter::new(&self.client, name, quota)
     }
 
-    /// Returns the sum with this name of whole numbers that each process counts in its memory. See
-    /// [`LongAdder`](redgrid_atomic_long::LongAdder).
+    /// Returns the adder with this name: a sum of whole numbers that each process first adds in its
+    /// memory. See [`LongAdder`](redgrid_atomic_long::LongAdder).
     ///
     /// ```no_run
     /// # async fn example(grid: &redgrid::Grid) -> Result<(), Box<dyn std::error::Error>> {
@@ -128,8 +128,8 @@ impl Grid {
         redgrid_atomic_long::LongAdder::new(&self.client, name)
     }
 
-    /// Returns the sum with this name of floating-point numbers that each process counts in its
-    /// memory. See [`DoubleAdder`](redgrid_atomic_long::DoubleAdder).
+    /// Returns the adder with this name: a sum of floating-point numbers that each process first
+    /// adds in its memory. See [`DoubleAdder`](redgrid_atomic_long::DoubleAdder).
     ///
     /// ```no_run
     /// # async fn example(grid: &redgrid::Grid) -> Result<(), Box<dyn std::error::Error>> {

@@ -4,7 +4,7 @@ use super::Grid;
 
 impl Grid {
     /// Returns the semaphore with this name and number of permits, shared by all processes. Its
-    /// permits have leases: those of a dead process return within one lease. See
+    /// permits have leases: the permits of a dead process return within one lease. See
     /// [`Semaphore`](redgrid_semaphore::Semaphore).
     ///
     /// ```no_run
@@ -20,8 +20,8 @@ impl Grid {
         redgrid_semaphore::Semaphore::new(&self.client, name, permits)
     }
 
-    /// Returns Redisson's RSemaphore with this name: a number of permits without leases. The
-    /// permits of a process that dies are lost. See
+    /// Returns the semaphore with this name in the format of Redisson's RSemaphore: permits without
+    /// leases. The permits of a process that dies are lost. See
     /// [`PlainSemaphore`](redgrid_semaphore::PlainSemaphore).
     ///
     /// ```no_run

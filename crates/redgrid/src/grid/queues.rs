@@ -119,7 +119,7 @@ impl Grid {
         redgrid_queue::DelayedQueue::<T, redgrid_codecs::Raw>::new(&self.client, name).with_codec(codec)
     }
 
-    /// Returns the ring buffer with this name, which keeps the most recent elements. They are
+    /// Returns the ring buffer with this name, which keeps the most recent elements. Elements are
     /// encoded as JSON. See [`RingBuffer`](redgrid_queue::RingBuffer).
     ///
     /// ```no_run

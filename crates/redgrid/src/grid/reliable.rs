@@ -3,8 +3,8 @@
 use super::Grid;
 
 impl Grid {
-    /// Returns the queue with this name. Its messages are acknowledged, or delivered again; they
-    /// are encoded as JSON. See [`ReliableQueue`](redgrid_reliable_queue::ReliableQueue).
+    /// Returns the queue with this name. A message that is not acknowledged is delivered again.
+    /// Messages are encoded as JSON. See [`ReliableQueue`](redgrid_reliable_queue::ReliableQueue).
     ///
     /// ```no_run
     /// # async fn example(grid: &redgrid::Grid) -> Result<(), Box<dyn std::error::Error>> {

@@ -3,8 +3,8 @@
 use super::Grid;
 
 impl Grid {
-    /// Returns the topic with this name: messages for all current subscribers, encoded as JSON. See
-    /// [`Topic`](redgrid_topic::Topic).
+    /// Returns the topic with this name. Its messages go to all current subscribers, and are
+    /// encoded as JSON. See [`Topic`](redgrid_topic::Topic).
     ///
     /// ```no_run
     /// # async fn example(grid: &redgrid::Grid) -> Result<(), Box<dyn std::error::Error>> {
@@ -46,7 +46,7 @@ impl Grid {
         redgrid_topic::Topic::<T, redgrid_codecs::Raw>::new(&self.client, name).with_codec(codec)
     }
 
-    /// Returns all topics with names that match `pattern`, to subscribe to them. Messages are
+    /// Returns a handle that subscribes to all topics with names that match `pattern`. Messages are
     /// encoded as JSON. See [`PatternTopic`](redgrid_topic::PatternTopic).
     ///
     /// ```no_run
@@ -63,8 +63,8 @@ impl Grid {
         redgrid_topic::PatternTopic::new(&self.client, pattern)
     }
 
-    /// Returns all topics with names that match `pattern`. Their messages are encoded by `codec`.
-    /// See [`PatternTopic`](redgrid_topic::PatternTopic).
+    /// Returns a handle that subscribes to all topics with names that match `pattern`. Messages are
+    /// encoded by `codec`. See [`PatternTopic`](redgrid_topic::PatternTopic).
     ///
     /// ```no_run
     /// # async fn example(grid: &redgrid::Grid) -> Result<(), Box<dyn std::error::Error>> {
@@ -83,8 +83,8 @@ impl Grid {
         redgrid_topic::PatternTopic::<T, redgrid_codecs::Raw>::new(&self.client, pattern).with_codec(codec)
     }
 
-    /// Returns the topic with this name on sharded channels: Redis 7.0 or newer, or Valkey. A
-    /// cluster sends its messages only to nodes of one slot. They are encoded as JSON. See
+    /// Returns the topic with this name on a sharded channel: Redis 7.0 or newer, or Valkey. In a
+    /// cluster only the nodes of its slot receive its messages. Messages are encoded as JSON. See
     /// [`ShardedTopic`](redgrid_topic::ShardedTopic).
     ///
     /// ```no_run
@@ -101,7 +101,7 @@ impl Grid {
         redgrid_topic::ShardedTopic::new(&self.client, name)
     }
 
-    /// Returns the topic with this name on sharded channels. Its messages are encoded by `codec`.
+    /// Returns the topic with this name on a sharded channel. Its messages are encoded by `codec`.
     /// See [`ShardedTopic`](redgrid_topic::ShardedTopic).
     ///
     /// ```no_run
@@ -121,8 +121,8 @@ impl Grid {
         redgrid_topic::ShardedTopic::<T, redgrid_codecs::Raw>::new(&self.client, name).with_codec(codec)
     }
 
-    /// Returns the topic with this name. Each subscriber receives its messages at least once. They
-    /// are encoded as JSON. See [`ReliableTopic`](redgrid_topic::ReliableTopic).
+    /// Returns the topic with this name. Each subscriber receives its messages at least once.
+    /// Messages are encoded as JSON. See [`ReliableTopic`](redgrid_topic::ReliableTopic).
     ///
     /// ```no_run
     /// # async fn example(grid: &redgrid::Grid) -> Result<(), Box<dyn std::error::Error>> {
@@ -140,8 +140,8 @@ impl Grid {
         redgrid_topic::ReliableTopic::new(&self.client, name)
     }
 
-    /// Returns the topic with this name. Each subscriber receives its messages at least once. They
-    /// are encoded by `codec`. See [`ReliableTopic`](redgrid_topic::ReliableTopic).
+    /// Returns the topic with this name. Each subscriber receives its messages at least once.
+    /// Messages are encoded by `codec`. See [`ReliableTopic`](redgrid_topic::ReliableTopic).
     ///
     /// ```no_run
     /// # async fn example(grid: &redgrid::Grid) -> Result<(), Box<dyn std::error::Error>> {

@@ -40,7 +40,7 @@ impl Grid {
         redgrid_bucket::Bucket::<T, redgrid_codecs::Raw>::new(&self.client, name).with_codec(codec)
     }
 
-    /// Returns a handle that reads and writes many values in few requests. They are encoded as
+    /// Returns a handle that reads and writes many values in few requests. Values are encoded as
     /// JSON. See [`Buckets`](redgrid_bucket::Buckets).
     ///
     /// ```no_run
@@ -56,7 +56,7 @@ impl Grid {
         redgrid_bucket::Buckets::new(&self.client)
     }
 
-    /// Returns a handle that reads and writes many values in few requests. They are encoded by
+    /// Returns a handle that reads and writes many values in few requests. Values are encoded by
     /// `codec`. See [`Buckets`](redgrid_bucket::Buckets).
     ///
     /// ```no_run
@@ -72,7 +72,7 @@ impl Grid {
         redgrid_bucket::Buckets::<T, redgrid_codecs::Raw>::new(&self.client).with_codec(codec)
     }
 
-    /// Returns all keys of the servers: counted, streamed and deleted by object. See
+    /// Returns a handle that counts, streams and deletes all keys of the servers by object. See
     /// [`Keys`](redgrid_keys::Keys).
     ///
     /// ```no_run

@@ -3,7 +3,7 @@
 use super::{AHEAD, Client, Fair, LEASE, Phase, Place, Request, State, THEIRS, WAIT};
 
 impl Fair {
-    /// Runs our script that takes the lock, or a place.
+    /// Runs our script that acquires the lock, or adds a place.
     pub(super) fn acquire(&self, state: &mut State, request: Request, lost: bool) {
         let Request { id, field, not_after } = request;
         if self.rules.not_after && state.now > not_after {
@@ -23,7 +23,7 @@ impl Fair {
             state.lock = Some((id, state.now + LEASE));
             let client = state.client(id);
             match client.phase {
-                // An unwanted grant is released; a dead client does not know of its grant.
+                // A grant to a client that gave up is released. A dead client ignores its grant.
                 Phase::GaveUp if client.again_at.is_none() => {
                     state.lock = None;
                     state.notify_head(false);
@@ -44,7 +44,7 @@ impl Fair {
             Phase::Requesting if !lost => {
                 (client.phase, client.queued, client.kept_alive) = (Phase::Waiting, true, false);
             }
-            // Its answer finds no waiter: the client gives up on the arrival.
+            // The client has given up, so this answer makes it give up again.
             Phase::GaveUp if client.again_at.is_none() && !lost && self.rules.gives_up_twice => {
                 self.give_up(state, id, false);
             }
@@ -178,7 +178,8 @@ impl State {
         matches!(self.clients[usize::from(place.id)].phase, Phase::Requesting | Phase::Waiting)
     }
 
-    /// Removes a place, and lowers the scores behind it by what it was worth.
+    /// Removes a place, and subtracts the ticks that it had added from the scores of the places
+    /// behind it.
     pub(super) fn remove_place(&mut self, wait: u8, which: impl Fn(&Place) -> bool) {
         let Some(at) = self.queue.iter().position(which) else { return };
         self.queue.remove(at);

@@ -1,6 +1,6 @@
-//! Merges states that differ only by names, or by parts that have no effect any more.
+//! Merges states that differ only in names, or in parts without further effect.
 //!
-//! Names are the numbers of clients and attempts, and the size of tokens. Without merging, the
+//! Names are the numbers of clients and attempts, and the values of tokens. Without merging, the
 //! exploration is about ten times larger. Merged states behave alike under every action.
 
 use super::client::Client;
@@ -22,8 +22,8 @@ impl State {
             }
             client.holds.iter_mut().for_each(Hold::tidy);
             client.holds.sort_unstable();
-            // If fields are used again, their numbers matter. If tokens start again, their size
-            // matters.
+            // If fields are reused, their numbers matter. If tokens can restart, their values
+            // matter.
             if rules.field_is_new {
                 let held = number_attempts(client, held);
                 if let (Some(key), Some(serial)) = (&mut self.server.key, held) {
@@ -56,7 +56,7 @@ impl State {
         self.clients = order.into_iter().map(|at| std::mem::take(&mut self.clients[at])).collect();
     }
 
-    /// Numbers the tokens that are still to be compared from 0, in their order.
+    /// Numbers the tokens that may still be compared from 0, in their order.
     fn number_tokens(&mut self) {
         let mut tokens = vec![0, self.server.token, self.highest_token];
         self.each_token(|token| tokens.push(*token));
@@ -90,7 +90,8 @@ fn forget_unawaited(client: &mut Client) {
     };
     for call in &mut link.requests {
         if !waits(call) {
-            // The instant of refusal still matters: if the copy is lost, the release waits for it.
+            // The instant of refusal still matters: if the copy is lost, the release waits for this
+            // instant.
             call.memo = Memo { refused_from: call.memo.refused_from, ..Memo::default() };
         }
     }
@@ -102,8 +103,8 @@ fn forget_unawaited(client: &mut Client) {
     }
 }
 
-/// Removes the late requests that have no effect, now or later: refused copies, and renewals and
-/// releases of a field that can never be in the key again.
+/// Removes late requests that can never have an effect: refused copies, and renewals and releases
+/// of a field that cannot be in the key again.
 fn drop_idle_bytes(rules: &Rules, client: &mut Client, held: Option<u8>) {
     let is_refused = |request: &Request| match request.order {
         Order::Acquire { refused_from, .. } | Order::Extend { refused_from, .. } => !refused_from.is_ahead(),

@@ -8,11 +8,11 @@ use super::{Rules, Timer, Timing};
 /// A process that acquires the lock.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Client {
-    /// Whether it crashed, and if so, whether it believed then.
+    /// Whether the client crashed, and if so, whether it believed at that time.
     pub crashed: Option<bool>,
-    /// Its current attempt, and the attempts that it is still releasing.
+    /// The client's current attempt, and the attempts that it is still releasing.
     pub holds: Vec<Hold>,
-    /// Its connections.
+    /// The client's connections.
     pub link: Link,
 }
 
@@ -26,14 +26,14 @@ pub enum Report {
     },
     /// Another client held the lock.
     Busy {
-        /// Whether the server had answered so.
+        /// Whether this was the server's answer.
         answered: bool,
     },
-    /// The release is done, and the lock was held until then.
+    /// The release is complete, and the lock was held until then.
     Released(Fate),
     /// The hold had ended before the release.
     Lost(Fate),
-    /// The server answered "not yours".
+    /// The server answered that the key does not hold the client's field ("not yours").
     NotYours {
         /// Whether the client still believes.
         believes: bool,
@@ -80,7 +80,7 @@ impl Client {
         self.send_acquire(setup, serial);
     }
 
-    /// Releases the current attempt, whatever its outcome: it is held, or a copy is still in
+    /// Releases the current attempt, whether it is held or a copy of its acquire is still in
     /// flight.
     pub fn release(&mut self, setup: &Setup) {
         let at = self.holds.iter().position(Hold::is_current).expect("there is an attempt to release");
@@ -93,8 +93,8 @@ impl Client {
         self.send_release(setup, at);
     }
 
-    /// Whether to send a release of this hold again: the first one went unanswered, or the time for
-    /// the last one has come.
+    /// Whether to send a release of this hold again: the first release went unanswered, or it is
+    /// time for the final release.
     pub fn owes_release(&self, at: usize) -> bool {
         let hold = &self.holds[at];
         hold.phase == Phase::Releasing
@@ -115,7 +115,7 @@ impl Client {
         self.send(serial, Order::Renew { lease }, memo);
     }
 
-    /// Sends an extend of the current hold to `lease`, which may be shorter than the rest of the
+    /// Sends an extend of the current hold to `lease`, which may be shorter than the remaining
     /// lease.
     pub fn extend(&mut self, setup: &Setup, lease: u8) {
         let raises = self.may_raise(setup);
@@ -131,8 +131,8 @@ impl Client {
         } else {
             memo.refused_from = setup.timing.refused_from();
             memo.shortens = shortens;
-            // An earlier request may be confirmed after this extend leaves, but it ran before this
-            // extend. Its confirmation must not raise the deadline.
+            // An earlier request may be confirmed after this extend is sent, but the server
+            // executed it before this extend. Its confirmation must not raise the deadline.
             overtaken = shortens && setup.rules.rise_waits_for_the_shortening;
             Order::Extend { lease, refused_from: written_refusal(setup, setup.rules.extend_carries_not_after) }
         };
@@ -178,14 +178,14 @@ impl Client {
         }
     }
 
-    /// Crashes: this client releases nothing any more.
+    /// Crashes the client: it releases no attempt afterwards.
     pub fn crash(&mut self, rules: &Rules) {
         self.crashed = Some(self.believes(rules));
         self.link.lose();
         self.holds.clear();
     }
 
-    /// Reads the oldest reply, and returns the report for the caller, if any.
+    /// Reads the oldest reply, and returns the report for the caller, if there is one.
     pub fn read_reply(&mut self, setup: &Setup) -> Option<Report> {
         let reply = self.link.replies.remove(0);
         let serial = reply.call.request.serial;
@@ -195,8 +195,8 @@ impl Client {
             Answer::TooLate | Answer::Kept(_) => Phase::Held,
             Answer::Released(_) => Phase::Releasing,
         };
-        // The attempt may have moved on, for instance by a release before the grant arrived. Then
-        // the answer has no effect.
+        // The attempt may be in another phase by now, for instance if it was released before the
+        // grant arrived. The reply then has no effect.
         let at = self.holds.iter().position(|hold| hold.serial == serial && hold.phase == phase)?;
         match reply.answer {
             Answer::Granted { token } => self.on_granted(setup, at, &reply, token),
@@ -270,7 +270,7 @@ impl Client {
         if is_extend && !setup.rules.shortening_lowers_first {
             hold.deadline = deadline;
         }
-        // A passed deadline was reported to the caller, so no answer raises it again.
+        // The caller was notified that the deadline has passed, so a later reply does not raise it.
         if raises && hold.is_within_deadline() {
             hold.deadline = hold.deadline.max(deadline);
         }
@@ -290,8 +290,8 @@ impl Client {
         report
     }
 
-    /// Ends a try that was answered without a grant. If every copy is answered, the attempt is
-    /// over; otherwise the client may retry or release.
+    /// Ends a try that the server answered without a grant. If every copy is answered, the attempt
+    /// ends; otherwise the client may retry or release.
     fn end_try(&mut self, at: usize) {
         if self.holds[at].unclean {
             self.holds[at].phase = Phase::Unknown;
@@ -321,8 +321,8 @@ impl Client {
         self.link.requests.push(Call { request: Request { serial, order }, memo });
     }
 
-    /// Whether a confirmation of a request sent now may raise the deadline: no shortening may run
-    /// after that request.
+    /// Whether the confirmation of a request sent now may raise the deadline. It may not if a
+    /// shortening could be executed after that request.
     fn may_raise(&self, setup: &Setup) -> bool {
         let Some(hold) = self.current() else { return false };
         !setup.rules.rise_waits_for_the_shortening
@@ -334,7 +334,7 @@ impl Client {
     }
 }
 
-/// Returns the report for the answer of a release. Without knowledge there is no report.
+/// Returns the report for the answer of a release; `None` if the outcome is unknown.
 fn release_report(rules: &Rules, hold: &Hold, found: bool) -> Option<Report> {
     let within = hold.is_within_deadline();
     match (found, hold.repeat) {
@@ -364,8 +364,8 @@ fn deadline_of(setup: &Setup, lease: u8) -> Timer {
     if setup.rules.deadline_keeps_a_margin { setup.timing.deadline_of(lease) } else { Timer::after(lease) }
 }
 
-/// The first instant, in the server's time, at which the server refuses a copy sent now, as the
-/// client writes it.
+/// Returns the first instant of the server's time at which the server refuses a copy sent now, as
+/// the client writes it into the copy.
 fn written_refusal(setup: &Setup, carried: bool) -> Timer {
     let Timing { window, offset_gap, .. } = setup.timing;
     match (carried, setup.rules.not_after_uses_the_lower_bound) {
@@ -375,7 +375,7 @@ fn written_refusal(setup: &Setup, carried: bool) -> Timer {
     }
 }
 
-/// The instant from which a lost copy can have no effect, by the clock that decides.
+/// Returns the instant from which a lost copy cannot have an effect, by the clock that decides.
 fn lapse(setup: &Setup, call: &Call) -> Lapse {
     let client = call.memo.refused_from;
     if !setup.rules.server_time_decides {

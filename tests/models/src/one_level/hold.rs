@@ -1,4 +1,4 @@
-//! One attempt of a client, from its first request until it is forgotten.
+//! One attempt of a client, from its first request until the client forgets it.
 
 use super::Timer;
 
@@ -10,60 +10,60 @@ pub enum Phase {
     Acquiring,
     /// No copy is in flight, and an earlier copy is unanswered: the client may retry or give up.
     Unknown,
-    /// Granted in time, and not released yet. The deadline decides whether the client still
-    /// believes.
+    /// The attempt was granted in time, and is not released yet. The deadline decides whether the
+    /// client still believes.
     Held,
-    /// The caller no longer needs the lock. The client releases until no trace of the attempt can
-    /// be left on the server.
+    /// The caller does not need the lock. The client releases the attempt until the server can have
+    /// no trace of it.
     Releasing,
 }
 
 /// The true history of a hold on the server since its client began to believe. The protocol never
-/// reads it; it is the measure for the client's reports.
+/// reads it; the client's reports are compared with it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Fate {
-    /// The key was ours all the time.
+    /// The key has always held the client's field.
     #[default]
     Ours,
-    /// Our own release ended it.
+    /// The client's own release ended the hold.
     Released,
-    /// It ended without us.
+    /// The hold ended in another way.
     Ended,
 }
 
 /// One attempt, and the hold it may become.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Hold {
-    /// Its state.
+    /// The state of the attempt.
     pub phase: Phase,
-    /// A grant was reported to the caller, and its release has not been reported yet.
+    /// A grant was reported to the caller, and the end of the hold has not been reported yet.
     pub owes_report: bool,
-    /// At least one copy of its acquire will never be answered.
+    /// At least one copy of the acquire will never be answered.
     pub unclean: bool,
-    /// "Too late" was answered once, and the client retried.
+    /// The server answered "too late" once, and the client retried.
     pub retried: bool,
-    /// One release of it was answered.
+    /// One release of the attempt was answered.
     pub released: bool,
-    /// One release of it went unanswered.
+    /// One release of the attempt went unanswered.
     pub repeat: bool,
-    /// The client believes until this instant.
+    /// The instant until which the client believes.
     pub deadline: Timer,
-    /// The first instant at which every lost copy of its acquire is refused.
+    /// The first instant at which every lost copy of the acquire is refused.
     pub acquires_refused_from: Lapse,
-    /// The first instant at which every lost extend of it is refused.
+    /// The first instant at which every lost extend of the attempt is refused.
     pub extends_refused_from: Lapse,
-    /// The lease of an extend to be sent again; used only with the rule against it switched off.
+    /// The lease of an extend that is sent again; used only if the rule against it is switched off.
     pub extend_again: Option<u8>,
-    /// Its true history.
+    /// The true history of the hold.
     pub fate: Fate,
-    /// Its field, together with the client. It is the last field here, so that holds are sorted by
-    /// their state and not by name.
+    /// The number that identifies the field together with the client. It is the last field of this
+    /// struct, so that holds are sorted by state and not by name.
     pub serial: u8,
 }
 
-/// The instant from which a lost copy can have no effect, by the clock that decides.
+/// The instant from which a lost copy cannot have an effect, by the clock that decides.
 ///
-/// Only one of the two is ever ahead; a rule selects the clock.
+/// At most one of the two instants is in the future; a rule selects the clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Lapse {
     /// By the client's clock.
@@ -73,19 +73,19 @@ pub struct Lapse {
 }
 
 impl Lapse {
-    /// Returns the later of two instants, per clock.
+    /// Returns the later of two instants, for each clock.
     pub fn max(self, other: Self) -> Self {
         Self { client: self.client.max(other.client), server: self.server.max(other.server) }
     }
 }
 
 impl Hold {
-    /// Whether the client wants this attempt now; the others are only being released.
+    /// Whether the client still needs this attempt; the other attempts are only being released.
     pub fn is_current(&self) -> bool {
         self.phase != Phase::Releasing
     }
 
-    /// Whether the deadline is still ahead.
+    /// Whether the deadline is in the future.
     pub fn is_within_deadline(&self) -> bool {
         self.deadline.is_ahead()
     }
@@ -103,7 +103,7 @@ impl Hold {
         self.extends_refused_from.server.tick();
     }
 
-    /// Clears what no longer matters, so that states that differ only by it become one.
+    /// Clears data without further effect, so that states that differ only in such data become one.
     pub fn tidy(&mut self) {
         if self.phase != Phase::Acquiring {
             self.retried = false;

@@ -25,16 +25,15 @@ pub struct OneLevel {
 pub struct Bounds {
     /// Number of clients.
     pub clients: u8,
-    /// Whether they renew.
+    /// Whether clients renew their leases.
     pub renewals: bool,
-    /// Unanswered requests per connection; a retry after "too late" may be one more.
+    /// Unanswered requests per connection; the retry after "too late" may exceed it by one.
     pub in_flight: u8,
-    /// The total of what may go wrong.
+    /// The total number of faults.
     pub mishaps: Mishaps,
     /// Attempts per client, including those that are still being released.
     pub holds: u8,
-    /// Whether bytes of a lost connection that can have no effect any more are removed from the
-    /// state.
+    /// Whether bytes of lost connections that have no further effect are removed from the state.
     pub drop_idle_bytes: bool,
 }
 
@@ -47,16 +46,16 @@ pub struct Mishaps {
     pub crashes: u8,
     /// Ticks that some client's clock misses.
     pub slow_ticks: u8,
-    /// Extra ticks that some client's clock counts.
+    /// Ticks that a client's clock misses.
     pub fast_ticks: u8,
-    /// Deletions of the key by an administrator.
+    /// Extra ticks that a client's clock counts.
     pub deletions: u8,
-    /// Attempts (not a fault); [`u8::MAX`]: any number.
+    /// Attempts (not a fault); [`u8::MAX`] means any number.
     pub attempts: u8,
 }
 
-/// One state. The clients are sorted, so that states that differ only by the numbers of the clients
-/// are one.
+/// One state. The clients are sorted, so that states that differ only in the numbers of the clients
+/// are equal.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct State {
     /// The server.
@@ -65,44 +64,45 @@ pub struct State {
     pub clients: Vec<Client>,
     /// The faults that may still occur.
     pub left: Mishaps,
-    /// The highest token any client believed in.
+    /// The highest token of all grants in which a client believed.
     pub highest_token: u8,
-    /// The violations so far that show in an event.
+    /// The violations so far that are visible only in an event.
     pub flaws: Flaws,
-    /// An administrator deleted the key of a holder.
+    /// Whether an administrator deleted the key of a holder.
     pub key_deleted: bool,
 }
 
-/// Violations that show in an event and not in a state.
+/// Violations that are visible in an event and not in a state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Flaws {
-    /// "Lost" was reported, although the hold still lasted or our own release had ended it.
+    /// "Lost" was reported, although the hold still lasted, or the client's own release had ended
+    /// it.
     pub untrue_lost: bool,
-    /// "Released" was reported, although our release did not end the hold.
+    /// "Released" was reported, although the client's release did not end the hold.
     pub untrue_released: bool,
-    /// "Busy" was reported, although the server had not answered so.
+    /// "Busy" was reported without such an answer of the server.
     pub untrue_busy: bool,
-    /// A client believed in a grant whose token was not above all earlier ones.
+    /// A client believed in a grant whose token was not higher than all earlier ones.
     pub token_not_above: bool,
-    /// A client went on believing after "not yours".
+    /// A client continued to believe after the answer "not yours".
     pub ignored_not_yours: bool,
 }
 
-/// Everything that can happen. The numbers are indexes of clients, and then of holds or
-/// connections.
+/// All possible steps. The first number is the index of a client, the second that of a hold or a
+/// connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// A client begins an attempt.
     Acquire(u8),
     /// A client sends another copy of an acquire that has an unknown outcome.
     AcquireAgain(u8),
-    /// A client releases its current attempt, held or not.
+    /// A client releases its current attempt, whether held or not.
     Release(u8),
     /// A client sends the release of a hold again.
     ReleaseAgain(u8, u8),
-    /// A client renews.
+    /// A client renews its lease.
     Renew(u8),
-    /// A client extends to this lease.
+    /// A client extends its lease to this length.
     Extend(u8, u8),
     /// A client sends an unanswered extend again.
     ExtendAgain(u8),
@@ -179,7 +179,7 @@ impl OneLevel {
         Setup { rules: self.rules, timing: self.timing }
     }
 
-    /// Adds what a client may do of its own accord.
+    /// Adds the actions that a client may take by itself.
     fn own_actions(&self, state: &State, client: &Client, at: u8, actions: &mut Vec<Action>) {
         for hold in (0..client.holds.len()).filter(|&hold| client.owes_release(hold)) {
             actions.push(Action::ReleaseAgain(at, small(hold)));
@@ -210,13 +210,13 @@ impl OneLevel {
         }
     }
 
-    /// Adds the faults that may hit a client.
+    /// Adds the faults that may affect a client.
     fn fault_actions(&self, state: &State, client: &Client, at: u8, actions: &mut Vec<Action>) {
         if state.left.losses > 0 && client.link.in_flight() > 0 {
             actions.push(Action::Lose(at));
         }
         if client.holds.is_empty() {
-            return; // such a client leaves nothing on the server, and its clock does not matter
+            return; // such a client has left nothing on the server, and its clock has no effect
         }
         if state.left.crashes > 0 {
             actions.push(Action::Crash(at));
@@ -303,8 +303,8 @@ impl OneLevel {
         }
     }
 
-    /// When the key stops holding a field, records it in the hold of a client that believes. Only
-    /// the model knows it.
+    /// Records the end of a hold on the server in the hold of a client that believes. Only the
+    /// model has this information.
     fn note_the_end_of_holds(&self, last: &State, state: &mut State, action: Action) {
         let Some(gone) = last.server.holder().filter(|&field| state.server.holder() != Some(field)) else { return };
         let released = match action {
@@ -334,8 +334,8 @@ impl State {
         self.clients[usize::from(at)].link.late[usize::from(late)][0].order
     }
 
-    /// Returns a field number of this client that is in use neither at the server nor in any bytes
-    /// in flight. It is equivalent to a number never used before.
+    /// Returns a field number of this client that neither the server nor any bytes in flight
+    /// contain. It is equivalent to a new number.
     fn unused_serial(&self, at: u8) -> u8 {
         let client = &self.clients[usize::from(at)];
         let held = self.server.holder().filter(|field| field.client == at).map(|field| field.serial);

@@ -6,30 +6,30 @@ use super::server::{Answer, Order};
 /// A request for one attempt's field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Request {
-    /// Which attempt of the client.
+    /// The number of the attempt.
     pub serial: u8,
-    /// The task of the script.
+    /// What the script is to do.
     pub order: Order,
 }
 
 /// A client's notes on a request until its reply.
 ///
-/// In the model it travels with the request, since replies come in the order of the requests. The
-/// server does not read it.
+/// In the model, the notes travel with the request, because replies arrive in the order of the
+/// requests. The server does not read them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Memo {
-    /// The deadline after a confirmation, counted from before the request left.
+    /// The deadline after a confirmation, counted from before the request was sent.
     pub deadline: Timer,
-    /// The requested lease; stored only where the deadline is (wrongly) counted from the reply.
+    /// The requested lease; stored only if the deadline is (wrongly) counted from the reply.
     pub lease: u8,
     /// Whether a confirmation may raise the deadline.
     pub raises: bool,
     /// The first instant, by the client's clock, at which the copy is refused.
     pub refused_from: Timer,
-    /// Whether the extend may shorten the lease: until it is confirmed or refused, nothing raises
-    /// the deadline.
+    /// Whether the extend may shorten the lease. Until it is confirmed or refused, the deadline is
+    /// not raised.
     pub shortens: bool,
-    /// The release was sent after the latest `not_after`, by the client's clock.
+    /// Whether the release was sent after the latest `not_after`, by the client's clock.
     pub last: bool,
 }
 
@@ -45,20 +45,22 @@ pub struct Call {
 /// A reply in flight on a living connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Reply {
-    /// The call it answers.
+    /// The call that this reply answers.
     pub call: Call,
     /// The answer.
     pub answer: Answer,
-    /// Which of the client's `not_after` the server's time in this answer has passed.
+    /// Which `not_after` of the client are before the server's time in this reply.
     pub past: Past,
 }
 
-/// Whether the server's time in an answer is past the `not_after` of lost copies.
+/// Whether the server's time in a reply is past the `not_after` of lost copies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Past {
-    /// It is past the `not_after` of every lost copy of the attempt's acquire, as written there.
+    /// The time is past the `not_after` of every lost copy of the attempt's acquire, as written in
+    /// the copies.
     pub acquires: bool,
-    /// It is past the `not_after` of every lost extend of the attempt, as written there.
+    /// The time is past the `not_after` of every lost extend of the attempt, as written in the
+    /// copies.
     pub extends: bool,
 }
 
@@ -80,8 +82,8 @@ impl Link {
         self.requests.len() + self.replies.len()
     }
 
-    /// Returns every unanswered call of the living connection. The client cannot distinguish unread
-    /// requests from unread replies.
+    /// Returns every unanswered call of the living connection. To the client, unread requests and
+    /// unread replies look alike.
     pub fn unanswered(&self) -> impl Iterator<Item = &Call> {
         self.replies.iter().map(|reply| &reply.call).chain(&self.requests)
     }
@@ -102,8 +104,8 @@ impl Link {
         self.unanswered().any(|call| call.request.serial == serial && call.memo.shortens)
     }
 
-    /// Loses the living connection. Its replies are gone; its requests may still arrive. Returns
-    /// the calls with unknown outcomes.
+    /// Loses the living connection. Its replies are lost; its requests may still arrive. Returns
+    /// the calls whose outcome is unknown.
     pub fn lose(&mut self) -> Vec<Call> {
         let unanswered: Vec<Call> = self.unanswered().copied().collect();
         self.replies.clear();
@@ -115,7 +117,7 @@ impl Link {
         unanswered
     }
 
-    /// Removes and returns the oldest request of a lost connection, which arrives after all.
+    /// Removes and returns the oldest request of a lost connection, which now arrives.
     pub fn arrive_late(&mut self, connection: usize) -> Request {
         let request = self.late[connection].remove(0);
         if self.late[connection].is_empty() {

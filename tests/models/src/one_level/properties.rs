@@ -21,16 +21,16 @@ pub const LOST_IS_TRUE: &str = "a report of lost is true";
 pub const RELEASED_IS_TRUE: &str = "a report of released is true";
 /// "Busy" is reported only if the server answered so.
 pub const BUSY_IS_TRUE: &str = "a report of busy is true";
-/// A client does not believe after the answer "not yours".
+/// After the answer "not yours", a client does not believe.
 pub const NOT_YOURS_ENDS_BELIEF: &str = "not yours ends belief";
 
-/// A grant was received, and an earlier copy of its acquire went unanswered.
+/// A grant was received although an earlier copy of its acquire went unanswered.
 pub const GRANT_AFTER_LOSS: &str = "a grant after a lost copy";
 /// A copy from a lost connection arrives after its `not_after`.
 pub const LATE_REFUSED: &str = "a late copy is refused";
 /// A copy from a lost connection arrives in time and takes the key.
 pub const LATE_EXECUTED: &str = "a late copy is executed";
-/// A hold ends by its lease while its client has not released it.
+/// A lease ends before its client has released the hold.
 pub const EXPIRED: &str = "a lease ends under a holder";
 /// A client is granted the lock after a crashed client held it.
 pub const TAKEN_OVER: &str = "a take-over after a crash";

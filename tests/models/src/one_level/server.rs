@@ -16,13 +16,13 @@ pub struct Field {
 pub struct Key {
     /// The holder's field.
     pub holder: Field,
-    /// When the key expires. Always ahead: an expired key does not exist.
+    /// When the key expires. The instant is always in the future: an expired key does not exist.
     pub expiry: Timer,
-    /// How often the field was added; always 1 unless the script counts.
+    /// How often the acquire script has added the field; always 1 unless the script counts.
     pub count: u8,
 }
 
-/// The task of a script for one field.
+/// What a script is to do for one field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Order {
     /// Takes the key if it is free or already holds the field.
@@ -37,7 +37,7 @@ pub enum Order {
         /// Lease in ticks.
         lease: u8,
     },
-    /// Sets the lease of a key that holds the field, also to less than what is left.
+    /// Sets the lease of a key that holds the field, even to less than the remaining lease.
     Extend {
         /// Lease in ticks.
         lease: u8,
@@ -53,12 +53,12 @@ pub enum Order {
 pub enum Answer {
     /// The key holds the field.
     Granted {
-        /// Fencing token: rises with every script that grants.
+        /// Fencing token: it rises with every script that grants.
         token: u8,
     },
     /// The key holds another field.
     Busy,
-    /// The copy came after its `not_after`; the script read nothing.
+    /// The copy arrived after its `not_after`; the script did nothing.
     TooLate,
     /// Whether a renewal or an extend found its field in the key.
     Kept(bool),

@@ -1,28 +1,29 @@
-//! Instants as the number of ticks until them.
+//! Instants, as the number of ticks until them.
 
-/// A future instant, as the ticks until it. Zero means that it has come, however long ago.
+/// A future instant, as the number of ticks until it. Zero means that it has passed, however long
+/// ago.
 ///
 /// Two states that differ only in absolute time are equal, because a state stores distances.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timer(u8);
 
 impl Timer {
-    /// An instant that has come.
+    /// An instant that has passed.
     pub const PAST: Self = Self(0);
     /// An instant that never comes.
     pub const NEVER: Self = Self(u8::MAX);
 
-    /// The instant `ticks` from now.
+    /// Returns the instant `ticks` from now.
     pub const fn after(ticks: u8) -> Self {
         Self(ticks)
     }
 
-    /// Whether the instant is still to come.
+    /// Whether the instant is in the future.
     pub const fn is_ahead(self) -> bool {
         self.0 > 0
     }
 
-    /// The instant `ticks` later than this one.
+    /// Returns the instant `ticks` later than this one.
     pub const fn and(self, ticks: u8) -> Self {
         Self(self.0.saturating_add(ticks))
     }
@@ -40,15 +41,15 @@ impl Timer {
 pub struct Timing {
     /// Lease of an acquire and of a renewal.
     pub lease: u8,
-    /// Leases an `extend` may ask for; empty: no client extends.
+    /// The leases that an extend may request; if empty, clients do not extend.
     pub extends: &'static [u8],
-    /// How long a copy of an acquire or an extend is valid, by the clock of the client.
+    /// How long a copy of an acquire or an extend is valid, by the client's clock.
     pub window: u8,
-    /// How much earlier than the lease the deadline ends: at least what a clock can fall behind
-    /// within one lease.
+    /// How much earlier than the lease the deadline is. It must be at least the time by which a
+    /// clock can fall behind within one lease.
     pub margin: u8,
-    /// Error of the clock difference as a client knows it: the distance of each bound from the
-    /// truth.
+    /// Error of a client's estimate of the clock difference: the distance of each bound from the
+    /// true value.
     pub offset_gap: u8,
 }
 
@@ -58,9 +59,9 @@ impl Timing {
         Timer::after(lease.saturating_sub(self.margin))
     }
 
-    /// The first instant, by the client's clock, at which a copy sent now is refused.
+    /// Returns the first instant, by the client's clock, at which a copy sent now is refused.
     ///
-    /// A copy is valid *until* its `not_after`, inclusive: hence the extra tick.
+    /// A copy is valid *until* its `not_after`, inclusive, so one tick is added.
     pub fn refused_from(&self) -> Timer {
         Timer::after(self.window + 1)
     }

@@ -1,4 +1,5 @@
-//! Merges states that differ only by names: numbers become ranks, and processes are sorted.
+//! Merges states that differ only in names: numbers are replaced by their ranks, and processes are
+//! sorted.
 
 use super::{Request, State};
 
@@ -23,7 +24,7 @@ impl State {
         self
     }
 
-    /// Visits all numbers of which only the order matters.
+    /// Visits all numbers whose order matters, but not their values.
     fn each_number(&mut self, mut visit: impl FnMut(&mut u8)) {
         for process in &mut self.processes {
             if let Some(read) = &mut process.read {

@@ -1,8 +1,9 @@
-//! A process: one read shared by its tasks, one write, one request to the server at a time.
+//! A process: it has at most one read, shared by its tasks, one write, and one request to the
+//! server.
 
 use super::{Action, Kind, ReadWrite, Request, State};
 
-/// One client.
+/// One process as a client.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Process {
     pub(crate) read: Option<Reading>,
@@ -17,7 +18,7 @@ pub struct Process {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Reading {
     pub(crate) field: u8,
-    /// The task that has it, if only one does.
+    /// The task that owns the read, if only one task does.
     pub(crate) holder: u8,
     pub(crate) guards: u8,
     pub(crate) sealed: bool,
@@ -189,7 +190,7 @@ impl ReadWrite {
             }
             Action::KeyExpires => {
                 state.server.expire();
-                // Waiting clients know the key's lifetime.
+                // Waiting clients have the key's lifetime, and wake when it ends.
                 state.wake();
             }
             Action::AnnouncementEnds(at) => {

@@ -1,4 +1,4 @@
-//! Merges states that differ only by names, or by parts that have no effect any more.
+//! Merges states that differ only in names, or in parts without further effect.
 
 use super::process::{Flight, Preempted, Process};
 use super::server::{Answer, Field, Order};
@@ -44,7 +44,7 @@ impl State {
     }
 }
 
-/// Clears what can have no effect any more.
+/// Clears data without further effect.
 fn forget(model: &TwoLevel, process: &mut Process, held: Option<u8>) {
     let rules = &model.rules;
     let Process { server_lease, owner, guards, flight, late, queue, .. } = process;
@@ -59,7 +59,7 @@ fn forget(model: &TwoLevel, process: &mut Process, held: Option<u8>) {
         server_lease.lengthened &= owner.is_some();
     }
     if rules.release_names_its_owner {
-        // A notified guard of a former ownership has no effect, whatever its task does.
+        // A guard of a former owner that was notified has no effect, whatever its task does.
         let present = owner.map(|owner| owner.number);
         let believes = |notified: bool, is_ahead: bool| !notified && (is_ahead || !rules.owner_has_a_deadline);
         guards.retain(|guard| present == Some(guard.number) || believes(guard.notified, guard.deadline.is_ahead()));

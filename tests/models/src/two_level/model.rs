@@ -33,11 +33,11 @@ pub struct Bounds {
     pub reentry: bool,
     /// Whether an unanswered acquire may be sent again, with the same field.
     pub repeats: bool,
-    /// The events that are counted.
+    /// Limits of the counted events.
     pub mishaps: Mishaps,
 }
 
-/// How often each event may still happen.
+/// How often each event may still occur.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Mishaps {
     /// Connections lost: each loses a request or a reply.
@@ -46,49 +46,50 @@ pub struct Mishaps {
     pub crashes: u8,
     /// Takeovers by force.
     pub takeovers: u8,
-    /// Acquires by tasks (not a fault); [`u8::MAX`]: any number.
+    /// Acquires by tasks (not a fault); [`u8::MAX`] means any number.
     pub acquires: u8,
 }
 
-/// One state. The processes are sorted, so that states that differ only by their numbers are one.
+/// One state. The processes are sorted, so that states that differ only in process numbers are
+/// equal.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct State {
     /// The server.
     pub server: Server,
     /// The processes.
     pub processes: Vec<Process>,
-    /// The events that may still happen.
+    /// The events that may still occur.
     pub left: Mishaps,
-    /// The server's time less the highest token of any task.
+    /// The server's time minus the highest token of any task.
     pub highest: i8,
-    /// End of an `at_least`: until then, only tasks of preempted processes may enter.
+    /// The end of an `at_least`. Until then, only tasks of preempted processes may enter.
     pub kept: Timer,
     /// The violations so far.
     pub flaws: Flaws,
 }
 
-/// Violations that show in an event and not in a state.
+/// Violations that are visible in an event and not in a state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Flaws {
-    /// A task entered although its process had lost the key, and not by force.
+    /// A task entered although its process had lost the key, in another way than by force.
     pub unheld: bool,
     /// A token was issued before the server's time had reached it.
     pub token_ahead: bool,
-    /// A token was issued that is not above all earlier ones.
+    /// A token was issued that is not higher than all earlier ones.
     pub token_not_above: bool,
-    /// A preempted process issued a token that is not below those issued since.
+    /// A preempted process issued a token that is not lower than those issued since the takeover.
     pub token_not_below: bool,
     /// A task entered before an earlier waiter of its process.
     pub overtook: bool,
-    /// A server lease was handed over after the notice of force.
+    /// A server lease was handed over after the notice of a forced takeover.
     pub ignores_notice: bool,
-    /// A task entered before an `at_least` was over.
+    /// A task entered before an `at_least` had ended.
     pub too_early: bool,
     /// A server lease was released although the first waiter could have entered.
     pub thrown_away: bool,
 }
 
-/// Everything that can happen. The first number is the index of the process.
+/// All possible steps. The first number is the index of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// A task acquires, with the options of this index.
@@ -101,7 +102,7 @@ pub enum Action {
     DropGuard(u8, u8),
     /// The table notices that the owner's deadline has passed.
     Enforce(u8),
-    /// The table checks a server lease without an owner again.
+    /// The table checks again a server lease that has no owner.
     Pass(u8),
     /// An attempt is sent.
     Attempt(u8),
@@ -113,7 +114,7 @@ pub enum Action {
     Release(u8),
     /// A deferred release is sent.
     SendDeferred(u8, u8),
-    /// A message, an expiry, or a poll ends the watch.
+    /// A message, an expiry, or a poll ends the wait for a key that another process holds.
     Wake(u8),
     /// The server executes the request in flight.
     Execute(u8),
@@ -183,11 +184,11 @@ impl TwoLevel {
         Setup { rules: self.rules, timing: self.timing }
     }
 
-    /// Adds what the tasks of a process may do.
+    /// Adds the actions that the tasks of a process may take.
     fn tasks(&self, state: &State, process: &Process, at: u8, actions: &mut Vec<Action>) {
         let has_room = process.queue.len() + process.guards.len() < usize::from(self.bounds.tasks);
         if has_room && state.left.acquires > 0 {
-            // A holder that owns the lease enters again and does not wait.
+            // If the process's holder owns the lease, it re-enters instead of waiting.
             let inside = process.owner.is_some_and(|owner| owner.options.by_holder);
             let requests = (0..).zip(self.bounds.requests).filter(|(_, options)| !(options.by_holder && inside));
             actions.extend(requests.map(|(options, _)| Action::Acquire(at, options)));
@@ -201,7 +202,7 @@ impl TwoLevel {
         actions.extend((0..process.guards.len()).map(|guard| Action::DropGuard(at, small(guard))));
     }
 
-    /// Adds what the table of a process may do, and the faults that may hit it.
+    /// Adds the actions that the table of a process may take, and the faults that may affect it.
     fn table(&self, state: &State, process: &Process, at: u8, actions: &mut Vec<Action>) {
         if process.owner.is_some_and(|owner| !owner.deadline.is_ahead()) && self.rules.owner_has_a_deadline {
             actions.push(Action::Enforce(at));
@@ -275,7 +276,7 @@ impl TwoLevel {
         }
     }
 
-    /// Applies the actions after which no task enters.
+    /// Applies the actions after which a task cannot enter.
     fn apply_quiet(&self, state: &mut State, action: Action) {
         let setup = &self.setup();
         match action {
@@ -327,7 +328,7 @@ impl TwoLevel {
         }
     }
 
-    /// Whether the request may be executed now: no two scripts read the same time.
+    /// Whether the request may be executed in this tick: no two scripts read the same time.
     fn may_run(&self, state: &State, at: u8, request: &Request) -> bool {
         let is_ours = state.server.holder() == Some(Field { process: at, serial: request.serial });
         let grants = match request.order {
@@ -353,7 +354,7 @@ impl TwoLevel {
         answer
     }
 
-    /// Records the entry of a task, and the violations it shows.
+    /// Records the entry of a task, and the violations that it shows.
     fn note(&self, state: &mut State, at: u8, entry: Entry) {
         let field = Field { process: at, serial: entry.serial };
         let held = state.server.holder() == Some(field);
@@ -386,8 +387,7 @@ impl State {
         &mut self.processes[usize::from(at)]
     }
 
-    /// Returns a field number of this process that is not in use. It is equivalent to a number
-    /// never used before.
+    /// Returns a field number that this process does not use. It is equivalent to a new number.
     fn unused_serial(&self, at: u8) -> u8 {
         let process = &self.processes[usize::from(at)];
         let used = |serial| process.names(serial) || self.server.holder() == Some(Field { process: at, serial });

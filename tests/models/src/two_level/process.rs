@@ -7,34 +7,34 @@ use super::{AcquireOptions, Timer};
 /// A process that uses the lock.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Process {
-    /// It crashed; only late bytes and perhaps a key are left of it.
+    /// Whether the process crashed; only late bytes and perhaps a key are left of it.
     pub crashed: bool,
     /// Waiting tasks, in their order.
     pub queue: Vec<AcquireOptions>,
-    /// The next step for waiters while no request is in flight.
+    /// The next step for the waiters while no request is in flight.
     pub poll: Poll,
-    /// Its grant on the server, as far as it knows.
+    /// The grant on the server, as far as the process has information.
     pub server_lease: Option<ServerLease>,
-    /// The owner of the server lease, as the table sees it.
+    /// The owner of the server lease, according to the table.
     pub owner: Option<Owner>,
-    /// The guards of its tasks.
+    /// The guards of the process's tasks.
     pub guards: Vec<Guard>,
     /// The request in flight; at most one.
     pub flight: Option<Flight>,
-    /// Attempts that may hold or take the key although no task wants them.
+    /// Attempts that no task needs, but that may hold or take the key.
     pub deferred: Vec<DeferredRelease>,
     /// Requests of lost connections that may still arrive, in any order.
     pub late: Vec<Request>,
     /// A notice in flight: the key of this attempt was taken by force.
     pub notice: Option<u8>,
-    /// The attempts that lost their key by force; only the model knows them.
+    /// The attempts that lost their key by force; only the model has this information.
     pub preempted: Vec<Preempted>,
 }
 
 /// The next step of the table for waiters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Poll {
-    /// Nothing.
+    /// There is no next step.
     #[default]
     Idle,
     /// An attempt is to be sent.
@@ -47,35 +47,36 @@ pub enum Poll {
 /// A grant of the server, as the process knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ServerLease {
-    /// Its field, together with the process.
+    /// The number that identifies the field together with the process.
     pub serial: u8,
-    /// The process believes until this instant, counted from sending.
+    /// The instant until which the process believes, counted from sending.
     pub deadline: Timer,
-    /// It may be handed over until this instant, counted from sending.
+    /// The instant until which the lease may be handed over, counted from sending.
     pub handover_window: Timer,
     /// The terms of the first owner, until that owner enters.
     pub first: Option<First>,
-    /// The server's time less the last issued token. For a fresh grant: less the first token to
+    /// The server's time minus the last issued token. For a new grant: minus the first token to
     /// issue.
     pub lag: i8,
-    /// The time since the grant was known, less the number of hand-overs since.
+    /// The time since the process received the grant, minus the number of hand-overs since then.
     pub room: i8,
-    /// It was taken by force, and its token is still to be read, not before this instant.
+    /// Set while a takeover's token has not been read: the instant from which it may be read.
     pub token_due: Option<Timer>,
-    /// The name stays taken until this instant.
+    /// The instant until which the name stays taken.
     pub keep: Timer,
-    /// At least one copy of its acquire was not answered; from this instant every such copy is
-    /// refused.
+    /// Set if at least one copy of the acquire was not answered: the instant from which every such
+    /// copy is refused.
     pub unanswered: Option<Timer>,
-    /// It was handed over; shows that the state was reached.
+    /// Whether the lease was handed over; shows that this state was reached.
     pub handed_over: bool,
-    /// Its lease was lengthened for the next owner; shows that the state was reached.
+    /// Whether the lease was lengthened for the next owner; shows that this state was reached.
     pub lengthened: bool,
-    /// The table has set a timer to check it again.
+    /// Whether the table has set a timer to check the lease again.
     pub watched: bool,
-    /// Its release is queued, and not sent.
+    /// Whether the release of the lease is queued and not sent.
     pub release_queued: bool,
-    /// A notice of force arrived; used only where the lease is (wrongly) kept.
+    /// Whether a notice of a forced takeover has arrived; used only if the lease is then (wrongly)
+    /// kept.
     pub forced: bool,
 }
 
@@ -84,16 +85,16 @@ pub struct ServerLease {
 pub struct First {
     /// The requested lease.
     pub requested: u8,
-    /// When that lease ends, counted from sending.
+    /// When the requested lease ends, counted from sending.
     pub end: Timer,
 }
 
-/// The owner of the server lease, as the table sees it.
+/// The owner of the server lease, according to the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Owner {
-    /// Its number, the same in its guards.
+    /// The number of the ownership, also stored in its guards.
     pub number: u8,
-    /// Its own deadline.
+    /// The owner's deadline.
     pub deadline: Timer,
     /// The options of its acquire.
     pub options: AcquireOptions,
@@ -102,11 +103,11 @@ pub struct Owner {
 /// A guard, which belongs to a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Guard {
-    /// Number of its ownership.
+    /// Number of the ownership that the guard belongs to.
     pub number: u8,
-    /// Attempt of its server lease.
+    /// Number of the attempt that acquired its server lease.
     pub serial: u8,
-    /// The task believes until this instant.
+    /// The instant until which the task believes.
     pub deadline: Timer,
     /// Whether the task was notified that the hold is lost.
     pub notified: bool,
@@ -125,38 +126,39 @@ pub struct Flight {
     pub handover_window: Timer,
     /// The terms of the first owner.
     pub first: First,
-    /// An earlier copy of the acquire was not answered; from this instant every such copy is
-    /// refused.
+    /// Set if an earlier copy of the acquire was not answered: the instant from which every such
+    /// copy is refused.
     pub unanswered: Option<Timer>,
-    /// A notice of force arrived before the reply.
+    /// Whether a notice of a forced takeover arrived before the reply.
     pub forced: bool,
-    /// Its task cancelled; used only where that (wrongly) matters.
+    /// Whether the task of the request has cancelled; used only if this (wrongly) matters.
     pub cancelled: bool,
-    /// A release sent after the last instant at which a copy of the acquire could be executed.
+    /// Whether this is a release sent after the last instant at which a copy of the acquire could
+    /// be executed.
     pub last: bool,
 }
 
-/// A request as it travels.
+/// A request in transit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Request {
     /// Number of the attempt.
     pub serial: u8,
-    /// The task of the script.
+    /// What the script is to do.
     pub order: Order,
 }
 
-/// An attempt to be released until no trace of it can be left.
+/// An attempt that is released until the server can have no trace of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DeferredRelease {
     /// Number of the attempt.
     pub serial: u8,
-    /// From this instant every lost copy of its acquire is refused.
+    /// The instant from which every lost copy of the acquire is refused.
     pub refused_from: Timer,
-    /// It is not released before this instant.
+    /// The instant before which the attempt is not released.
     pub not_before: Timer,
-    /// Whether it is a takeover: it is released only once, and later.
+    /// Whether the attempt is a takeover. A takeover is released only once, and later.
     pub by_force: bool,
-    /// A release of it was answered.
+    /// Whether a release of the attempt was answered.
     pub answered: bool,
 }
 
@@ -165,22 +167,22 @@ pub struct DeferredRelease {
 pub struct Preempted {
     /// Number of the attempt.
     pub serial: u8,
-    /// A task of another process has entered since.
+    /// Whether a task of another process has entered since.
     pub followed: bool,
 }
 
 /// The entry of a task, with the facts to check.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {
-    /// Attempt of its server lease.
+    /// Number of the attempt that acquired the server lease.
     pub serial: u8,
-    /// The server's time less the token.
+    /// The server's time minus the token.
     pub lag: i8,
-    /// The name stays taken until this instant.
+    /// The instant until which the name stays taken.
     pub keep: Timer,
-    /// An earlier waiter was still in the queue.
+    /// Whether an earlier waiter was still in the queue.
     pub overtook: bool,
-    /// The process knew that the server lease was taken by force.
+    /// Whether the process had the notice that its server lease was taken by force.
     pub ignores_notice: bool,
 }
 
@@ -204,7 +206,7 @@ impl Process {
         self.preempted.iter().any(|preempted| preempted.serial == serial)
     }
 
-    /// Lets one tick pass, by its clock and the server's.
+    /// Lets one tick of the process's clock and of the server's clock pass.
     pub fn tick(&mut self, oldest: i8) {
         let age = |age: &mut i8| *age = (*age + 1).min(oldest);
         if let Some(server_lease) = &mut self.server_lease {

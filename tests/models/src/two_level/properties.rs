@@ -6,12 +6,12 @@ use super::process::{Guard, Poll, Process};
 use super::server::Field;
 use super::{State, TwoLevel};
 
-/// At most one owner believes, over all tasks of all processes. Preempted owners without a notice
-/// do not count.
+/// At most one owner believes, over all tasks of all processes. Preempted owners that have not read
+/// the notice are not counted.
 pub const ONE_BELIEVES: &str = "at most one owner believes";
 /// If a task believes, the key holds the field of its process.
 pub const BELIEVED_IS_HELD: &str = "believed is held";
-/// No task believes for longer than the key lives.
+/// No task believes for longer than the key exists.
 pub const DEADLINE_IN_EXPIRY: &str = "a deadline lies within the key's expiry";
 /// A process holds the key whenever one of its tasks enters.
 pub const ENTERED_IS_HELD: &str = "entered is held";
@@ -21,16 +21,16 @@ pub const TOKENS_RISE: &str = "tokens rise";
 pub const PREEMPTED_STAYS_BELOW: &str = "tokens of a preempted process stay below";
 /// No token is above the server's time.
 pub const TOKEN_IN_TIME: &str = "no token is ahead of the server's time";
-/// The notice of force ends hand-over.
+/// After the notice of a forced takeover, the server lease is not handed over.
 pub const NOTICE_ENDS_HANDOVER: &str = "a notice ends hand-over";
-/// Tasks of one process enter in the order of their arrival.
+/// Tasks of one process enter in the order of their acquires.
 pub const FIRST_COME: &str = "first come, first served";
-/// No task enters before an `at_least` is over.
+/// No task enters before an `at_least` has ended.
 pub const AT_LEAST: &str = "at least is kept";
-/// No server lease is released while the first waiter could have it.
+/// No server lease is released while the first waiter could use it.
 pub const NOTHING_THROWN_AWAY: &str = "no grant is thrown away";
-/// While a task waits, the process has an owner, a server lease, a request in flight, or a next
-/// step.
+/// While a task waits, the process has an owner, a server lease, a request in flight, or another
+/// next step.
 pub const NO_LOST_WAKE_UP: &str = "no wake-up is lost";
 /// A server lease without an owner always has a next step.
 pub const LEASE_MOVES: &str = "a server lease without an owner has a next step";
@@ -43,11 +43,11 @@ pub const HANDED_OVER: &str = "a server lease is handed over";
 pub const LENGTHENED: &str = "a lease is lengthened for the next";
 /// An owner's deadline passes while its server lease lasts.
 pub const ENFORCED: &str = "an owner's deadline passes within its server lease";
-/// A taker believes.
+/// A task of a process that took the key by force believes.
 pub const FORCED: &str = "a taker enters";
 /// A preempted process still believes.
 pub const PREEMPTED_BELIEVES: &str = "a preempted process still believes";
-/// A copy from a lost connection takes the key after all.
+/// A copy from a lost connection takes the key late.
 pub const LATE_EXECUTED: &str = "a late copy is executed";
 /// A process enters after another one crashed.
 pub const TAKEN_OVER: &str = "a take-over after a crash";
@@ -138,8 +138,8 @@ fn sometimes() -> Vec<Property<TwoLevel>> {
     ]
 }
 
-/// Returns the guards of tasks that believe, each with the field that the key should hold.
-/// Preempted ones are left out.
+/// Returns the guards of tasks that believe, each with the field that the key should hold. Guards
+/// of preempted attempts are excluded.
 fn believers<'a>(model: &'a TwoLevel, state: &'a State) -> impl Iterator<Item = (Field, &'a Guard)> {
     (0..).zip(&state.processes).flat_map(move |(at, process)| {
         process

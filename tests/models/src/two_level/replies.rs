@@ -1,4 +1,4 @@
-//! The table's handling of replies, of their absence, and of notices.
+//! How the table handles replies, lost replies, and notices.
 
 use super::Timer;
 use super::process::{DeferredRelease, Entry, Flight, Poll, Process, ServerLease};
@@ -124,7 +124,7 @@ impl Process {
     }
 
     /// Defers the release of a takeover of unknown outcome. The preempted process may hand over for
-    /// one more window, so the name stays taken that long.
+    /// one more window, so the name stays taken for that time.
     fn defer_takeover_release(&mut self, setup: &Setup, serial: u8, unanswered: Option<Timer>) {
         let Some(refused_from) = unanswered else { return };
         let by_force = setup.rules.unknown_takeover_waits;

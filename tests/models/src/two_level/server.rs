@@ -16,11 +16,11 @@ pub struct Field {
 pub struct Key {
     /// The holder's field.
     pub holder: Field,
-    /// When the key expires. Always ahead: an expired key does not exist.
+    /// When the key expires. The instant is always in the future: an expired key does not exist.
     pub expiry: Timer,
 }
 
-/// The task of a script for one field. Leases only lengthen.
+/// What a script is to do for one field. Leases are only lengthened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Order {
     /// Takes the key if it is free or already holds the field.
@@ -37,7 +37,8 @@ pub enum Order {
         /// Lease in ticks.
         lease: u8,
     },
-    /// Lengthens the lease of a key that was taken by force, and reads the time: the taker's token.
+    /// Lengthens the lease of a key that was taken by force, and reads the time, which becomes the
+    /// token of the new holder.
     Confirm {
         /// Lease in ticks.
         lease: u8,
@@ -51,18 +52,18 @@ pub enum Order {
 pub enum Answer {
     /// The key holds the field.
     Granted {
-        /// The age of the grant: the token is the server's time less this.
+        /// The age of the grant: the token is the server's time minus this.
         lag: i8,
     },
     /// The key holds another field.
     Busy,
-    /// The copy came after its `not_after`; the script read nothing.
+    /// The copy arrived after its `not_after`; the script did nothing.
     TooLate,
     /// The lease of the key was lengthened.
     Kept,
     /// The key does not hold the field.
     Gone,
-    /// The key is free, or it held another field.
+    /// The release was executed: the key is free, or it held another field.
     Released,
 }
 
@@ -71,8 +72,8 @@ pub enum Answer {
 pub struct Server {
     /// The lock's key, if it exists.
     pub key: Option<Key>,
-    /// Whether the time of this instant was issued as a token. The next script that reads the time
-    /// runs later.
+    /// Whether the current time was issued as a token. The next script that reads the time must run
+    /// later.
     pub time_is_taken: bool,
 }
 

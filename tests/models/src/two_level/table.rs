@@ -14,7 +14,7 @@ pub struct Setup {
     pub timing: Timing,
 }
 
-/// The next step with a server lease that has no owner.
+/// The next step for a server lease that has no owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Do nothing now.
@@ -23,7 +23,7 @@ pub enum Verdict {
     Enter(Timer),
     /// Send a request, and wait for its confirmation.
     Send(Order),
-    /// Release it.
+    /// Release the server lease.
     Release,
 }
 
@@ -51,13 +51,13 @@ impl Process {
         self.advance(setup)
     }
 
-    /// Whether a task may enter again by a guard of the present owner.
+    /// Whether a task may re-enter by a guard of the present owner.
     pub fn may_reenter(&self, rules: &Rules) -> bool {
         let lives = |owner: Owner| owner.deadline.is_ahead() || !rules.reentry_ends_with_the_deadline;
         self.owner.is_some_and(|owner| lives(owner) && self.guards.iter().any(|guard| guard.number == owner.number))
     }
 
-    /// Lets the owner enter again, past the queue and without a request.
+    /// Lets the owner re-enter, without waiting in the queue and without a request.
     pub fn reenter(&mut self, setup: &Setup) {
         let owner = self.owner.as_mut().expect("offered only with an owner");
         let own = self.guards.iter().find(|guard| guard.number == owner.number);
@@ -81,7 +81,7 @@ impl Process {
         self.advance(setup)
     }
 
-    /// Notifies the owner that its deadline has passed; the server lease continues without it.
+    /// Notifies the owner that its deadline has passed. The server lease continues without it.
     pub fn enforce(&mut self, setup: &Setup) -> Option<Entry> {
         self.notify_owner();
         self.advance(setup)
@@ -118,7 +118,7 @@ impl Process {
         }
     }
 
-    /// Returns the next step with a server lease that has no owner, by the given rules.
+    /// Returns the next step for a server lease that has no owner, according to the rules.
     pub fn verdict(&self, setup: &Setup) -> Option<Verdict> {
         let Setup { rules, timing } = setup;
         let server_lease = self.server_lease.as_ref()?;
@@ -163,7 +163,7 @@ impl Process {
         self.flight.as_mut().expect("just sent").unanswered = unanswered;
     }
 
-    /// Sends the release of the server lease. From here on it is only a deferred release.
+    /// Sends the release of the server lease, which is then only a deferred release.
     pub fn send_release(&mut self) {
         let server_lease = self.server_lease.take().expect("offered only with a server lease");
         self.deferred.push(DeferredRelease {
@@ -184,14 +184,14 @@ impl Process {
         self.flight = Some(Flight { last: !left.refused_from.is_ahead(), ..Flight::of(request) });
     }
 
-    /// Whether to send a release of this attempt: at once, and once more when every copy is
-    /// refused.
+    /// Whether to send a release of this attempt now: a first release, or a second one when every
+    /// copy is refused.
     pub fn owes_release(&self, left: &DeferredRelease) -> bool {
         let again = !left.refused_from.is_ahead() || !left.answered && !left.by_force;
         again && !left.not_before.is_ahead()
     }
 
-    /// Ends a server lease that the server no longer has.
+    /// Removes a server lease that has ended on the server.
     pub fn lose_server_lease(&mut self) {
         self.notify_owner();
         if let Some(server_lease) = self.server_lease.take() {
@@ -203,7 +203,8 @@ impl Process {
     /// Defers the release of an attempt until its late copies, which may still take the key, are
     /// refused.
     ///
-    /// Also if that instant has passed: a copy may have taken the key between the answer and now.
+    /// The release is deferred even if that instant has passed: a copy may have taken the key since
+    /// the answer.
     pub fn defer_release(&mut self, serial: u8, unanswered: Option<Timer>) {
         if let Some(refused_from) = unanswered {
             let (not_before, by_force, answered) = (Timer::PAST, false, false);
@@ -230,7 +231,7 @@ impl Process {
         Some(if rules.first_come_first_served { 0 } else { last })
     }
 
-    /// The first waiter enters. All waiters with the same holder enter with it.
+    /// Lets the first waiter enter, together with all waiters that have the same holder.
     fn enter(&mut self, setup: &Setup, deadline: Timer) -> Entry {
         let place = self.next_in(&setup.rules).expect("a task waits");
         let options = self.queue.remove(place);

@@ -1,11 +1,12 @@
-//! Switches off each rule of the one-level protocol: the checker then finds a violation.
+//! Switches off each rule of the one-level protocol. The checker must then find a violation.
 
 use crate::support::{ALONE, NO_MISHAPS, PAIR, bounded, breaks, timed};
 use redgrid_models::one_level::model::Mishaps;
 use redgrid_models::one_level::properties::*;
 use redgrid_models::one_level::{OneLevel, Rules, Timing};
 
-/// One test per rule: its name, the configuration, the rules that are off, the violated property.
+/// Defines one test per rule: its name, the configuration, the rules that are off, the violated
+/// property.
 macro_rules! without {
     ($($test:ident: $model:expr, [$($rule:ident),+] breaks $property:expr;)+) => {$(
         #[test]
@@ -16,9 +17,9 @@ macro_rules! without {
     )+};
 }
 
-/// The known clock difference is off by one tick.
+/// The client's estimate of the clock difference is wrong by one tick.
 const GAP: OneLevel = timed(ALONE, Timing { offset_gap: 1, ..ALONE.timing });
-/// A clock may miss a tick, and the margin covers it.
+/// A clock may miss a tick; the margin covers the missed tick.
 const SLOW: OneLevel =
     timed(bounded(PAIR, 2, 2, Mishaps { slow_ticks: 1, ..NO_MISHAPS }), Timing { lease: 3, margin: 1, ..PAIR.timing });
 /// A clock may count an extra tick.

@@ -65,8 +65,8 @@ fn a_shortened_lease_may_outlive_the_window() {
     }
 }
 
-/// The client's own clock and a lower bound of the clock difference are enough while both clocks
-/// run alike.
+/// The client's own clock and a lower bound of the clock difference are sufficient while both
+/// clocks run at the same rate.
 #[test]
 fn the_clients_clock_may_decide_while_both_clocks_run_alike() {
     let rules = Rules { server_time_decides: false, ..Rules::ALL };
@@ -80,8 +80,8 @@ fn the_clients_clock_may_decide_while_both_clocks_run_alike() {
     }
 }
 
-/// The model usually removes bytes that can have no effect. Without that, the same properties hold,
-/// and refused copies are seen.
+/// The model usually removes bytes without effect. If it does not, the same properties hold, and
+/// refused copies are reached.
 #[test]
 fn late_bytes_without_effect_change_nothing() {
     let model = bounded(PAIR, 2, 1, Mishaps { losses: 1, attempts: 3, ..NO_MISHAPS });

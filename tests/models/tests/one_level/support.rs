@@ -7,8 +7,8 @@ use redgrid_models::one_level::model::Mishaps;
 use redgrid_models::one_level::{Bounds, OneLevel, Rules, Timing};
 use stateright::{Checker, Expectation, HasDiscoveries, Model};
 
-/// Two clients with every operation, two requests in flight, two lost connections: most mistakes
-/// show here.
+/// Two clients with every operation, two requests in flight, two lost connections. This
+/// configuration shows most mistakes.
 pub(crate) const PAIR: OneLevel = OneLevel {
     rules: Rules::ALL,
     timing: Timing { lease: 2, extends: &[1, 4], window: 1, margin: 0, offset_gap: 0 },
@@ -26,15 +26,15 @@ pub(crate) const PAIR: OneLevel = OneLevel {
 pub(crate) const NO_MISHAPS: Mishaps =
     Mishaps { losses: 0, crashes: 0, slow_ticks: 0, fast_ticks: 0, deletions: 0, attempts: u8::MAX };
 
-/// One client, and leases so long that a shortened one outlives the window. It shows mistakes with
-/// extends.
+/// One client, and leases so long that a shortened one ends after the window. This configuration
+/// shows mistakes with extends.
 pub(crate) const ALONE: OneLevel = timed(
     bounded(PAIR, 1, 2, Mishaps { losses: 2, ..NO_MISHAPS }),
     Timing { lease: 4, extends: &[3], window: 1, margin: 0, offset_gap: 0 },
 );
 
-/// Limit of states in the search for a violation: several times what the rarest one takes. Without
-/// a limit, the search for a superfluous rule would explore every state.
+/// Limit of states in the search for a violation: several times the number for the rarest
+/// violation. Without a limit, the search for a superfluous rule would explore every state.
 const MOST_STATES: usize = 50_000_000;
 
 /// Returns the configuration with other bounds.
@@ -47,7 +47,8 @@ pub(crate) const fn timed(model: OneLevel, timing: Timing) -> OneLevel {
     OneLevel { timing, ..model }
 }
 
-/// Explores every state. Expects no violation, and expects to reach every property in `reached`.
+/// Explores every state. Fails if a property is violated, or a property of `reached` is not
+/// reached.
 pub(crate) fn holds(name: &str, model: OneLevel, reached: &[&str]) {
     let began = Instant::now();
     let checker = model.checker().threads(2).spawn_bfs().join();
@@ -64,7 +65,7 @@ pub(crate) fn holds(name: &str, model: OneLevel, reached: &[&str]) {
     }
 }
 
-/// Expects a violation of `property`.
+/// Explores until `property` is violated. Fails if it is not.
 pub(crate) fn breaks(name: &str, model: OneLevel, property: &'static str) {
     let began = Instant::now();
     let until = HasDiscoveries::AllOf(BTreeSet::from([property]));

@@ -1,10 +1,11 @@
-//! Switches off each rule of the two-level protocol: the checker then finds a violation.
+//! Switches off each rule of the two-level protocol. The checker must then find a violation.
 
 use crate::support::{HOLDER, JOB, LONG, NO_MISHAPS, PAIR, PLAIN, SHORT, TOKENS, breaks, with};
 use redgrid_models::two_level::properties::*;
 use redgrid_models::two_level::{Bounds, Mishaps, Rules, Timing, TwoLevel};
 
-/// One test per rule: its name, the configuration, the rules that are off, the violated property.
+/// Defines one test per rule: its name, the configuration, the rules that are off, the violated
+/// property.
 macro_rules! without {
     ($($test:ident: $model:expr, [$($rule:ident),+] breaks $property:expr;)+) => {$(
         #[test]
@@ -24,7 +25,7 @@ const MIXED_LOSSY: TwoLevel = with(MIXED, &[SHORT, LONG], Mishaps { losses: 1, .
 const TAKEOVER_WITHOUT_TOKENS: TwoLevel = with(PAIR, &[SHORT], Mishaps { takeovers: 1, ..NO_MISHAPS });
 /// A lost connection.
 const LOSSY: TwoLevel = with(PAIR, &[SHORT], Mishaps { losses: 1, ..NO_MISHAPS });
-/// Holders that enter again.
+/// Holders that re-enter.
 const AGAIN: TwoLevel =
     TwoLevel { bounds: Bounds { requests: &[HOLDER, SHORT], reentry: true, ..PAIR.bounds }, ..PAIR };
 /// A job that must run once, and a crash.

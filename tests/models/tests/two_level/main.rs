@@ -1,6 +1,6 @@
-//! The two-level protocol, explored: safe with every rule, unsafe without any one of them.
+//! The two-level protocol, explored: it is safe with all rules, and unsafe if any one is off.
 //!
-//! Run with `--nocapture` to see states, seconds, and the shortest way to each violation.
+//! Run with `--nocapture` to see states, seconds, and the shortest path to each violation.
 
 mod broken;
 mod safe;

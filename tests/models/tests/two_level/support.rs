@@ -6,21 +6,21 @@ use std::time::Instant;
 use redgrid_models::two_level::{AcquireOptions, Bounds, Mishaps, Rules, Timing, TwoLevel};
 use stateright::{Checker, Expectation, HasDiscoveries, Model};
 
-/// A lease of two ticks of its own.
+/// The task requests a lease of two ticks.
 pub(crate) const SHORT: AcquireOptions = AcquireOptions { lease: Some(2), at_least: 0, by_holder: false };
-/// A lease of three ticks of its own.
+/// The task requests a lease of three ticks.
 pub(crate) const LONG: AcquireOptions = AcquireOptions { lease: Some(3), at_least: 0, by_holder: false };
-/// No lease of its own.
+/// The task requests no lease.
 pub(crate) const PLAIN: AcquireOptions = AcquireOptions { lease: None, at_least: 0, by_holder: false };
-/// An acquire by the one holder of the process.
+/// The acquire is made by the one holder of the process.
 pub(crate) const HOLDER: AcquireOptions = AcquireOptions { lease: Some(2), at_least: 0, by_holder: true };
-/// Keeps the name for longer than its lease.
+/// The task keeps the name for longer than its lease.
 pub(crate) const JOB: AcquireOptions = AcquireOptions { lease: Some(1), at_least: 3, by_holder: false };
 
 /// No faults, and any number of acquires.
 pub(crate) const NO_MISHAPS: Mishaps = Mishaps { losses: 0, crashes: 0, takeovers: 0, acquires: u8::MAX };
 
-/// Two processes with two tasks each. A tick is long, so tokens are left out.
+/// Two processes with two tasks each. A tick is long, so tokens are not compared.
 pub(crate) const PAIR: TwoLevel = TwoLevel {
     rules: Rules::ALL,
     timing: Timing { lease: 2, handover_window: 1, window: 1, tokens: false },
@@ -35,15 +35,15 @@ pub(crate) const PAIR: TwoLevel = TwoLevel {
     },
 };
 
-/// Two processes; a tick is the unit of tokens.
+/// Two processes. A tick is the unit of tokens, which are compared.
 pub(crate) const TOKENS: TwoLevel = TwoLevel {
     timing: Timing { lease: 1, handover_window: 3, window: 0, tokens: true },
     bounds: Bounds { cancels: false, requests: &[PLAIN], ..PAIR.bounds },
     ..PAIR
 };
 
-/// Limit of states in the search for a violation: several times what the rarest one takes. Without
-/// a limit, the search for a superfluous rule would explore every state.
+/// Limit of states in the search for a violation: several times the number for the rarest
+/// violation. Without a limit, the search for a superfluous rule would explore every state.
 const MOST_STATES: usize = 50_000_000;
 
 /// Returns the configuration with these requests and mishaps.
@@ -51,7 +51,8 @@ pub(crate) const fn with(model: TwoLevel, requests: &'static [AcquireOptions], m
     TwoLevel { bounds: Bounds { requests, mishaps, ..model.bounds }, ..model }
 }
 
-/// Explores every state. Expects no violation, and expects to reach every property in `reached`.
+/// Explores every state. Fails if a property is violated, or a property of `reached` is not
+/// reached.
 pub(crate) fn holds(name: &str, model: TwoLevel, reached: &[&str]) {
     let began = Instant::now();
     let checker = model.checker().threads(2).spawn_bfs().join();
@@ -71,7 +72,7 @@ pub(crate) fn holds(name: &str, model: TwoLevel, reached: &[&str]) {
     }
 }
 
-/// Expects a violation of `property`.
+/// Explores until `property` is violated. Fails if it is not.
 pub(crate) fn breaks(name: &str, model: TwoLevel, property: &'static str) {
     let began = Instant::now();
     let until = HasDiscoveries::AllOf(BTreeSet::from([property]));

@@ -1,8 +1,8 @@
 //! One simulated server with the connections of all its clients, and the queue of events.
 //!
-//! Everything happens on tokio's paused clock, in the order of one queue, processed by one task
-//! ([`World::run`]). A connection keeps the order of its bytes, as TCP does, except where the plan
-//! says otherwise.
+//! All events happen on tokio's paused clock, in the order of one queue, which one task processes
+//! ([`World::run`]). A connection keeps the order of its bytes, as TCP does, unless the plan
+//! decides otherwise.
 
 mod state;
 
@@ -22,7 +22,7 @@ use super::scripts::Call;
 /// The reply to one request.
 pub(super) type Answer = Result<Reply, ServerError>;
 
-/// Observes all events, to check them.
+/// Observes all events, so that tests can check them.
 pub trait Witness: Send + Sync {
     /// A client sent a call.
     fn submitted(&self, _client: usize, _call: &Call, _now: Instant) {}
@@ -57,7 +57,7 @@ pub(super) struct Pending {
 }
 
 impl World {
-    /// Creates a world with the faults of `plan`. Nothing happens before [`World::run`] is polled.
+    /// Creates a world with the faults of `plan`. No event happens before [`World::run`] is polled.
     pub fn new(plan: Plan, witness: Arc<dyn Witness>) -> Arc<World> {
         let state = State::new(plan);
         Arc::new(World { state: Mutex::new(state), changed: Notify::new(), witness })
@@ -80,7 +80,7 @@ impl World {
                 }
             };
             match next {
-                // Woken tasks run before the next event.
+                // Tasks woken by the last event run before the next event.
                 Some(None) => tokio::task::yield_now().await,
                 Some(Some(at)) => {
                     tokio::select! {
@@ -94,7 +94,7 @@ impl World {
         }
     }
 
-    /// Stops all faults; lost connections come back soon. Late requests still arrive.
+    /// Stops all faults. Lost connections are restored soon, and delayed requests still arrive.
     pub fn calm(&self) {
         let mut state = self.state();
         state.plan.calm();
@@ -106,13 +106,13 @@ impl World {
         self.changed.notify_one();
     }
 
-    /// The server's time in microseconds since 1970.
+    /// Returns the server's time in microseconds since 1970.
     pub fn server_time(&self) -> u64 {
         let state = self.state();
         state.server_time().max(state.last)
     }
 
-    /// Returns the keys with their fields.
+    /// Returns the keys with the names of their fields.
     pub fn keys(&self) -> Vec<(Bytes, Vec<Bytes>)> {
         let mut state = self.state();
         let now = state.server_time().max(state.last);
@@ -178,13 +178,13 @@ impl World {
         Ok(confirmed)
     }
 
-    /// Closes a subscriber connection that did not answer.
+    /// Closes a subscriber connection on which the server did not answer.
     pub(super) fn give_up_subscriber(&self, client: usize) {
         self.state().lose_subscriber(client);
         self.changed.notify_one();
     }
 
-    /// Closes the connections of a client in order.
+    /// Closes the connections of a client without loss.
     pub(super) fn close(&self, client: usize) {
         let mut state = self.state();
         let all = Wreck { arrives: Duration::from_secs(60), extra: Duration::ZERO };

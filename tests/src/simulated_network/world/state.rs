@@ -25,9 +25,10 @@ pub(super) struct State {
     events: u64,
     pub(super) links: Vec<Link>,
     began: Instant,
-    /// How much faster the server's clock runs, in millionths.
+    /// How much faster the server's clock runs than tokio's, in millionths.
     drift: i64,
-    /// The server's time at its last execution: no two scripts see the same.
+    /// The server's time at its last execution. Each script is executed at a later time than the
+    /// one before.
     pub(super) last: u64,
     lives: u64,
     down: bool,
@@ -39,9 +40,9 @@ pub(super) struct Link {
     time: Arc<ServerClock>,
     pub(super) epoch: watch::Sender<Option<ConnectionId>>,
     connection: u64,
-    /// The fate of bytes on lost connections.
+    /// For each lost connection, until when its bytes still arrive, and their additional delay.
     wrecks: HashMap<u64, (Instant, Duration)>,
-    /// Until when each direction is occupied by earlier bytes.
+    /// Until when earlier bytes occupy the direction to the server, and the direction back.
     there: Instant,
     back: Instant,
     pub(super) pushes: Option<mpsc::UnboundedSender<Push>>,
@@ -53,7 +54,8 @@ pub(super) struct Link {
 pub(super) enum Event {
     Execute {
         client: usize,
-        /// The connection that carries it; `None` once its loss has no effect.
+        /// The connection that carries the request; `None` once a loss of the connection does not
+        /// affect it.
         connection: Option<u64>,
         call: Call,
         refusal: Option<&'static str>,
@@ -73,7 +75,7 @@ pub(super) enum Event {
         subscriber: u64,
         push: Push,
     },
-    /// A client, and the number of the connection.
+    /// The number of the client, and the number of its connection.
     LoseLine(usize, u64),
     RestoreLine(usize),
     LoseSubscriber(usize, u64),
@@ -103,7 +105,7 @@ impl State {
         state
     }
 
-    /// Adds a client and returns its number; its connections come up soon.
+    /// Adds a client, and returns its number. The client's connections are established soon.
     pub(super) fn connect(&mut self, clock: Clock, time: Arc<ServerClock>) -> (usize, mpsc::UnboundedReceiver<Push>) {
         let (pushes, receiver) = mpsc::unbounded_channel();
         let (client, now) = (self.links.len(), Instant::now());
@@ -154,11 +156,11 @@ impl State {
         };
         let fate = self.plan.fate();
         if let (Fate::Late { .. } | Fate::Twice { .. }, Some(soon)) = (fate, self.plan.notices_soon()) {
-            // The bytes are still in flight when the connection is lost and a retransmission uses
-            // another one.
+            // The connection is lost while the request is still in flight, so that the client
+            // retransmits it on another connection.
             self.later(soon, Event::LoseLine(client, connection));
         }
-        // Later requests on the connection arrive later at the server.
+        // A later request on the same connection arrives later at the server.
         let in_order = |state: &mut State, there| {
             let link = &mut state.links[client];
             link.there = link.there.max(now + there);
@@ -219,7 +221,7 @@ impl State {
                     self.at(at, Event::Answer(sender, result));
                 }
             }
-            // The receiver may be gone.
+            // The receiver may have been dropped.
             Event::Answer(sender, answer) => drop(sender.send(answer)),
             Event::Confirm(sender, answer) => drop(sender.send(answer)),
             Event::Listen { client, subscriber, channels, on, done } => {
@@ -269,7 +271,7 @@ impl State {
                 self.tick();
                 self.store.restart();
                 witness.restarted(self.last);
-                // Bytes that the dead process had received are lost.
+                // Bytes that the old process had received are lost.
                 let nothing = Wreck { arrives: Duration::ZERO, extra: Duration::ZERO };
                 for client in 0..self.links.len() {
                     self.lose_line(client, nothing);
@@ -294,7 +296,7 @@ impl State {
         }
     }
 
-    /// Advances the server's clock: no two scripts see the same time.
+    /// Advances the server's clock, so that no two scripts run at the same time.
     fn tick(&mut self) {
         self.last = self.server_time().max(self.last + self.plan.random().u64(1..20));
         self.store.set_time(self.last);
@@ -334,7 +336,7 @@ impl State {
             return;
         }
         let run_id = format!("life-{}", self.lives).into();
-        // The handshake read it a little earlier.
+        // The client reads the server's time in the handshake, slightly earlier.
         let time = self.server_time() - self.plan.random().u64(..3000);
         let link = &mut self.links[client];
         link.connection += 1;

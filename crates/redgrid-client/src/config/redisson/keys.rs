@@ -23,7 +23,7 @@ pub(super) enum Take {
     /// A file with certificates.
     TrustStore,
     /// A value without an effect. It causes a warning, unless it is the value in the first field:
-    /// redgrid always behaves as that value says. The second field is the text of the warning.
+    /// redgrid always behaves as with that value. The second field is the text of the warning.
     Already(&'static str, &'static str),
     /// A class without an effect here. It causes a warning, unless it is the usual class of
     /// Redisson, which the first field names. The second field is the text of the warning.

@@ -147,7 +147,7 @@ fn every_key_of_redissons_is_in_one_of_the_golden_files() {
     let texts: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     let texts = texts.iter().filter(|path| path.extension().is_some_and(|end| end != "expected"));
     let text: String = texts.map(|path| std::fs::read_to_string(path).unwrap()).collect();
-    // Redisson 4.7.0 and its documentation no longer have these keys.
+    // Redisson 4.7.0 and its documentation do not have these keys, but older files do.
     let gone = ["pingTimeout", "reconnectionTimeout", "failedAttempts", "tlsVersion", "natMap"];
     let gone =
         [&gone[..], &["slaveSubscriptionConnectionMinimumIdleSize", "slaveSubscriptionConnectionPoolSize"]].concat();

@@ -20,8 +20,8 @@ use crate::pubsub::SubscriptionManager;
 
 /// Returns whether the current runtime has one thread.
 ///
-/// On such a runtime, a client and a nearby server work in turns if only one call is in flight.
-/// Each of them is idle half of the time.
+/// With only one call in flight, a client on such a runtime and a nearby server alternate: each of
+/// them is idle half of the time.
 pub(in crate::connection) fn is_one_thread() -> bool {
     Handle::current().metrics().num_workers() == 1
 }
@@ -86,7 +86,7 @@ impl Core {
 
     /// Adds a hint to an error if the caller runs outside the client's runtime.
     ///
-    /// In that case the cause may be that nothing drives the client's runtime.
+    /// In that case, the cause may be that the client's runtime is not driven.
     pub(crate) fn hinted(&self, error: ServerError) -> ServerError {
         const HINT: &str = "the client was created in another Tokio runtime, which has to be driven";
         if Handle::try_current().is_ok_and(|here| here.id() == self.runtime) {
@@ -103,7 +103,7 @@ impl Core {
     ///
     /// # Errors
     ///
-    /// The error is about all transmissions of the request, and not only about the last one.
+    /// The error covers all transmissions of the request, and not only the last one.
     pub async fn ask(&self, request: Request, until: Instant, persistence: RetryPolicy) -> Result<Reply, ServerError> {
         let progress = Progress::default();
         tokio::select! {
@@ -119,8 +119,8 @@ impl Core {
         }
     }
 
-    /// Spawns a background task. If the client has ended, the task is dropped. What it would have
-    /// released then ends with its lease.
+    /// Spawns a background task. If the client has ended, the task is dropped. Holds and permits
+    /// that the task would have released then end with their leases.
     pub fn spawn_background(&self, work: BackgroundTask) {
         let _ = self.background.send(work);
     }

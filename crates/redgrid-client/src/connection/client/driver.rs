@@ -20,8 +20,8 @@ pub(in crate::connection) const FAREWELL: Duration = Duration::from_secs(5);
 /// Runs the background work and the shutdown of a client.
 ///
 /// The value exists before its task runs, so that `Drop` also works if the task is never polled. If
-/// the value is dropped before the end of the shutdown, the runtime has ended. `Drop` then ends all
-/// pending calls, because they could not complete any more.
+/// the value is dropped before the end of the shutdown, the runtime has ended. In that case `Drop`
+/// ends all pending calls, because they cannot complete without the runtime.
 pub(in crate::connection) struct Driver {
     pub(in crate::connection) core: Arc<Core>,
     pub(in crate::connection) service: Arc<ServiceSlot>,

@@ -24,7 +24,7 @@ const KEPT: usize = 256;
 
 /// An event of a client's connections, as [`Client::events`](crate::Client::events) reports it.
 ///
-/// Events arrive in the order in which the client learned of them. These guarantees hold:
+/// Events arrive in the order in which the client detected them. These guarantees hold:
 ///
 /// - For each node, [`Connected`](ConnectionEvent::Connected) and [`Lost`](ConnectionEvent::Lost)
 ///   alternate, beginning with `Connected`. A receiver that is created later may see a `Lost`

@@ -75,7 +75,7 @@ pub struct Health {
     /// The known nodes, each primary followed by its replicas. While no node is known, one entry
     /// says why.
     pub nodes: Vec<NodeHealth>,
-    /// Why the client would not notice a failover at the moment: no node reports which server is
+    /// Why the client would not detect a failover at the moment: no node reports which server is
     /// the primary.
     ///
     /// The value is set only in deployments with sentinels or a list of nodes, and cleared by the
@@ -136,8 +136,8 @@ pub struct NodeHealth {
     /// Whether the node refuses the password, user or certificate of this client, or this client
     /// refuses the node's certificate. In that case calls end early with `Unauthorized`.
     pub is_unauthorized: bool,
-    /// Why RESP2 is used with this node. `None` if RESP3 is used, or if the setting `protocol` asks
-    /// for RESP2.
+    /// Why RESP2 is used with this node. `None` if RESP3 is used, or if the setting `protocol`
+    /// selects RESP2.
     pub without_resp3: Option<String>,
     /// Whether the node is a replica that lags by more than `max_replica_lag`, and so is not used
     /// for reads.
@@ -147,8 +147,8 @@ pub struct NodeHealth {
     /// Number of channels whose subscription the server has confirmed. Waiters of the other
     /// channels depend on polling.
     pub subscribed: usize,
-    /// Why a subscription is not confirmed, in the server's words. For example, the user may have
-    /// no permission to subscribe.
+    /// Why a subscription is not confirmed: the server's message. For example, the user may have no
+    /// permission to subscribe.
     ///
     /// `None` if all subscriptions are confirmed, or none has been tried yet.
     pub subscription_trouble: Option<String>,

@@ -8,6 +8,7 @@ use std::io;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use bytes::Bytes;
 use serde::Serialize;
 
 use crate::clock::Instant;
@@ -129,10 +130,10 @@ fn process() -> &'static (String, String) {
 ///
 /// A failure is only logged: the asking process sees that there is no answer.
 async fn publish(core: &Core, report: ClientReport, channels: Vec<String>) {
-    let json = encoded(report);
+    let json = Bytes::from(encoded(report));
+    let limit = core.clock.now() + core.settings.response_timeout;
     for channel in channels {
         let request = Arc::new(Request::command("PUBLISH").arg(channel).arg(json.clone()));
-        let limit = core.clock.now() + core.settings.response_timeout;
         if let Err(error) = publish_at_any(core, &request, limit).await {
             tracing::debug!(%error, "cannot publish a report about the client");
         }

@@ -77,8 +77,8 @@ impl Lifecycle {
         self.0.borrow().closes_by
     }
 
-    /// Returns whether new requests are rejected: the shutdown has begun its work, or the client has
-    /// ended.
+    /// Returns whether new requests are rejected: the shutdown has begun its work, or the client
+    /// has ended.
     pub fn is_closed(&self) -> bool {
         self.0.borrow().is_closed
     }
@@ -180,8 +180,8 @@ const MOST_NAMED: usize = 10;
 impl Inner {
     /// Warns about holds that are still held when the last handle is dropped without a shutdown.
     ///
-    /// Nothing waits for the release of these holds. If the process ends before they are released,
-    /// they end with their leases.
+    /// The client releases these holds in the background, and no caller waits for that. If the
+    /// process ends first, the holds end with their leases.
     fn warn_of_open_holds(&self) {
         let mut names = self.service.get().map(|service| service.held_names()).unwrap_or_default();
         if names.is_empty() || self.core.life.closes_by().is_some() {
@@ -205,7 +205,7 @@ impl Drop for Inner {
     }
 }
 
-/// Not everything was released in time.
+/// The error of a shutdown that did not release everything in time.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("not everything was given back within {within:?}; leases end the rest")]
 #[non_exhaustive]

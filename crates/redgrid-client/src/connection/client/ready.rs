@@ -21,9 +21,9 @@ impl Client {
     /// the two sides uses TLS.
     ///
     /// [`NotReady::Unauthorized`] as soon as a server refuses the client's password or certificate,
-    /// or the client refuses the server's certificate. Waiting does not help then. If a [credential
-    /// provider](crate::config::CredentialProvider) supplies the password, the error is returned
-    /// only after the refusal has lasted for `response_timeout`.
+    /// or the client refuses the server's certificate. In that case, waiting does not help. If a
+    /// [credential provider](crate::config::CredentialProvider) supplies the password, the error is
+    /// returned only after the refusal has lasted for `response_timeout`.
     ///
     /// # Cancel safety
     ///

@@ -4,8 +4,8 @@ use crate::connection::{ConnectionEvent, Deployment, DeploymentKind, NodeId, Sha
 
 pub(in crate::connection) struct Views {
     last: Deployment,
-    /// New primaries that took slots of a primary which still exists. The shard is the one that
-    /// this other primary had before.
+    /// New primaries that took over slots of a primary that still exists. Each is stored with the
+    /// shard that the other primary had before.
     ///
     /// A redirect reports only one slot. That slot may be the first one that moves, or the first
     /// sign that a primary was replaced.

@@ -11,7 +11,7 @@ use crate::connection::Reply;
 use crate::connection::link::{Connection, WireCommand, info_field, wire};
 use crate::error::ServerError;
 
-/// TTL of the key that a group writes: 1 s. Nobody reads the key: its only purpose is to add a
+/// TTL of the key that a group writes: 1 s. The key is never read: its only purpose is to add a
 /// write to the replication stream.
 const KEY_LIVES_MS: &str = "1000";
 

@@ -228,7 +228,7 @@ fn is_queued(answer: &Result<Reply, ServerError>) -> bool {
     matches!(answer, Ok(Reply::Bytes(word)) if &word[..] == b"QUEUED")
 }
 
-/// Returns the error of a transaction whose EXEC was not sent. Nothing of it was executed.
+/// Returns the error of a transaction whose EXEC was not sent. None of its commands was executed.
 fn nothing(error: &ServerError) -> ServerError {
     match error {
         ServerError::Refused { .. } => error.clone(),

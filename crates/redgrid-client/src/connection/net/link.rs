@@ -1,5 +1,5 @@
 //! One supervised connection to one node. It reports when it is up, and probes the server at
-//! intervals and after a suspicion. After it has ended, it is set up again.
+//! intervals and after a suspicion. When the connection has ended, it is set up again.
 //!
 //! [`Connection::epoch`] is `Some` from the answer to the handshake until the connection is lost or
 //! given up.
@@ -47,8 +47,8 @@ const LONGEST_WAIT: Duration = Duration::from_secs(2);
 /// A live server nearby answers within a millisecond. Suspicion causes a topology refresh.
 const SILENT: Duration = Duration::from_millis(100);
 
-/// Upper bound of [`patience`] for distant servers: 1 s. Without it, a server that has long been
-/// slow would not be suspected at all.
+/// Upper bound of [`patience`] for distant servers: 1 s. Without this bound, a server that has long
+/// been slow would not be suspected at all.
 const LONGEST_SILENT: Duration = Duration::from_secs(1);
 
 /// Minimum number of round trips before a server is suspected: 4. A lost packet is retransmitted
@@ -211,7 +211,7 @@ impl Connection {
         let login = login_words(credentials, self.pipeline().is_resp2());
         let command: WireCommand = std::iter::once("AUTH".into()).chain(login).collect();
         match self.send_once(&command, Expects::Reply).await {
-            // A server that does not know AUTH repeats the arguments, and so the password.
+            // The error of a server without AUTH repeats the arguments, and so the password.
             Err(ServerError::Refused { message, .. }) => Err(ServerError::refused(without_arguments(&message))),
             answer => answer.map(drop),
         }
@@ -224,14 +224,14 @@ impl Connection {
         self.doubt.notify_one();
     }
 
-    /// Ends the connection id and repeats the handshake on the same connection, because the server
-    /// is no longer what the last handshake found.
+    /// Ends the connection id and repeats the handshake on the same connection, because the result
+    /// of the last handshake is outdated.
     pub(crate) fn repeat_handshake(&self, why: &str) {
         self.fail(why);
         self.doubt.notify_one();
     }
 
-    /// Handles a reply that says that the server accepts no writes.
+    /// Handles a reply by which the server rejects writes.
     ///
     /// If a certain [role](NodeRole) is expected of the server, the role is checked. Otherwise the
     /// connection is replaced, at most once every 2 s, because its address may already lead to a

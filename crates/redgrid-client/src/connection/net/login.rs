@@ -3,9 +3,9 @@
 //! The credential provider is called before each connection is set up. While connections are up, it
 //! is called every `credentials_interval`, once for all connections of a client. The connections
 //! log in again if the credentials differ. A login that the server refuses leaves a connection
-//! unchanged. So nothing is lost while the server does not know the new password yet. With RESP2 a
-//! connection with subscriptions accepts no login. It is replaced after a short-lived connection
-//! has logged in.
+//! unchanged. So no connection is lost while the server still has the old password. With RESP2 a
+//! connection with subscriptions accepts no login. Such a connection is replaced after a
+//! short-lived connection has logged in.
 
 use std::sync::Arc;
 use std::time::Duration;

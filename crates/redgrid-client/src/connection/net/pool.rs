@@ -3,8 +3,8 @@
 //! All requests for one name use the same connection, which keeps their order. The pool has one
 //! connection id. The id exists while all connections are up and lead to the same process, and
 //! changes as soon as any connection is new. All grants are verified after a change, as if all
-//! connections were new. That costs a few superfluous verifications, but no necessary one is
-//! missed.
+//! connections were new. Some of these verifications are superfluous, but all necessary ones are
+//! included.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;

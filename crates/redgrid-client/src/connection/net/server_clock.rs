@@ -2,8 +2,8 @@
 //!
 //! A request that must not be executed after some instant of the *local* clock carries that instant
 //! in the *server's* time. The bound is never too high, so the server refuses a request too early
-//! rather than too late. So a late transmission of an acquire cannot execute once the client
-//! assumes that it cannot.
+//! rather than too late. So once the client considers an acquire expired, a late transmission of it
+//! cannot execute.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -22,8 +22,8 @@ const DRIFT_PPM: u64 = 500;
 /// server's clock was set back, the estimate follows within two such times at the latest.
 const WINDOW: Duration = Duration::from_secs(10);
 
-/// If the known bound exceeds what an exchange permits by more than this (1000 µs), the server's
-/// clock counts as set back. Rounding and a slew cause smaller differences.
+/// If the known bound exceeds the upper bound of an exchange by more than this (1000 µs), the
+/// server's clock counts as set back. Rounding and a slew cause smaller differences.
 const SLACK: i128 = 1000;
 
 /// A lower bound of `server time − local time`, and the round-trip time. All users of one node
@@ -162,7 +162,7 @@ impl ServerClock {
     /// Returns the server's time at the local instant `at`, in microseconds since 1970, or a little
     /// less.
     ///
-    /// `None` before the first sample.
+    /// Returns `None` before the first sample.
     pub fn at(&self, at: Instant, now: Instant) -> Option<u64> {
         let offset = self.samples.lock().offset(now)?;
         u64::try_from(offset + i128::from(at.as_nanos() / 1000)).ok()
@@ -222,7 +222,7 @@ mod tests {
     fn a_server_clock_that_was_set_back_is_followed_at_once() {
         let clock = ServerClock::default();
         clock.observe_exchange(9_000_000_000, at(0), at(2));
-        // Replies that are only slow prove nothing.
+        // A slow reply alone is no proof of a step back.
         clock.observe_exchange(9_001_000_000, at(1000), at(4000));
         assert_eq!(clock.set_back(at(4000)), Duration::ZERO);
         // The clock was set back by 8,998 s.

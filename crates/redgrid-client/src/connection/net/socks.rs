@@ -15,7 +15,8 @@ const NO_LOGIN: u8 = 0;
 const PASSWORD: u8 = 2;
 const CONNECT: u8 = 1;
 
-/// Asks the proxy behind `stream` to open a connection to `host:port`. The proxy resolves the name.
+/// Requests a connection to `host:port` from the proxy behind `stream`. The proxy resolves the
+/// name.
 ///
 /// # Errors
 ///

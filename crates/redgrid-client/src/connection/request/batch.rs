@@ -113,7 +113,7 @@ async fn one_round(
         for (at, result) in those.into_iter().zip(results) {
             let request = &requests[at];
             let result = match result {
-                // The former primary hung and does not know yet that it was replaced.
+                // The former primary hung, and still acts as a primary although it was replaced.
                 Ok(_) if replaced => {
                     Err(ServerError::unknown("the node that answered does not decide for the key any more"))
                 }

@@ -19,8 +19,8 @@ use crate::error::{ServerError, after_unanswered};
 /// The result of a request at each node that it was sent to.
 pub type ByNode<T> = Vec<(NodeId, Result<T, ServerError>)>;
 
-/// A node that was primary when the client was asked for its primaries. A node that replaces it is
-/// another `Primary`.
+/// A node that was a primary when the caller requested the primaries. A node that replaces it is
+/// represented by another `Primary`.
 #[derive(Clone)]
 pub struct Primary {
     server: Arc<dyn Server>,
@@ -117,11 +117,11 @@ fn decides(core: &Core, server: &Arc<dyn Server>) -> bool {
     core.topology.primaries().iter().any(|primary| is_same(primary, server))
 }
 
-/// Sends a request to one node until it is finally answered, the node is not a primary any more, or
-/// `until` has passed.
+/// Sends a request to one node until the request is finally answered, the node stops being a
+/// primary, or `until` has passed.
 ///
-/// A refused login ends the attempts at once, and so does the beginning of a shutdown. An error of
-/// [`Server::refusal`] does so, too, unless a transmission is unanswered or the request is
+/// A refused login or the beginning of a shutdown ends the attempts at once. An error of
+/// [`Server::refusal`] also ends them, unless a transmission is unanswered or the request is
 /// dedicated.
 async fn ask(core: &Core, server: &Arc<dyn Server>, request: Request, until: Instant) -> Result<Reply, ServerError> {
     let request = Arc::new(request);

@@ -84,8 +84,8 @@ impl Progress {
         let _ = self.step(Self::UNANSWERED, Self::SENT);
     }
 
-    /// Abandons the request if nothing was sent; no transmission follows then. Returns whether the
-    /// request is abandoned.
+    /// Abandons the request if nothing was sent. After that, no transmission follows. Returns
+    /// whether the request is abandoned.
     pub fn abandon(&self) -> bool {
         matches!(self.step(Self::NOT_SENT, Self::ABANDONED), Ok(_) | Err(Self::ABANDONED))
     }

@@ -24,8 +24,8 @@ use crate::pinned::pinned;
 ///
 /// # Cancel safety
 ///
-/// Dropping the future gives the request up. A request that was sent may be executed. A request
-/// that was not sent yet is never sent.
+/// Dropping the future cancels the request. A request that was sent may still be executed. A
+/// request that was not sent yet is never sent.
 #[must_use = "the request may not be sent until awaited"]
 pub struct ResponseFuture<'a>(Inner<'a>);
 

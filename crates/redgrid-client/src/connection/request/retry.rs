@@ -16,14 +16,14 @@ use crate::clock::{Clock, Instant};
 use crate::connection::{Core, Request, Server, Topology, TopologyHint, is_same};
 use crate::error::{Code, ServerError};
 
-/// How long a request is sent again after lost replies.
+/// How often, or how long, a request is sent again after lost replies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 // Exhaustive: only redgrid-core uses it.
 pub enum RetryPolicy {
-    /// As often as the setting `retries` says.
+    /// Up to the number of times that the setting `retries` states.
     Retries,
-    /// Until the time of the request is over. Releases use this policy, because they are not given
-    /// up earlier.
+    /// Until the deadline of the request. Releases use this policy, because they must not be
+    /// abandoned earlier.
     ToTheEnd,
     /// Like `ToTheEnd`, for exactly-once requests. A refused login ends the request, unless a
     /// transmission may still execute.
@@ -35,8 +35,8 @@ pub enum RetryPolicy {
     /// Like `Retries`, with a limit: no transmission executes later than this duration after the
     /// first unanswered transmission was sent.
     ///
-    /// After that, the effect of the first transmission may have ended, and another transmission
-    /// would act a second time.
+    /// After that time, the effect of the first transmission may have ended, and another
+    /// transmission would act a second time.
     Within(Duration),
 }
 
@@ -266,13 +266,13 @@ pub(super) async fn replaced(
     }
 }
 
-/// Returns the local time from which a transmission with this `limit` can certainly not execute any
-/// more. It is later than `limit` by a small margin.
+/// Returns the local time from which a transmission with this `limit` certainly cannot execute.
+/// This time is later than `limit` by a small margin.
 ///
 /// The server's clock may be slower than the local one by twice the allowed drift (500 ppm each),
-/// and its resolution is one microsecond. Without the margin, the release of what the transmission
-/// acquires could be answered and forgotten a moment before the transmission executes. The model
-/// (`redgrid-models`) shows this.
+/// and its resolution is one microsecond. Without the margin, a transmission could acquire
+/// something a moment after its release was answered. The client would then not release it again.
+/// The model (`redgrid-models`) shows this.
 pub fn may_execute_until(limit: Instant, window: Duration) -> Instant {
     limit + window / 1000 + Duration::from_millis(1)
 }

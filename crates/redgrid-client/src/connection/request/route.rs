@@ -1,6 +1,6 @@
 //! Redirects of one transmission, and topology hints after failures.
 //!
-//! MOVED and ASK say that nothing was executed, so following them is not a retransmission.
+//! MOVED and ASK mean that nothing was executed, so following them is not a retransmission.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,8 +10,8 @@ use crate::clock::Instant;
 use crate::connection::{Request, Topology, TopologyHint};
 use crate::error::{Code, ServerError};
 
-/// Maximum number of redirects that one transmission follows. One redirect is usual. A slot that
-/// moves on meanwhile causes a second.
+/// Maximum number of redirects that one transmission follows. Usually there is only one. A slot
+/// that is migrated again meanwhile causes a second one.
 const MOST_HOPS: usize = 3;
 
 /// Where a slot is served, according to a server: permanently, or for this request only (ASK).
@@ -29,7 +29,7 @@ impl Redirection {
         let mut words = message.trim_start_matches('-').split(' ');
         let (_, slot, address) = (words.next()?, words.next()?.parse().ok()?, words.next()?);
         let (named, port) = address.rsplit_once(':')?;
-        // A server that does not know its own name sends none, or `?`. Then `host` is inserted.
+        // A server without a known name sends no host, or `?`. In that case, `host` is inserted.
         let named = if matches!(named, "" | "?") { host } else { named };
         Some(Redirection { slot, address: format!("{named}:{port}"), is_ask: *code == Code::Ask })
     }
@@ -97,7 +97,8 @@ mod tests {
         let refused = |message: &str| Err(ServerError::refused(message));
         let denied = || refused("NOPERM this user has no permissions to run the 'asking' command");
         assert_eq!(of_asking(vec![denied(), refused("MOVED 1 a:1")]).unwrap_err().code(), Some(Code::NoPermission));
-        // The request was executed, or may have been. That outweighs the refused ASKING.
+        // The request was executed, or may have been. This result takes precedence over the refused
+        // ASKING.
         assert_eq!(of_asking(vec![denied(), Ok(Reply::Int(1))]).unwrap(), Reply::Int(1));
         assert!(of_asking(vec![denied(), Err(ServerError::unknown("cut"))]).unwrap_err().is_unknown());
         let asked = || Ok(Reply::Bytes("OK".into()));

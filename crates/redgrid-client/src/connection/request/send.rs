@@ -1,8 +1,8 @@
 //! Sends one request until it is finally answered: to the node of its key, with a time limit for
 //! each transmission.
 //!
-//! A request that is answered at once passes this file from top to bottom. Everything else is in
-//! `retry` (further transmissions and the pauses before them) and in `route` (redirects).
+//! This file has the code for a request that is answered at once. Everything else is in `retry`
+//! (further transmissions and the pauses before them) and in `route` (redirects).
 
 use std::ops::ControlFlow;
 use std::pin::{Pin, pin};
@@ -215,14 +215,13 @@ pub async fn unless_replaced(topology: &dyn Topology, request: &Arc<Request>, li
 
 /// Sends one transmission, and rejects the reply of a primary that was replaced meanwhile.
 ///
-/// A primary that hung and continues does not know of its replacement yet, and its grants are void.
-/// The wait for a hanging primary is limited to the time in which a live primary answers. Then the
-/// topology is checked for a replacement.
+/// A primary that hung and resumes still acts as a primary after it was replaced, but its grants
+/// are void. The wait for a hanging primary is limited to the time in which a live primary answers.
+/// Then the topology is checked for a replacement.
 ///
-/// In a cluster, the former primary may have given away only this slot, and still be a primary.
-/// Since then it has answered requests for the slot with a redirect, so it sent any other reply
-/// before that. Such a reply counts, unless the request is idempotent. An idempotent request is
-/// repeated at the new primary.
+/// In a cluster, the former primary may have lost only this slot, and still be a primary. From then
+/// on it answers requests for the slot with a redirect. So any other reply is from the time when it
+/// served the slot, and is valid. But an idempotent request is repeated at the new primary.
 async fn by_primary(topology: &dyn Topology, home: Arc<dyn Server>, request: &Arc<Request>, limit: Instant) -> Answer {
     let last_words = patience(home.time().round_trip());
     let is_replaced = || {

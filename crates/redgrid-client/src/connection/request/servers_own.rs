@@ -27,7 +27,7 @@ impl Request {
     /// A script can return the same error after it has already changed data.
     pub(crate) fn is_servers_own(&self, message: &str) -> bool {
         match &self.what {
-            // A refused SCRIPT KILL is not retried: UNKILLABLE says that the script goes on.
+            // A refused SCRIPT KILL is not retried: UNKILLABLE means that the script continues.
             _ if self.dedicated => false,
             What::Script(ScriptRef::Owned(_)) | What::Function { .. } => {
                 OWN_WORDS.iter().any(|words| message.starts_with(words)) || self.is_sent_elsewhere(message)

@@ -31,7 +31,7 @@ use crate::sync::Mutex;
 /// migration of a slot is over.
 const NAMED_FOR: Duration = Duration::from_secs(30);
 
-/// How long a MOVED overrides the map: 1 s. All nodes learn of the change within that time.
+/// How long a MOVED overrides the map: 1 s. The change reaches all nodes within that time.
 const MOVED_FOR: Duration = Duration::from_secs(1);
 
 /// Opens the topology of a cluster, and starts to query its seeds.
@@ -191,7 +191,8 @@ impl Topology for Cluster {
         if let TopologyHint::Node(id) | TopologyHint::Silent(id) = &doubt {
             let (map, now) = (self.map.lock(), self.nodes.clock.now());
             if map.known.values().any(|known| known.node.id() == id && known.is_looked_for(now)) {
-                // Eager refreshes are already running because of this node. They are soon enough.
+                // Frequent refreshes are already running because of this node. No further refresh
+                // is needed.
                 return;
             }
         }
@@ -255,8 +256,8 @@ mod tests {
     async fn slots_that_a_map_leaves_out_stay_for_a_while_and_their_replicas_with_them() {
         let cluster = cluster();
         cluster.take_in(&[range(0, 99, 11, &[12]), range(100, 199, 21, &[22, 23])]);
-        // Primary 21 has failed: the map names neither it nor its replicas. Some slots of primary
-        // 11 are in two ranges.
+        // Primary 21 has failed: the map lists neither this node nor its replicas. Some slots of
+        // primary 11 are in two ranges.
         cluster.take_in(&[range(20, 49, 11, &[12]), range(40, 60, 11, &[12])]);
         for (slot, port) in [(0, 11), (30, 11), (61, 11), (99, 11), (100, 21), (199, 21)] {
             assert_eq!(owner(&cluster, slot), Some(address(port)), "{slot}");

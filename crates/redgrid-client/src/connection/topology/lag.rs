@@ -39,7 +39,8 @@ pub(super) async fn watch(nodes: Nodes, copies: impl Fn() -> Vec<Copies>, change
         let known = copies();
         let mut epochs: Vec<_> = replicas_of(&known).map(|replica| replica.connection_id()).collect();
         if is_listened_to {
-            // A set, because the order in which nodes name the replicas is irrelevant.
+            // This is a set, because the order of the replicas in the answers of the nodes is
+            // irrelevant.
             let now: BTreeSet<_> =
                 replicas_of(&known).filter(|replica| replica.is_fit()).map(|one| one.id().clone()).collect();
             if now != fit {
@@ -85,8 +86,8 @@ fn replicas_of(copies: &[Copies]) -> impl Iterator<Item = &Arc<Node>> {
     copies.iter().flat_map(|copies| &copies.replicas)
 }
 
-/// Completes when one of the connections comes up or is lost. Without any connection to watch it
-/// never completes.
+/// Completes when one of the connections comes up or is lost. Never completes if there is no
+/// connection to watch.
 async fn any_changed(epochs: &mut [watch::Receiver<Option<ConnectionId>>]) {
     let mut changed: FuturesUnordered<_> = epochs.iter_mut().map(|epoch| epoch.changed()).collect();
     while let Some(changed) = changed.next().await {

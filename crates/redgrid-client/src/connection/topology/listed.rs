@@ -3,8 +3,9 @@
 //!
 //! Each node is queried with `ROLE` at every `scan_interval` and after topology hints, and more
 //! often while the primary does not answer. The client follows the node that reports that it is a
-//! primary. During a failover several nodes may report that, because a former primary does so until
-//! it is reconfigured. Then the votes of the replicas decide, as [`votes`](super::votes) describes.
+//! primary. During a failover several nodes may report that they are primaries, because a former
+//! primary does so until it is reconfigured. In that case the votes of the replicas decide, as
+//! [`votes`](super::votes) describes.
 
 use std::sync::Arc;
 use std::time::Duration;

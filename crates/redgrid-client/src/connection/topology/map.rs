@@ -14,15 +14,15 @@ use crate::connection::link::NodeRole;
 use crate::connection::node::Node;
 use crate::connection::slot::SLOTS;
 
-/// How long it is remembered that a node has lost slots: 10 s.
+/// How long the client remembers that a node has lost slots: 10 s.
 ///
-/// By then all nodes that are not cut off know of a failover.
+/// Within that time, a failover becomes known to all nodes that are not cut off.
 const LEFT_FOR: Duration = Duration::from_secs(10);
 
 /// How long slots stay with their node although no map assigns them to any node: 60 s.
 ///
-/// A replacement for a missing primary is sought for the same time. If a node was not replaced by
-/// then, it has lost its slots or given them up.
+/// While a primary is missing, the map is refreshed more often for the same time. A node that was
+/// not replaced within that time has lost its slots or given them up.
 const KEPT_FOR: Duration = EAGER_FOR;
 
 #[derive(Default)]
@@ -178,8 +178,8 @@ impl Map {
     /// Returns the slots that the new map (`named`) assigns to no node, with their previous nodes.
     ///
     /// These nodes keep the slots for a while. The reason is that a cluster node omits the slots of
-    /// a primary that it regards as failed, until it learns of the promoted replica. Each node
-    /// learns of the promotion at a different time. The ranges of both maps must be sorted.
+    /// a primary that it regards as failed, until news of the promotion reaches it. The news
+    /// reaches each node at a different time. The ranges of both maps must be sorted.
     pub(super) fn left_out(&self, named: &[Served], now: Instant) -> Vec<Served> {
         let mut kept = Vec::new();
         let mut named = named.iter().peekable();

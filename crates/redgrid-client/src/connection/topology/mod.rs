@@ -109,9 +109,9 @@ fn reader(mode: ReadMode, turn: &AtomicUsize, primary: &Arc<Node>, replicas: &[A
 
 /// Returns the server at which waiters of `key` subscribe.
 ///
-/// All clients that know the same replicas choose the same replica. Therefore this replica counts
-/// all waiters, and all waiters receive a release at the same time. If this replica is not usable,
-/// the next one is chosen. Without a usable replica, waiters subscribe at the primary.
+/// All clients with the same list of replicas choose the same replica. Therefore this replica
+/// counts all waiters, and all waiters receive a release at the same time. If this replica is not
+/// usable, the next one is chosen. Without a usable replica, waiters subscribe at the primary.
 fn listener(mode: SubscriptionMode, key: &[u8], primary: &Arc<Node>, replicas: &[Arc<Node>]) -> Arc<dyn Server> {
     if mode == SubscriptionMode::Primary {
         return Arc::clone(primary) as Arc<dyn Server>;

@@ -17,7 +17,7 @@ pub(super) fn kind_of<'a>(answers: impl Iterator<Item = (&'a Node, &'a ServerErr
     let each = answers.map(|(node, error)| match (error, &*node.refusal().borrow()) {
         (ServerError::Unauthorized { .. }, _) | (_, Some(ServerError::Unauthorized { .. })) => Kind::Unauthorized,
         (_, Some(_)) => Kind::Lasting,
-        // The server does not know the command, or what the command is about.
+        // The server does not have the command, or does not have the object that the command names.
         (ServerError::Refused { code, .. }, _) if !code.is_passing() => Kind::Lasting,
         _ => Kind::Passing,
     });

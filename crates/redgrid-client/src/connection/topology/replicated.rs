@@ -161,8 +161,8 @@ impl Replicated {
         }
     }
 
-    /// Sets the primary, and closes the connections to the former one, so that nothing more is
-    /// written there.
+    /// Sets the primary, and closes the connections to the former one, so that no further writes
+    /// reach the former primary.
     ///
     /// `opened` is the node of the new primary, if it is open already.
     pub(super) fn set_primary(&self, address: Address, opened: Option<Arc<Node>>) {
@@ -187,9 +187,9 @@ impl Replicated {
 
     /// Sets the replicas.
     ///
-    /// Replicas in `doubted` were reported as down by a sentinel, or failed to answer. They stay
-    /// while they are connected, because the next query may have another result. If replicas serve
-    /// neither reads nor subscriptions, none is opened.
+    /// Replicas in `doubted` were reported as down by a sentinel, or failed to answer. These
+    /// replicas stay while they are connected, because the next query may have another result. If
+    /// replicas serve neither reads nor subscriptions, none is opened.
     pub(super) fn set_replicas(&self, addresses: &[Address], doubted: &[Address]) {
         let mut members = self.change_members();
         if !self.nodes.settings.uses_replicas() || self.closed.load(Ordering::Acquire) {
@@ -202,7 +202,7 @@ impl Replicated {
         let (stay, leave): (Vec<_>, Vec<_>) = std::mem::take(&mut members.replicas).into_iter().partition(stays);
         members.replicas = stay;
         let mut changed = !leave.is_empty();
-        // Servers that do not know of a promotion yet report the new primary as a replica. It is
+        // A server with outdated information reports the new primary as a replica. Such a report is
         // skipped here, because two nodes at one address would be confused.
         for address in addresses {
             if !members.replicas.iter().chain(&members.primary).any(|known| known.is_at(address)) {
@@ -289,7 +289,7 @@ impl Topology for Replicated {
     }
 
     fn suspect(&self, doubt: TopologyHint) {
-        // If the primary is configured, no other server knows more about a primary that hangs.
+        // No other server has information about a hanging primary if the primary is configured.
         if matches!((self.kind, doubt), (DeploymentKind::MasterSlave, TopologyHint::Silent(_))) {
             return;
         }

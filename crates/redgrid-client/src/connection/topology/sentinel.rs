@@ -77,7 +77,7 @@ pub(super) fn open(sentinel: &Sentinel, nodes: Nodes) -> Arc<Replicated> {
 
 struct Watch {
     replicated: Arc<Replicated>,
-    /// The name by which the sentinels know the primary.
+    /// The sentinels' name for the primary.
     name: String,
     nodes: Nodes,
     seeds: Vec<Address>,
@@ -249,7 +249,7 @@ impl Watch {
 
     /// Follows the server that `by` names as the primary, or as the chosen replica.
     ///
-    /// `is_heard` says whether the sentinel that leads the failover has answered this time.
+    /// `is_heard` is true if the sentinel that leads the failover has answered this time.
     fn follow(&mut self, by: &Arc<Node>, told: PrimaryReport, is_heard: bool) {
         // A failover is over if its election was counted and the winner is named, or if the
         // failover was given up.
@@ -316,7 +316,7 @@ impl Watch {
             if known && newest > self.latest {
                 return answers;
             }
-            // A majority that knows only of older elections is not sufficient: wait for the other
+            // A majority that reports only older elections is not sufficient: wait for the other
             // sentinels.
             let is_majority = said.clone().count() * 2 > all;
             if is_majority && said.clone().any(|told| told.epoch >= self.latest && told.elected.is_some()) {
@@ -350,8 +350,8 @@ fn is_called_down<'a>(answers: impl Iterator<Item = &'a PrimaryReport>, primary:
 ///
 /// An older election is usually reported by a sentinel that is cut off, perhaps together with the
 /// former primary. But if most sentinels report only older elections, they have been set up anew,
-/// and the client follows. Sentinels that were replaced elsewhere are not counted in `all` after a
-/// while.
+/// and the client follows the latest of these. Sentinels that were replaced elsewhere are not
+/// counted in `all` after a while.
 fn is_followed(told: u64, latest: u64, said: usize, all: usize) -> bool {
     told >= latest || said * 2 > all
 }

@@ -1,8 +1,8 @@
 //! Election of a primary among nodes that report their own roles, by the votes of the replicas.
 //!
 //! A primary lists a replica as connected until `repl-timeout` has passed, even if the link is cut.
-//! So the replicas that it lists prove little. A vote is what a replica itself reports: which
-//! primary it replicates from, and the state of the link.
+//! So the replicas that it lists prove little. A vote is a replica's own report: the primary from
+//! which the replica replicates, and the state of the link.
 
 use std::cmp::Reverse;
 
@@ -48,7 +48,7 @@ impl<'a> Election<'a> {
     /// "For long" below means for two thirds of `response_timeout`.
     ///
     /// A silent current primary is a candidate until it has been silent for long. After that it is
-    /// one only while a connected replica votes for it.
+    /// a candidate only while a connected replica votes for it.
     ///
     /// The result is [`Choice::Open`] in two cases. In the first case, several nodes have the most
     /// votes, and the current primary is not among them. In the second case, there is no current
@@ -96,7 +96,7 @@ impl<'a> Election<'a> {
     ///
     /// A replica may name its primary by a host name where the list has an IP address, or the
     /// reverse. If replicas answer and none of them names a listed node, their votes belong to no
-    /// node. Then the number of replicas that each primary claims counts instead.
+    /// node. In that case the number of replicas that each primary claims counts instead.
     fn is_by_name(&self) -> bool {
         let mut named = self.named().peekable();
         let is_listed = |named: &Address| self.answers.iter().any(|(address, _)| self.is_same(named, address));

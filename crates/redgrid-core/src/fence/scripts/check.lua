@@ -1,4 +1,4 @@
--- fence_check.lua: lets a token pass unless it is stale, and remembers it.
+-- check.lua: lets a token pass unless it is stale, and remembers it.
 --
 -- KEYS[1]  fence     string; the highest token that has passed, in decimal
 -- ARGV[1]  token     decimal, without leading zeros: a time in microseconds since 1970

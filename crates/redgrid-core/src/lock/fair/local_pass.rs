@@ -43,8 +43,8 @@ pub(in crate::lock) struct LocalPass {
     /// A hand-over that is suspended until the pass request completes: the id of its server lease,
     /// and the last adjustment of that lease, if any.
     suspended: Option<(u64, Option<Fitted>)>,
-    /// Id of a server lease that is no longer passed along, because a pass request was not
-    /// answered, or because a retransmission of one can still release the lock.
+    /// Id of a server lease that is no longer passed along. Either a pass request was not answered,
+    /// or a retransmission of one can still release the lock.
     ended: Option<u64>,
 }
 
@@ -103,8 +103,7 @@ impl Table {
     /// Moves the next waiter of the run to the front of the local queue. Returns false if none is
     /// known.
     ///
-    /// In that case a pass request asks the server which position is next, or the server lease is
-    /// released.
+    /// In that case a pass request fetches the next positions, or the server lease is released.
     pub(in crate::lock) fn is_next(
         self: &Arc<Self>,
         state: &mut State,
@@ -140,8 +139,8 @@ impl Table {
         pass.served.push(number);
         let limit = waiter.status.may_execute_until();
         if now < limit {
-            // An earlier request for this position can execute late, and create a position that no
-            // waiter wants.
+            // An earlier request for this position can execute late, and create a position
+            // without a waiter.
             self.take_out(lock, number, Some(limit), false);
         }
     }
@@ -225,8 +224,8 @@ impl Table {
 
     /// Sends a pass request, if there is something to report and none is in flight.
     ///
-    /// The request reports the served positions, enqueues new waiters, and asks which positions are
-    /// next. Returns whether the request was sent.
+    /// The request reports the served positions, enqueues new waiters, and fetches the next
+    /// positions. Returns whether the request was sent.
     pub(in crate::lock) fn send_pass(self: &Arc<Self>, state: &mut State, key: &LockId, frees: bool) -> bool {
         let now = self.now();
         let depth = usize::try_from(self.core.settings.fair_depth).unwrap_or(usize::MAX);

@@ -60,9 +60,9 @@ impl QueuePosition {
     /// Records the end of a request for the position. `waits` says whether the position is
     /// enqueued.
     ///
-    /// Otherwise the waiter has left, or the outcome is not known. An earlier release may have been
-    /// executed before the position was created. So the position counts as requested, and must be
-    /// released again.
+    /// If `waits` is false, the waiter has left or the outcome is unknown. An earlier release may
+    /// have been executed before the position was created. So the position counts as requested,
+    /// and must be released again.
     pub(in crate::lock) fn landed(&self, waits: bool) {
         let mut place = self.place();
         place.is_inside = std::mem::take(&mut place.is_asking) && waits;

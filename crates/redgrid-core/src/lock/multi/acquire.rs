@@ -51,8 +51,8 @@ enum LocalCheck {
     },
     /// Other processes are being notified that the hand-over window ended; try again at this time.
     NotBefore(Instant),
-    /// The keys in `wanted` are reserved: until this request has ended, no other request of this
-    /// process asks the server for them.
+    /// The keys in `wanted` are reserved: until this request has ended, this process sends no other
+    /// acquire request for them.
     Reserved {
         /// Guards of keys that the holder re-entered, each with its index in the request.
         entered: Entered,
@@ -222,7 +222,7 @@ impl Table {
         }
     }
 
-    /// Reserves the keys, all or none, so that no other request of this process asks for them.
+    /// Reserves the keys, all or none: this process then sends no other acquire request for them.
     fn reserve(self: &Arc<Self>, look: &MultiRequest, waited: bool) -> Result<LocalCheck, AcquireError> {
         let now = self.now();
         let mut state = self.state();

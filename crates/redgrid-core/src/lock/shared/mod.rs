@@ -22,7 +22,7 @@ use super::protocol::{AcquireRequest, HoldArgs, Holder, LockKeys, LockProtocol};
 use super::table::{Answers, Busy, LockId, LockState, Schedule, State, Table, Waiter};
 use crate::clock::Instant;
 
-/// What a reader's or writer's request sends in addition to its options.
+/// Arguments that a reader's or writer's request sends in addition to its options.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 // Exhaustive: only authors of objects use it.
 pub struct AcquireContext {
@@ -102,7 +102,7 @@ pub(in crate::lock) struct SharedGrant {
     is_private: bool,
     /// Server time since which the requests wait, in microseconds; 0 while none waits.
     waits_since: u64,
-    /// Whether the server knows, by an announcement, that this client has a waiter.
+    /// Whether the server has an announcement that this client has a waiter.
     is_announced: bool,
 }
 
@@ -283,7 +283,7 @@ impl HoldGuard {
     ///
     /// # Errors
     ///
-    /// [`AcquireError`] says what is true after the failure; it is `Lost` if this hold has ended.
+    /// [`AcquireError`] describes the state after the failure; it is `Lost` if this hold has ended.
     ///
     /// # Cancel safety
     ///

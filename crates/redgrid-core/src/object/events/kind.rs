@@ -45,7 +45,7 @@ pub enum Kind {
     Evicted,
     /// The key was renamed (`rename_from`), or another key got its name (`rename_to`).
     Renamed,
-    /// The key was moved to another database of the server (`move_from`), or came from another one
+    /// The key was moved to another database of the server (`move_from`), or from another one
     /// (`move_to`).
     Moved,
     /// The lifetime of the key was set or removed: `expire`, `persist`.

@@ -50,8 +50,8 @@ enum Target {
 impl Object {
     /// Listens to the events of this object that have one of these kinds.
     ///
-    /// The server sends only the notifications of the object's own key. In a cluster they come from
-    /// the node that has the key, even after the key has moved.
+    /// The server sends only the notifications of the object's own key. In a cluster, the node
+    /// that has the key sends them, even after the key has moved.
     ///
     /// ```no_run
     /// # use redgrid_core::object::Object;

@@ -39,14 +39,14 @@ impl EventSource {
 pub(super) struct NotifyConfig {
     pub(super) source: EventSource,
     pub(super) letters: String,
-    /// Whether missing letters are added. Otherwise they are an error.
+    /// Whether missing letters are added. If false, missing letters are an error.
     pub(super) enable: bool,
 }
 
 impl NotifyConfig {
     /// Checks all servers. While one of them does not answer, retries until `until`.
     ///
-    /// The topology may change meanwhile, so each try asks it for the servers.
+    /// The topology may change meanwhile, so each try reads the list of servers again.
     pub(super) async fn ensure(
         self,
         subscriptions: Arc<SubscriptionManager>,

@@ -64,8 +64,8 @@ end
 local freed = #removed_leases
 if #ARGV == 12 + ARGV[8] + 3 * ARGV[9] + ARGV[10] then
   -- An exchange without requests must not be refused. A server out of memory may refuse the first
-  -- write of a script, but no later one, and never ZREM. So this ZREM, which removes nothing, lets
-  -- the following writes pass.
+  -- write of a script, except ZREM, but accepts all later writes. So this ZREM, which removes
+  -- nothing, lets the following writes pass.
   redis.call('ZREM', KEYS[3], '')
 end
 for i = 1, tonumber(ARGV[9]) do

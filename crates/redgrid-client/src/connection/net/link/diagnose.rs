@@ -1,5 +1,5 @@
-//! Detects what listens at an address where no connection to a Redis or Valkey server can be set
-//! up.
+//! Detects the kind of process that listens at an address where no connection to a Redis or Valkey
+//! server can be set up.
 //!
 //! The probe sends a plain-text line and then the first message of a TLS handshake, each on a
 //! connection of its own.
@@ -51,7 +51,7 @@ impl Listener {
     }
 }
 
-/// Detects what listens at the target of `open`, within a second.
+/// Detects the kind of process that listens at the target of `open`, within a second.
 ///
 /// Returns `None` if nothing listens, or if every connection is closed without an answer.
 pub(super) async fn listener<F>(open: impl Fn() -> F) -> Option<Listener>

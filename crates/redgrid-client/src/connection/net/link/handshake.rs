@@ -18,11 +18,11 @@ static CONNECTIONS: AtomicU64 = AtomicU64::new(0);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NodeRole {
     Any,
-    /// It watches other servers, and has no data.
+    /// A sentinel, which monitors other servers and has no data.
     Sentinel,
-    /// It accepts writes.
+    /// A primary, which accepts writes.
     Primary,
-    /// It copies a primary, and is connected to it.
+    /// A replica that is connected to its primary.
     Replica,
     /// A replica in a cluster, where reads must be enabled on the connection.
     ClusterReplica,

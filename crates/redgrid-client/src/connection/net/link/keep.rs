@@ -53,9 +53,9 @@ impl Connection {
                     // The old connection and its requests end before a new one is set up.
                     pipeline.abort();
                     pipeline.lost().await;
-                    // With RESP2 the set-up can succeed without any exchange. So it does not show
-                    // that a server listens at the address. Silence is not diagnosed, because a
-                    // server that hangs is silent, too.
+                    // With RESP2 the set-up can succeed without any exchange. So a successful
+                    // set-up does not show that a server listens at the address. Silence is not
+                    // diagnosed, because a server that hangs is silent, too.
                     if !was_up
                         && self.trouble() != SILENT
                         && let Some(trouble) = self.look_into().await

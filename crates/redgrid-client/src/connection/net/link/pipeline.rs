@@ -1,4 +1,4 @@
-//! The way of a request over one connection: queued as bytes, written, and answered.
+//! Transport of requests over one connection: each is queued as bytes, written, and answered.
 //!
 //! Requests are written in the order of their creation and answered in that order. Their callers
 //! encode them. One task per connection writes the encoded bytes, reads the replies, and passes
@@ -61,7 +61,7 @@ const LONGEST_TRANSFER: u32 = 20;
 
 pub(super) type Answer = Result<Reply, Unanswered>;
 
-/// What the task of a connection uses besides the stream, such as the destination of messages.
+/// Resources that the task of a connection uses besides the stream.
 #[derive(Clone)]
 pub(super) struct Outputs {
     pub(super) silence: Arc<Silence>,

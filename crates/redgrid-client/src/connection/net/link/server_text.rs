@@ -22,8 +22,7 @@ pub(crate) fn info_field<'a>(info: &'a str, field: &str) -> &'a str {
     info.lines().find_map(value).unwrap_or_default().trim()
 }
 
-/// Returns whether the server does not know HELLO, forbids it, or does not support the requested
-/// protocol.
+/// Returns whether the server does not support HELLO or the requested protocol, or forbids HELLO.
 ///
 /// Returns false for all other errors, such as that of a missing login, which also names HELLO.
 pub(super) fn refuses_resp3(why: &str) -> bool {

@@ -1,4 +1,5 @@
-//! Set-up of a connection, and diagnosis of what listens at the address if the set-up fails.
+//! Set-up of a connection, and diagnosis of the process that listens at the address if the set-up
+//! fails.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -23,8 +24,8 @@ use crate::connection::trouble::{CLOSED, Kind, LATE_ANSWER, Trouble, readable};
 use crate::connection::{Push, Reply};
 use crate::error::ServerError;
 
-/// How long the login on a first connection can take before the client probes what listens at the
-/// address: 300 ms.
+/// How long the login on a first connection can take before the client probes the process that
+/// listens at the address: 300 ms.
 const LATE: Duration = Duration::from_millis(300);
 
 /// A connection that is being set up. Dropping it closes the connection.
@@ -52,7 +53,7 @@ struct Failure {
     trouble: Trouble,
     /// The error of the server or of the layers below; `None` if the server was not reached.
     said: Option<String>,
-    /// The diagnosis of what listens at the address, if it has already been made.
+    /// The diagnosis of the process that listens at the address, if it has already been made.
     found: Option<Trouble>,
 }
 
@@ -91,8 +92,8 @@ impl Connection {
         };
         let found = match (failure.found, &failure.said) {
             (Some(found), _) => Some(found),
-            // If the error has a code, or refuses a login or certificate, what listens there is a
-            // server.
+            // If the error has a code, or refuses a login or certificate, the listening process is
+            // a server.
             (None, Some(said)) if failure.trouble.kind != Kind::Unauthorized && !begins_with_code(said) => {
                 self.look_into().await
             }
@@ -214,10 +215,11 @@ impl Connection {
         }
     }
 
-    /// Detects what listens at the address if no connection can be established.
+    /// Detects the kind of process that listens at the address if no connection can be established.
     ///
-    /// Returns `None` if that does not explain the failure. Only connections for requests do this,
-    /// and only before their first success: a process that has answered once is a server.
+    /// Returns `None` if that does not explain the failure. The check is made only for connections
+    /// for requests, and only before their first success: a process that has answered once is a
+    /// server.
     pub(super) async fn look_into(&self) -> Option<Trouble> {
         if self.seat.is_none() || self.has_been_up.load(Ordering::Acquire) {
             return None;

@@ -1,4 +1,4 @@
-//! Detection of silence: how long a server has owed a reply and sent nothing.
+//! Detection of silence: how long a server has sent nothing while a reply is outstanding.
 
 use std::sync::MutexGuard;
 use std::time::Duration;

@@ -39,7 +39,7 @@ const NEAR: Duration = Duration::from_micros(300);
 const SENT_WITHIN: u32 = 2;
 
 /// Identifies the calls that can share a batch: the address of their script, and the number of
-/// their connection. In a cluster their slot takes the place of that number.
+/// their connection. In a cluster, their slot is used instead of that number.
 pub(super) type BatchKey = (usize, u16);
 
 type Queues = HashMap<BatchKey, BatchQueue, foldhash::fast::RandomState>;
@@ -319,8 +319,8 @@ mod tests {
         let (mut again, _replies) = queue(0, 1, 20);
         again.in_flight = 10;
         assert_eq!(take(&mut again), 8);
-        // A sender beside four other requests takes all calls, because the calls have waited too
-        // long.
+        // A sender takes all calls while four other requests are in flight, because the calls have
+        // waited too long.
         for (inline_in_flight, senders) in [(0, 5), (4, 1)] {
             let (mut late, _replies) = queue(inline_in_flight, senders, 20);
             assert_eq!(take(&mut late), 20);

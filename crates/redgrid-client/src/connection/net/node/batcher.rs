@@ -2,8 +2,8 @@
 //!
 //! A few requests are in flight at a time. Further calls wait and form a batch when one of the
 //! requests is answered. A lone call has no overhead: its caller sends its own script. Tasks send
-//! the waiting calls, which therefore do not depend on callers that poll. If the caller of a lone
-//! call does not poll, that call delays the waiting calls by 10 ms at most.
+//! the waiting calls, so these are sent even if no caller is polled. If the caller of a lone call
+//! is not polled, that call delays the waiting calls by 10 ms at most.
 //!
 //! All numbers here were measured on two cores over loopback. Up to four concurrent calls never
 //! wait. With more callers on several threads, all calls share one batch. The next batch is sent as
@@ -17,10 +17,10 @@
 //! a part of a round trip. At 64 calls per batch the fixed cost on the server is negligible, and
 //! the batch completes within 0.3 ms.
 //!
-//! On a runtime with one thread, client and server would idle in turns if only one request were in
-//! flight. So four requests are in flight there, each with a quarter of the calls, and their
-//! replies are delivered in order. The callers of one reply send again before the next reply is
-//! delivered, so the server has work meanwhile. The following rates are relative to
+//! On a runtime with one thread, client and server would be idle alternately if only one request
+//! were in flight. So four requests are in flight there, each with a quarter of the calls, and
+//! their replies are delivered in order. The callers of one reply send again before the next reply
+//! is delivered, so the server has work meanwhile. The following rates are relative to
 //! [`BatchMode::Near`], the mode for several threads. If the machine has a core for the server, the
 //! rate with 64 tasks is 1.7 times as high. With 8 tasks the rate is the same, for twice the CPU
 //! time. On a machine without a free core, the rate is lower: 0.5 times with 8 tasks, 0.9 times
@@ -245,7 +245,7 @@ async fn send_batch(
         return (fail_all(calls, &node.commands.down()), None);
     }
     let Some((script, _)) = calls[0].request.batch else { return (calls, None) };
-    // Stable sort: calls of one phase keep their order.
+    // The sort is stable: calls of one phase keep their order.
     calls.sort_by_key(|call| call.phase != BatchPhase::Release);
     let releases = calls.iter().filter(|call| call.phase == BatchPhase::Release).count();
     let not_after = calls.iter().filter(|call| call.request.args.contains(&Arg::NotAfter)).map(|call| call.limit).min();

@@ -1,7 +1,7 @@
 //! Requests that take more than one command:
 //!
-//! - A request is sent again if the server does not know its script, function or command.
-//! - A request to the new node of a slot that is being moved follows ASKING.
+//! - A request is sent again if the server does not have its script, function or command.
+//! - A request to the new node of a slot that is being migrated follows ASKING.
 //! - Requests that are executed together follow MULTI.
 
 use std::sync::atomic::Ordering;
@@ -19,8 +19,8 @@ use crate::error::{Code, ServerError};
 /// The server's exact error text for an unknown function; a function's own errors rarely match it.
 const NO_FUNCTION: &str = "ERR Function not found";
 
-/// Returns whether the server does not know the script. A NOSCRIPT that a user's script raises
-/// itself does not count.
+/// Returns whether the error shows that the server does not have the script. A NOSCRIPT that a
+/// user's script raises itself does not count.
 fn is_unknown_script(request: &Request, message: &str) -> bool {
     Code::of(message) == Code::NoScript && request.is_servers_own(message)
 }
@@ -75,8 +75,8 @@ impl Node {
         }
     }
 
-    /// Sends a request again while the server answers that it does not know the script, function or
-    /// command.
+    /// Sends a request again while the server answers that the script, function or command is
+    /// unknown.
     ///
     /// The request was not executed in these cases, so this is safe. The deadline argument is
     /// encoded anew.

@@ -45,8 +45,8 @@ impl Elected {
     /// Returns whether this replica must be given up before it was followed at all.
     ///
     /// It is given up if another replica is now chosen. If no replica is chosen, it is given up
-    /// once the leading sentinel has answered, or has been silent for [`LEADER_SILENT_FOR`]. Only
-    /// the leading sentinel knows of the failover.
+    /// once the leading sentinel has answered, or has been silent for [`LEADER_SILENT_FOR`]. No
+    /// other sentinel reports the failover.
     pub(super) fn is_given_up(&self, chosen: Option<&Address>, is_leader_heard: bool) -> bool {
         let is_other = match chosen {
             Some(chosen) => *chosen != self.address,

@@ -20,7 +20,7 @@ const CHOSEN: &str = "+selected-slave";
 
 pub(super) struct SentinelEvents {
     pub(super) node: Arc<Node>,
-    /// The name by which the sentinels know the primary.
+    /// The sentinels' name for the primary.
     pub(super) name: String,
     pub(super) replicated: Arc<Replicated>,
     /// Notified when the sentinels must be queried.
@@ -33,8 +33,8 @@ pub(super) struct SentinelEvents {
 impl SentinelEvents {
     pub(super) async fn listen(self) {
         let mut pushes: mpsc::UnboundedReceiver<Push> = self.node.pushes();
-        // A user without permission for [`CHOSEN`] learns of the choice at the next refresh. A
-        // rejected subscription to that channel is not repeated.
+        // If the user has no permission for [`CHOSEN`], the choice is detected at the next refresh.
+        // A rejected subscription to that channel is not repeated.
         let mut hears_choices = true;
         loop {
             match self.subscribe(SWITCHED).await {

@@ -6,7 +6,7 @@ use crate::config::Address;
 use crate::connection::{Reply, Request, Server};
 use crate::error::ServerError;
 
-/// What one sentinel reports about the primary.
+/// The report of one sentinel about the primary.
 #[derive(Clone)]
 pub(super) struct PrimaryReport {
     pub(super) primary: Address,
@@ -46,7 +46,7 @@ async fn list(sentinel: &dyn Server, what: &'static str, name: &str) -> Result<V
 ///
 /// The leading sentinel counts an election and names the winner as soon as the winner is promoted.
 /// But `MASTER` reports the former primary's address until all replicas follow, which is seconds
-/// later. So the address is queried by a command of its own. The election number is queried before
+/// later. So the address is queried by a separate command. The election number is queried before
 /// and after the address, and must be the same both times.
 pub(super) async fn primary_by(sentinel: &dyn Server, name: &str) -> Result<PrimaryReport, ServerError> {
     for _ in 0..MOST_LOOKS {

@@ -1,4 +1,4 @@
-//! Distinguishes what arrives on a connection: answers to requests, and pushes.
+//! Distinguishes two kinds of received frames: answers to requests, and pushes.
 //!
 //! RESP3 marks messages and confirmations of subscriptions as pushes. With RESP2 they are arrays.
 //! Arrays count as pushes only on a connection with subscriptions, which never requests arrays.
@@ -14,7 +14,7 @@ use crate::connection::trouble::NO_PROTOCOL;
 use crate::connection::{Push, Reply};
 use crate::error::ServerError;
 
-/// What answers a request.
+/// The form of the answer to a request.
 #[derive(Clone)]
 pub(in super::super) enum Expects {
     Reply,
