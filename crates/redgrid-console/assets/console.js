@@ -14,6 +14,8 @@ let source = null;
 let retry = 0;
 /** Whether the stream is broken, so that nothing is counted. */
 let isBroken = false;
+/** Whether the page already says that the login has ended. */
+let isLoggedOut = false;
 
 const two = (n) => String(n).padStart(2, "0");
 
@@ -68,12 +70,17 @@ function setContent(element, html) {
   tick(element);
 }
 
-/** Returns a function that gives the focus back to the link at the same address. */
+/** Returns a function that gives the focus back to the link at the same address, or the summary. */
 function focusPlace(element) {
-  const href = document.activeElement.getAttribute("href");
+  const { activeElement } = document;
+  const href = activeElement.getAttribute("href");
+  const isSummary = activeElement.tagName === "SUMMARY";
   return () => {
-    const same = [...element.querySelectorAll("a")].find((link) => link.getAttribute("href") === href);
-    if (href !== null && same) same.focus({ preventScroll: true });
+    const links = [...element.querySelectorAll("a")];
+    const same = isSummary
+      ? element.querySelector("summary")
+      : links.find((link) => href !== null && link.getAttribute("href") === href);
+    same?.focus({ preventScroll: true });
   };
 }
 
@@ -126,6 +133,7 @@ function take(message) {
   const change = JSON.parse(message);
   ahead = change.now - Date.now();
   isBroken = false;
+  isLoggedOut = false;
   body.classList.remove("broken");
   for (const [id, html] of Object.entries(change.parts ?? {})) {
     const element = document.getElementById(id);
@@ -141,7 +149,8 @@ function take(message) {
 
 /** Says since when the page is stale. */
 function broken(text, link) {
-  if (isBroken && !link) return;
+  if (isBroken && (!link || isLoggedOut)) return;
+  isLoggedOut = Boolean(link);
   const now = new Date(Date.now() + ahead);
   const since = `${two(now.getUTCHours())}:${two(now.getUTCMinutes())}:${two(now.getUTCSeconds())}`;
   isBroken = true;

@@ -6,15 +6,13 @@
 //!
 //! ```no_run
 //! # async fn demo() -> Result<(), Box<dyn std::error::Error>> {
-//! use redgrid_console::{AccessToken, Console};
-//! use redgrid_core::Client;
+//! use redgrid_console::{AccessToken, Client, Console};
 //!
 //! let client = Client::connect("redis://127.0.0.1:6379").await?;
-//! let token = AccessToken::new("the token of the operators")?;
-//! let console = Console::new(&client).token(token).allow_host("intern.example.com").router();
-//! let app = axum::Router::new().nest_service("/admin/redgrid", console);
-//! let listener = tokio::net::TcpListener::bind("127.0.0.1:8080").await?;
-//! axum::serve(listener, app).await?;
+//! let token = AccessToken::new(std::env::var("CONSOLE_TOKEN")?)?;
+//! let console = Console::new(&client).token(token).allow_host("intern.example.com");
+//! let app = axum::Router::new().nest_service("/admin/redgrid", console.router());
+//! axum::serve(tokio::net::TcpListener::bind("127.0.0.1:8080").await?, app).await?;
 //! # Ok(()) }
 //! ```
 //!
