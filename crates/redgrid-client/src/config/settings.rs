@@ -165,8 +165,8 @@ pub struct Settings {
     pub fair_wait: Duration,
     /// How many waiters of a process have positions of their own in a server queue.
     pub fair_depth: u32,
-    /// How long tasks may hand a lock over while other processes wait. `None` means that it is
-    /// derived from the measured round trip.
+    /// How long the tasks of this process may hand a lock over to each other while other processes
+    /// wait. `None` means that it is derived from the measured round trip.
     pub handover_window: Option<Duration>,
     /// The interval at which waiters poll.
     pub poll_interval: Duration,

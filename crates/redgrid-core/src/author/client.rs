@@ -368,7 +368,7 @@ pub trait ClientExt: Sealed {
         inner(self.client()).kept.get(key, make)
     }
 
-    /// Spawns `work` on the client's own task, where it runs even if the caller is dropped.
+    /// Spawns `work` as a task of the client. It runs even if the caller is dropped.
     ///
     /// The work ends with the client at the latest. A shutdown waits for it, so it should end when
     /// [`Client::closing`](crate::Client::closing) completes.

@@ -112,8 +112,8 @@ impl Table {
             if what.at_once {
                 left = table.release_unclaimed(&what).await;
             }
-            // A release that was sent before the limit may have executed before a late
-            // retransmission, so another one is sent.
+            // Until the limit, a late retransmission of the acquire may execute after the release
+            // and take the lock again. So the release is sent again after the limit.
             while left < table.certain_limit(&what) || left == Instant::MIN {
                 table.core.clock.sleep_until(table.certain_limit(&what)).await;
                 left = table.release_unclaimed(&what).await;

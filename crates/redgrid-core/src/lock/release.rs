@@ -28,8 +28,8 @@ impl HoldGuard {
     /// Releases the hold and waits for the reply, for `response_timeout` at most.
     ///
     /// Without a reply in that time, the release goes on in the background. It ends when it is
-    /// answered, or when every lease that the server can have of the hold has ended. That includes
-    /// the lease of an unanswered [`extend`](HoldGuard::extend).
+    /// answered, or when every lease that the server may have stored for the hold has ended. That
+    /// includes the lease of an unanswered [`extend`](HoldGuard::extend).
     ///
     /// # Errors
     ///

@@ -216,8 +216,8 @@ impl Table {
             }
             InstallOutcome::Superseded => {
                 // Another takeover ended this grant before it was known here. If the server has
-                // lost that takeover with its data, the acquire that renews this grant has acquired
-                // the lock anew: release the lock.
+                // lost its data since, the acquire request of `wait_out_previous` may have taken
+                // the lock again. So the lock is released.
                 server_lease.end();
                 let hold = Arc::new(Hold::new(Arc::clone(&server_lease), sent, now, wanted));
                 hold.end(Some(LostReason::Forced));

@@ -181,7 +181,7 @@ impl CasLoop {
     ///
     /// # Errors
     ///
-    /// [`ObjectError::Contended`] if the time is over,
+    /// [`ObjectError::Contended`] if the call's time does not suffice for another attempt, and
     /// [`Failure::ShuttingDown`](crate::Failure::ShuttingDown) if the client is shut down.
     ///
     /// # Cancel safety

@@ -224,7 +224,7 @@ pub(super) struct ExchangeReply {
     /// The number of available permits. It is negative if the number of permits was lowered below
     /// the number of held ones.
     pub(super) left: i64,
-    /// Number of subscribers to the message; `None` if there was nothing to publish.
+    /// Number of subscribers that received the message; `None` if there was nothing to publish.
     pub(super) receivers: Option<u64>,
     /// Whether the server refused to publish the message.
     pub(super) publish_refused: bool,

@@ -350,7 +350,8 @@ impl LocalSemaphore {
                 false => ReleaseError::OutcomeUnknown { name: name(), source: error.clone() },
             };
             result_sender.map(|result_sender| result_sender.send(Err(release_error)));
-            // Each leased permit has an id, so a second return has no effect.
+            // A refused return was not executed. A leased permit has an id, so its second return
+            // has no effect. A plain permit could be returned twice.
             if !state.closed && (refused || !permits.leases.is_empty()) {
                 state.returns.push(PendingReturn { permits, result_sender: None });
             }

@@ -16,7 +16,7 @@ use crate::error::ServerError;
 const RUNTIME_ENDED: &str = "the Tokio runtime in which the client was created has ended, and its connections with it; \
                              create a client in the runtime that uses it";
 
-/// The life of a client.
+/// The state of a client's life, which tasks can watch.
 pub struct Lifecycle(watch::Sender<Life>);
 
 #[derive(Debug, Default)]

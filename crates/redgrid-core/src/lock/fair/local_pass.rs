@@ -192,8 +192,8 @@ impl Table {
         lock.server_lease.as_ref().is_some_and(|ours| ours.id == server_lease.id).then_some(&mut **lock)
     }
 
-    /// Stores a plain release of a server lease, for a repetition after a failover. A pass request
-    /// has released the server lease already.
+    /// Remembers a plain release of a server lease that a pass request has released, so that the
+    /// release can be repeated after a failover.
     fn released_by_pass(self: &Arc<Self>, server_lease: &ServerLease, answered: &RequestOutcome) {
         self.release_late_copies(server_lease, answered.sent, Instant::MIN);
         let field = self.core.field(server_lease.id);

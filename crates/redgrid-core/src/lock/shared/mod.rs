@@ -118,7 +118,7 @@ impl SharedGrant {
 /// more shareable grants only if its requests differ in their options.
 const COMPARED_GRANTS: usize = 4;
 
-/// The further grants of each key, by lock kind.
+/// The numbers of each key's grants, without the first one (number 0), by lock kind.
 #[derive(Default)]
 pub(in crate::lock) struct GrantSet(HashMap<(&'static str, Bytes), Vec<u64>>);
 
@@ -137,7 +137,7 @@ impl GrantSet {
         }
     }
 
-    /// Returns the grants of a key, newest first.
+    /// Returns the grants of a key but the first one, newest first.
     fn of(&self, kind: &'static str, target: &Arc<LockKeys>) -> impl Iterator<Item = LockId> + use<'_> {
         let grants = if self.0.is_empty() { None } else { self.0.get(&(kind, target.key.clone())) };
         let target = Arc::clone(target);

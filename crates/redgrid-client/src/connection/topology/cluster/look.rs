@@ -48,8 +48,8 @@ impl Cluster {
 
     /// Queries nodes until one map is trusted on its own or confirmed by a second node.
     ///
-    /// Each refresh starts with a different node, so the old view of one node does not last. If a
-    /// node is slow to answer, the next one is queried as well.
+    /// Each refresh starts with a different node, so an outdated map of one node is not used for
+    /// long. If a node is slow to answer, the next one is queried as well.
     ///
     /// # Errors
     ///
