@@ -131,11 +131,17 @@ impl Sentinels {
         // `current_primary` has just received a reply from a running sentinel.
         let sentinel = running(&self.sentinels).first().copied().unwrap_or(&self.sentinels[0]);
         let observer = sentinel.observer().await?;
-        // The request is repeated: on a busy machine a replica may have been silent for a moment.
+        // On a busy machine a replica may be silent for a moment. The sentinel then rejects the
+        // failover, or gives it up without a message. So it is begun until another primary is named.
         let begun = until(SETTLED_WITHIN, || async {
+            let named = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", MASTER_NAME];
+            let (_, port): (String, u16) = ask(sentinel, &named).await?;
+            if port != before.port() {
+                return Ok(Ok(()));
+            }
             match observer.cmd(&["SENTINEL", "FAILOVER", MASTER_NAME]).await {
-                Err(refused) if refused.code() == Some("NOGOODSLAVE") => Err(refused.to_string()),
-                other => Ok(other),
+                Err(refused) if !matches!(refused.code(), Some("NOGOODSLAVE" | "INPROG")) => Ok(Err(refused)),
+                answer => Err(format!("a failover: {answer:?}")),
             }
         });
         begun.await??;
