@@ -132,7 +132,8 @@ impl Sentinels {
         let sentinel = running(&self.sentinels).first().copied().unwrap_or(&self.sentinels[0]);
         let observer = sentinel.observer().await?;
         // On a busy machine a replica may be silent for a moment. The sentinel then rejects the
-        // failover, or gives it up without a message. So it is begun until another primary is named.
+        // failover, or gives it up later. So the request is repeated until the sentinel names
+        // another primary. It is rejected while a failover is under way.
         let begun = until(SETTLED_WITHIN, || async {
             let named = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", MASTER_NAME];
             let (_, port): (String, u16) = ask(sentinel, &named).await?;

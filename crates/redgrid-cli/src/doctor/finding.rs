@@ -23,7 +23,7 @@ pub(crate) struct Finding {
     pub(crate) check: &'static str,
     /// The node; `None` for the deployment as a whole.
     pub(crate) node: Option<String>,
-    /// What the result means for locks, and what to change.
+    /// The meaning of the result for locks, and the remedy.
     pub(crate) says: String,
 }
 

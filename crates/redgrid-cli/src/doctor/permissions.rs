@@ -15,8 +15,7 @@ const CHECK: &str = "acl";
 
 /// Executes the commands of the lock scripts, and returns those that are denied. The script
 /// declares no keys, so that cluster nodes and replicas execute it too. They check permissions
-/// before they reject a command for another reason. The script deletes the field that it writes;
-/// the key that it sets expires after 1 ms.
+/// before they reject a command for another reason. The script deletes what it writes.
 const SCRIPT: &str = "\
 local name, denied = ARGV[1], {}
 local function may(label, ...)

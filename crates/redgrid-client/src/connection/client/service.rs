@@ -111,8 +111,8 @@ impl ServiceSlot {
     }
 }
 
-/// Runs the service once it is attached. A notice that arrives before that cannot concern a hold of
-/// this client.
+/// Runs the service once it is attached. Before that, the client has no holds which a notice could
+/// concern.
 pub(in crate::connection) async fn serve(slot: Arc<ServiceSlot>, mut notices: OrderedSubscription) {
     let mut first = None;
     let service = loop {
