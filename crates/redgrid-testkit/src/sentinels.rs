@@ -131,24 +131,22 @@ impl Sentinels {
         // `current_primary` has just received a reply from a running sentinel.
         let sentinel = running(&self.sentinels).first().copied().unwrap_or(&self.sentinels[0]);
         let observer = sentinel.observer().await?;
-        // On a busy machine a replica may be silent for a moment. The sentinel then rejects the
-        // failover, or gives it up later. So the request is repeated until the sentinel names
-        // another primary. It is rejected while a failover is under way.
-        let begun = until(SETTLED_WITHIN, || async {
-            let named = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", MASTER_NAME];
-            let (_, port): (String, u16) = ask(sentinel, &named).await?;
-            if port != before.port() {
-                return Ok(Ok(()));
+        // On a busy machine a server may be silent for a moment. The sentinel then rejects the
+        // failover, gives it up later, or makes the old primary the primary again. So the request is
+        // repeated until the deployment has settled with another primary. A request is rejected
+        // while a failover is under way.
+        until(SETTLED_WITHIN, || async {
+            let primary = self.agreed().await?;
+            if primary.addr() != before {
+                return self.settled().await.map(Ok);
             }
             match observer.cmd(&["SENTINEL", "FAILOVER", MASTER_NAME]).await {
                 Err(refused) if !matches!(refused.code(), Some("NOGOODSLAVE" | "INPROG")) => Ok(Err(refused)),
                 answer => Err(format!("a failover: {answer:?}")),
             }
-        });
-        begun.await??;
-        self.wait_for_primary_other_than(before).await?;
-        self.wait_until_ok().await?;
-        self.current_primary().await
+        })
+        .await?
+        .map_err(TopologyError::from)
     }
 
     /// Waits until all running servers have settled. The sentinels agree on a running primary, and
@@ -159,22 +157,25 @@ impl Sentinels {
     ///
     /// [`TopologyError::TimedOut`] after four minutes.
     pub async fn wait_until_ok(&self) -> Result<(), TopologyError> {
-        until(SETTLED_WITHIN, || async {
-            let primary = self.agreed().await?;
-            for server in running(self.servers()) {
-                if server.addr() != primary.addr() {
-                    follows(server, primary).await?;
-                }
+        until(SETTLED_WITHIN, || self.settled()).await.map(drop)
+    }
+
+    /// Returns the primary if the deployment has settled as in
+    /// [`wait_until_ok`](Self::wait_until_ok), or else what is missing.
+    async fn settled(&self) -> Result<&RedisServer, String> {
+        let primary = self.agreed().await?;
+        for server in running(self.servers()) {
+            if server.addr() != primary.addr() {
+                follows(server, primary).await?;
             }
-            let (replicas, others) = (self.servers().len() - 1, self.sentinels.len() - 1);
-            for opinion in self.opinions().await? {
-                if opinion.flags != "master" || opinion.replicas != replicas || opinion.others != others {
-                    return Err(format!("a sentinel still sees {opinion:?}"));
-                }
+        }
+        let (replicas, others) = (self.servers().len() - 1, self.sentinels.len() - 1);
+        for opinion in self.opinions().await? {
+            if opinion.flags != "master" || opinion.replicas != replicas || opinion.others != others {
+                return Err(format!("a sentinel still sees {opinion:?}"));
             }
-            Ok(())
-        })
-        .await
+        }
+        Ok(primary)
     }
 
     /// Makes the sentinels poll more often.
