@@ -264,8 +264,8 @@ async fn a_fair_holder_reenters_past_the_queue_and_a_cancelled_one_leaves_it() {
     let holder = Holder::new();
     let read = lock.read().holder(&holder).await.unwrap();
     let writer = tokio::spawn(theirs.write().timeout(SOON).into_future());
-    // The writer has the gate and waits for the lock. Its grant of the gate alone does not suffice: a
-    // grant that its caller does not accept within 1 s is released.
+    // Waits until the writer has the gate and waits for the lock. The grant of the gate alone does
+    // not suffice: a grant that its caller does not accept within 1 s is released.
     for key in ["redgrid_rw_line:{a}", "redgrid_rw_wait:{a}"] {
         wait_until(SOON, async || observer.exists(key).await.unwrap()).await;
     }

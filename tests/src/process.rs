@@ -16,7 +16,8 @@ pub fn send_signal(pid: u32, signal: Signal) {
     let pid = Pid::from_raw(i32::try_from(pid).expect("a process id"));
     kill(pid, signal).expect("it lives");
     if signal == Signal::SIGSTOP {
-        // On a busy machine, threads run on until the kernel schedules the one that gets the signal.
+        // Other threads run until the kernel schedules the thread that gets the signal. On a busy
+        // machine that takes a while.
         let status = waitpid(pid, Some(WaitPidFlag::WUNTRACED));
         assert_eq!(status, Ok(WaitStatus::Stopped(pid, signal)));
     }

@@ -149,7 +149,7 @@ impl<T, C: Codec> Sort<T, C> {
     ///
     /// # Errors
     ///
-    /// The same errors as the sort itself, and
+    /// Those of the sort itself, and
     /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) without a pattern.
     ///
     /// # Cancel safety
@@ -187,7 +187,7 @@ impl<T, C: Codec> Sort<T, C> {
     ///
     /// # Errors
     ///
-    /// The same errors as the sort itself, and
+    /// Those of the sort itself, and
     /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) for a name in another slot.
     ///
     /// # Cancel safety

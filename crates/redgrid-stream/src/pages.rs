@@ -30,7 +30,7 @@ pub(crate) struct Options {
     pub(crate) create: Option<Start>,
 }
 
-/// What the consumer reads next.
+/// The entries that the consumer reads next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NextRead {
     /// The pending entries of the consumer after this id.

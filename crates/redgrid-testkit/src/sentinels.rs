@@ -131,17 +131,22 @@ impl Sentinels {
         // `current_primary` has just received a reply from a running sentinel.
         let sentinel = running(&self.sentinels).first().copied().unwrap_or(&self.sentinels[0]);
         let observer = sentinel.observer().await?;
-        // The request is repeated: on a busy machine a replica may have been silent for a moment.
-        let begun = until(SETTLED_WITHIN, || async {
-            match observer.cmd(&["SENTINEL", "FAILOVER", MASTER_NAME]).await {
-                Err(refused) if refused.code() == Some("NOGOODSLAVE") => Err(refused.to_string()),
-                other => Ok(other),
+        // On a busy machine a server may be silent for a moment. The sentinel then rejects the
+        // failover, gives it up later, or makes the old primary the primary again. So the request is
+        // repeated until the deployment has settled with another primary. A request is rejected
+        // while a failover is under way.
+        until(SETTLED_WITHIN, || async {
+            let primary = self.agreed().await?;
+            if primary.addr() != before {
+                return self.settled().await.map(Ok);
             }
-        });
-        begun.await??;
-        self.wait_for_primary_other_than(before).await?;
-        self.wait_until_ok().await?;
-        self.current_primary().await
+            match observer.cmd(&["SENTINEL", "FAILOVER", MASTER_NAME]).await {
+                Err(refused) if !matches!(refused.code(), Some("NOGOODSLAVE" | "INPROG")) => Ok(Err(refused)),
+                answer => Err(format!("a failover: {answer:?}")),
+            }
+        })
+        .await?
+        .map_err(TopologyError::from)
     }
 
     /// Waits until all running servers have settled. The sentinels agree on a running primary, and
@@ -152,22 +157,25 @@ impl Sentinels {
     ///
     /// [`TopologyError::TimedOut`] after four minutes.
     pub async fn wait_until_ok(&self) -> Result<(), TopologyError> {
-        until(SETTLED_WITHIN, || async {
-            let primary = self.agreed().await?;
-            for server in running(self.servers()) {
-                if server.addr() != primary.addr() {
-                    follows(server, primary).await?;
-                }
+        until(SETTLED_WITHIN, || self.settled()).await.map(drop)
+    }
+
+    /// Returns the primary if the deployment has settled as in
+    /// [`wait_until_ok`](Self::wait_until_ok), or else what is missing.
+    async fn settled(&self) -> Result<&RedisServer, String> {
+        let primary = self.agreed().await?;
+        for server in running(self.servers()) {
+            if server.addr() != primary.addr() {
+                follows(server, primary).await?;
             }
-            let (replicas, others) = (self.servers().len() - 1, self.sentinels.len() - 1);
-            for opinion in self.opinions().await? {
-                if opinion.flags != "master" || opinion.replicas != replicas || opinion.others != others {
-                    return Err(format!("a sentinel still sees {opinion:?}"));
-                }
+        }
+        let (replicas, others) = (self.servers().len() - 1, self.sentinels.len() - 1);
+        for opinion in self.opinions().await? {
+            if opinion.flags != "master" || opinion.replicas != replicas || opinion.others != others {
+                return Err(format!("a sentinel still sees {opinion:?}"));
             }
-            Ok(())
-        })
-        .await
+        }
+        Ok(primary)
     }
 
     /// Makes the sentinels poll more often.

@@ -42,7 +42,7 @@ pub enum Fate {
     },
 }
 
-/// What happens to bytes in flight on a lost connection.
+/// The fate of the bytes in flight on a lost connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Wreck {
     /// Bytes that would have arrived within this time still arrive.

@@ -107,13 +107,19 @@ impl Load {
         wait_until(SOON, async || self.done.load(Ordering::Relaxed) >= before + more).await;
     }
 
-    async fn end(self) -> Vec<AcquireError> {
+    async fn end(mut self) -> Vec<AcquireError> {
         self.over.store(true, Ordering::Relaxed);
         let mut failures = Vec::new();
-        for task in self.tasks {
+        for task in std::mem::take(&mut self.tasks) {
             failures.extend(task.await.unwrap());
         }
         failures
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(JoinHandle::abort);
     }
 }
 

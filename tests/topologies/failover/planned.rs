@@ -85,9 +85,9 @@ async fn are_free_after_a_failover() -> bool {
         load.until_more(5).await;
     }
     let replicas = others(&sentinels, former);
-    let (failed_over, is_suspended) = tokio::join!(sentinels.fail_over(), is_suspended(&loads, former, &replicas));
+    let (failed_over, suspends) = tokio::join!(sentinels.fail_over(), suspends_in_time(&loads, former, &replicas));
     failed_over.unwrap();
-    if !is_suspended {
+    if !suspends {
         return false;
     }
     tokio::select! {
@@ -105,7 +105,7 @@ async fn are_free_after_a_failover() -> bool {
     true
 }
 
-/// Waits until a sentinel has counted a second failover.
+/// Waits until a sentinel has counted a second failover. An attempt that it gave up counts, too.
 async fn another_failover(sentinels: &Sentinels) {
     let observer = sentinels.sentinels()[0].observer().await.unwrap();
     wait_until(2 * SOON, async || {
@@ -116,9 +116,9 @@ async fn another_failover(sentinels: &Sentinels) {
     .await;
 }
 
-/// Waits until no lock is acquired while another client gets twenty replies of the primary, and until
-/// the replicas have all data. Returns false if a replica is promoted earlier.
-async fn is_suspended(loads: &[Load], primary: &RedisServer, replicas: &[&RedisServer]) -> bool {
+/// Waits until no lock is acquired while another client gets twenty replies of the primary. Then
+/// waits until the replicas have all data. Returns false if a replica is promoted earlier.
+async fn suspends_in_time(loads: &[Load], primary: &RedisServer, replicas: &[&RedisServer]) -> bool {
     let observer = primary.observer().await.unwrap();
     let acquired = || loads.iter().map(|load| load.done.load(Ordering::Relaxed)).sum::<u64>();
     loop {
@@ -131,9 +131,8 @@ async fn is_suspended(loads: &[Load], primary: &RedisServer, replicas: &[&RedisS
             replicated(primary, replicas.len()).await;
         }
         for replica in replicas {
-            let observer = replica.observer().await;
-            // A server that is promoted closes its connections.
-            let role: Vec<Value> = match observer {
+            // A sentinel closes the connections of the server that it promotes.
+            let role: Vec<Value> = match replica.observer().await {
                 Ok(observer) => observer.query(&["ROLE"]).await.unwrap_or_default(),
                 Err(_) => Vec::new(),
             };

@@ -114,7 +114,7 @@ impl Shop {
             }
         }
         match page.bought {
-            // The same request was served before: a worker made the order, and died before it
+            // This request was served before: a worker made the order, and died before it
             // reported it.
             Some(number) if number == assignment.number => return Ok(OrderOutcome::Ordered),
             Some(_) => return Ok(OrderOutcome::Repeated),

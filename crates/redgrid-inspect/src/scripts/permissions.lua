@@ -31,6 +31,9 @@ if may('hdel', 'HDEL', name, 'f') and may('hset', 'HSET', name, 'f', '1') then
   redis.pcall('HDEL', name, 'f')
 end
 may('publish', 'PUBLISH', 'redisson_lock__channel:{' .. name .. '}', 'doctor')
-may('set', 'SET', 'redgrid_wait:{' .. name .. '}', '1', 'PX', '1')
+local wait = 'redgrid_wait:{' .. name .. '}'
+if may('set', 'SET', wait, '1', 'PX', '1') then
+  redis.pcall('DEL', wait)
+end
 may('spublish', 'SPUBLISH', 'redisson_lock__channel:{' .. name .. '}', 'doctor')
 return denied

@@ -8,7 +8,7 @@ use super::server::{Answer, Order};
 pub struct Request {
     /// The number of the attempt.
     pub serial: u8,
-    /// What the script is to do.
+    /// The change that the script makes.
     pub order: Order,
 }
 

@@ -22,7 +22,7 @@ pub struct Key {
     pub count: u8,
 }
 
-/// What a script is to do for one field.
+/// The change that a script makes to one field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Order {
     /// Takes the key if it is free or already holds the field.

@@ -143,7 +143,7 @@ pub struct Flight {
 pub struct Request {
     /// Number of the attempt.
     pub serial: u8,
-    /// What the script is to do.
+    /// The change that the script makes.
     pub order: Order,
 }
 

@@ -20,7 +20,7 @@ pub struct Key {
     pub expiry: Timer,
 }
 
-/// What a script is to do for one field. Leases are only lengthened.
+/// The change that a script makes to one field. Leases are only lengthened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Order {
     /// Takes the key if it is free or already holds the field.
