@@ -45,6 +45,7 @@ mod board;
 mod collector;
 mod console;
 mod headers;
+mod holder_state;
 mod hosts;
 mod lints;
 mod live;

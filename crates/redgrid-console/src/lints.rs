@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use crate::board::State;
+use crate::holder_state::State;
 use crate::snapshot::Snapshot;
 use crate::text::{count, duration};
 

@@ -5,7 +5,8 @@ use redgrid_core::report::ClientReport;
 
 use super::locks::state;
 use super::{Content, trouble};
-use crate::board::{process_text, state_of};
+use crate::board::process_text;
+use crate::holder_state::state_of;
 use crate::snapshot::Process;
 use crate::text::{ago, clock, count, encoded, name, number, since};
 use crate::view::{View, row_id};

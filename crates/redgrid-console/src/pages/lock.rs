@@ -7,7 +7,8 @@ use redgrid_inspect::{HolderState, HolderView, LockKind, LockView, Mode, WaiterV
 
 use super::locks::state;
 use super::{Content, trouble};
-use crate::board::{State, process_text, state_of};
+use crate::board::process_text;
+use crate::holder_state::{State, state_of};
 use crate::snapshot::{Process, Snapshot};
 use crate::text::{count, encoded, millis, name, number, since, until};
 use crate::view::{View, row_id};

@@ -3,7 +3,8 @@
 use maud::{Markup, html};
 
 use super::{Content, trouble};
-use crate::board::{Holder, LockRow, State};
+use crate::board::{Holder, LockRow};
+use crate::holder_state::State;
 use crate::query::Query;
 use crate::text::{ago, clock, count, encoded, name, number, since, until, visible};
 use crate::view::{View, row_id};

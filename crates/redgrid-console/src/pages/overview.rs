@@ -6,7 +6,7 @@ use maud::{Markup, html};
 use redgrid_core::{NodeHealth, NodePart};
 
 use super::{Content, trouble};
-use crate::board::State;
+use crate::holder_state::State;
 use crate::lints::{self, Lint};
 use crate::snapshot::{ServerInfo, Snapshot};
 use crate::text::{bytes, count, encoded, name, number, visible};
