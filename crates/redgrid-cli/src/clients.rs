@@ -92,7 +92,7 @@ impl From<Answer> for Listed {
     fn from(answer: Answer) -> Self {
         let state = if answer.report.is_some() { "alive" } else { "silent" };
         let report = answer.report.as_ref();
-        // What a client does not know is empty.
+        // Values that a client does not know are empty.
         let text = |get: fn(&ClientReport) -> &String| report.map(get).filter(|text| !text.is_empty()).cloned();
         Listed {
             id: answer.id,

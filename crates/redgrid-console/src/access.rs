@@ -1,4 +1,4 @@
-//! Who may see the console.
+//! The check whether a request may see the console.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::text::{encoded, now_ms};
 /// The name of the cookie.
 pub(crate) const COOKIE_NAME: &str = "redgrid_console";
 
-/// What a request may do.
+/// The permission of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Access {

@@ -38,7 +38,7 @@ pub struct Console {
     requirements: Option<Requirements>,
 }
 
-/// What all requests share.
+/// State shared by all requests.
 pub(crate) struct App {
     pub(crate) client: Client,
     pub(crate) title: String,
@@ -75,8 +75,8 @@ impl Console {
         self
     }
 
-    /// Sets who may see the console: the closure decides for each request, by its headers, or by
-    /// what the application has put into its extensions.
+    /// Sets which requests may see the console: the closure decides for each request, by its
+    /// headers, or by what the application has put into its extensions.
     ///
     /// The default refuses every request. A request that the closure refuses can still log in, if a
     /// [`token`](Console::token) is set.

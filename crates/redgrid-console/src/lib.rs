@@ -20,7 +20,7 @@
 //!
 //! # Guarantees
 //!
-//! - Nobody sees a page unless the [access](Console::access) closure or a [token](Console::token)
+//! - A page is shown only if the [access](Console::access) closure or a [token](Console::token)
 //!   permits it.
 //! - The console changes no object. The only route for POST is the login.
 //! - It loads the servers with what one viewer needs, however many there are. 30 s after the last

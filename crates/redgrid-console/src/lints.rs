@@ -28,9 +28,9 @@ const SHOWN: usize = 5;
 /// A finding.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Lint {
-    /// What it is about, in short.
+    /// Its subject, in a few words.
     pub(crate) title: String,
-    /// What to do about it.
+    /// The recommended action.
     pub(crate) advice: &'static str,
     /// The locks or nodes that it concerns; further ones are only counted in the title.
     pub(crate) names: Vec<String>,

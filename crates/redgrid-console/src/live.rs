@@ -42,7 +42,7 @@ struct Live {
     query: Query,
     viewer: Viewer,
     changes: watch::Receiver<Snapshot>,
-    /// What the viewer has seen.
+    /// The view that the viewer has seen.
     seen: View,
     is_first: bool,
     ends: Option<Instant>,

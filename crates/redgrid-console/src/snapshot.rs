@@ -1,4 +1,4 @@
-//! What the collector knows at one moment.
+//! The data that the collector has at one moment.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -76,7 +76,7 @@ pub(crate) struct Snapshot {
     pub(crate) servers: Reading<Vec<ServerInfo>>,
     /// The clients with a channel.
     pub(crate) living: Reading<Living>,
-    /// What is known of each living client, by its UUID.
+    /// The state of each living client, by its UUID.
     pub(crate) processes: Arc<BTreeMap<String, Process>>,
     /// The search for locks.
     pub(crate) sweep: Sweep,
@@ -119,7 +119,7 @@ impl Living {
     }
 }
 
-/// What is known of a living client.
+/// The state of a living client.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Process {
     /// The namespace of the client below that of the console, with a colon; empty if it is the
@@ -155,7 +155,7 @@ pub(crate) struct Sweep {
     pub(crate) trouble: Option<(String, u64)>,
 }
 
-/// What `INFO` of a primary says.
+/// The reply of a primary to `INFO`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ServerInfo {
     /// The address.

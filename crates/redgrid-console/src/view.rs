@@ -1,4 +1,5 @@
-//! What changes on an open page: parts by the id of their element, and rows of tables by theirs.
+//! The parts of an open page that change: parts by the id of their element, and rows of tables by
+//! theirs.
 
 use std::collections::BTreeMap;
 
@@ -73,7 +74,7 @@ impl View {
         PreEscaped(rows.iter().map(|row| row.html.as_str()).collect())
     }
 
-    /// Returns what a viewer needs who has seen `old`; `None` if nothing has changed.
+    /// Returns the change from `old`, which the viewer has seen; `None` if nothing has changed.
     pub(crate) fn change_since<'a>(&'a self, old: &View, now: u64) -> Option<Change<'a>> {
         let changed = |(id, content): &(&&'static str, &String)| old.parts.get(**id) != Some(*content);
         let parts: BTreeMap<_, _> =

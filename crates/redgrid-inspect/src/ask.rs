@@ -26,7 +26,7 @@ const BUFFER: usize = 64;
 /// The most questions in flight to the servers.
 const MAX_IN_FLIGHT: usize = 8;
 
-/// What a client answered.
+/// The answer of a client.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Answer {

@@ -82,8 +82,8 @@ impl Inspector {
     /// Returns the clients of the namespace that are connected to any node, including this one.
     ///
     /// A client has a channel as long as its process lives, so this costs the clients nothing. A
-    /// process that ends is absent at once. One whose machine is cut off is absent when the server
-    /// closes its connection. There are at most 10,000.
+    /// process that ends is absent at once. A client on a machine that is cut off is absent when
+    /// the server closes its connection. There are at most 10,000.
     ///
     /// # Errors
     ///

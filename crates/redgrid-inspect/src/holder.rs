@@ -64,7 +64,7 @@ impl HolderState {
 
     /// Returns the state of a client that has no channel.
     ///
-    /// The ids of redgrid's clients are UUIDs of version 8. Those of Redisson are of version 4.
+    /// The ids of redgrid's clients are UUIDs of version 8. The ids of Redisson have version 4.
     pub(crate) fn of_absent(client: &str) -> Self {
         match Uuid::try_parse(client).map(|id| id.get_version_num()) {
             Ok(8) => HolderState::Gone,

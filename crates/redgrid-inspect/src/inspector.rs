@@ -13,7 +13,7 @@ use crate::error::InspectError;
 /// The pause between two questions to clients: 20 ms, so that there are at most 50 a second.
 const QUESTION_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Reads who holds what on the servers of a client. It is cheap to clone.
+/// Reads the holders of objects on the servers of a client. It is cheap to clone.
 ///
 /// Names are those of the client's namespace. All clones of an inspector share one limit for
 /// [questions](Inspector::ask).
@@ -59,7 +59,8 @@ impl Inspector {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves nothing behind: each check of permissions is one step on the server.
+    /// Dropping the future leaves nothing behind: each check of permissions is one step on the
+    /// server.
     pub async fn doctor(&self, requirements: &Requirements) -> Result<DoctorReport, InspectError> {
         doctor::run(&self.client, requirements).await
     }

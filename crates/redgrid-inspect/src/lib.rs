@@ -1,5 +1,4 @@
-//! Who holds what: locks with their holders, living clients, objects by type, and checks of the
-//! servers.
+//! Reads locks with their holders, living clients, and objects by type, and checks the servers.
 //!
 //! Use it for tools of operators. The command line and the console read the servers with it.
 //!
@@ -21,8 +20,8 @@
 //!   checks of [`Inspector::doctor`] write two keys with random names, and delete them.
 //! - It never subscribes to the channel of a lock, so it does not slow the lock's users.
 //! - Each read is bounded, whatever a key contains. No command reads a value of unknown size.
-//! - What the user may not read is unknown ([`None`], [`HolderState::Unknown`]), or an error. It is
-//!   never an empty answer.
+//! - Data that the user may not read is unknown ([`None`], [`HolderState::Unknown`]), or an error.
+//!   It is never an empty answer.
 //! - In a cluster, the results are those of all primaries. Each name is returned once.
 //!
 //! It has no keys of its own, and one channel: answers of clients arrive at

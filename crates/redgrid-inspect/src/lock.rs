@@ -25,7 +25,7 @@ const MAX_LEASES: usize = 100;
 /// The most entries of a Redisson reader whose leases are read. Each entry has a lease.
 const MAX_ENTRIES: u64 = 8;
 
-/// What a lock is.
+/// The kind of a lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LockKind {
@@ -37,7 +37,7 @@ pub enum LockKind {
     Fair,
     /// A lock with readers or a writer.
     ReadWrite,
-    /// A lock whose holder has proclaimed itself the leader of an election.
+    /// A lock with a holder that is the leader of an election.
     Election,
     /// Not a lock.
     NotALock {
@@ -54,7 +54,7 @@ pub enum LockKind {
 pub struct LockView {
     /// The name, without the namespace.
     pub name: String,
-    /// What it is.
+    /// Its kind.
     pub kind: LockKind,
     /// The holders. Of more than 1,000, it is a random selection.
     pub holders: Vec<HolderView>,
@@ -91,7 +91,7 @@ impl LockView {
         ids.into_iter().cloned().collect()
     }
 
-    /// Marks the holders whose clients were asked and did not answer as [`HolderState::Silent`].
+    /// Marks each holder as [`HolderState::Silent`] if its client was asked and did not answer.
     pub fn mark_silent(&mut self, answers: &[Answer]) {
         let is_silent = |id: &String| answers.iter().any(|answer| answer.id == *id && answer.report.is_none());
         for holder in &mut self.holders {
@@ -102,7 +102,7 @@ impl LockView {
     }
 }
 
-/// What one script returned about the key of a lock.
+/// The reply of the script about the key of a lock.
 struct Stored {
     kind: LockKind,
     left: i64,

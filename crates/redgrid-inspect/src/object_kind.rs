@@ -1,4 +1,4 @@
-//! The types of objects, as they can be told apart on the server.
+//! The types of objects, as far as the server's data distinguishes them.
 
 use std::fmt;
 

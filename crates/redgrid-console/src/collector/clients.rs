@@ -14,7 +14,7 @@ use crate::text::now_ms;
 /// within 3 s.
 const LIST_INTERVAL: Duration = Duration::from_secs(2);
 
-/// The same with many clients.
+/// The interval with many clients.
 const LONG_LIST_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Shortest time between two lists, while holders are found that are newer than the list.
@@ -72,7 +72,8 @@ impl Collector {
             }
             let ids: Vec<String> = batch.iter().map(|(_, id)| id.clone()).collect();
             let asked_at = now_ms();
-            // An error concerns the connection, which the health shows. The clients stay as they were.
+            // An error concerns the connection, which the health shows. The clients stay as they
+            // were.
             if let Ok(answers) = self.inspector.ask(&ids, ANSWER_TIMEOUT).await {
                 let reports: HashMap<String, _> =
                     answers.into_iter().filter_map(|answer| Some((answer.id, answer.report?))).collect();

@@ -18,7 +18,7 @@ use crate::text::{millis, now_ms};
 /// A search rests 49 times as long as it has worked: it takes at most 2 % of a node's time.
 const REST: u32 = 49;
 
-/// How often a search looks whether somebody still needs it.
+/// How often a search checks whether a viewer still needs it.
 const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Locks after which the progress is reported.

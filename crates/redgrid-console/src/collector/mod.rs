@@ -1,6 +1,6 @@
 //! The one reader of the servers, shared by all viewers.
 //!
-//! It works while somebody looks: while a page with updates is open, and for 30 s after a page was
+//! It works while a page is open: while a page with updates is open, and for 30 s after a page was
 //! requested or closed. Then it sends nothing.
 //!
 //! | what | commands | how often |
@@ -33,7 +33,7 @@ use self::viewers::{Need, Viewers};
 use crate::board::{Found, LockRow, Sources};
 use crate::snapshot::Snapshot;
 
-/// How often a source that nobody needs looks whether somebody does; a new viewer also wakes it.
+/// How often a source that no viewer needs checks again; a new viewer also wakes it.
 const IDLE: Duration = Duration::from_millis(500);
 
 /// The collector of a console.
@@ -53,7 +53,7 @@ pub(crate) struct Collector {
 }
 
 impl Collector {
-    /// Creates it. It sends nothing until somebody looks.
+    /// Creates it. It sends nothing until a page is opened.
     pub(crate) fn new(client: &Client, requirements: Option<Requirements>) -> Arc<Collector> {
         Arc::new(Collector {
             client: client.clone(),
@@ -133,7 +133,7 @@ impl Collector {
         self.came.notify_waiters();
     }
 
-    /// Reads all sources until nobody looks any more.
+    /// Reads all sources until the last page is closed.
     async fn work(&self) {
         tokio::join!(
             self.read_health(),
@@ -146,7 +146,7 @@ impl Collector {
         );
     }
 
-    /// Waits until a source is needed. Returns `false` when nobody looks at any page any more.
+    /// Waits until a source is needed. Returns `false` when no page is open.
     async fn needed(&self, need: Need) -> bool {
         loop {
             {

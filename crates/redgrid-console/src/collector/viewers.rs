@@ -1,4 +1,4 @@
-//! Who looks at what.
+//! The open pages, and the sources that they need.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -19,7 +19,7 @@ const MOST_LINGERING: usize = 64;
 /// Names of a viewer that are read.
 const MOST_NAMES: usize = 50;
 
-/// What a viewer looks at.
+/// The page and the names that a viewer sees.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Interest {
     pub(crate) page: Page,
@@ -104,12 +104,12 @@ impl Viewers {
         self.lingering.push((interest, now));
     }
 
-    /// Returns whether somebody needs a source.
+    /// Returns whether a viewer needs a source.
     pub(crate) fn need(&mut self, need: Need, now: Instant) -> bool {
         self.interests(now).any(|interest| need.of(interest.page))
     }
 
-    /// Returns whether somebody looks at any page.
+    /// Returns whether any page is open.
     pub(crate) fn is_any(&mut self, now: Instant) -> bool {
         self.interests(now).next().is_some()
     }
@@ -131,7 +131,7 @@ impl Viewers {
         !std::mem::replace(&mut self.is_running, true)
     }
 
-    /// Ends the work, unless somebody looks again. Returns whether it ends.
+    /// Ends the work, unless a page was opened again. Returns whether it ends.
     pub(crate) fn stop(&mut self, now: Instant) -> bool {
         let is_over = !self.is_any(now);
         self.is_running = !is_over;

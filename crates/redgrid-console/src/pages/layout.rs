@@ -1,4 +1,4 @@
-//! What all pages have in common.
+//! The frame of all pages.
 
 use axum::http::StatusCode;
 use axum::http::header::LOCATION;

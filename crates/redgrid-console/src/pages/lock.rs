@@ -185,7 +185,7 @@ fn waiting(snapshot: &Snapshot, lock: &LockView) -> Markup {
     }
 }
 
-/// Returns the state of a client. The lock does not know who is silent.
+/// Returns the state of a client. The lock does not show which clients are silent.
 fn shown_state(snapshot: &Snapshot, client: &str, read: HolderState) -> State {
     match read {
         HolderState::Alive => match state_of(client, 0, &snapshot.living, &snapshot.processes) {

@@ -82,7 +82,7 @@ impl Page {
     }
 }
 
-/// What a page shows, apart from its query.
+/// The content of a page, apart from its query.
 pub(crate) struct Content<'a> {
     pub(crate) snapshot: &'a Snapshot,
     pub(crate) query: &'a Query,
@@ -133,7 +133,7 @@ fn status(snapshot: &Snapshot) -> Markup {
     }
 }
 
-/// Shows why a source does not answer. What is known from before stays on the page.
+/// Shows why a source does not answer. Older data stays on the page.
 fn trouble<T>(reading: &Reading<T>, what: &str) -> Markup {
     html! {
         @if let Some((why, since)) = &reading.trouble {
@@ -144,7 +144,7 @@ fn trouble<T>(reading: &Reading<T>, what: &str) -> Markup {
     }
 }
 
-/// Answers a page, whose frame is made from its content.
+/// Answers with a page: its content in the frame.
 async fn show(app: &Arc<App>, page: Page, uri: &Uri) -> Response {
     let query = Query::read(uri.query());
     let interest = interest(page, &query);

@@ -14,7 +14,7 @@ use crate::text::{count, duration, encoded, name, number};
 /// Longest pattern: longer than every name.
 const LONGEST_PATTERN: usize = 4_096;
 
-/// What a request leads to.
+/// The page that answers a request.
 pub(super) enum Outcome {
     /// To a new search, at this address.
     Moved(String),

@@ -1,4 +1,4 @@
-//! Who sees the console.
+//! Requests that may see the console, and others.
 
 use axum::body::Body;
 use axum::http::StatusCode;

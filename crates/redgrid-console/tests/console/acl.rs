@@ -1,4 +1,4 @@
-//! A console whose user has only the published permissions of a reader.
+//! A console with a user that has only the published permissions of a reader.
 
 use redgrid_console::{Access, Client, Console};
 use redgrid_locks::Lock;

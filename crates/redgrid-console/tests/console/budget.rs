@@ -1,4 +1,4 @@
-//! What a console costs the server.
+//! The commands that a console sends to the server.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -91,7 +91,7 @@ async fn only_pings_remain_when_the_last_viewer_has_left() {
         Instant::now()
     };
     tokio::time::sleep_until(left + Duration::from_secs(31)).await;
-    // What was sent at the last moment is answered.
+    // The last requests have been answered.
     tokio::time::sleep(Duration::from_secs(1)).await;
     let before = calls(&setup.observer).await;
     tokio::time::sleep(Duration::from_secs(8)).await;

@@ -1,4 +1,4 @@
-//! What the pages show.
+//! The contents of the pages.
 
 use axum::body::Body;
 use axum::http::StatusCode;
@@ -128,7 +128,7 @@ async fn hostile_names_are_text_everywhere() {
     let objects = get(&router, "/objects?pattern=*&kind=all").await;
     let page = get(&router, &format!("/{}", objects.location())).await.text;
     assert!(!page.contains("<img") && page.contains("&lt;img"), "{page}");
-    // What a query contains is text, too.
+    // The values of a query are text, too.
     let page = get(&router, "/locks?q=%3Cscript%3E%22").await.text;
     assert!(!page.contains("<script>\"") && page.contains("&lt;script&gt;&quot;"), "{page}");
 }

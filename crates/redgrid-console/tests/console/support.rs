@@ -40,7 +40,7 @@ impl Setup {
     }
 }
 
-/// What the console answered.
+/// The response of the console.
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,

@@ -1,11 +1,11 @@
-//! What the configuration requires of the servers.
+//! The requirements of the configuration on the servers.
 
 use std::time::Duration;
 
 use redgrid_core::Config;
 use redgrid_core::config::Durability;
 
-/// What the configuration requires of the servers.
+/// The requirements of the configuration on the servers.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
     pub(super) lease: Duration,

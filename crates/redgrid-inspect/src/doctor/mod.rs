@@ -18,7 +18,7 @@ use crate::error::InspectError;
 use facts::Facts;
 use limits::Limits;
 
-/// What the checks compare the servers with: the configuration of the clients.
+/// The requirements that the checks compare the servers with: the configuration of the clients.
 #[derive(Debug, Clone)]
 pub struct Requirements {
     config: Config,

@@ -87,7 +87,7 @@ async fn a_fair_lock_has_its_queue_in_order() {
     waiting.abort();
 }
 
-/// Those who wait for a fair read-write lock are in the queue of its gate.
+/// The waiters of a fair read-write lock are in the queue of its gate.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_fair_read_write_lock_has_the_queue_of_its_gate() {
     let server = server().await;

@@ -38,7 +38,7 @@ pub(crate) async fn inspector(url: &str) -> Inspector {
     Inspector::new(&client(url).await)
 }
 
-/// Sends a command whose reply does not matter.
+/// Sends a command and ignores the reply.
 pub(crate) async fn send(observer: &Observer, command: &[&str]) {
     observer.cmd(command).await.unwrap_or_else(|error| panic!("{command:?}: {error}"));
 }
