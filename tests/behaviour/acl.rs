@@ -13,7 +13,7 @@ use redgrid_tests::{SOON, client_with, published_rules, server};
 
 use crate::introspection::Asker;
 
-/// The published rules for locks, without the user's name.
+/// Returns the published rules for locks, without the user's name.
 fn published() -> Vec<String> {
     published_rules("on ")
 }

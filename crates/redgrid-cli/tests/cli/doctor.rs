@@ -83,7 +83,8 @@ async fn missing_permissions_are_reported() {
         findings.contains("+hexists") && findings.contains("+pexpire") && !findings.contains("+exists +"),
         "{findings}"
     );
-    // With all permissions but reading settings, it works and reports what was not checked.
+    // With all permissions except reading settings, the command works and reports the skipped
+    // checks.
     server.set_user("app", &["on", ">secret", "~*", "&*", "+@all", "-config"]).await.expect("an answer");
     let ended = examine(&url("app"));
     let told = ended.json();

@@ -93,7 +93,7 @@ async fn missing_permissions_are_named() {
             &["lock job --wait 0s -- echo ran", "inspect job", "unlock --force job", "watch job"][..],
         ),
         (&["scan"], &["ls"]),
-        // An empty list would mean that there is no lock.
+        // The command must fail: an empty list would mean that there is no lock.
         (&["hkeys"], &["ls", "inspect job"]),
         (&["pttl"], &["ls", "inspect job"]),
         (&["pubsub"], &["clients"]),

@@ -8,7 +8,7 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `protocol` | what a lock kind defines: keys, options, scripts, the meaning of replies |
+//! | `protocol` | the contract of a lock kind: keys, options, scripts, the meaning of replies |
 //! | `acquire`, `request_status` | entering the queue of a lock, and waiting for the result; the type `HoldGuard` |
 //! | `table`, `lock_id` | all locks of a client, the state of each, and its waiters |
 //! | `attempt` | one acquire request, whose grant becomes a server lease with a first hold |
@@ -23,7 +23,7 @@
 //! | `queue`, `reentry`, `handover`, `handover_window` | several requests of this process |
 //! | `wait_loop`, `not_granted`, `fairness`, `phantoms` | other processes |
 //! | `renewal`, `verification`, `cold_fields`, `change_lease`, `extend` | leases after the grant |
-//! | `guard`, `hold_watch` | what a caller can do with a hold |
+//! | `guard`, `hold_watch` | the methods of a caller's hold |
 //! | `report` | what a client reports about its locks |
 //! | `cleanup`, `shutdown`, `takeover`, `detach` | other ends of a hold |
 

@@ -21,8 +21,8 @@ pub type BackgroundTask = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Everything that is held through a client: its locks and permits.
 pub trait Service: Any + Send + Sync {
-    /// Returns a future that does the work of the service. The client runs it beside its own tasks,
-    /// until the client ends.
+    /// Returns a future that does the work of the service. The client runs it concurrently with its
+    /// own tasks, until the client ends.
     fn run(self: Arc<Self>) -> BackgroundTask;
 
     /// Handles an event of the client's notice channel. Questions about the client are not passed
