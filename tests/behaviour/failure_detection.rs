@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use redgrid_locks::{Holder, Lock};
+use redgrid_locks::{AcquireError, Holder, Lock};
 use redgrid_testkit::{Action, Proxy, wait_until};
 use redgrid_tests::stopwatch::Stopwatch;
 use redgrid_tests::{NOTHING, SOON, client, client_with, listening, published_rules, script, sections, server};
@@ -32,6 +32,24 @@ async fn an_expired_unpolled_waiter_delays_no_other() {
     let second = second.await.unwrap();
     assert!(second.is_ok(), "{second:?}");
     drop(stuck);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_waiter_that_is_polled_after_its_grant_and_its_timeout_has_timed_out() {
+    let server = server().await;
+    let (client, observer) = (client(&server).await, server.observer().await.unwrap());
+    let lock = Lock::new(&client, "a");
+    let owner = lock.acquire().await.unwrap();
+    let entered = tokio::time::Instant::now();
+    let mut late = Box::pin(lock.acquire().timeout(1200 * MS).into_future());
+    assert!(futures_util::poll!(&mut late).is_pending());
+    wait_until(SOON, async || client.stats().waiting == 1).await;
+    owner.release().await.unwrap();
+    // The grant is offered to the waiter for a second, and then released.
+    wait_until(SOON, async || !observer.exists("a").await.unwrap()).await;
+    tokio::time::sleep_until(entered + 1300 * MS).await;
+    let result = late.await;
+    assert!(matches!(&result, Err(AcquireError::TimedOut { .. })), "{result:?}");
 }
 
 async fn after_a_cancelled_extend(fixed: bool) {

@@ -122,7 +122,7 @@ async fn a_client_reports_holds_waiting_tasks_and_labels() {
     let fields: Vec<(String, String)> = asker.observer.query(&["HGETALL", "jobs"]).await.unwrap();
     assert_eq!(fields[0].0, format!("{}:{}", report.id, jobs.number));
     let [prices] = of("prices")[..] else { panic!("{report:?}") };
-    assert_eq!((&*prices.kind, prices.is_renewed, &prices.label), ("read lock", false, &None));
+    assert_eq!((&*prices.kind, prices.is_renewed, &prices.label, prices.token), ("read lock", false, &None, None));
     assert!(prices.lease_left_ms.is_some_and(|left| (1..=20_000).contains(&left)), "{prices:?}");
     let pool = of("pool");
     assert_eq!(pool.len(), 2);
@@ -241,7 +241,7 @@ async fn many_questions_cause_one_report_a_second() {
     for number in 0..100 {
         asker.notify(&client, question(&channel(number)).as_bytes()).await;
     }
-    // Of all, the first one is answered at once, and at most eight are remembered each time.
+    // Of all, the first one is answered at once, and at most 16 are remembered each time.
     let mut reports: Vec<(Instant, BTreeSet<String>)> = Vec::new();
     let until = Instant::now() + Duration::from_secs(3);
     while let Ok((channel, _)) = tokio::time::timeout_at(until.into(), asker.next()).await {
@@ -252,7 +252,7 @@ async fn many_questions_cause_one_report_a_second() {
         assert!(reports.last_mut().unwrap().1.insert(channel), "each question is answered once");
     }
     assert!((1..=4).contains(&reports.len()), "{reports:?}");
-    assert!(reports.iter().all(|(_, channels)| channels.len() <= 8), "{reports:?}");
+    assert!(reports.iter().all(|(_, channels)| channels.len() <= 16), "{reports:?}");
     assert!(reports[0].1.contains(&channel(0)), "{reports:?}");
     for pair in reports.windows(2) {
         let pause = pair[1].0 - pair[0].0;

@@ -76,7 +76,8 @@ pub struct HeldReport {
     pub number: u64,
     /// How long the task has held it.
     pub held_for_ms: u64,
-    /// The fencing token; `None` for permits.
+    /// The fencing token; `None` for permits and read holds. A member of a quorum lock has the token
+    /// of its own server.
     pub token: Option<u64>,
     /// For how long it stays valid without another renewal; `None` for permits without leases.
     pub lease_left_ms: Option<u64>,

@@ -38,7 +38,10 @@ struct Event {
     at: Instant,
     what: &'static str,
     name: Name,
+    /// The text of the last such event.
     detail: String,
+    /// How often it has happened.
+    times: u64,
 }
 
 impl EventLog {
@@ -50,11 +53,16 @@ impl EventLog {
         self.events.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Returns whether reports of the client have lists, such as events and contention.
+    pub(crate) fn is_full_report(&self) -> bool {
+        self.core.settings.introspection == Introspection::Full
+    }
+
     /// Records an event, unless the client does not report events.
     pub(crate) fn record(&self, what: &'static str, name: &Name, detail: impl Display) {
-        if self.core.settings.introspection == Introspection::Full {
+        if self.is_full_report() {
             let detail = detail.to_string().chars().take(MAX_DETAIL).collect();
-            let event = Event { at: self.core.clock.now(), what, name: name.clone(), detail };
+            let event = Event { at: self.core.clock.now(), what, name: name.clone(), detail, times: 1 };
             add(&mut self.events(), event);
         }
     }
@@ -66,23 +74,32 @@ impl EventLog {
             report.age_ms = millis(now.since(event.at));
             report.what = event.what.into();
             report.name = event.name.to_string();
-            report.detail = event.detail.clone();
+            report.detail = match event.times {
+                1 => event.detail.clone(),
+                times => format!("{} ({times} times)", event.detail),
+            };
             report
         };
         self.events().iter().rev().map(of).collect()
     }
 }
 
-/// Adds an event, and drops the oldest one if there are too many.
+/// Adds an event, and drops the oldest one of the most frequent kind if there are too many.
 ///
-/// Failed renewals of a name are repeated every second. Only the last one is kept, so that they
-/// displace nothing else.
-fn add(events: &mut VecDeque<Event>, event: Event) {
-    if event.what == RENEWAL_FAILED {
-        events.retain(|other| other.what != event.what || other.name != event.name);
+/// Without a server, renewals fail every second, and each waiting task may end with an unknown
+/// outcome. Such events of one name are joined, so that they displace no lost hold.
+fn add(events: &mut VecDeque<Event>, mut event: Event) {
+    let is_same = |other: &Event| other.what == event.what && other.name == event.name;
+    if event.what == RENEWAL_FAILED || event.what == UNKNOWN {
+        if let Some(earlier) = events.iter().position(is_same).and_then(|at| events.remove(at)) {
+            event.times += earlier.times;
+        }
     }
     if events.len() == KEPT {
-        events.pop_front();
+        let count = |what| events.iter().filter(|other| other.what == what).count();
+        let most = [LOST, FORCED, RENEWAL_FAILED, UNKNOWN].into_iter().max_by_key(|what| count(*what));
+        let oldest = events.iter().position(|other| Some(other.what) == most).unwrap_or_default();
+        events.remove(oldest);
     }
     events.push_back(event);
 }
@@ -92,7 +109,7 @@ mod tests {
     use super::*;
 
     fn event(what: &'static str, name: &str) -> Event {
-        Event { at: Instant::MIN, what, name: Name::new(name).unwrap(), detail: String::new() }
+        Event { at: Instant::MIN, what, name: Name::new(name).unwrap(), detail: String::new(), times: 1 }
     }
 
     #[test]
@@ -108,6 +125,21 @@ mod tests {
         for _ in 0..100 {
             add(&mut events, event(LOST, "c"));
         }
-        assert!(events.len() == KEPT && events.iter().all(|event| event.name.as_str() == "c"));
+        assert_eq!(events.len(), KEPT);
+        assert!(events.iter().all(|event| event.what == RENEWAL_FAILED || event.name.as_str() == "c"));
+    }
+
+    #[test]
+    fn unknown_outcomes_displace_no_lost_hold() {
+        let mut events = VecDeque::new();
+        add(&mut events, event(LOST, "a"));
+        for n in 0..1_000 {
+            add(&mut events, event(UNKNOWN, &format!("{}", n % 100)));
+        }
+        assert_eq!((events.len(), events[0].what, events[0].name.as_str()), (KEPT, LOST, "a"));
+        for _ in 0..9 {
+            add(&mut events, event(UNKNOWN, "b"));
+        }
+        assert_eq!(events.back().map(|last| (last.name.as_str(), last.times)), Some(("b", 9)));
     }
 }

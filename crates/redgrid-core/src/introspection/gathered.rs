@@ -24,6 +24,7 @@ pub(crate) struct Gathered {
     pub(crate) is_full: bool,
     pub(crate) holds: u64,
     waiting: u64,
+    is_truncated: bool,
     held: Oldest<HeldReport>,
     waits: Oldest<WaitReport>,
     pub(crate) contention: Contention,
@@ -36,10 +37,16 @@ impl Gathered {
             is_full: introspection == Introspection::Full,
             holds: 0,
             waiting: 0,
+            is_truncated: false,
             held: Oldest::new(MAX_HELD),
             waits: Oldest::new(MAX_WAITS),
             contention: Contention::default(),
         }
+    }
+
+    /// Marks the report as truncated: some holds and waiting tasks were not read.
+    pub(crate) fn set_truncated(&mut self) {
+        self.is_truncated = true;
     }
 
     /// Adds a hold that exists since `since`. `fill` sets all fields but name, kind and age.
@@ -78,7 +85,7 @@ impl Gathered {
 
     pub(crate) fn into_report(self, events: impl FnOnce() -> Vec<EventReport>) -> ClientReport {
         let mut report = ClientReport::default();
-        report.is_truncated = self.held.is_cut || self.waits.is_cut;
+        report.is_truncated = self.is_truncated || self.held.is_cut || self.waits.is_cut;
         (report.holds, report.waiting) = (self.holds, self.waiting);
         report.held = self.held.into_list();
         // If the table grew between two parts, a hold may have been read twice.

@@ -311,7 +311,7 @@ impl Table {
             // position of another request. A used position has left the queue, and is skipped.
             std::iter::once(&waiter).chain(&same).for_each(|waiter| self.release_position_of(lock, waiter));
         }
-        lock.wait_ended(&waiter.status, waiter.entered, || now);
+        self.wait_ended(lock, (&waiter.status, waiter.entered), || now);
         let hold = self.create_hold((schedule, lock), server_lease, (from, now), waiter.request);
         lock.shrink_if_idle();
         let mut answers: Answers = smallvec![(waiter.answer, Ok(Some(HoldGuard::first(waiter.client, hold))))];

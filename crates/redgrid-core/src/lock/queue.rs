@@ -185,7 +185,7 @@ impl Table {
         &self,
         key: &LockId,
         id: u64,
-        (status, entered): (&RequestStatus, Instant),
+        wait: (&RequestStatus, Instant),
         receiver: &mut oneshot::Receiver<Answer>,
     ) {
         let mut state = self.state();
@@ -193,7 +193,7 @@ impl Table {
         // lock must see the same waiters.
         receiver.close();
         let Some(lock) = state.locks.get_mut(key) else { return };
-        lock.wait_ended(status, entered, || self.now());
+        self.wait_ended(lock, wait, || self.now());
         if lock.cancel(id) {
             lock.notify_loop();
         }

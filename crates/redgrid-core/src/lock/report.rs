@@ -18,16 +18,11 @@ use crate::lease::LeaseMode;
 /// cancelled: 100.
 const MAX_CANCELLED: usize = 100;
 
-impl LockState {
-    /// Adds a wait that has ended, if the task had to wait for a taken lock. The task has asked for
-    /// the lock at `entered`.
-    pub(super) fn wait_ended(&mut self, status: &RequestStatus, entered: Instant, now: impl FnOnce() -> Instant) {
-        if status.take_busy() {
-            let now = now();
-            self.waits.get_or_insert_default().add(now.since(entered), now);
-        }
-    }
+/// The most locks whose holds and waiters are read for a report: about 200,000. If a client has
+/// more, the report counts all holds, and is marked as truncated.
+const MAX_LOCKS: usize = 100 * PART;
 
+impl LockState {
     fn report(&self, gathered: &mut Gathered) {
         let (kind, name) = (self.protocol.name(), &self.keys.name);
         // Cancelled waiters stay in the queue for a while, and are counted.
@@ -36,9 +31,13 @@ impl LockState {
         let since = first.next().or(self.queue.front()).map_or(gathered.now, |first: &Waiter| first.entered);
         gathered.add_waits((kind, name), tasks, since);
         if gathered.is_full {
+            let is_read = self.protocol.read_write().is_some_and(|mode| mode.is_shared());
             for hold in self.holds.iter().filter(|hold| hold.end.get().is_none()) {
                 let now = gathered.now;
-                gathered.add_held((kind, name), hold.granted, |report| hold.report(report, now));
+                gathered.add_held((kind, name), hold.granted, |report| {
+                    hold.report(report, now);
+                    report.token = (!is_read).then_some(hold.token);
+                });
             }
             if let Some(tally) = &self.waits {
                 gathered.contention.merge(kind, name, (**tally).clone());
@@ -50,7 +49,6 @@ impl LockState {
 impl Hold {
     fn report(&self, report: &mut HeldReport, now: Instant) {
         report.number = self.server_lease.id;
-        report.token = Some(self.token);
         report.lease_left_ms = u64::try_from(self.deadline().since(now).as_millis()).ok();
         report.is_renewed = matches!(self.request.lease, LeaseMode::Renewed(_)) && self.server_lease.is_renewed_at(now);
         report.label = self.request.label.as_ref().map(|label| label.as_str().to_owned());
@@ -59,7 +57,23 @@ impl Hold {
 }
 
 impl Table {
+    /// Adds a wait that has ended to the contention, if the task had to wait for a taken lock. The
+    /// request entered the queue at `entered`.
+    pub(super) fn wait_ended(
+        &self,
+        lock: &mut LockState,
+        (status, entered): (&RequestStatus, Instant),
+        now: impl FnOnce() -> Instant,
+    ) {
+        if self.events.is_full_report() && status.count_wait() {
+            let now = now();
+            lock.waits.get_or_insert_default().add(now.since(entered), now);
+        }
+    }
+
     /// Adds the locks of the client to a report. Between two parts, other tasks run.
+    ///
+    /// Each part begins with a walk over the earlier ones, so at most [`MAX_LOCKS`] are read.
     pub(crate) async fn report(&self, gathered: &mut Gathered) {
         let mut begin = 0;
         loop {
@@ -70,6 +84,10 @@ impl Table {
                     gathered.contention.merge_all(&state.contention);
                 }
                 if begin >= state.locks.len() {
+                    return;
+                }
+                if begin >= MAX_LOCKS {
+                    gathered.set_truncated();
                     return;
                 }
                 // Entries are skipped without a look at their locks, which is fast.

@@ -13,6 +13,8 @@ pub(super) struct RequestStatus {
     pub(super) progress: Progress,
     /// Whether the lock is known to be taken.
     busy: AtomicBool,
+    /// Whether the wait for the taken lock was added to the contention.
+    is_counted: AtomicBool,
     /// Until when a retransmission of the request can still acquire the lock, in nanoseconds.
     may_execute_until: AtomicU64,
     /// The request's position in the server's queue, for lock kinds that have one.
@@ -28,9 +30,9 @@ impl RequestStatus {
         self.busy.load(Ordering::Relaxed)
     }
 
-    /// Clears the record of a taken lock. Returns whether there was one.
-    pub(super) fn take_busy(&self) -> bool {
-        self.is_busy() && self.busy.swap(false, Ordering::Relaxed)
+    /// Returns whether the request has waited for a taken lock, and this wait was not counted yet.
+    pub(super) fn count_wait(&self) -> bool {
+        self.is_busy() && !self.is_counted.swap(true, Ordering::Relaxed)
     }
 
     pub(super) fn set_maybe_executed(&self, until: Instant) {

@@ -210,7 +210,7 @@ impl LocalSemaphore {
         let mut state = self.state();
         let Some(at) = state.queue.iter().position(|waiter| waiter.id == id) else { return };
         if let Some(waiter) = state.remove(at, self) {
-            waiter.wait_ended(&mut state.waits, || self.clock().now());
+            self.wait_ended(&mut state.waits, &waiter, || self.clock().now());
         }
         // The waiters behind the removed one may need fewer permits.
         let handoff = self.wake_or_start_loop(&mut state);

@@ -17,12 +17,12 @@ use crate::lock::LostReason;
 /// A report reads at most this many waiters of a queue, to find the first one that still waits: 100.
 const MAX_ENDED: usize = 100;
 
-impl Waiter {
-    /// Adds a wait that has ended, if there were too few permits at first.
-    pub(super) fn wait_ended(&self, waits: &mut Option<Box<Tally>>, now: impl FnOnce() -> Instant) {
-        if self.has_waited {
+impl LocalSemaphore {
+    /// Adds a wait that has ended to the contention, if there were too few permits at first.
+    pub(super) fn wait_ended(&self, waits: &mut Option<Box<Tally>>, waiter: &Waiter, now: impl FnOnce() -> Instant) {
+        if waiter.has_waited && self.registry.events.is_full_report() {
             let now = now();
-            waits.get_or_insert_default().add(now.since(self.entered), now);
+            waits.get_or_insert_default().add(now.since(waiter.entered), now);
         }
     }
 }

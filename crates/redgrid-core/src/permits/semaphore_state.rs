@@ -163,7 +163,7 @@ impl SemaphoreState {
         queue.retain(|waiter| {
             let live = waiter.is_live(now);
             if !live {
-                waiter.wait_ended(waits, || now);
+                semaphore.wait_ended(waits, waiter, || now);
                 waiter.cancel_position(semaphore, cancelled_positions, should_request);
             }
             live
@@ -255,7 +255,7 @@ impl SemaphoreState {
             self.idle_permits.merge(permits);
             return;
         }
-        waiter.wait_ended(&mut self.waits, || semaphore.clock().now());
+        semaphore.wait_ended(&mut self.waits, &waiter, || semaphore.clock().now());
         self.note_plain(&permits, &waiter.request, || semaphore.clock().now());
         self.held += permits.count;
         let permit = Permit::new(waiter.client, Arc::clone(semaphore), permits);

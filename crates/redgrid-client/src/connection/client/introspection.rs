@@ -23,7 +23,7 @@ use crate::report::{ClientReport, MAX_REPORT_BYTES, parse_question};
 const INTERVAL: Duration = Duration::from_secs(1);
 
 /// The most reply channels that get the next report. Further questions are ignored.
-const MAX_CHANNELS: usize = 8;
+const MAX_CHANNELS: usize = 16;
 
 /// The version of the report's format.
 const SCHEMA: u32 = 1;
@@ -239,10 +239,11 @@ mod tests {
     }
 
     #[test]
-    fn only_eight_reply_channels_are_remembered() {
+    fn only_the_first_reply_channels_are_remembered() {
         let mut questions = Questions::default();
         (0..100).for_each(|n| questions.add(Some(&n.to_string())));
-        assert_eq!(questions.take(at(0)), ["0", "1", "2", "3", "4", "5", "6", "7"]);
+        let first: Vec<String> = (0..MAX_CHANNELS).map(|n| n.to_string()).collect();
+        assert_eq!(questions.take(at(0)), first);
     }
 
     #[test]

@@ -260,7 +260,7 @@ impl Table {
     ) -> Answers {
         let mut answers = Answers::new();
         for waiter in waiters.filter(|waiter| !waiter.answer.is_closed()) {
-            lock.wait_ended(&waiter.status, waiter.entered, || now);
+            self.wait_ended(lock, (&waiter.status, waiter.entered), || now);
             let hold = self.create_hold((schedule, lock), server_lease, (from, now), waiter.request);
             answers.push((waiter.answer, Ok(Some(HoldGuard::first(waiter.client, hold)))));
         }
