@@ -110,7 +110,7 @@ async fn tasks_of_a_process_are_served_in_order_by_one_request_at_a_time() {
     }
     let seen = monitor.take().await.unwrap();
     let asked = seen.iter().filter(|command| command.name == "EVALSHA" || command.name == "EVAL").count();
-    // Four windows, and one more poll for each if a timer was early.
+    // There are four windows, and one more poll for each if a timer was early.
     assert!(asked <= 16, "{asked}: {seen:?}");
     let order = order.lock().unwrap();
     // The permits of a window are granted together.
@@ -138,7 +138,7 @@ async fn a_large_log_delays_no_caller() {
         let mut monitor = Monitor::start(&server).await.unwrap().with_scripts();
         assert_eq!(limiter.available_permits().await.unwrap(), free);
         limiter.acquire().await.unwrap().release().await.unwrap();
-        // Without the stored value, all entries are summed, as many as one call may.
+        // Without the stored value, the calls sum all entries, each call as many as it may.
         observer.cmd(&["DEL", "{a}:value"]).await.unwrap();
         for _ in 0..20 {
             assert!(RateLimiter::new(&client, "a").try_acquire().await.unwrap().is_some());

@@ -266,7 +266,7 @@ async fn numbers_are_exact_at_their_ends() {
     assert_eq!(value().await, (1 << 53) - 1 - MOST as i64);
     assert_eq!((most.release().await.unwrap(), value().await), (MOST, (1 << 53) - 1));
     assert_eq!(limiter.rate().await.unwrap().permits, whole);
-    // Java may set this value.
+    // Redisson may set this value, the largest `long` of Java.
     observer.cmd(&["HSET", "a", "rate", &i64::MAX.to_string()]).await.unwrap();
     observer.cmd(&["DEL", "{a}:value", "{a}:permits"]).await.unwrap();
     let taken = limiter.acquire().permits(MOST).await.unwrap();
