@@ -167,8 +167,7 @@ async fn whole_map_changes_are_bounded_and_executed_once() {
     let proxy = Proxy::to(&server).await.unwrap();
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let url = server.url_via(proxy.addr());
-    // Above 10,000 keys, changes of the whole map are rejected. `memory` and `delete` have no
-    // limit.
+    // Above 10,000 keys, changes of the whole map are rejected, but not `memory` and `delete`.
     let script = "for i = 1, 10001 do redis.call('HSET', KEYS[1], i, 'h' .. i) end return 1";
     observer.cmd(&["EVAL", script, "1", "large"]).await.unwrap();
     let large = SetMultimap::<u32, u32>::new(&client, "large").object();
