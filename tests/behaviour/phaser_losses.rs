@@ -97,7 +97,7 @@ async fn a_party_of_a_former_run_takes_no_part_in_the_next() {
         assert_eq!((one.unwrap(), two.unwrap()), (phase, phase));
     }
     assert!(phaser.terminate().await.unwrap() && phaser.reset().await.unwrap());
-    // The former party may not arrive, neither before the next registration nor after it.
+    // The former party can arrive neither before the next registration nor after it.
     let told = former.arrive().await;
     assert!(matches!(told, Err(PhaserError::Terminated { .. })), "{told:?}");
     assert_eq!(phaser.phase().await.unwrap(), 0);

@@ -99,7 +99,7 @@ async fn a_state_that_can_not_be_read_concerns_its_message_alone() {
     let server = server().await;
     let queue: Numbers = ReliableQueue::new(&client(&server).await, "q");
     let observer = server.observer().await.unwrap();
-    // Not messagepack, a number, too few fields, fields of other types, and an empty text.
+    // Invalid messagepack, a number, too few fields, fields of other types, and an empty text.
     let states = ["\u{1}\u{2}", "5", "\u{1}", "\u{7}", "aaaaaaaa", ""];
     for state in states {
         let told = queue.push_many(&[1, 2, 3]).await;

@@ -221,7 +221,7 @@ async fn acknowledged_messages_are_not_redelivered_after_a_lost_connection() {
     for n in 1..=20 {
         topic.publish(&n.to_string()).await.unwrap();
     }
-    // One of the three messages that may be unacknowledged stays so.
+    // This message stays unacknowledged, so it is always one of the three that may be.
     let stuck = delivery(&mut one).await;
     for n in 2..=10 {
         assert_eq!(acked(&mut one).await, n.to_string());
@@ -354,7 +354,7 @@ async fn a_backlog_is_dropped_in_parts() {
     let many = "for n = 1, 5000 do redis.call('XADD', KEYS[1], '*', 'm', n) end";
     observer.cmd(&["EVAL", many, "1", "news"]).await.unwrap();
     for _ in 0..4990 {
-        // An acknowledgement after an unacknowledged message is not sent to the server.
+        // Acknowledgements behind an unacknowledged message are not sent to the server.
         drop(delivery(&mut one).await.ack().await);
     }
     assert_eq!(topic.len().await.unwrap(), 5000);

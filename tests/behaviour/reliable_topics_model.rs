@@ -31,8 +31,8 @@ async fn published_messages_reach_each_subscriber_in_order() {
         let mut room = TopicLog { publishers: &publishers, name: format!("news:{seed}"), log: Vec::new() };
         let mut subs: Vec<Subscriber> = Vec::new();
         let mut story = Vec::new();
-        // Subscribers use the proxy, which cuts their connections. The end of a process replaces a
-        // client.
+        // Subscribers use the proxy, which cuts their connections. To end a process, the test
+        // replaces its client.
         let connect = async || client_with(&server.url_via(proxy.addr()), |config| config).await;
         let mut homes = [connect().await, connect().await];
         for step in 0..120 {
@@ -219,7 +219,7 @@ impl Subscriber {
         !self.is_removed && self.ends.as_ref().is_some_and(dealt)
     }
 
-    /// How many messages certainly arrive, of a log with this length.
+    /// How many messages of a log with this length certainly arrive.
     fn sure(&self, messages: usize) -> usize {
         let Some(listening) = self.ends.as_ref().filter(|_| !self.is_removed) else { return 0 };
         let comes = |n: &usize| !listening.out.contains_key(n) && !listening.acknowledged.contains(n);

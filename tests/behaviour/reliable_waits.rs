@@ -47,7 +47,7 @@ async fn a_waiter_is_woken_by_a_push_and_by_a_due_message() {
                 there.push("theirs").delay(HOUR).await.unwrap();
                 there.push("lost").priority(9).await.unwrap();
             }
-            // A message that is due before another one.
+            // A message that is due before `theirs`.
             _ => drop(there.push("sooner").delay(SHORT).await.unwrap()),
         }
         let delivery = tokio::time::timeout(SOON, waiting).await.expect("a wake-up").unwrap();

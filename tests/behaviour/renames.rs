@@ -191,7 +191,7 @@ async fn constant_changes_are_reported_as_contended_in_time() {
     let told = tokio::time::timeout(SOON, on.object("a").rename("t").into_future()).await.expect("an end in time");
     assert!(matches!(told, Err(ObjectError::Contended { times, .. }) if times > 10), "{told:?}");
     assert!(on.is(false, "a").await.is_some());
-    // The rename pauses between attempts. Two seconds without pauses allow hundreds of attempts,
+    // The rename pauses between attempts. Two seconds allow hundreds of attempts without pauses,
     // but far fewer with pauses of up to 100 ms.
     assert!(counter.query::<u64>(&["GET", "rounds"]).await.unwrap() < 100);
 }

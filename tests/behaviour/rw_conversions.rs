@@ -8,8 +8,8 @@ use redgrid_tests::{SOON, client, client_with, server};
 
 const MS: Duration = Duration::from_millis(1);
 
-/// Longer than a message takes on a busy machine, and shorter than the poll interval of [`patient`]
-/// clients.
+/// A time longer than a message takes on a busy machine, and shorter than the poll interval of
+/// [`patient`] clients.
 const AT_ONCE: Duration = SOON;
 
 /// A client with a poll interval longer than any test waits.

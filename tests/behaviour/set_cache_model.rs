@@ -191,7 +191,8 @@ async fn apply(set: &SetCache<u16>, model: &mut Model, (step, one, other, n): (u
             set.remove_many(&[one, other, one]).await.unwrap() == gone as u64
         }
         17 => {
-            // More values than one request can have, and more than one change removes later.
+            // More values than one request can have, and more than one change removes after their
+            // end.
             let all: Vec<u16> = (CROWD..CROWD + 150 + 50 * u16::from(n)).collect();
             let new = all.iter().filter(|one| !model.contains_key(one)).count();
             all.iter().for_each(|one| put(model, *one, any));

@@ -81,8 +81,8 @@ async fn tries_become_rarer_up_to_the_longest_pause() {
     assert!(matches!(waited, Err(AcquireError::TimedOut { .. })), "{waited:?}");
     guard.release().await.unwrap();
     let tries = tries.lock().unwrap();
-    // The pauses are 4, 8, 16, 32, 64, 64 … ms, or at least half of that. So there are at most two
-    // immediate tries and 36 later ones; a busy machine makes fewer.
+    // The pauses are 4, 8, 16, 32, 64, 64 … ms, each shortened by up to a half. So there are at
+    // most two immediate tries and 36 later ones; a busy machine makes fewer.
     assert!((5..=40).contains(&tries.len()), "{}", tries.len());
     // The pauses grow: from the seventh on, each is at least 32 ms, less a tolerance.
     let pauses: Vec<_> = tries.windows(2).map(|pair| pair[1] - pair[0]).collect();

@@ -8,7 +8,7 @@ use redgrid_locks::Lock;
 use redgrid_testkit::{Cluster, RedisServer, Replicated, Sentinels, ServerBuilder, StartError, wait_until};
 use redgrid_tests::SOON;
 
-/// Long enough for an error to arrive.
+/// A timeout long enough for an error to arrive.
 const A_WHILE: Duration = Duration::from_secs(3);
 
 /// Starts a server with TLS. Returns `None`, and prints a line, if the server program does not

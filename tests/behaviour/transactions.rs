@@ -221,8 +221,8 @@ async fn a_conflict_is_retried_a_limited_number_of_times() {
     });
     assert!(matches!(told.await.unwrap_err(), TransactionError::Conflict { name } if name.as_str() == "n"));
     assert_eq!((times, other.get().await.unwrap()), (3, Some(51)));
-    // A failure caused by an inconsistent read is retried if the transaction is isolated; any other
-    // failure is not.
+    // A failure caused by an inconsistent read is retried if the transaction is serializable. Any
+    // other failure is not.
     for (isolation, expected) in [(Isolation::ReadCommitted, 1), (Isolation::Serializable, 2)] {
         let mut times = 0;
         let map: Map<String, u32> = Map::new(&two, "halves");

@@ -84,7 +84,7 @@ async fn an_unanswered_commit_is_unknown_and_atomic() {
     assert_eq!(both(&observing).await, 2);
     wait_until(SOON, async || commit_both(&client, 3).await.is_ok()).await;
     assert_eq!(both(&observing).await, 3);
-    // This commit never reaches the server. A failed read does not have an unknown outcome.
+    // This transaction fails at its first read, so its outcome is not unknown.
     proxy.cut_all();
     proxy.refuse_connections().await.unwrap();
     let told = commit_both(&client, 4).await.unwrap_err();

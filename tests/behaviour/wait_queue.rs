@@ -13,7 +13,7 @@ use redgrid_testkit::{RedisServer, wait_until};
 use redgrid_tests::{SOON, client_with, server};
 use tokio::sync::{mpsc, oneshot};
 
-/// Longer than any test takes.
+/// A time longer than any test takes.
 const LONG: Duration = Duration::from_secs(600);
 
 /// The reaction of the resource to a reply.

@@ -129,8 +129,8 @@ async fn a_large_log_delays_no_caller() {
     let limiter = limiter(&client, 1_000_000, LONG).await;
     let fill = "for n = 1, 30000 do redis.call('ZADD', KEYS[1], ARGV[1] + n / 1000, struct.pack('Bc0I', 16, string.format('%016d', n), 2)) end
         redis.call('SET', KEYS[2], '940000')";
-    // Several times as many entries as the 5,000 that one call sums: first expired ones, then valid
-    // ones.
+    // The log gets several times as many entries as the 5,000 that one call sums: first expired
+    // ones, then valid ones.
     for (from, free) in [("1000", 1_000_000), ("now", 940_000)] {
         let time: (u64, u64) = observer.query(&["TIME"]).await.unwrap();
         let from = if from == "now" { (time.0 * 1000 - 200_000).to_string() } else { from.to_owned() };

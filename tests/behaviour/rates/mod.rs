@@ -19,10 +19,11 @@ const SECOND: Duration = Duration::from_secs(1);
 /// The most permits of one request.
 const MOST: u64 = u32::MAX as u64;
 
-/// Longer than any test takes.
+/// A time longer than any test takes.
 const LONG: Duration = Duration::from_secs(600);
 
-/// Longer than a message takes on a busy machine, and far shorter than a wait without a message.
+/// A time longer than a message takes on a busy machine, and far shorter than a wait without a
+/// message.
 const AT_ONCE: Duration = SOON;
 
 async fn limiter(client: &Client, permits: u64, per: Duration) -> RateLimiter {
