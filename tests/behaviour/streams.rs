@@ -148,7 +148,7 @@ async fn invalid_calls_are_reported_and_change_nothing() {
     ] {
         assert!(told.as_ref().unwrap_err().to_string().contains("WRONGTYPE"), "{told:?}");
     }
-    // An entry that another program added.
+    // Another program adds an entry that cannot be decoded.
     stream.add("a", &1).id(id(1)).await.unwrap();
     observer.cmd(&["XADD", "s", "2-0", "{", "1"]).await.unwrap();
     stream.add("a", &3).id(id(3)).await.unwrap();
@@ -284,7 +284,7 @@ async fn an_add_is_one_request_and_many_waiters_poll_as_one() {
         assert_eq!(waiter.await.unwrap(), 1);
     }
     let asked = calls(&observer).await["xread"];
-    // Two reasons may cause one more read per waiter each: the subscription in force, and the poll,
-    // which finds the entry once.
+    // Each waiter may read twice more: after the confirmation of the subscription, and after the
+    // poll that finds the entry.
     assert!(asked <= 50 * 6 + 20, "{asked} requests of 50 waiters");
 }
