@@ -33,7 +33,7 @@ pub(crate) struct Snippet {
 
 include!(concat!(env!("OUT_DIR"), "/snippets.rs"));
 
-/// Names the block to run.
+/// The variable that names the block to run.
 const SNIPPET: &str = "SNIPPET";
 
 /// The time in which a block must end. The longest one takes five seconds on a quiet machine.
