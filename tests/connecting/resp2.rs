@@ -16,7 +16,7 @@ use redgrid_testkit::{Action, Observer, Proxy, RedisServer, wait_until};
 use redgrid_tests::SOON;
 use redgrid_topic::Topic;
 
-/// A password that has to be quoted in an inline command.
+/// A password with characters that need quotes on a command line.
 const PASSWORD: &str = "hunter2 \"with\\ more";
 
 /// Starts a server that does not know HELLO, like proxies and older servers.

@@ -95,7 +95,7 @@ async fn rust_continues_although_it_missed_javas_message(on: Fixture) {
     let latch = latch(&client, &on);
     assert!(set(&mut java, &on.name, 1).await);
     let task = waiter(&client, &latch).await;
-    // Redisson does this, and publishes a message, which is left out here.
+    // Deletes the latch as Redisson does, but without Redisson's message.
     on.observer.cmd(&["DEL", &on.name]).await.unwrap();
     tokio::time::timeout(AT_ONCE, task).await.unwrap().unwrap().unwrap();
 }
