@@ -87,7 +87,7 @@ async fn cut_off_replicas(primary: &RedisServer) {
 }
 
 /// Two clients take ids while the primary is replaced. If `forgets` names the former primary, its
-/// replicas receive nothing for a while before.
+/// replicas receive nothing for a while before the failover.
 async fn no_id_comes_twice(config: Config, forgets: Option<&RedisServer>, fail_over: impl AsyncFnOnce()) {
     let (over, done) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
     let mut taking = Vec::new();

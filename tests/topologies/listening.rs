@@ -1,5 +1,5 @@
-//! Waiters that subscribe at a replica, which wakes them, also when it dies, lags or is promoted,
-//! and several times in turn.
+//! Waiters that subscribe at a replica are woken, also when the replica dies, lags or is promoted,
+//! even several times.
 
 use std::time::Duration;
 

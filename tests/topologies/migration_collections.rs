@@ -170,7 +170,7 @@ async fn a_map_cache_keeps_entries_and_lifetimes_while_its_slot_moves() {
 }
 
 async fn a_local_cached_map_returns_no_older_value_while_its_slot_moves() {
-    /// Far longer than the whole test: this bound corrects no entry.
+    /// A bound of staleness far longer than the test, so that no entry is read again because of it.
     const UNBOUNDED: Duration = Duration::from_secs(3600);
     let cluster = Cluster::start(3, 0).await.unwrap();
     let (one, two) = (connected(patient(&cluster)).await, connected(patient(&cluster)).await);

@@ -60,8 +60,8 @@ pub(super) async fn cluster_barrier_waiters_continue_at_the_new_primary() {
 }
 
 /// An opening that a failover lost is announced again. One party waits and is stopped. Another
-/// client opens the barrier, and no replica receives the opening. The new primary believes that the
-/// first party still waits for another.
+/// client opens the barrier, and no replica receives the opening. On the new primary, the first
+/// party still waits for another one.
 pub(super) async fn sentinel_a_barrier_opening_that_a_failover_lost_is_announced_again() {
     let sentinels = Sentinels::start().await.unwrap();
     let opener = connected(by_sentinels(&sentinels)).await;

@@ -127,7 +127,7 @@ async fn upgradable_reads(on: Fixture) {
     held(&on, wait, wait).await;
 }
 
-/// The caller holds the read and keeps it. It does not hold the write that it asks for.
+/// The caller holds the read lock and keeps it. It does not hold the write lock that it requests.
 async fn upgrades(on: Fixture) {
     let upgrade = waiter!(|client, name| {
         let guard = RwLock::new(&client, &name).upgradable_read().await.unwrap();
