@@ -14,7 +14,7 @@ pub(crate) enum Servers {
     Single,
     /// One server of the newest release. If it is not installed, the program is skipped.
     Newest,
-    /// Three servers that know nothing of each other.
+    /// Three independent servers.
     Quorum,
     /// A primary with replicas and sentinels.
     Sentinels,

@@ -14,8 +14,8 @@ use tokio::task::JoinHandle;
 use crate::LEASE;
 use crate::account::{Account, Mode};
 
-/// How many of the last holds are kept. The grants that replicas lag behind are a fraction of this
-/// number.
+/// How many of the last holds are kept. It is a multiple of the number of grants by which replicas
+/// lag behind.
 const KEPT: usize = 48;
 
 /// A timeout longer than a grant takes, and shorter than a failover.

@@ -25,7 +25,8 @@ async fn contest_by(config: &Config, processes: usize, tasks: usize, section: Du
     for _ in 0..processes {
         let client = Client::connect(config.clone()).await.unwrap();
         client.wait_ready(SOON).await.unwrap();
-        // The server knows all scripts now, and all clients begin at once.
+        // After this request the server has cached the scripts, so that all clients can begin at
+        // the same time.
         Lock::new(&client, "warm").acquire().await.unwrap().release().await.unwrap();
         clients.push(client);
     }

@@ -100,7 +100,7 @@ fn a_read_beside_a_write_is_found() {
 }
 
 /// Returns the records of three processes that read, write and convert. The first reads and
-/// upgrades, the second reads beside it, the third writes and downgrades.
+/// upgrades, the second reads at the same time, the third writes and downgrades.
 fn reader_and_writer_records() -> [Record; 3] {
     let request = || Kind::Request { name: "a".into(), steal: false, again: None };
     let gave = || Kind::Gave { ok: true };
@@ -152,7 +152,7 @@ fn faults_of_readers_writers_and_conversions_are_found() {
                 move_event(two, at, to);
             }
         }),
-        // The read of a downgrade continues beside another writer.
+        // The read hold of a downgrade continues while another task writes.
         ("reads and", |[one, ..]| one.0.extend(writes(7, 85, 85, 88).0)),
         // Two tasks write at the same time.
         ("both believed", |[_, two, _]| two.0.extend(writes(7, 45, 45, 49).0)),

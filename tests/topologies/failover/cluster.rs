@@ -28,7 +28,7 @@ pub(super) async fn cluster_a_killed_primary_is_followed_and_the_others_see_no_e
     others.until_more(50).await;
     replicated(victim, 1).await;
     victim.kill().await.unwrap();
-    // While one third of the slots has no primary, the other two thirds go on.
+    // While one third of the slots has no primary, calls for the other two thirds continue.
     others.until_more(500).await;
     its.until_more(50).await;
     let (its, others) = (its.end().await, others.end().await);

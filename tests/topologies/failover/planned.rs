@@ -1,5 +1,5 @@
 //! Planned failovers, in which the former primary still answers, and releases that only a former
-//! primary knows.
+//! primary has executed.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
