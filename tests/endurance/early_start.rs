@@ -30,9 +30,9 @@ const DEFAULT_BOUND: Duration = Duration::from_secs(15);
 /// How late a call may end on a busy machine.
 const SLACK: Duration = Duration::from_secs(1);
 
-/// Limit of the time from the moment at which the servers can grant until the last grant: the
-/// longest wait between two connection attempts (2 s), and a second for the connection and the
-/// topology check.
+/// Limit from the moment at which the servers can grant until the last grant. It is the longest
+/// wait between two connection attempts (2 s), and a second for the connection and the topology
+/// check.
 const FOUND_WITHIN: Duration = Duration::from_secs(3);
 
 struct Found {

@@ -181,7 +181,7 @@ async fn no_window_has_more_than_the_rate_with_both_at_the_limit(on: Fixture) {
             })
         })
         .collect();
-    // Collects all entries as they come.
+    // Collects all entries of the log as they appear.
     let mut seen = std::collections::BTreeMap::new();
     let (mut before, mut running): (Vec<(u64, u64, Vec<u8>)>, _) = (Vec::new(), true);
     while running {

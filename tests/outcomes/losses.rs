@@ -59,8 +59,8 @@ impl Harness {
     }
 }
 
-/// Returns the outcomes of these calls, with the time that each took. The loss comes when all calls
-/// wait.
+/// Returns the outcomes of these calls, with the time that each took. The loss happens when all
+/// calls wait.
 async fn ends(
     harness: &Harness,
     loss: Loss,

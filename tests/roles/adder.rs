@@ -2,7 +2,7 @@
 //!
 //! `adder URL NAME BY SAVING [leaves]`: adds `BY`, saves its count every `SAVING` milliseconds (0:
 //! never), and prints `there` when it is subscribed. With `leaves` it then shuts down and prints
-//! `left`. It ends with its standard input.
+//! `left`. The process ends when its standard input ends.
 
 use std::io::{BufRead, Write};
 use std::time::Duration;

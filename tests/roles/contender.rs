@@ -2,7 +2,8 @@
 //!
 //! `contender URL NAME TASKS TIMES HOLD_US`: each of `TASKS` tasks acquires the lock `TIMES` times,
 //! and holds it for `HOLD_US` microseconds each time. Prints `ready` before it begins; a line on
-//! its standard input starts it. Prints `done SECONDS` at the end. It ends with its standard input.
+//! its standard input starts it. Prints `done SECONDS` at the end. The process ends when its
+//! standard input ends.
 
 use std::io::{BufRead, Write};
 use std::time::{Duration, Instant};

@@ -1,7 +1,7 @@
 //! A process with tasks that wait for a latch.
 //!
 //! `waiter URL NAME TASKS`: prints `waiting` when all tasks wait, and `done SECONDS` when all are
-//! complete. It ends with its standard input.
+//! complete. The process ends when its standard input ends.
 
 use std::io::{BufRead, Write};
 use std::time::Duration;

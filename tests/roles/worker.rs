@@ -3,7 +3,8 @@
 //! `worker URL NAME VISIBILITY WORK`: receives up to ten at a time with a visibility of
 //! `VISIBILITY` milliseconds, works up to `WORK` milliseconds, and acknowledges. It prints `there`
 //! first. For each message it prints `got <message> <value> <attempt>` before the acknowledgement,
-//! and `ack <message>` or `stale <message>` after it. It ends with its standard input.
+//! and `ack <message>` or `stale <message>` after it. The process ends when its standard input
+//! ends.
 
 use std::io::{BufRead, Write};
 use std::time::Duration;

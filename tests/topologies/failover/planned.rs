@@ -223,8 +223,8 @@ struct Holds {
 
 impl Holds {
     async fn of([one, two]: &[Client; 2]) -> Holds {
-        // This lock was released, and another client took it before the replicas are cut off. That
-        // hold must not end.
+        // This lock is released, and another client acquires it before the replicas are cut off.
+        // The hold of that client must not end.
         Lock::new(one, "{tag}:theirs").acquire().await.unwrap().release().await.unwrap();
         Holds {
             lock: Lock::new(one, "{tag}:lock").acquire().await.unwrap(),

@@ -137,7 +137,7 @@ async fn upgrades(on: Fixture) {
 }
 
 async fn multi_locks(on: Fixture) {
-    // These names are in two slots. Other waiters want one of the names alone.
+    // These names are in two slots. Other waiters request only one of the names.
     let both = waiter!(|client, name| {
         let names = [format!("{name}:a"), format!("{name}:b"), format!("{{{name}:b}}:c")];
         MultiLock::new(&client, names).acquire().await.unwrap()
