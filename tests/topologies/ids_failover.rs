@@ -105,7 +105,7 @@ async fn no_id_comes_twice(config: Config, forgets: Option<&RedisServer>, fail_o
                     }
                     if had.len() % 100 == 0 {
                         // Without this pause, ids would fill the memory while there is no primary,
-                        // without making the test any stricter.
+                        // and would not make the test stricter.
                         tokio::time::sleep(Duration::from_millis(1)).await;
                     }
                 }
