@@ -31,8 +31,8 @@ async fn javas_delete_completes_rusts_waits(on: Fixture) {
     assert!(!latch.delete().await.unwrap());
 }
 
-/// Rust's delete completes Java's waits. Redisson's own delete publishes `1`, and leaves its waiters
-/// asleep.
+/// Rust's delete completes Java's waits. Redisson's own delete publishes `1`, and leaves its
+/// waiters asleep.
 async fn rusts_delete_completes_javas_waits(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let latch = latch(&client, &on);

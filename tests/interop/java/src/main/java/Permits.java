@@ -114,8 +114,8 @@ final class Permits {
     }
 
     /**
-     * Takes one to three permits this many times, counts the permits in use, and returns the highest
-     * count.
+     * Takes one to three permits this many times, counts the permits in use, and returns the
+     * highest count.
      */
     private static long crowd(RAtomicLong inside, int times, Taking taking) throws Exception {
         long most = 0;
