@@ -124,7 +124,7 @@ pub trait Decode<T>: Codec {
     /// # Errors
     ///
     /// The bytes are not a value of this codec or type, or they exceed a limit. The error names the
-    /// expected content, the found content, and another codec whose format the bytes resemble.
+    /// expected content, the found content, and another codec if the bytes resemble its format.
     fn decode(&self, bytes: &Bytes) -> Result<T, DecodeError>;
 }
 

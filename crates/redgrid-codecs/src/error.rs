@@ -105,8 +105,8 @@ pub enum DecodeError {
 impl DecodeError {
     /// Returns the error of your own codec: `codec` expected `expected`, and found `bytes`.
     ///
-    /// The error contains only the number of bytes, and the codec whose format they
-    /// [resemble](LooksLike).
+    /// The error does not contain the bytes, but their number, and the codec with a format that
+    /// they [resemble](LooksLike).
     pub fn unexpected(codec: &impl Codec, bytes: &[u8], expected: impl Into<String>) -> DecodeError {
         let found = match bytes.len() {
             0 => "nothing".to_owned(),

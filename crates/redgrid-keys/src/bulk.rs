@@ -110,7 +110,7 @@ impl Operation {
         Ok(statuses.first().copied().unwrap_or(0).max(i64::from(found.is_some())))
     }
 
-    /// Applies the operation to an object whose keys are on both nodes of a migration.
+    /// Applies the operation to an object that has keys on both nodes of a migration.
     ///
     /// The keys are handled one by one. The object's own key is first, because other clients find
     /// the object by this key.
