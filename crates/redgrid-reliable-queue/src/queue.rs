@@ -178,7 +178,8 @@ impl<T, C> ReliableQueue<T, C> {
         Ok(self.receive_many(1).timeout(Duration::ZERO).await?.pop())
     }
 
-    /// Acknowledges a message by its receipt, which may come from another process.
+    /// Acknowledges a message by its receipt, which may come from another process. Like
+    /// [`Delivery::ack`], a late call also removes a message that is already a dead letter.
     ///
     /// # Errors
     ///
