@@ -76,7 +76,7 @@ impl<T: AtomicNumber, const EXACTLY_ONCE: bool> AddExecutor<T, EXACTLY_ONCE> {
         let mut answered = true;
         for chunk in batch.chunks(MAX_LISTED) {
             if !answered {
-                let not_sent = ServerError::NotSent { reason: "one before it was not answered".into() };
+                let not_sent = ServerError::NotSent { reason: "an earlier batch was not answered".into() };
                 results.extend(vec![Err(not_sent); chunk.len()]);
                 continue;
             }

@@ -51,7 +51,7 @@ impl Keys {
                 return Err(KeysError::invalid("flush", "a client with a namespace", "one without"));
             }
             (FlushScope::Database | FlushScope::AllDatabases, false) => {
-                let expected = "`Namespace`, as others have keys beside it";
+                let expected = "`Namespace`, because others have keys outside it";
                 return Err(KeysError::invalid(
                     "flush",
                     expected,

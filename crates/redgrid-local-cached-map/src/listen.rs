@@ -102,7 +102,7 @@ async fn listen(near: Arc<NearCache>, key: Bytes, own_channel: Bytes, background
             result = request => {
                 in_flight = None;
                 if let Err(error) = result {
-                    tracing::debug!(%error, "a pulse of a local cache was not answered");
+                    tracing::debug!(%error, "a heartbeat of a local cache was not answered");
                 }
             }
             () = background.clock().sleep_until(due) => {
