@@ -42,7 +42,7 @@ impl<T: ?Sized, C: Encode<T>, const LIMIT: usize> Encode<T> for Lz4<C, LIMIT> {
         out.resize(length + lz4_flex::block::get_maximum_output_size(plain.len()), 0);
         // The buffer is large enough for the worst case, so this does not fail.
         let written = lz4_flex::block::compress_into(&plain, &mut out[length..])
-            .map_err(|_| EncodeError::unsupported(self, "what LZ4 takes", "what it refuses"))?;
+            .map_err(|_| EncodeError::unsupported(self, "data that LZ4 can compress", "this data"))?;
         out.truncate(length + written);
         out.shrink_to_fit();
         checked(self, out)
@@ -54,7 +54,7 @@ impl<T, C: Decode<T>, const LIMIT: usize> Decode<T> for Lz4<C, LIMIT> {
         let refused = || DecodeError::unexpected(self, bytes, EXPECTED);
         let (size, block) = split(self, bytes, LIMIT, EXPECTED)?;
         if size > block.len().saturating_mul(RATIO) {
-            return Err(refused().found("a length that so few bytes cannot become"));
+            return Err(refused().found("a length that is too large for so few bytes"));
         }
         let mut plain = vec![0; size];
         match lz4_flex::block::decompress_into(block, &mut plain) {

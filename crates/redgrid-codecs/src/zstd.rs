@@ -43,7 +43,7 @@ impl<T: ?Sized, C: Encode<T>, const LIMIT: usize> Encode<T> for Zstd<C, LIMIT> {
         let mut out = prefix(self, &plain, LIMIT)?;
         // This fails only if there is no memory.
         let frame = zstd::bulk::compress(&plain, LEVEL)
-            .map_err(|_| EncodeError::unsupported(self, "what Zstandard takes", "what it refuses"))?;
+            .map_err(|_| EncodeError::unsupported(self, "data that Zstandard can compress", "this data"))?;
         out.extend_from_slice(&frame);
         checked(self, out)
     }

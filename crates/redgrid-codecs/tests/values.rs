@@ -174,13 +174,13 @@ fn kryo_reads_each_integer_that_fits_and_says_the_class() {
     let expected = "Kryo expected a String, found null";
     assert_eq!(refused::<_, String>(&Kryo, &of(&KryoValue::Null)).to_string(), expected);
     let error = Kryo.encode(&'\u{1f600}').unwrap_err();
-    assert_eq!(error.to_string(), "Kryo writes characters of 16 bits, not one of more");
+    assert_eq!(error.to_string(), "Kryo writes characters of 16 bits, not longer ones");
     for (bytes, found) in [
         (&b"\x02\xff\xff\xff\xff\x10"[..], "a number of more bits than its class has"),
         (b"\x09", "the end too soon"),
         (b"\x09\x02\x02", "1 more byte behind a value"),
         (b"\x05\x02", "a boolean that is neither 0 nor 1"),
-        (b"\x0c", "the class number 12, which Kryo has not"),
+        (b"\x0c", "the class number 12, unknown to Kryo"),
         (b"\x03\x82\xf0", "a character that Kryo does not write"),
         (b"\x03\x82\xed\xa0\xbd", "half a surrogate pair"),
         (b"\x07\x3d\xd8", "half a surrogate pair"),

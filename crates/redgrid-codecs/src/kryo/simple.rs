@@ -90,7 +90,7 @@ impl Kryo {
             Err(ReadError::LeftOver(left)) => {
                 return Err(DecodeError::unexpected(self, bytes, expected).left_over(left));
             }
-            Err(ReadError::Tag(tag)) => return Err(unexpected(format!("the class number {tag}, which Kryo has not"))),
+            Err(ReadError::Tag(tag)) => return Err(unexpected(format!("the class number {tag}, unknown to Kryo"))),
             Err(ReadError::Malformed(what)) => return Err(unexpected(what.to_owned())),
         })
     }
@@ -212,7 +212,7 @@ impl Encode<char> for Kryo {
     fn encode(&self, value: &char) -> Result<Bytes, EncodeError> {
         match u16::try_from(u32::from(*value)) {
             Ok(unit) => checked(self, write::fixed(7, unit.to_le_bytes())),
-            Err(_) => Err(EncodeError::unsupported(self, "characters of 16 bits", "one of more")),
+            Err(_) => Err(EncodeError::unsupported(self, "characters of 16 bits", "longer ones")),
         }
     }
 }
