@@ -128,7 +128,7 @@ fn chunk_results<T: AtomicNumber>(chunk: &[T], numbers: &[String]) -> Vec<AddRes
             let step = (parse_number(std::mem::replace(&mut before, after)), parse_number(after));
             Ok((step.0?, step.1?))
         }
-        None => Err(ServerError::NotSent { reason: "the server stopped at one before it".into() }),
+        None => Err(ServerError::NotSent { reason: "the server stopped at an earlier summand".into() }),
     };
     chunk.iter().map(result).collect()
 }

@@ -83,7 +83,7 @@ pub enum DecodeError {
         limit: usize,
     },
     /// According to its header, the decompressed size exceeds the codec's limit.
-    #[error("{codec} decompresses up to {limit} bytes, and this value says that it has {size}")]
+    #[error("{codec} decompresses up to {limit} bytes, and this value states a length of {size}")]
     TooLarge {
         /// The codec.
         codec: Cow<'static, str>,
@@ -93,7 +93,7 @@ pub enum DecodeError {
         limit: u64,
     },
     /// The value has more elements without bytes (such as `()`) than the limit.
-    #[error("{codec} reads up to {limit} elements that take no bytes, and this value says that it has more")]
+    #[error("{codec} reads up to {limit} elements that take no bytes, and this value states more of them")]
     TooMany {
         /// The codec.
         codec: Cow<'static, str>,
@@ -134,8 +134,8 @@ impl DecodeError {
     #[must_use]
     pub fn left_over(self, bytes: usize) -> DecodeError {
         match bytes {
-            1 => self.found("1 more byte behind a value"),
-            many => self.found(format!("{many} more bytes behind a value")),
+            1 => self.found("1 more byte after a value"),
+            many => self.found(format!("{many} more bytes after a value")),
         }
     }
 

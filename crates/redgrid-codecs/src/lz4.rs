@@ -59,8 +59,8 @@ impl<T, C: Decode<T>, const LIMIT: usize> Decode<T> for Lz4<C, LIMIT> {
         let mut plain = vec![0; size];
         match lz4_flex::block::decompress_into(block, &mut plain) {
             Ok(written) if written == size => self.0.decode(&plain.into()),
-            Ok(_) => Err(refused().found("fewer bytes than the length in front says")),
-            Err(_) => Err(refused().found("what is no block of LZ4")),
+            Ok(_) => Err(refused().found("fewer bytes than the stated length")),
+            Err(_) => Err(refused().found("data that LZ4 cannot decompress")),
         }
     }
 }

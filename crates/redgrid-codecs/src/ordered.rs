@@ -25,9 +25,9 @@ use crate::{Codec, Decode, DecodeError, Encode, EncodeError, Raw, Text};
 /// sort(Text); // "10" is in front of "9"
 /// ```
 #[diagnostic::on_unimplemented(
-    message = "the bytes that `{Self}` writes for a `{T}` are not in its order",
-    note = "`Natural` is for numbers, `char`, `bool`, text, bytes, and tuples that begin with what has one size; `Text` is for text, \
-            `Raw` for bytes"
+    message = "the bytes that `{Self}` writes for `{T}` do not sort in the order of its values",
+    note = "`Natural` is for numbers, `char`, `bool`, text, bytes, and tuples that begin with types of a fixed size; \
+            `Text` is for text, `Raw` for bytes"
 )]
 pub trait Ordered<T: ?Sized>: Encode<T> {}
 

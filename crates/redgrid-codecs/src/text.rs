@@ -42,7 +42,7 @@ impl<T: FromStr> Decode<T> for Text {
         match text(bytes) {
             None => Err(DecodeError::unexpected(self, bytes, expected()).found("bytes that are not UTF-8")),
             Some(text) => text.parse().map_err(|_| {
-                let found = format!("a text of {} bytes that is none", bytes.len());
+                let found = format!("another text of {} bytes", bytes.len());
                 DecodeError::unexpected(self, bytes, expected()).found(found)
             }),
         }

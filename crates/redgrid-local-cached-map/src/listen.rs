@@ -187,7 +187,7 @@ fn answer(sender: &HeartbeatSender, request: Request) {
     let until = background.clock().now() + ANSWER_TIMEOUT;
     tokio::spawn(async move {
         if let Err(error) = background.run_until::<redgrid_core::Reply>(request, until).await {
-            tracing::debug!(%error, "another client's question about a local cache was not answered");
+            tracing::debug!(%error, "a reply to another client of a local cache was not sent");
         }
     });
 }

@@ -86,7 +86,7 @@ impl Kryo {
             Ok(Simple::Other(class)) => {
                 return Err(unexpected(format!("an object of class `{}`", cut(&class))));
             }
-            Err(ReadError::End) => return Err(unexpected("the end too soon".to_owned())),
+            Err(ReadError::End) => return Err(unexpected("the end of the bytes".to_owned())),
             Err(ReadError::LeftOver(left)) => {
                 return Err(DecodeError::unexpected(self, bytes, expected).left_over(left));
             }

@@ -251,7 +251,7 @@ pub(super) fn value_bounds<T, C: Encode<Q>, Q: ?Sized>(
     let (from, to) = (bound(values.start_bound(), "-")?, bound(values.end_bound(), "+")?);
     // An unlimited bound is one byte, `-` or `+`. Other bounds must not be in reversed order.
     if from != *"-" && to != *"+" && to[1..] < from[1..] {
-        return Err(reversed_range_error(inner.name()?, "one that does".into()));
+        return Err(reversed_range_error(inner.name()?, "a reversed range".into()));
     }
     Ok((from, to))
 }
