@@ -208,7 +208,7 @@ async fn sentinel_a_stream_begins_anew_at_the_new_primary() {
     assert_eq!(found.len(), tagged.len() + others.len());
     assert!(!client.is_primary(&former));
     let error = client.run_on::<()>(&former, Request::command("PING")).await.unwrap_err();
-    assert!(error.to_string().contains("no primary any more"), "{error}");
+    assert!(error.to_string().contains("no longer a primary"), "{error}");
 }
 
 async fn everything_is_deleted_on_every_primary() {
