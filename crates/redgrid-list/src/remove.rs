@@ -187,7 +187,12 @@ impl<T, C: Codec> List<T, C> {
         let (name, _) = self.object_ref.name_and_key()?;
         let (start, end) = range_bounds(name, &range)?;
         if end == Some(start) {
-            return Err(ObjectError::invalid_argument(name, "range", "a range that is not empty", format!("{range:?}")));
+            return Err(ObjectError::invalid_argument(
+                name,
+                "range",
+                "a range that is not empty",
+                format!("{range:?}"),
+            ));
         }
         let request = self.object_ref.command("LTRIM")?.int(start).int(end.map_or(-1, |end| end - 1));
         self.object_ref.change(request).await
