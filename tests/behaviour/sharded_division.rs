@@ -94,7 +94,7 @@ async fn failures_are_named_by_shard() {
     assert!(!map.is_empty().await.unwrap() && map.contains_value(&(whole + 1)).await.unwrap());
     assert_eq!(failed(map.contains_value(&9000).await), at);
     let told = map.len().await.unwrap_err().to_string();
-    assert!(told.contains(&format!("`m`: shard {} failed (1 in all)", at[0])), "{told}");
+    assert!(told.contains(&format!("`m`: shard {} failed (1 failed in all)", at[0])), "{told}");
     // A stream continues after the error.
     let mut entries = map.entries();
     let (mut found, mut errors) = (0, 0);

@@ -38,7 +38,7 @@ pub(crate) fn lost_updates(history: &History) -> BTreeMap<String, u64> {
     history.stories().into_iter().map(counted).collect()
 }
 
-/// Finds two holds that are believed at the same instant.
+/// Finds two holds that are valid locally at the same instant.
 fn beliefs_that_overlap(holds: &[Hold]) -> Vec<String> {
     let mut found = Vec::new();
     let mut believed: Vec<(u64, u64, &Hold)> = holds
@@ -64,7 +64,7 @@ fn beliefs_that_overlap(holds: &[Hold]) -> Vec<String> {
     found
 }
 
-/// Finds reads that are believed while another task writes.
+/// Finds reads that are valid locally while another task holds the write lock.
 fn reads_beside_writes(reads: &[Hold], writes: &[Hold]) -> Vec<String> {
     let believed = |hold: &Hold| hold.believed.filter(|until| *until > hold.got).map(|until| (hold.got, until));
     let mut writes: Vec<_> = writes.iter().filter_map(|hold| Some((believed(hold)?, hold))).collect();
@@ -82,8 +82,8 @@ fn reads_beside_writes(reads: &[Hold], writes: &[Hold]) -> Vec<String> {
     found
 }
 
-/// Finds conversions with a write of another task between the two guards. After such a write,
-/// values read or written before it may be gone.
+/// Finds conversions with a write of another task between the two guards. Such a write may replace
+/// the values that the converting task has read or written before.
 fn writes_within_conversions(story: &Story) -> Vec<String> {
     let believed = |hold: &&Hold| hold.believed.is_some();
     let mut found = Vec::new();

@@ -202,7 +202,7 @@ impl<T, C: Codec> BloomFilter<T, C> {
                 Ok(Shape { size, hashes })
             }
             _ => {
-                let got = format_args!("{size} bits, and {hashes} of each element");
+                let got = format_args!("{size} bits, with {hashes} for each element");
                 Err(self.object_ref.invalid("configuration", "a filter of 1 to 4294967296 bits", got))
             }
         }

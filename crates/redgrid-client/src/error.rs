@@ -147,7 +147,7 @@ const LOGIN_REFUSALS: [&str; 3] = ["NOAUTH Authentication required", "NOAUTH HEL
 /// is `error`.
 pub fn after_unanswered(error: ServerError) -> ServerError {
     match error.is_not_done() {
-        true => ServerError::unknown(format!("an earlier copy may have been carried out; then {error}")),
+        true => ServerError::unknown(format!("an earlier copy may have been executed; then {error}")),
         false => error,
     }
 }

@@ -118,7 +118,7 @@ fn shortfall(asked: &Durability, acknowledged: u32) -> String {
             format!("{acknowledged} of {at_least} replicas acknowledged within {timeout:?}")
         }
         Durability::Disk { timeout } => format!("it was not synced to the server's disk within {timeout:?}"),
-        Durability::Primary => "the primary did not have it".into(),
+        Durability::Primary => "the primary did not have the write".into(),
     }
 }
 
@@ -214,13 +214,12 @@ impl Level {
 /// Checks whether it can be proven that the write behind a reply on connection `since` is durable.
 fn check_provable(commands: &ConnectionPool, since: &ConnectionId) -> Result<(), CommitError> {
     if since.run_id.is_empty() || commands.history().is_empty() {
-        let missing =
-            "the user may not read its `run_id` and `master_replid` (INFO), without which nothing can be proven";
+        let missing = "the user may not read the server's `run_id` and `master_replid` (INFO), which this needs";
         return Err(CommitError::Unsupported { missing: missing.into() });
     }
     match commands.epoch().borrow().as_ref() == Some(since) {
         true => Ok(()),
-        false => Err(CommitError::unproven("the connection that answered is no longer the present one")),
+        false => Err(CommitError::unproven("the connection that answered was replaced")),
     }
 }
 

@@ -172,7 +172,7 @@ impl Table {
     /// known here. `try_for` then returns the same value.
     fn granted(self: &Arc<Self>, attempt: &Attempt, id: u64, token: u64, asked: &RequestOutcome) -> Option<Duration> {
         let (sent, key, in_queue) = (asked.sent, &attempt.key, attempt.queue().is_some());
-        let why = || AcquireFailure::Unknown(ServerError::unknown("the answer came when the lease had ended"));
+        let why = || AcquireFailure::Unknown(ServerError::unknown("the reply arrived after the end of the lease"));
         if self.now() >= deadline(sent, attempt.lease) {
             // The lease is over by now: a guard would hold nothing, so release the grant and report
             // a failure.

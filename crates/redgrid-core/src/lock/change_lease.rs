@@ -49,7 +49,7 @@ impl Table {
                 Err(error) => LeaseChange::NotDurable(error),
             },
             Ok(Some(0)) => LeaseChange::Gone,
-            Ok(_) => LeaseChange::Failed(ServerError::not_sent("the server could not read or write it")),
+            Ok(_) => LeaseChange::Failed(ServerError::not_sent("the server could not read or write the lease")),
             Err(error) => LeaseChange::Failed(error),
         };
         underway.is_known =
@@ -100,7 +100,7 @@ fn confirmed(server_lease: &ServerLease, sent: Instant, lease: Duration, durabil
     if server_lease.confirmed(sent, lease, durability) >= deadline(sent, lease) {
         LeaseChange::Done { sent }
     } else {
-        LeaseChange::Failed(ServerError::unknown("a shorter lease that was not answered may still take effect"))
+        LeaseChange::Failed(ServerError::unknown("an unanswered request for a shorter lease may still be executed"))
     }
 }
 

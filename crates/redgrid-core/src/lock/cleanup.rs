@@ -166,7 +166,7 @@ impl Table {
             let asked = self.core.give_back(request, until(), policy).await;
             sent = sent.min(asked.sent);
             let Err(error) = asked.result else { continue };
-            tracing::debug!(name = %what.claims[0].0.name, %error, "could not give back; the lease ends it");
+            tracing::debug!(name = %what.claims[0].0.name, %error, "could not release a hold; it ends with its lease");
             if part.len() > 1 && matches!(error, ServerError::Refused { .. }) {
                 // Because of one invalid key, or a slot migration, the server rejects the whole
                 // request: release the locks one by one.

@@ -232,7 +232,7 @@ impl Table {
                 if limit.is_some() {
                     self.schedule_cleanup(settlement(limit));
                 }
-                let late = "the server found the request too late";
+                let late = "the request reached the server too late";
                 return Err(match limit {
                     Some(_) => AcquireFailure::Unknown(ServerError::unknown(late)),
                     None => AcquireFailure::Unavailable(ServerError::not_sent(late)),

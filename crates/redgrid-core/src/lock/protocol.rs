@@ -325,7 +325,7 @@ pub(super) fn parse_reply(asked: &RequestOutcome) -> AcquireReply {
 }
 
 fn misfit(reply: &Reply) -> ServerError {
-    ServerError::Decode { expected: "when it was granted, or a list of three or four", got: reply.to_string() }
+    ServerError::Decode { expected: "the time of the grant, or a list of three or four values", got: reply.to_string() }
 }
 
 fn read(status: &Reply, time: &Reply, left: &Reply, token: &Reply) -> Result<(i64, u64, i64, u64), ServerError> {

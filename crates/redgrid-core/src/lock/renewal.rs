@@ -214,7 +214,7 @@ impl Table {
                         unsure(self.now());
                     }
                     if let Err(error) = answer.commit(durability, &server_leases[0].keys.key).await {
-                        tracing::debug!(server_leases = server_leases.len(), %error, "renewed, and not as durable as asked");
+                        tracing::debug!(server_leases = server_leases.len(), %error, "renewed without confirmed durability");
                         self.try_again(&mut self.state(), &server_leases);
                         return;
                     }
@@ -234,7 +234,7 @@ impl Table {
                     if !other.as_ref().is_err_and(ServerError::is_not_done) {
                         unsure(over);
                     }
-                    let error = other.err().map_or("another number of answers".to_owned(), |error| error.to_string());
+                    let error = other.err().map_or("wrong number of replies".to_owned(), |error| error.to_string());
                     tracing::debug!(server_leases = server_leases.len(), error, "renewal failed");
                     self.try_again(&mut self.state(), &server_leases);
                 }
@@ -325,7 +325,7 @@ fn due_of(hold: &Hold, now: Instant) -> Due {
     let name = &hold.server_lease.keys.name;
     // When the offer is revoked, another guard of the same hold may still be alive.
     if now >= hold.offered_until() && hold.revoke_offer() && hold.guards.fetch_sub(1, Ordering::AcqRel) == 1 {
-        tracing::debug!(%name, "granted, and not taken");
+        tracing::debug!(%name, "a grant was not taken by its caller");
         hold.end(None);
         return Due::NotTaken;
     }

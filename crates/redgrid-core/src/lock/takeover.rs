@@ -94,7 +94,7 @@ impl Table {
                 // holder could get a lower token than those that the former holder issues in its
                 // window.
                 self.free(&takeover, id, limit + LONGEST_WINDOW);
-                let why = "an earlier copy was not answered, and it is too late for another";
+                let why = "an earlier copy of the request was not answered, and no time is left for another";
                 return Err(match reply {
                     AcquireReply::Failed(failure) => failure,
                     _ => AcquireFailure::Unknown(ServerError::unknown(why)),
@@ -163,7 +163,7 @@ impl Table {
             }
             AcquireReply::TooLate => {
                 self.free(takeover, id, settled);
-                Err(AcquireFailure::Unavailable(ServerError::not_sent("the server found the request too late")))
+                Err(AcquireFailure::Unavailable(ServerError::not_sent("the request reached the server too late")))
             }
             AcquireReply::Failed(failure) => {
                 self.free(takeover, id, settled);

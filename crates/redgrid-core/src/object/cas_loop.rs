@@ -13,9 +13,9 @@ use crate::backoff::Backoff;
 use crate::clock::Instant;
 use crate::name::Name;
 
-/// Number of the first lost attempt that is followed by a pause. An attempt is lost if another
-/// client was faster. The first nine lost attempts are repeated at once.
-const RETRIES_WITHOUT_PAUSE: u32 = 10;
+/// Number of the first lost attempt that is followed by a pause: the first nine are repeated at
+/// once. An attempt is lost if another client was faster.
+const FIRST_LOSS_WITH_PAUSE: u32 = 10;
 
 /// The pauses after lost attempts.
 const PAUSES: Backoff = Backoff { first: Duration::from_millis(1), longest: Duration::from_millis(100) };
@@ -189,7 +189,7 @@ impl CasLoop {
     /// Dropping the future changes nothing.
     pub async fn lost(&mut self) -> Result<bool, ObjectError> {
         self.lost += 1;
-        let pauses = self.lost.checked_sub(RETRIES_WITHOUT_PAUSE);
+        let pauses = self.lost.checked_sub(FIRST_LOSS_WITH_PAUSE);
         let pause = pauses.map_or(Duration::ZERO, |pauses| PAUSES.after(pauses));
         let until = self.client.clock().now() + jittered(pause);
         if until >= self.last {

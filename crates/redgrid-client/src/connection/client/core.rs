@@ -88,7 +88,7 @@ impl Core {
     ///
     /// In that case, the cause may be that the client's runtime is not driven.
     pub(crate) fn hinted(&self, error: ServerError) -> ServerError {
-        const HINT: &str = "the client was created in another Tokio runtime, which has to be driven";
+        const HINT: &str = "the client was created in another Tokio runtime, which must be running";
         if Handle::try_current().is_ok_and(|here| here.id() == self.runtime) {
             return error;
         }

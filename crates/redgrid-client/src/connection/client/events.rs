@@ -214,7 +214,7 @@ impl Drop for Watching {
     fn drop(&mut self) {
         self.task.abort();
         let node = self.server.id();
-        self.events.lost(node, self.watcher, || "it is asked no more".into());
+        self.events.lost(node, self.watcher, || "it is no longer used".into());
         count::node_removed();
         let mut state = self.events.0.lock();
         if state.watched(node, self.watcher).is_some() {

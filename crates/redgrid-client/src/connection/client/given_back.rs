@@ -256,7 +256,7 @@ impl Core {
         if moved.is_empty() {
             return;
         }
-        tracing::debug!(releases = moved.len(), "sent again to a new primary");
+        tracing::debug!(releases = moved.len(), "releases are sent again to a new primary");
         let until = self.clock.now() + self.settings.patience();
         let sent = moved.into_iter().map(|request| self.give_back(request, until, RetryPolicy::ToTheEnd));
         let failed = stream::iter(sent).buffer_unordered(AT_ONCE).filter(|asked| {
@@ -265,7 +265,7 @@ impl Core {
         });
         let failed = failed.count().await;
         if failed > 0 {
-            tracing::debug!(failed, "releases could not be sent again; their leases end what they would have ended");
+            tracing::debug!(failed, "releases could not be sent again; the holds end with their leases");
         }
     }
 }

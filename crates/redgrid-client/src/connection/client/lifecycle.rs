@@ -207,7 +207,7 @@ impl Drop for Inner {
 
 /// The error of a shutdown that did not release everything in time.
 #[derive(Debug, Clone, thiserror::Error)]
-#[error("not everything was given back within {within:?}; leases end the rest")]
+#[error("not everything was released within {within:?}; the rest ends with its leases")]
 #[non_exhaustive]
 pub struct NotClosed {
     /// How long the shutdown has waited.

@@ -82,7 +82,7 @@ impl Lane {
                 continue;
             };
             if group.iter().any(|member| member.since.run_id != epoch.run_id) {
-                let elsewhere = CommitError::unproven("the commit connection leads to another server process");
+                let elsewhere = CommitError::unproven("the commit connection now leads to another server process");
                 settle_some(&mut group, |member| (member.since.run_id != epoch.run_id).then(|| Err(elsewhere.clone())));
                 // Either the commit connection or the connection of the reply is outdated. The
                 // commit connection is replaced, because nothing else depends on it.

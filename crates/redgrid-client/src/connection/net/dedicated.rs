@@ -81,7 +81,7 @@ impl DedicatedConnection {
             drop(turn);
             answer
         });
-        work.await.unwrap_or_else(|_| Err(ServerError::unknown("the task that had it carried out ended")))
+        work.await.unwrap_or_else(|_| Err(ServerError::unknown("the task that executes the request has ended")))
     }
 
     /// Waits for exclusive use of the connection and for its handshake, at most one response
@@ -94,7 +94,7 @@ impl DedicatedConnection {
         let link = self.link();
         let turn = Arc::clone(&self.turn).lock_owned();
         let turn =
-            self.in_time(by, turn).await.ok_or_else(|| ServerError::not_sent("others had their turn for too long"))?;
+            self.in_time(by, turn).await.ok_or_else(|| ServerError::not_sent("earlier requests took too much time"))?;
         let mut epoch = link.epoch();
         let up = async {
             tokio::select! {
@@ -150,7 +150,7 @@ impl DedicatedConnection {
                 && queued.iter().any(|answer| !matches!(answer, Err(ServerError::Refused { .. })));
             return Err(match alone {
                 true => ServerError::unknown(format!(
-                    "what was to be one step may have been carried out one by one: {error}"
+                    "the commands of a transaction may have been executed one by one: {error}"
                 )),
                 false => nothing(error),
             });
@@ -161,11 +161,11 @@ impl DedicatedConnection {
                 Err(ServerError::Refused { code, message }) if !code.is_passing() => {
                     let (code, nth, of) = (*code, at + 1, names.len());
                     let name = String::from_utf8_lossy(&names[at]);
-                    let message = format!("{message} (`{name}`, command {nth} of {of}: none was carried out)");
+                    let message = format!("{message} (`{name}`, command {nth} of {of}: none was executed)");
                     ServerError::Refused { code, message }
                 }
                 Err(error) => nothing(error),
-                Ok(_) => ServerError::not_sent("a command was not queued behind MULTI"),
+                Ok(_) => ServerError::not_sent("a command was not queued after MULTI"),
             });
         }
         // A replaced connection may lead to another process.
@@ -185,7 +185,7 @@ impl DedicatedConnection {
             }
             Ok(other) => {
                 link.renew();
-                Err(other.misfit("a list of answers to what was queued"))
+                Err(other.misfit("a list of replies to the queued commands"))
             }
             Err(ServerError::Refused { code: Code::Other, message }) if message.contains("without MULTI") => {
                 Err(ServerError::not_sent("the connection was replaced before EXEC"))
@@ -211,7 +211,7 @@ impl DedicatedConnection {
         if there.connection > epoch.connection {
             link.renew();
         } else {
-            beside.reconnect("another connection leads to another server process");
+            beside.reconnect("the connections lead to different server processes");
         }
         Err(ServerError::not_sent("the address leads to another server process now"))
     }
@@ -232,7 +232,7 @@ fn is_queued(answer: &Result<Reply, ServerError>) -> bool {
 fn nothing(error: &ServerError) -> ServerError {
     match error {
         ServerError::Refused { .. } => error.clone(),
-        other => ServerError::not_sent(format!("nothing was carried out, as EXEC was not sent: {other}")),
+        other => ServerError::not_sent(format!("nothing was executed, because EXEC was not sent: {other}")),
     }
 }
 

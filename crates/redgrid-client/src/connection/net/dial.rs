@@ -34,7 +34,7 @@ const NEXT_ADDRESS: Duration = Duration::from_millis(250);
 ///
 /// Dropping the future leaves no connection behind.
 pub(crate) async fn dial(place: &Endpoint, network: &Network, within: Duration) -> Result<Box<dyn Stream>, Trouble> {
-    let late = || Trouble::passing(format!("no connection to {place} came about within {within:?}"));
+    let late = || Trouble::passing(format!("no connection to {place} within {within:?}"));
     let dialing = async {
         match place {
             Endpoint::Tcp(address) => to_address(network.mapped(address), network, within).await,

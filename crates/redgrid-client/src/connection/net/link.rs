@@ -219,7 +219,7 @@ impl Connection {
 
     /// Drops the connection and opens another one, because its replies can no longer be trusted.
     pub(crate) fn renew(&self) {
-        self.fail("it was given up after an unexpected answer");
+        self.fail("it was closed after an unexpected reply");
         self.pipeline().abort();
         self.doubt.notify_one();
     }
@@ -244,7 +244,7 @@ impl Connection {
         if state.left_at.is_none_or(|at| at.elapsed() >= LONGEST_WAIT) {
             state.left_at = Some(Instant::now());
             drop(state);
-            self.reconnect("the server takes no writes");
+            self.reconnect("the server accepts no writes");
         }
     }
 

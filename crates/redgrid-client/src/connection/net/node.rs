@@ -177,7 +177,7 @@ impl Node {
 /// Returns one argument, or an error if the argument is too large for servers.
 fn fitting(word: &Bytes) -> Result<Bytes, ServerError> {
     if word.len() > LARGEST {
-        let message = format!("not sent: an argument has {} bytes, and servers take {LARGEST} at most", word.len());
+        let message = format!("not sent: an argument has {} bytes, and servers accept {LARGEST} at most", word.len());
         return Err(ServerError::Refused { code: Code::TooLarge, message });
     }
     Ok(word.clone())

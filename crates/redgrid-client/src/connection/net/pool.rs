@@ -175,7 +175,7 @@ impl PoolMember {
         // reports.
         publish(&self.together.epoch, of_all(&seats.lives));
         drop(seats);
-        astray.iter().for_each(|link| link.reconnect("another connection leads to another server process"));
+        astray.iter().for_each(|link| link.reconnect("the connections lead to different server processes"));
     }
 }
 

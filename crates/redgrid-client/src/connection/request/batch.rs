@@ -64,7 +64,7 @@ impl Core {
             answers[at] = Some(answer);
         }
         let durable = committed(&requests, &answers, durability).await;
-        let unasked = || Err(ServerError::not_sent("its time was over before it left"));
+        let unasked = || Err(ServerError::not_sent("its time limit ended before it was sent"));
         let results = answers.into_iter().map(|answer| answer.map_or_else(unasked, |(result, ..)| result));
         results.zip(durable).map(|(result, durable)| Batched { result, durable }).collect()
     }
@@ -101,7 +101,7 @@ async fn one_round(
                 break;
             }
         }
-        results.resize_with(those.len(), || Err(ServerError::not_sent("one in front of it was not sent")));
+        results.resize_with(those.len(), || Err(ServerError::not_sent("an earlier request of the batch was not sent")));
         (home, epoch, those, results)
     });
     let mut again = Vec::new();
@@ -115,7 +115,7 @@ async fn one_round(
             let result = match result {
                 // The former primary hung, and still acts as a primary although it was replaced.
                 Ok(_) if replaced => {
-                    Err(ServerError::unknown("the node that answered does not decide for the key any more"))
+                    Err(ServerError::unknown("the node that answered is no longer the primary of the key"))
                 }
                 result => result,
             };

@@ -129,7 +129,7 @@ async fn ask(core: &Core, server: &Arc<dyn Server>, request: Request, until: Ins
     // later transmission says.
     let mut unanswered = 0;
     let error = loop {
-        let replaced = || format!("{} is no primary any more", server.id());
+        let replaced = || format!("{} is no longer a primary", server.id());
         if !decides(core, server) {
             break ServerError::not_sent(replaced());
         }

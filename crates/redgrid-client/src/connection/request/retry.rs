@@ -193,8 +193,8 @@ impl Tries {
             return None;
         }
         outcome.result = Err(match self.unanswered {
-            Some(_) => ServerError::unknown("the server found the last copy of the request too late"),
-            None => ServerError::not_sent("the server found the request too late"),
+            Some(_) => ServerError::unknown("the last copy of the request reached the server too late"),
+            None => ServerError::not_sent("the request reached the server too late"),
         });
         Some(outcome)
     }
@@ -217,7 +217,7 @@ pub(super) async fn admitted<'a>(
     until: Instant,
     progress: &Progress,
 ) -> Result<SemaphorePermit<'a>, ServerError> {
-    let waited = || ServerError::not_sent("too many requests were under way (see `max_in_flight`)");
+    let waited = || ServerError::not_sent("too many requests were in flight (see `max_in_flight`)");
     progress.waits(Some(Obstacle::Error(waited())));
     let permit = async {
         tokio::select! {

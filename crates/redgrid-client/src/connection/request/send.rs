@@ -104,7 +104,7 @@ impl Core {
                 let sent = self.clock.now();
                 let limit = tries.limit(sent, self.settings.response_timeout);
                 if !progress.begin() {
-                    return tries.unsent(ServerError::not_sent("it was given up"), &to, sent);
+                    return tries.unsent(ServerError::not_sent("the call was given up"), &to, sent);
                 }
                 let answer = match request.reads {
                     true => transmit(topology, Arc::clone(&to), &request, limit, &AtomicBool::new(false)).await,
@@ -234,7 +234,7 @@ async fn by_primary(topology: &dyn Topology, home: Arc<dyn Server>, request: &Ar
         tokio::time::sleep(last_words).await;
         Box::pin(replaced(topology, &home, is_replaced, last_words, &sent_on)).await;
     };
-    let void = || ServerError::unknown("the node that was to answer does not decide for the key any more");
+    let void = || ServerError::unknown("the node that received the request is no longer the primary of the key");
     tokio::select! {
         biased;
         answer = &mut asked => match answer.result.is_ok() && answer.at_home && is_replaced() {

@@ -97,7 +97,7 @@ impl Watch {
             // A node that has answered may be promoted, so waiting can help.
             let kind = if errors.len() < answers.len() { Kind::Passing } else { kind_of(errors.iter().copied()) };
             let trouble = errors.first().map(|(node, error)| format!(": {}", said_by(node, error)));
-            let why = if is_open { "several nodes may be the primary" } else { "no node says that it is the primary" };
+            let why = if is_open { "several nodes may be the primary" } else { "no node claims to be the primary" };
             let words = format!("{why}{}", trouble.unwrap_or_default());
             return self.replicated.unknown_because(Trouble { words, kind });
         };

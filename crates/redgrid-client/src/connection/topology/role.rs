@@ -31,7 +31,7 @@ fn role_of(words: Vec<Reply>) -> Result<Role, ServerError> {
     }
     let mut words = words.into_iter();
     let mut text = || words.next().and_then(|word| word.into_typed::<String>().ok()).unwrap_or_default();
-    let unexpected = || ServerError::unknown("the answer to ROLE is neither that of a primary nor of a replica");
+    let unexpected = || ServerError::unknown("the reply to ROLE is neither that of a primary nor that of a replica");
     match text().as_str() {
         "master" => Ok(Role::Primary { replicas: 0 }),
         "slave" => {

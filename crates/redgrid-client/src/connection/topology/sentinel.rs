@@ -216,7 +216,7 @@ impl Watch {
         let is_news = is_followed(told.epoch, self.latest, said, all)
             || is_followed(told.epoch, self.latest, said, all - long_gone.len()) && is_among_most(&*by, name).await;
         if !is_news {
-            tracing::debug!(by = %by.id(), "it knows of an older election only");
+            tracing::debug!(by = %by.id(), "a sentinel reported the result of an older election");
             return;
         }
         self.latest = told.epoch;

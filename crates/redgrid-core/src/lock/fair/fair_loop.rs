@@ -249,8 +249,8 @@ impl Table {
             other => {
                 // Waiting without a reply counts as loss of contact.
                 lock.contended = false;
-                let error = other.err().map_or("wrong number of parts".to_owned(), |error| error.to_string());
-                tracing::debug!(name = %fair_loop.key.keys.name, error, "keepalive without a valid reply");
+                let error = other.err().map_or("wrong number of values".to_owned(), |error| error.to_string());
+                tracing::debug!(name = %fair_loop.key.keys.name, error, "a keepalive got no valid reply");
                 return;
             }
         };
@@ -268,7 +268,7 @@ impl Table {
                 position.left();
                 lost.push(*number);
                 count::position_lost(fair_loop.key.kind);
-                tracing::warn!(name = %fair_loop.key.keys.name, "a live position was removed; it is enqueued again");
+                tracing::warn!(name = %fair_loop.key.keys.name, "a live queue position was lost; it is enqueued again");
             } else if first == nth {
                 match u64::try_from(left) {
                     Ok(left) => position.is_next_until(received, Duration::from_millis(left.max(1))),

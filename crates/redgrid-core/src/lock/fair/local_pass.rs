@@ -327,7 +327,7 @@ impl Table {
                 return self.release_answered(None, &server_lease, None);
             }
             Err(error) => {
-                tracing::debug!(name = %server_lease.keys.name, %error, "not passed along");
+                tracing::debug!(name = %server_lease.keys.name, %error, "a pass request failed");
                 pass.ended = Some(server_lease.id);
                 self.take_out_served(lock);
                 if suspended.is_some() {

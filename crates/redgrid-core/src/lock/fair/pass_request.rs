@@ -56,7 +56,7 @@ impl PassReply {
             [1, _, next @ ..] => Ok(PassReply::Held(next.iter().copied().collect())),
             [0, ..] => Ok(PassReply::NotOurs),
             [3, ..] => Ok(PassReply::Released),
-            _ => Err(ServerError::unknown("an answer of another kind")),
+            _ => Err(ServerError::unknown("an unexpected reply to a pass request")),
         }
     }
 }

@@ -203,7 +203,7 @@ impl Table {
             }
             if self.now() >= deadline(asked.sent, lease.min(look.request.lease.duration())) {
                 self.clean_up_copies(look, &call, lease, true);
-                let why = ServerError::unknown("the answer came when the lease had ended");
+                let why = ServerError::unknown("the reply arrived after the end of the lease");
                 break (AcquireFailure::Unknown(why), first);
             }
             return self.install_all(look, &call, (entered, wanted), token, (lease, handover_window));

@@ -43,9 +43,9 @@ impl Listener {
             (Listener::Tls, false) => lasting("the server speaks TLS there (`rediss://` instead of `redis://`)"),
             (Listener::Http, _) => lasting("an HTTP server answers there, no Redis or Valkey"),
             (Listener::Ssh, _) => lasting("an SSH server answers there, no Redis or Valkey"),
-            (Listener::Other, _) => lasting("what answers there does not speak the protocol of Redis and Valkey"),
+            (Listener::Other, _) => lasting("the process there does not speak the protocol of Redis and Valkey"),
             // A server that hangs may recover.
-            (Listener::Silent, _) => Some(Trouble::passing("the server takes connections and says nothing")),
+            (Listener::Silent, _) => Some(Trouble::passing("the server accepts connections, but sends nothing")),
             (Listener::Plain, false) | (Listener::Tls, true) => None,
         }
     }

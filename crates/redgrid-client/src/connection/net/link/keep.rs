@@ -137,7 +137,7 @@ impl Connection {
                     Err(ServerError::NotSent { .. }) if pipeline.end().is_none() => {}
                     Err(_) => {
                         let lost = pipeline.end();
-                        return self.fail(lost.as_deref().unwrap_or("it was given up after an unexpected answer"));
+                        return self.fail(lost.as_deref().unwrap_or("it was closed after an unexpected reply"));
                     }
                 }
             }
@@ -163,7 +163,7 @@ impl Connection {
                     self.reconnect("the password has changed");
                 }
             } else if let Err(error) = followed {
-                tracing::warn!(client = %self.client_name, %error, "could not log in anew; the connection stays");
+                tracing::warn!(client = %self.client_name, %error, "could not log in again; the connection stays open");
             }
         }
     }
@@ -218,7 +218,7 @@ fn is_subscribed_only(error: &ServerError) -> bool {
     matches!(error, ServerError::Refused { message, .. } if message.contains("allowed in this context"))
 }
 
-const SILENT: &str = "the server says nothing";
+const SILENT: &str = "the server sends nothing";
 
 fn is_silent(error: &ServerError) -> bool {
     matches!(error, ServerError::Unknown { reason } if reason == SILENT)

@@ -209,7 +209,7 @@ impl Connection {
             }
             Err(said) => {
                 let why = readable(without_arguments(&said));
-                tracing::warn!(why, "the server does not accept the new password yet; the connection stays");
+                tracing::warn!(why, "the server does not accept the new password yet; the connection stays open");
                 false
             }
         }

@@ -154,7 +154,7 @@ pub(super) const TLS: [(&str, Kind, &str); 23] = [
     ("AlertReceived(HandshakeFailure)", Lasting, ENDED),
     ("AlertReceived(ProtocolVersion)", Lasting, ENDED),
     ("AlertReceived(", Passing, ENDED),
-    ("PeerIncompatible(", Lasting, "the server has no version or cipher of TLS that is used here"),
+    ("PeerIncompatible(", Lasting, "the server and the client have no TLS version or cipher in common"),
     ("InvalidMessage(", Lasting, "the server does not speak TLS there"),
     ("tls handshake eof", Passing, "the connection was closed in the TLS handshake"),
 ];
@@ -204,7 +204,7 @@ mod tests {
             (&custom("InvalidMessage(InvalidContentType)"), "the server does not speak TLS there"),
             (
                 &custom("PeerIncompatible(ServerDoesNotSupportTls12Or13)"),
-                "the server has no version or cipher of TLS that is used here",
+                "the server and the client have no TLS version or cipher in common",
             ),
             ("Custom { kind: Other, error: DecryptError }", "decrypt error"),
         ] {

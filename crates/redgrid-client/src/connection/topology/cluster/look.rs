@@ -105,7 +105,7 @@ impl Cluster {
                             self.take_in(ranges);
                             return Ok(());
                         }
-                        _ => return Err(Trouble::passing("they contradict each other")),
+                        _ => return Err(Trouble::passing("the nodes contradict each other")),
                     },
                     None => {}
                 },
@@ -130,7 +130,7 @@ impl Cluster {
         let slots = node.call_one(Request::command("CLUSTER").arg("SLOTS")).await?;
         let ranges = slots::read(slots, node.id().host())?;
         if ranges.is_empty() {
-            return Err(ServerError::not_sent(format!("{} knows of no slots", node.id())));
+            return Err(ServerError::not_sent(format!("{} reports no slots", node.id())));
         }
         if !self.map.lock().probed {
             if self.nodes.settings.sharded_subscriptions == ShardedSubscriptions::Auto {

@@ -53,10 +53,10 @@ pub(super) async fn primary_by(sentinel: &dyn Server, name: &str) -> Result<Prim
         let questions = vec![about("MASTER", name), about("GET-MASTER-ADDR-BY-NAME", name), about("MASTER", name)];
         let answers = sentinel.call(questions).await.into_iter().collect::<Result<Vec<Reply>, _>>()?;
         let Ok([before, address, after]) = <[Reply; 3]>::try_from(answers) else {
-            return Err(ServerError::unknown("not as many answers as questions"));
+            return Err(ServerError::unknown("the number of replies differs from the number of requests"));
         };
         let (host, port): (String, String) = address.into_typed()?;
-        let port = port.parse().map_err(|_| ServerError::unknown("a sentinel named no port"))?;
+        let port = port.parse().map_err(|_| ServerError::unknown("a sentinel reported no port"))?;
         let (before, after): (Facts, Facts) = (before.into_typed()?, after.into_typed()?);
         let epoch = epoch_in(&before);
         if epoch_in(&after) == epoch {
@@ -68,7 +68,7 @@ pub(super) async fn primary_by(sentinel: &dyn Server, name: &str) -> Result<Prim
             return Ok(PrimaryReport { primary, epoch, elected, is_down: !is_up(&after) });
         }
     }
-    Err(ServerError::unknown("a sentinel changed its mind at every look"))
+    Err(ServerError::unknown("a sentinel gave contradictory replies in each attempt"))
 }
 
 /// Maximum number of attempts of a query. It is repeated if the election number changes meanwhile,
