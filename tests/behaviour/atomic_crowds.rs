@@ -104,8 +104,9 @@ async fn additions_and_subtractions_are_batched_together() {
         }
         assert_eq!(n.get().await.unwrap(), value);
         let sent = sent.load(Ordering::Relaxed);
-        // A command has up to 64 additions. A busy machine sends some with fewer.
-        assert!(sent <= 50, "{sent} commands");
+        // A command has up to 64 additions. On a busy machine, commands leave while the task is
+        // still making requests, and have fewer.
+        assert!(sent <= 250, "{sent} commands");
     }
 }
 
@@ -126,8 +127,9 @@ async fn of_an_overflowing_batch_only_overflowing_additions_are_rejected() {
         had.sort_unstable();
         assert!(had.into_iter().eq(i64::MAX - 599..=i64::MAX), "{} refused", refused.len());
         let sent = sent.load(Ordering::Relaxed);
-        // A command has up to 64 additions. A busy machine sends some with fewer.
-        assert!(sent <= 50, "{sent} commands");
+        // A command has up to 64 additions. On a busy machine, commands leave while the task is
+        // still making requests, and have fewer.
+        assert!(sent <= 250, "{sent} commands");
         // The sum of a batch has no overflow, although a partial sum would have one.
         let told = join_all([1, -2, i64::MIN, i64::MAX].map(|by| n.add(by).into_future())).await;
         let done: i128 = [1, -2, i64::MIN, i64::MAX]
@@ -156,8 +158,9 @@ async fn doubles_are_added_together_in_their_order() {
             assert_eq!(now.unwrap(), tenths);
         }
         let sent = sent.load(Ordering::Relaxed);
-        // A command has up to 64 additions. A busy machine sends some with fewer.
-        assert!(sent <= 50, "{sent} commands");
+        // A command has up to 64 additions. On a busy machine, commands leave while the task is
+        // still making requests, and have fewer.
+        assert!(sent <= 250, "{sent} commands");
         // Only an addition beyond the range of doubles is rejected.
         n.set(f64::MAX).await.unwrap();
         let told = join_all([-1e300, f64::MAX, 1e300, 1e293].map(|by| n.get_and_add(by))).await;
