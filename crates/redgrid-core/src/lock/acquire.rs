@@ -142,7 +142,7 @@ impl Table {
         } else if lock.yield_plan.is_some() {
             self.start_loop(&key, lock);
         } else if let Some(attempt) = self.attempt_of(&key, lock, now) {
-            lock.asking = true;
+            lock.request_in_flight = true;
             let table = Arc::clone(self);
             let mut work: BackgroundTask = pinned(|| table.try_for(attempt).map(drop));
             if not_before > now {

@@ -66,14 +66,14 @@ pub(super) struct GrantReply {
 
 impl GrantReply {
     pub(super) fn by(
-        asked: &RequestOutcome,
+        outcome: &RequestOutcome,
         id: u64,
         token: u64,
         (lease, durability): (Duration, Durability),
         handover_ends: Instant,
     ) -> GrantReply {
-        let RequestOutcome { sent, received, retransmission_ends, .. } = *asked;
-        let node = asked.by.id().clone();
+        let RequestOutcome { sent, received, retransmission_ends, .. } = *outcome;
+        let node = outcome.by.id().clone();
         GrantReply { id, token, sent, received, retransmission_ends, lease, durability, handover_ends, node }
     }
 }
@@ -128,22 +128,22 @@ impl Table {
         async move {
             let mut was_late = false;
             loop {
-                let (id, asked) = self.send(&attempt).await;
-                let token = match parse_reply(&asked) {
+                let (id, outcome) = self.send(&attempt).await;
+                let token = match parse_reply(&outcome) {
                     AcquireReply::Granted { token, .. } => token,
-                    reply => match self.not_granted(&attempt, id, &asked, reply, &mut was_late) {
+                    reply => match self.not_granted(&attempt, id, &outcome, reply, &mut was_late) {
                         ControlFlow::Break(left) => return left,
                         ControlFlow::Continue(()) => continue,
                     },
                 };
                 let durability = attempt.request.durability;
-                if let Err(error) = self.core.commit(&asked, durability, attempt.key.key()).await {
-                    if Box::pin(self.not_durable(&attempt, id, &asked, error)).await {
+                if let Err(error) = self.core.commit(&outcome, durability, attempt.key.key()).await {
+                    if Box::pin(self.not_durable(&attempt, id, &outcome, error)).await {
                         continue;
                     }
                     return None;
                 }
-                return self.granted(&attempt, id, token, &asked);
+                return self.granted(&attempt, id, token, &outcome);
             }
         }
     }
@@ -158,7 +158,7 @@ impl Table {
             (None, None) => attempt.protocol.acquire(claim),
             (None, Some((mode, context))) => mode.enter(claim, context),
             (Some(queue), _) => {
-                attempt.status.position.asked();
+                attempt.status.position.mark_requested();
                 queue.enter(claim, self.position_ttl())
             }
         };
@@ -170,19 +170,20 @@ impl Table {
     ///
     /// Returns `Some(Duration::ZERO)` if another client took the lock over before the grant was
     /// known here. `try_for` then returns the same value.
-    fn granted(self: &Arc<Self>, attempt: &Attempt, id: u64, token: u64, asked: &RequestOutcome) -> Option<Duration> {
-        let (sent, key, in_queue) = (asked.sent, &attempt.key, attempt.queue().is_some());
+    fn granted(self: &Arc<Self>, attempt: &Attempt, id: u64, token: u64, outcome: &RequestOutcome) -> Option<Duration> {
+        let (sent, key, in_queue) = (outcome.sent, &attempt.key, attempt.queue().is_some());
         let why = || AcquireFailure::Unknown(ServerError::unknown("the reply arrived after the end of the lease"));
         if self.now() >= deadline(sent, attempt.lease) {
             // The lease is over by now: a guard would hold nothing, so release the grant and report
             // a failure.
-            self.schedule_cleanup_of_retransmissions(attempt, id, asked, true);
+            self.schedule_cleanup_of_retransmissions(attempt, id, outcome, true);
             self.failed(attempt, why());
             return None;
         }
         let is_continued = attempt.continued > Instant::MIN;
         let handover_ends = if is_continued { attempt.continued } else { sent + attempt.handover_window };
-        let mut granted = GrantReply::by(asked, id, token, (attempt.lease, attempt.request.durability), handover_ends);
+        let mut granted =
+            GrantReply::by(outcome, id, token, (attempt.lease, attempt.request.durability), handover_ends);
         if in_queue {
             // An earlier request for this queue position can also execute late.
             let unsure = Some(attempt.status.may_execute_until()).filter(|until| *until > sent);
@@ -193,7 +194,7 @@ impl Table {
         let (lock, schedule) = match self.install_grant(&mut state, key, &server_lease, sent) {
             InstallOutcome::Ours { lock, schedule } => (lock, schedule),
             InstallOutcome::Closed => {
-                state.locks.get_mut(key).into_iter().for_each(|lock| lock.asking = false);
+                state.locks.get_mut(key).into_iter().for_each(|lock| lock.request_in_flight = false);
                 state.remove_if_idle(key);
                 drop(state);
                 self.release_unreceived(&server_lease);
@@ -206,7 +207,7 @@ impl Table {
             }
         };
         let now = self.now();
-        lock.asking = false;
+        lock.request_in_flight = false;
         lock.completed(attempt.entry);
         if in_queue {
             attempt.status.position.left();

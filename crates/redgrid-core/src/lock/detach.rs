@@ -216,16 +216,16 @@ impl Table {
         let settlement =
             |limit| DeferredRelease { keep_until, ..DeferredRelease::of(kind, &target, id, lease.duration(), limit) };
         let until = self.now() + self.core.settings.patience();
-        let ask = || self.core.exchange(request.clone(), until, RetryPolicy::Retries, &progress);
-        let mut asked = ask().await;
-        let status = |asked: &redgrid_client::internal::RequestOutcome| {
-            asked.result.clone().and_then(|reply| reply.into_typed::<(i64, u64, i64)>())
+        let send = || self.core.exchange(request.clone(), until, RetryPolicy::Retries, &progress);
+        let mut outcome = send().await;
+        let status = |outcome: &redgrid_client::internal::RequestOutcome| {
+            outcome.result.clone().and_then(|reply| reply.into_typed::<(i64, u64, i64)>())
         };
-        if matches!(status(&asked), Ok((2, ..))) && !asked.was_retransmitted() {
-            asked = ask().await;
+        if matches!(status(&outcome), Ok((2, ..))) && !outcome.was_retransmitted() {
+            outcome = send().await;
         }
-        let limit = asked.retransmission_ends;
-        let (time, left) = match status(&asked) {
+        let limit = outcome.retransmission_ends;
+        let (time, left) = match status(&outcome) {
             Ok((1, time, left)) => (time, Duration::from_millis(u64::try_from(left).unwrap_or_default())),
             Ok((0, ..)) => return Ok(None),
             Ok(_) => {
@@ -247,7 +247,7 @@ impl Table {
                 return Err(failure);
             }
         };
-        if let Err(error) = self.core.commit(&asked, durability, &target.key).await {
+        if let Err(error) = self.core.commit(&outcome, durability, &target.key).await {
             self.clean_up(settlement(limit)).await;
             return Err(AcquireFailure::NotDurable(error));
         }
@@ -257,13 +257,14 @@ impl Table {
             acquire.lease = LeaseMode::Fixed(Duration::from_micros(detached.ends.saturating_sub(time)));
         }
         let on_server = if wanted.is_zero() { left } else { wanted };
-        let sent = asked.sent;
+        let sent = outcome.sent;
         if self.now() >= deadline(sent, on_server).min(deadline(sent, acquire.lease.duration())) {
             self.schedule_cleanup(settlement(limit));
             return Ok(None);
         }
         let handover_window = self.handover_window(kind, &LockId::of(kind, &target));
-        let granted = GrantReply::by(&asked, id, detached.token.get(), (on_server, durability), sent + handover_window);
+        let granted =
+            GrantReply::by(&outcome, id, detached.token.get(), (on_server, durability), sent + handover_window);
         let grant = self.install(client, kind, Arc::clone(&target), granted, (acquire, keep_until));
         grant.map(Some).ok_or(AcquireFailure::ShuttingDown)
     }

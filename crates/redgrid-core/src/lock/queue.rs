@@ -147,7 +147,7 @@ impl Table {
             inline_task = lock.inline_task.take();
             // The loop finds new waiters by itself while an operation is in flight or the lock is
             // held. In a server queue each waiter needs its position at once.
-            let is_free = lock.server_lease.is_none() && lock.busy == Busy::No && !lock.asking;
+            let is_free = lock.server_lease.is_none() && lock.busy == Busy::No && !lock.request_in_flight;
             if is_free || !lock.loop_running || lock.protocol.queue().is_some() {
                 self.start_loop(key, lock);
             }

@@ -186,7 +186,7 @@ impl Table {
                 server_leases.iter().map(|server_lease| server_lease.deadline().since(sent)).min().unwrap_or_default();
             // A primary that was replaced meanwhile does not have the lease: its reply moves no
             // deadline.
-            let mut asking = pin!(unless_replaced(&*self.core.topology, &request, limit));
+            let mut response = pin!(unless_replaced(&*self.core.topology, &request, limit));
             // An unanswered renewal may have lengthened the lease on the server: a release must be
             // retried until that longer lease is over.
             let unsure = |by: Instant| {
@@ -196,11 +196,11 @@ impl Table {
             };
             let over = may_execute_until(limit, self.core.settings.response_timeout);
             let answer = tokio::select! {
-                answer = &mut asking => answer,
+                answer = &mut response => answer,
                 () = self.core.clock.sleep_until(sent + (shortest / 4).max(SHORTEST_WAIT)) => {
                     unsure(over);
                     self.try_again(&mut self.state(), &server_leases);
-                    asking.await
+                    response.await
                 }
             };
             match answer.result.clone().and_then(Reply::into_typed::<Vec<i64>>) {

@@ -182,7 +182,7 @@ impl Table {
             let listens = wait_loop.backoff.is_none();
             return Step::Local { listen_at: if listens { server_lease.handover_ends - half } else { Instant::MAX } };
         }
-        if lock.busy != Busy::No || lock.asking {
+        if lock.busy != Busy::No || lock.request_in_flight {
             return Step::Local { listen_at: Instant::MAX };
         }
         if let Some(turn) = lock.yield_plan.take() {
@@ -197,7 +197,7 @@ impl Table {
         }
         match self.attempt_of(&wait_loop.key, lock, self.now()) {
             Some(attempt) => {
-                lock.asking = true;
+                lock.request_in_flight = true;
                 Step::Try(Box::new(attempt))
             }
             None => Step::Local { listen_at: Instant::MAX },
