@@ -47,11 +47,11 @@ pub(crate) fn margin(lease: Duration) -> Duration {
     (lease / 20).max(Duration::from_millis(20))
 }
 
-/// Returns how long a lease on the server must be, so that it is valid locally for `believed`.
-pub(crate) fn with_margin(believed: Duration) -> Duration {
-    // The margin is a twentieth of the whole lease. So the lease is 20/19 of `believed`, rounded
+/// Returns how long a lease on the server must be, so that it is valid locally for `validity`.
+pub(crate) fn with_margin(validity: Duration) -> Duration {
+    // The margin is a twentieth of the whole lease. So the lease is 20/19 of `validity`, rounded
     // up.
-    (believed + believed / 19 + Duration::from_nanos(1)).max(believed + Duration::from_millis(20))
+    (validity + validity / 19 + Duration::from_nanos(1)).max(validity + Duration::from_millis(20))
 }
 
 /// Returns the instant until which a lease is valid locally. Its request was sent at `sent`, and

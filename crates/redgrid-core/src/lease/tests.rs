@@ -23,10 +23,10 @@ fn the_deadline_is_before_the_servers_expiry_by_a_margin() {
 
 #[test]
 fn a_lease_with_its_margin_is_valid_as_long_as_requested() {
-    for believed in [0, 1, 19, 20, 100, 379, 380, 381, 30_000, 2_592_000_000].map(|ms| ms * MS) {
-        let lease = with_margin(believed);
-        assert!(lease - margin(lease) >= believed, "{believed:?}");
-        assert!(lease - margin(lease) <= believed + MS, "{believed:?}");
+    for validity in [0, 1, 19, 20, 100, 379, 380, 381, 30_000, 2_592_000_000].map(|ms| ms * MS) {
+        let lease = with_margin(validity);
+        assert!(lease - margin(lease) >= validity, "{validity:?}");
+        assert!(lease - margin(lease) <= validity + MS, "{validity:?}");
     }
 }
 

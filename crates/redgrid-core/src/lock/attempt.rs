@@ -103,14 +103,14 @@ impl Table {
         let waiter = lock.queue.get(at)?;
         let spare = self.extra_lease(lock.protocol, key);
         // A request with a timeout waits that long, even without contact to the server.
-        let patience = if waiter.request.wait.is_some() { Duration::MAX } else { self.core.settings.patience() };
+        let contact_timeout = if waiter.request.wait.is_some() { Duration::MAX } else { self.core.settings.patience() };
         Some(Attempt {
             key: key.clone(),
             protocol: lock.protocol,
             entry: waiter.id,
             request: Arc::clone(&waiter.request),
             status: Arc::clone(&waiter.status),
-            until: waiter.until.min(now + patience),
+            until: waiter.until.min(now + contact_timeout),
             lease: waiter.request.server_lease(spare),
             handover_window: if lock.protocol.hands_over_locally() { spare } else { Duration::ZERO },
             continued: std::mem::take(&mut lock.continued),
