@@ -345,9 +345,9 @@ impl Table {
         }
         if schedule.get(server_lease.id).is_none() {
             // The server lease is new, or was reclaimed before its release.
-            schedule.insert(Arc::clone(server_lease), self.next_look(server_lease, server_lease.granted, now));
+            schedule.insert(Arc::clone(server_lease), self.next_check(server_lease, server_lease.granted, now));
         } else if lease != (server_lease.has_renewed_lease(), server_lease.lease()) || (is_first && is_earlier) {
-            schedule.reschedule(server_lease.id, self.next_look(server_lease, now, now));
+            schedule.reschedule(server_lease.id, self.next_check(server_lease, now, now));
         }
         self.wake_renewal(schedule);
         lock.add(Arc::clone(&hold));
@@ -355,7 +355,7 @@ impl Table {
     }
 
     /// Returns when a server lease that was confirmed at `from` is checked next.
-    pub(super) fn next_look(&self, server_lease: &ServerLease, from: Instant, now: Instant) -> Instant {
+    pub(super) fn next_check(&self, server_lease: &ServerLease, from: Instant, now: Instant) -> Instant {
         let (lease, watchdog) = (server_lease.lease(), self.core.settings.watchdog_lease);
         let lease = match server_lease.is_renewed_at(now) {
             // Another holder of the key can shorten the common lease to a watchdog lease. The check

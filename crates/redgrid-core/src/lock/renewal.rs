@@ -259,7 +259,7 @@ impl Table {
                 if !lease.is_zero() {
                     server_lease.confirmed(sent, lease, durability);
                 }
-                state.schedule.reschedule(server_lease.id, self.next_look(server_lease, sent, now));
+                state.schedule.reschedule(server_lease.id, self.next_check(server_lease, sent, now));
             }
             0 => {
                 // A server lease that has left the schedule was released, not lost.
@@ -284,7 +284,7 @@ impl Table {
     pub(super) fn reschedule(&self, server_lease: &ServerLease) {
         let mut state = self.state();
         let now = self.now();
-        state.schedule.reschedule(server_lease.id, self.next_look(server_lease, now, now));
+        state.schedule.reschedule(server_lease.id, self.next_check(server_lease, now, now));
         self.wake_renewal(&state.schedule);
     }
 

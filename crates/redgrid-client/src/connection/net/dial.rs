@@ -56,7 +56,7 @@ async fn to_address(address: &Address, network: &Network, within: Duration) -> R
     }
     if let Some(proxy) = &network.socks {
         let of_proxy =
-            |trouble: Trouble| Trouble::passing(format!("the SOCKS proxy at {}: {}", proxy.address, trouble.words));
+            |trouble: Trouble| Trouble::passing(format!("the SOCKS proxy at {}: {}", proxy.address, trouble.message));
         let stream = connect(&proxy.address, network, within).await.map_err(of_proxy)?;
         let stream = socks::pass(stream, proxy, host, *port).await.map_err(Trouble::passing)?;
         return Ok(Box::new(stream));

@@ -47,7 +47,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(2);
 /// A live server nearby answers within a millisecond. Suspicion causes a topology refresh.
 const SILENT: Duration = Duration::from_millis(100);
 
-/// Upper bound of [`patience`] for distant servers: 1 s. Without this bound, a server that has long
+/// Upper bound of [`suspicion_timeout`] for distant servers: 1 s. Without this bound, a server that has long
 /// been slow would not be suspected at all.
 const LONGEST_SILENT: Duration = Duration::from_secs(1);
 
@@ -59,7 +59,7 @@ const ROUND_TRIPS: u32 = 4;
 /// outstanding.
 ///
 /// `round_trip` is the server's unloaded round-trip time.
-pub(crate) fn patience(round_trip: Duration) -> Duration {
+pub(crate) fn suspicion_timeout(round_trip: Duration) -> Duration {
     (round_trip * ROUND_TRIPS).clamp(SILENT, LONGEST_SILENT)
 }
 
@@ -173,7 +173,7 @@ impl Connection {
             Handshake::Data { time, .. } => time.round_trip(),
             Handshake::Nothing | Handshake::Life | Handshake::Identity => Duration::ZERO,
         };
-        self.is_up() && self.silent_for() < patience(round_trip)
+        self.is_up() && self.silent_for() < suspicion_timeout(round_trip)
     }
 
     pub(crate) fn silent_for(&self) -> Duration {
@@ -299,7 +299,10 @@ mod tests {
     #[test]
     fn a_distant_server_is_not_suspected_because_of_its_round_trip() {
         let ms = Duration::from_millis;
-        assert_eq!((patience(ms(0)), patience(ms(1)), patience(ms(25))), (SILENT, SILENT, SILENT));
-        assert_eq!((patience(ms(120)), patience(ms(5000))), (ms(480), LONGEST_SILENT));
+        assert_eq!(
+            (suspicion_timeout(ms(0)), suspicion_timeout(ms(1)), suspicion_timeout(ms(25))),
+            (SILENT, SILENT, SILENT)
+        );
+        assert_eq!((suspicion_timeout(ms(120)), suspicion_timeout(ms(5000))), (ms(480), LONGEST_SILENT));
     }
 }

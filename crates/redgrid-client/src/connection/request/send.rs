@@ -14,7 +14,7 @@ use super::retry::{RetryPolicy, Tries, admitted, replaced};
 use super::route::{follow, is_doubtful};
 use crate::clock::Instant;
 use crate::config::Durability;
-use crate::connection::link::patience;
+use crate::connection::link::suspicion_timeout;
 use crate::connection::slot::hash_tag;
 use crate::connection::{CommitError, ConnectionId, Core, Reply, Request, Server, Topology, is_same};
 use crate::error::ServerError;
@@ -223,7 +223,7 @@ pub async fn unless_replaced(topology: &dyn Topology, request: &Arc<Request>, li
 /// on it answers requests for the slot with a redirect. So any other reply is from the time when it
 /// served the slot, and is valid. But an idempotent request is repeated at the new primary.
 async fn by_primary(topology: &dyn Topology, home: Arc<dyn Server>, request: &Arc<Request>, limit: Instant) -> Answer {
-    let last_words = patience(home.time().round_trip());
+    let last_words = suspicion_timeout(home.time().round_trip());
     let is_replaced = || {
         !is_same(&topology.primary(request.first_key()), &home)
             && (request.is_idempotent() || !topology.primaries().iter().any(|primary| is_same(primary, &home)))

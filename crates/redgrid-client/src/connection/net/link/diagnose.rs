@@ -35,7 +35,7 @@ impl Listener {
     /// Returns the error if the listener is not the expected one; `None` if the listener does not
     /// explain why there is no connection.
     pub(super) fn trouble(self, is_encrypted: bool) -> Option<Trouble> {
-        let lasting = |words: &str| Some(Trouble::lasting(words));
+        let lasting = |message: &str| Some(Trouble::lasting(message));
         match (self, is_encrypted) {
             (Listener::Plain, true) => {
                 lasting("the server does not speak TLS there (`redis://` instead of `rediss://`)")

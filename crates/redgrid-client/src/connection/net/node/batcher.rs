@@ -227,7 +227,7 @@ async fn in_time<T>(node: &Node, limit: Instant, sent: impl Future<Output = T>) 
     if reply.is_none() {
         // The node is checked, as it is when a single request gets no reply within the client's
         // timeout.
-        node.look_after();
+        node.schedule_check();
     }
     reply
 }
