@@ -28,7 +28,7 @@ pub(crate) use self::handshake::{Handshake, NodeRole};
 use self::pipeline::{Expects, Pipeline};
 use self::server_text::without_arguments;
 pub(crate) use self::server_text::{info_field, wants_login};
-use self::set_up::login_words;
+use self::set_up::login_args;
 use self::silence::Silence;
 use crate::config::Credentials;
 use crate::connection::endpoint::Target;
@@ -65,8 +65,8 @@ pub(crate) fn suspicion_timeout(round_trip: Duration) -> Duration {
 
 pub(crate) type WireCommand = Vec<Bytes>;
 
-pub(crate) fn wire<const N: usize>(words: [&'static str; N]) -> WireCommand {
-    words.map(Bytes::from).to_vec()
+pub(crate) fn wire<const N: usize>(args: [&'static str; N]) -> WireCommand {
+    args.map(Bytes::from).to_vec()
 }
 
 pub(crate) struct Connection {
@@ -81,7 +81,7 @@ pub(crate) struct Connection {
     login: Option<Arc<Login>>,
     epoch: watch::Sender<Option<ConnectionId>>,
     /// The pool to which the connection reports its ids, if it belongs to one.
-    seat: Option<PoolMember>,
+    member: Option<PoolMember>,
     state: Mutex<State>,
     /// Whether there has ever been a connection. If so, a wrong target counts as temporary: the
     /// settings were right once, and may be right again.
@@ -112,7 +112,7 @@ impl Connection {
         target: &Arc<Target>,
         client_name: String,
         greeting: Handshake,
-        seat: Option<PoolMember>,
+        member: Option<PoolMember>,
     ) -> Arc<Connection> {
         let (messages, unread) = mpsc::unbounded_channel();
         let trouble = Trouble::passing("not connected yet");
@@ -124,7 +124,7 @@ impl Connection {
             unread: Mutex::new(Some(unread)),
             greeting,
             login: target.entry.logins.clone().map(Login::new),
-            seat,
+            member,
             epoch: watch::Sender::new(None),
             state: Mutex::new(State { history: Arc::default(), trouble, refused_since: None, left_at: None }),
             has_been_up: AtomicBool::new(false),
@@ -200,15 +200,15 @@ impl Connection {
     }
 
     pub(crate) async fn leave_sharded(&self, channels: &[Bytes]) {
-        let (pipeline, owed) = (self.pipeline(), self.silence.asked(self.target.clock.now()));
-        let asked = pipeline.leave(channels);
+        let (pipeline, outstanding) = (self.pipeline(), self.silence.request_sent(self.target.clock.now()));
+        let receiver = pipeline.leave(channels);
         // An error is ignored: in that case the channels are not subscribed, or the connection is
         // lost.
-        let _ = self.answer(&pipeline, asked, owed).await;
+        let _ = self.answer(&pipeline, receiver, outstanding).await;
     }
 
     pub(crate) async fn authenticate(&self, credentials: Credentials) -> Result<(), ServerError> {
-        let login = login_words(credentials, self.pipeline().is_resp2());
+        let login = login_args(credentials, self.pipeline().is_resp2());
         let command: WireCommand = std::iter::once("AUTH".into()).chain(login).collect();
         match self.send_once(&command, Expects::Reply).await {
             // The error of a server without AUTH repeats the arguments, and so the password.
@@ -281,10 +281,13 @@ impl Connection {
 
     async fn send_together_once(&self, commands: &[WireCommand]) -> Vec<Result<Reply, ServerError>> {
         let (pipeline, now) = (self.pipeline(), self.target.clock.now());
-        let owed: Vec<_> = commands.iter().map(|_| self.silence.asked(now)).collect();
+        let outstanding: Vec<_> = commands.iter().map(|_| self.silence.request_sent(now)).collect();
         match pipeline.ask_together(commands) {
-            Ok(asked) => {
-                let answers = asked.into_iter().zip(owed).map(|(asked, owed)| self.answer(&pipeline, Ok(asked), owed));
+            Ok(receivers) => {
+                let answers = receivers
+                    .into_iter()
+                    .zip(outstanding)
+                    .map(|(receiver, outstanding)| self.answer(&pipeline, Ok(receiver), outstanding));
                 join_all(answers).await
             }
             Err(why) => commands.iter().map(|_| Err(self.unanswered(&pipeline, why))).collect(),

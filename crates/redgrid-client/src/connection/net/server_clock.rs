@@ -214,8 +214,8 @@ mod tests {
         clock.observe(1_000_000, at(0));
         let hour = Instant::MIN + Duration::from_secs(3600);
         let truth = 1_000_000 + 3_600_000_000;
-        let told = clock.at(hour, hour).unwrap();
-        assert!(told < truth - 1_000_000 && told > truth - 3_000_000);
+        let estimate = clock.at(hour, hour).unwrap();
+        assert!(estimate < truth - 1_000_000 && estimate > truth - 3_000_000);
     }
 
     #[test]

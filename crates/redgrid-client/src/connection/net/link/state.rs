@@ -65,8 +65,8 @@ impl Connection {
         let mut state = self.state.lock();
         (state.refused_since, state.trouble.kind) = (None, Kind::Passing);
         drop(state);
-        if let Some(seat) = &self.seat {
-            seat.refuse(None);
+        if let Some(member) = &self.member {
+            member.refuse(None);
         }
     }
 
@@ -97,9 +97,9 @@ impl Connection {
         state.refused_since = is_refused.then(|| state.refused_since.unwrap_or_else(Instant::now));
         state.trouble = trouble;
         drop(state);
-        if let Some(seat) = &self.seat {
-            seat.refuse(self.refusal());
-            seat.tell(None);
+        if let Some(member) = &self.member {
+            member.refuse(self.refusal());
+            member.report(None);
         }
         let lost = self.epoch.send_replace(None).is_some();
         if lost {
