@@ -98,11 +98,11 @@ impl Core {
         until: Instant,
     ) -> Result<ByNode<T>, ServerError> {
         let primaries = self.primaries_until(until).await?;
-        let asked = primaries.iter().map(async |primary| {
+        let responses = primaries.iter().map(async |primary| {
             let answer = ask(self, &primary.server, request.clone(), until).await.and_then(Reply::into_typed);
             (primary.id().clone(), answer)
         });
-        Ok(join_all(asked).await)
+        Ok(join_all(responses).await)
     }
 
     fn is_open(&self) -> Result<(), ServerError> {
