@@ -91,7 +91,7 @@ impl Table {
                 () = core.clock.sleep_until(at) => {
                     core.give_back(request, at + timeout, RetryPolicy::ToTheEnd).await;
                 }
-                () = core.life.asked() => {}
+                () = core.life.shutdown_requested() => {}
             }
         }));
     }
