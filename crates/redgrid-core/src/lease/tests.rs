@@ -111,7 +111,7 @@ fn a_due_lease_is_taken_once_with_those_due_soon() {
     assert_eq!(schedule.next(), at(30), "those in flight are not due");
     schedule.reschedule(1, at(12));
     schedule.reschedule(7, at(1));
-    assert_eq!(ids(schedule.take_due(at(40), at(40), 1)), [1], "the first one, and no more than asked");
+    assert_eq!(ids(schedule.take_due(at(40), at(40), 1)), [1], "the first one, and no more than requested");
     assert!(schedule.remove(3).is_some() && schedule.remove(3).is_none());
     assert_eq!((schedule.len(), schedule.next()), (2, at(100)));
 }

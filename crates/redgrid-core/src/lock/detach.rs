@@ -213,7 +213,7 @@ impl Table {
         // The process that detached the hold has used it already. So the lock stays taken for
         // `at_least`, whatever the outcome of this attempt.
         let keep_until = if at_least.is_zero() { Instant::MIN } else { self.now() + at_least };
-        let settlement =
+        let deferred_release =
             |limit| DeferredRelease { keep_until, ..DeferredRelease::of(kind, &target, id, lease.duration(), limit) };
         let until = self.now() + self.core.settings.patience();
         let send = || self.core.exchange(request.clone(), until, RetryPolicy::Retries, &progress);
@@ -230,7 +230,7 @@ impl Table {
             Ok((0, ..)) => return Ok(None),
             Ok(_) => {
                 if limit.is_some() {
-                    self.schedule_cleanup(settlement(limit));
+                    self.schedule_cleanup(deferred_release(limit));
                 }
                 let late = "the request reached the server too late";
                 return Err(match limit {
@@ -242,13 +242,13 @@ impl Table {
                 let failure = AcquireFailure::from(error);
                 let failure = if limit.is_some() { failure.unknown() } else { failure };
                 if matches!(failure, AcquireFailure::Unknown(_)) {
-                    self.schedule_cleanup(settlement(limit));
+                    self.schedule_cleanup(deferred_release(limit));
                 }
                 return Err(failure);
             }
         };
         if let Err(error) = self.core.commit(&outcome, durability, &target.key).await {
-            self.clean_up(settlement(limit)).await;
+            self.clean_up(deferred_release(limit)).await;
             return Err(AcquireFailure::NotDurable(error));
         }
         if let LeaseMode::Fixed(_) = lease {
@@ -259,7 +259,7 @@ impl Table {
         let on_server = if wanted.is_zero() { left } else { wanted };
         let sent = outcome.sent;
         if self.now() >= deadline(sent, on_server).min(deadline(sent, acquire.lease.duration())) {
-            self.schedule_cleanup(settlement(limit));
+            self.schedule_cleanup(deferred_release(limit));
             return Ok(None);
         }
         let handover_window = self.handover_window(kind, &LockId::of(kind, &target));

@@ -267,7 +267,7 @@ pub(super) enum AcquireReply {
     Granted {
         token: u64,
         /// Whether other holders lost the lock by this grant (forced takeover).
-        robbed: bool,
+        preempted: bool,
     },
     Busy {
         /// How long others still hold the lock; `Duration::MAX` if that is not known.
@@ -314,7 +314,7 @@ pub(super) fn parse_reply(outcome: &RequestOutcome) -> AcquireReply {
         outcome.by.time().observe_exchange(time, outcome.sent, outcome.received);
     }
     match (status, left) {
-        (1, _) => AcquireReply::Granted { token, robbed: left > 0 },
+        (1, _) => AcquireReply::Granted { token, preempted: left > 0 },
         // The key has expired meanwhile (-2), or expires now (0): retry soon.
         (0, -2 | 0) => AcquireReply::Busy { left: Duration::from_millis(1), time, is_gone: left == -2 },
         // The key has no TTL: only a message or the poll reports its release.

@@ -214,7 +214,8 @@ impl Table {
                         unsure(self.now());
                     }
                     if let Err(error) = answer.commit(durability, &server_leases[0].keys.key).await {
-                        tracing::debug!(server_leases = server_leases.len(), %error, "renewed without confirmed durability");
+                        let count = server_leases.len();
+                        tracing::debug!(server_leases = count, %error, "renewed without confirmed durability");
                         self.try_again(&mut self.state(), &server_leases);
                         return;
                     }

@@ -82,10 +82,10 @@ impl Table {
             (id, outcome) = self.send_takeover(&takeover).await;
             reply = parse_reply(&outcome);
         }
-        let (token, robbed) = match (reply, outcome.retransmission_ends) {
+        let (token, preempted) = match (reply, outcome.retransmission_ends) {
             // A retransmission finds only the hold of the first transmission, and cannot report
             // whether the first one preempted a holder: assume that it did.
-            (AcquireReply::Granted { token, robbed }, copies) => (token, robbed || copies.is_some()),
+            (AcquireReply::Granted { token, preempted }, copies) => (token, preempted || copies.is_some()),
             (AcquireReply::Busy { .. }, None) => return Ok(None),
             (AcquireReply::TooLate, None) => return Err(AcquireFailure::too_late_twice()),
             (AcquireReply::Failed(failure), None) => return Err(failure),
@@ -103,7 +103,7 @@ impl Table {
         };
         let (lease, handover_ends) = (takeover.lease, outcome.sent + handover_window);
         let granted = GrantReply::by(&outcome, id, token, (lease, request.durability), handover_ends);
-        let granted = if robbed { self.wait_out_previous(&takeover, granted).await? } else { granted };
+        let granted = if preempted { self.wait_out_previous(&takeover, granted).await? } else { granted };
         if let Err(error) = self.core.commit(&outcome, request.durability, &takeover.target.key).await {
             let limit = granted.retransmission_ends.unwrap_or(Instant::MIN);
             self.free(&takeover, granted.id, limit.max(self.now()));

@@ -111,7 +111,9 @@ impl Core {
             outcome = self.exchange(request, until, persistence, &progress) => match outcome.result {
                 // TRYAGAIN is reported unchanged, even after an unanswered transmission: the caller
                 // retries with fewer keys in any case.
-                Err(error) if persistence == RetryPolicy::Together && error.code() == Some(Code::TryAgain) => Err(error),
+                Err(error) if persistence == RetryPolicy::Together && error.code() == Some(Code::TryAgain) => {
+                    Err(error)
+                }
                 Err(error) if outcome.retransmission_ends.is_some() => Err(after_unanswered(error)),
                 result => result,
             },

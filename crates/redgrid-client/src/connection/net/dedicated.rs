@@ -36,7 +36,7 @@ use crate::error::{Code, ServerError};
 pub(crate) struct DedicatedConnection {
     connections: Arc<Connections>,
     /// The connections for requests, if this connection must lead to the same process as they do.
-    beside: Option<Arc<ConnectionPool>>,
+    request_pool: Option<Arc<ConnectionPool>>,
     link: OnceLock<Arc<Connection>>,
     in_use: Arc<tokio::sync::Mutex<()>>,
     /// The [number](ConnectionId::connection) of the connection on which MULTI is known to be
@@ -45,13 +45,13 @@ pub(crate) struct DedicatedConnection {
 }
 
 impl DedicatedConnection {
-    /// Creates the connection without opening it. If `beside` is given, the connection must lead to
-    /// the same process as those connections. Otherwise it is for commands that a server accepts
-    /// while a script runs for too long.
-    pub(crate) fn new(connections: &Arc<Connections>, beside: Option<Arc<ConnectionPool>>) -> Arc<Self> {
+    /// Creates the connection without opening it. If `request_pool` is given, the connection
+    /// must lead to the same process as the connections of the pool. Otherwise it is for commands
+    /// that a server accepts while a script runs for too long.
+    pub(crate) fn new(connections: &Arc<Connections>, request_pool: Option<Arc<ConnectionPool>>) -> Arc<Self> {
         Arc::new(DedicatedConnection {
             connections: Arc::clone(connections),
-            beside,
+            request_pool,
             link: OnceLock::new(),
             in_use: Arc::default(),
             permitted: AtomicU64::new(0),
@@ -119,7 +119,7 @@ impl DedicatedConnection {
     }
 
     fn link(&self) -> Arc<Connection> {
-        let open = || match self.beside {
+        let open = || match self.request_pool {
             Some(_) => self.connections.open("batches", Handshake::Identity),
             None => self.connections.open("aside", Handshake::Nothing),
         };
@@ -207,15 +207,15 @@ impl DedicatedConnection {
     ///
     /// If the user is not allowed to read the `run_id`, the processes count as the same.
     fn check_process(&self, link: &Connection, epoch: &ConnectionId) -> Result<(), ServerError> {
-        let Some(beside) = &self.beside else { return Ok(()) };
-        let Some(there) = beside.epoch().borrow().clone() else { return Err(beside.down()) };
+        let Some(request_pool) = &self.request_pool else { return Ok(()) };
+        let Some(there) = request_pool.epoch().borrow().clone() else { return Err(request_pool.down()) };
         if there.run_id == epoch.run_id || there.run_id.is_empty() || epoch.run_id.is_empty() {
             return Ok(());
         }
         if there.connection > epoch.connection {
             link.renew();
         } else {
-            beside.reconnect("the connections lead to different server processes");
+            request_pool.reconnect("the connections lead to different server processes");
         }
         Err(ServerError::not_sent("the address leads to another server process now"))
     }

@@ -158,7 +158,7 @@ impl PoolMember {
     /// reports that the connection is down.
     pub(crate) fn report(&self, epoch: Option<(&ConnectionId, &Arc<str>)>) {
         let mut members = self.together.members.lock();
-        let mut astray = Vec::new();
+        let mut misrouted = Vec::new();
         match epoch {
             Some((epoch, history)) => {
                 members.ids[self.at] = Some(epoch.clone());
@@ -167,7 +167,7 @@ impl PoolMember {
                 // connection shows which process the address leads to now.
                 let elsewhere = |id: &Option<ConnectionId>| id.as_ref().is_some_and(|id| id.run_id != epoch.run_id);
                 let links = members.links.iter().zip(&members.ids);
-                astray.extend(links.filter(|(_, id)| elsewhere(id)).filter_map(|(link, _)| link.upgrade()));
+                misrouted.extend(links.filter(|(_, id)| elsewhere(id)).filter_map(|(link, _)| link.upgrade()));
             }
             None => members.ids[self.at] = None,
         }
@@ -175,7 +175,7 @@ impl PoolMember {
         // reports.
         publish(&self.together.epoch, of_all(&members.ids));
         drop(members);
-        astray.iter().for_each(|link| link.reconnect("the connections lead to different server processes"));
+        misrouted.iter().for_each(|link| link.reconnect("the connections lead to different server processes"));
     }
 }
 

@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn an_old_sample_is_believed_less() {
+    fn an_old_sample_counts_less() {
         let clock = ServerClock::default();
         clock.observe(1_000_000, at(0));
         let hour = Instant::MIN + Duration::from_secs(3600);

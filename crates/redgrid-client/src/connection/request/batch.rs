@@ -160,11 +160,14 @@ async fn one_by_one(
         let answer = tokio::select! {
             biased;
             outcome = work => {
-                let copied = matches!(&before[at], Some((Err(ServerError::Unknown { .. }), ..))) || outcome.was_retransmitted();
+                let was_unknown = matches!(&before[at], Some((Err(ServerError::Unknown { .. }), ..)));
+                let copied = was_unknown || outcome.was_retransmitted();
                 let result = outcome.result.map_err(|error| if copied { after_unanswered(error) } else { error });
                 (result, outcome.by, outcome.epoch)
             }
-            () = core.clock.sleep_until(until) => (Err(progress.at_the_end()), core.home(requests[at].first_key()), None),
+            () = core.clock.sleep_until(until) => {
+                (Err(progress.at_the_end()), core.home(requests[at].first_key()), None)
+            }
         };
         answers.push((at, answer));
     }

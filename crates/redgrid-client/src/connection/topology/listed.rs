@@ -104,7 +104,7 @@ impl Watch {
         self.replicated.clear_trouble();
         self.replicated.set_primary(primary.clone(), None);
         let unanswered = answers.iter().filter(|(_, answer)| answer.is_err());
-        let silent: Vec<_> = unanswered.map(|(address, _)| (*address).clone()).collect();
-        self.replicated.set_replicas(&election.replicas_of(primary), &silent);
+        let unanswered: Vec<_> = unanswered.map(|(address, _)| (*address).clone()).collect();
+        self.replicated.set_replicas(&election.replicas_of(primary), &unanswered);
     }
 }

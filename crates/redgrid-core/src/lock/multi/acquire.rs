@@ -146,8 +146,12 @@ impl Table {
         }));
         tokio::select! {
             biased;
-            answer = outcome => answer.unwrap_or_else(|_| Err(AcquireFailure::ShuttingDown.into_error(&self.core, &first))),
-            () = self.core.clock.sleep_until(over) => Err(no_answer(&self.core, &seen, &key).into_error(&self.core, &first)),
+            answer = outcome => {
+                answer.unwrap_or_else(|_| Err(AcquireFailure::ShuttingDown.into_error(&self.core, &first)))
+            }
+            () = self.core.clock.sleep_until(over) => {
+                Err(no_answer(&self.core, &seen, &key).into_error(&self.core, &first))
+            }
         }
     }
 
@@ -331,7 +335,7 @@ impl Table {
         (lease, handover_window): (Duration, Duration),
     ) -> Result<MultiOutcome, AcquireError> {
         let (sent, now) = (call.outcome.sent, self.now());
-        let (mut robbed, mut closed) = (None, false);
+        let (mut superseded, mut closed) = (None, false);
         let claimed: Vec<_> = call.claims.iter().zip(&wanted).collect();
         for part in claimed.chunks(CHUNK) {
             let (mut answers, mut unwanted) = (Answers::new(), Vec::new());
@@ -351,7 +355,7 @@ impl Table {
                         lock.queue.iter().for_each(|entry| entry.status.set_busy());
                     }
                     InstallOutcome::Superseded => {
-                        robbed = Some(*at);
+                        superseded = Some(*at);
                         unwanted.push(server_lease);
                     }
                     InstallOutcome::Closed => {
@@ -367,7 +371,7 @@ impl Table {
         }
         grants.sort_by_key(|(at, _)| *at);
         let bundle = MultiGrant::of(grants.into_iter().map(|(_, grant)| grant).collect());
-        match robbed {
+        match superseded {
             _ if closed => Err(AcquireFailure::ShuttingDown.into_error(&self.core, &multi.targets[0].name)),
             Some(at) => Ok(MultiOutcome::Busy { at, theirs: true }),
             None => Ok(MultiOutcome::All(bundle)),

@@ -185,11 +185,11 @@ impl Connection {
     ) -> Result<T, ServerError> {
         let mut response = pin!(response);
         loop {
-            let silent = self.silence.lasts_for(&self.target.clock, limit);
+            let silence = self.silence.lasts_for(&self.target.clock, limit);
             tokio::select! {
                 biased;
                 answer = &mut response => return answer,
-                () = silent => {}
+                () = silence => {}
             }
             // After a suspend, a process finds the reply and the expired limit at the same time.
             if let Ok(answer) = tokio::time::timeout(MOMENT, response.as_mut()).await {

@@ -95,7 +95,7 @@ async fn elected_by(sentinel: &dyn Server, name: &str) -> Option<Address> {
 }
 
 fn has_flag(facts: &Facts, flag: &str) -> bool {
-    facts.get("flags").is_some_and(|flags| flags.split(',').any(|word| word == flag))
+    facts.get("flags").is_some_and(|flags| flags.split(',').any(|name| name == flag))
 }
 
 type Facts = HashMap<String, String>;
