@@ -214,22 +214,22 @@ impl Table {
         }
         // On the server, the grant has withdrawn the announcement of a waiting writer.
         lock.shared.iter_mut().for_each(|shared| shared.stops_waiting());
-        let asker = lock.queue.iter().position(|waiter| waiter.id == attempt.entry && waiter.is_live(now));
-        let mut asker = asker.and_then(|at| lock.queue.remove(at));
+        let requester = lock.queue.iter().position(|waiter| waiter.id == attempt.entry && waiter.is_live(now));
+        let mut requester = requester.and_then(|at| lock.queue.remove(at));
         let mut answers = Answers::new();
         if now >= deadline(sent, attempt.request.lease.duration()) {
             // The lease that the waiter requested is over; the lease on the server is not.
-            answers.extend(asker.take().map(|asker| (asker.answer, Err(why()))));
+            answers.extend(requester.take().map(|requester| (requester.answer, Err(why()))));
         }
         if !lock.queue.is_empty() {
-            answers.extend(lock.reject_others(asker.as_ref(), now));
+            answers.extend(lock.reject_others(requester.as_ref(), now));
         }
-        let passed_on = match asker {
-            Some(asker) if attempt.protocol.is_shared() => {
+        let passed_on = match requester {
+            Some(requester) if attempt.protocol.is_shared() => {
                 let others = std::mem::take(&mut lock.queue);
-                self.share((schedule, lock), &server_lease, (sent, now), std::iter::once(asker).chain(others))
+                self.share((schedule, lock), &server_lease, (sent, now), std::iter::once(requester).chain(others))
             }
-            Some(asker) => self.admit((schedule, lock), &server_lease, (sent, now), asker),
+            Some(requester) => self.admit((schedule, lock), &server_lease, (sent, now), requester),
             None if in_queue => {
                 // The server granted the lock to the queue position of a waiter that has left. No
                 // other waiter is allowed to use the grant.

@@ -282,7 +282,7 @@ impl Connection {
     async fn send_together_once(&self, commands: &[WireCommand]) -> Vec<Result<Reply, ServerError>> {
         let (pipeline, now) = (self.pipeline(), self.target.clock.now());
         let outstanding: Vec<_> = commands.iter().map(|_| self.silence.request_sent(now)).collect();
-        match pipeline.ask_together(commands) {
+        match pipeline.enqueue_together(commands) {
             Ok(receivers) => {
                 let answers = receivers
                     .into_iter()

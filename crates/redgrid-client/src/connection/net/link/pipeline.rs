@@ -142,7 +142,7 @@ impl Connection {
 
     pub(super) async fn send_once(&self, command: &[Bytes], expects: Expects) -> Result<Reply, ServerError> {
         let (pipeline, outstanding) = (self.pipeline(), self.silence.request_sent(self.target.clock.now()));
-        let receiver = pipeline.ask(command, expects);
+        let receiver = pipeline.enqueue(command, expects);
         self.answer(&pipeline, receiver, outstanding).await
     }
 
@@ -200,14 +200,17 @@ impl Pipeline {
     }
 
     /// Enqueues a request for writing. It is sent whether or not the answer is awaited.
-    pub(super) fn ask(&self, command: &[Bytes], expects: Expects) -> Result<oneshot::Receiver<Answer>, Unanswered> {
+    pub(super) fn enqueue(&self, command: &[Bytes], expects: Expects) -> Result<oneshot::Receiver<Answer>, Unanswered> {
         let answer = self.0.queue.lock().add(command, expects)?;
         self.0.more.notify_one();
         Ok(answer)
     }
 
     /// Enqueues several requests for writing with no other request between them.
-    pub(super) fn ask_together(&self, commands: &[WireCommand]) -> Result<Vec<oneshot::Receiver<Answer>>, Unanswered> {
+    pub(super) fn enqueue_together(
+        &self,
+        commands: &[WireCommand],
+    ) -> Result<Vec<oneshot::Receiver<Answer>>, Unanswered> {
         let mut queue = self.0.queue.lock();
         queue.check(commands.len())?;
         let answers = commands.iter().map(|command| queue.add(command, Expects::Reply)).collect();

@@ -251,17 +251,17 @@ async fn log_in(pipeline: &Pipeline, credentials: Option<Credentials>, database:
     let command: WireCommand =
         if is_resp2 { login.collect() } else { wire(["HELLO", "3"]).into_iter().chain(login).collect() };
     if !command.is_empty() {
-        ask(pipeline, &command).await?;
+        execute(pipeline, &command).await?;
     }
     if database != 0 {
-        ask(pipeline, &["SELECT".into(), database.to_string().into()]).await?;
+        execute(pipeline, &["SELECT".into(), database.to_string().into()]).await?;
     }
     Ok(())
 }
 
-async fn ask(pipeline: &Pipeline, command: &[Bytes]) -> Result<(), String> {
+async fn execute(pipeline: &Pipeline, command: &[Bytes]) -> Result<(), String> {
     let ended = || pipeline.end().unwrap_or_else(|| CLOSED.into());
-    let answer = pipeline.ask(command, Expects::Reply).map_err(|_| ended())?;
+    let answer = pipeline.enqueue(command, Expects::Reply).map_err(|_| ended())?;
     match answer.await {
         Ok(Ok(Reply::Error(ServerError::Refused { message, .. } | ServerError::Unauthorized { message }))) => {
             Err(message)

@@ -11,13 +11,13 @@ fn connected(is_resp2: bool, room: usize) -> (Pipeline, DuplexStream, mpsc::Unbo
 }
 
 fn get(pipeline: &Pipeline) -> oneshot::Receiver<Answer> {
-    pipeline.ask(&["GET".into(), "k".into()], Expects::Reply).unwrap()
+    pipeline.enqueue(&["GET".into(), "k".into()], Expects::Reply).unwrap()
 }
 
 fn subscribe(pipeline: &Pipeline, command: &'static str, channels: &[&'static str]) -> oneshot::Receiver<Answer> {
     let channels: Vec<_> = channels.iter().map(|channel| Bytes::from_static(channel.as_bytes())).collect();
     let request: Vec<_> = std::iter::once(command.into()).chain(channels.iter().cloned()).collect();
-    pipeline.ask(&request, Expects::Confirmations(command, channels)).unwrap()
+    pipeline.enqueue(&request, Expects::Confirmations(command, channels)).unwrap()
 }
 
 fn text(text: &'static str) -> Reply {
@@ -60,7 +60,7 @@ async fn only_a_completely_written_request_may_have_been_executed() {
     assert_eq!(second.await.unwrap(), Err(Unanswered::NotWritten));
     assert_eq!(third.await.unwrap(), Err(Unanswered::NotWritten));
     assert_eq!(pipeline.lost().await, CLOSED);
-    assert_eq!(pipeline.ask(&["GET".into()], Expects::Reply).err(), Some(Unanswered::NotWritten));
+    assert_eq!(pipeline.enqueue(&["GET".into()], Expects::Reply).err(), Some(Unanswered::NotWritten));
 }
 
 #[tokio::test]
@@ -164,6 +164,6 @@ async fn callers_get_an_error_when_the_task_is_aborted() {
 async fn the_queue_of_requests_is_bounded() {
     let (pipeline, _server, _messages) = connected(false, 1024);
     let requests: Vec<_> = (0..LONGEST_QUEUE).map(|_| get(&pipeline)).collect();
-    assert_eq!(pipeline.ask(&["GET".into()], Expects::Reply).err(), Some(Unanswered::Full));
+    assert_eq!(pipeline.enqueue(&["GET".into()], Expects::Reply).err(), Some(Unanswered::Full));
     assert_eq!(requests.len(), LONGEST_QUEUE);
 }
