@@ -124,7 +124,7 @@ impl Account {
         sums.double_holds += u64::from(double);
         sums.tokens_back += u64::from(back);
         if mode == Mode::All && double {
-            records.violations.push(format!("`{name}`: granted with {token} while {last} was believed"));
+            records.violations.push(format!("`{name}`: granted with {token} while {last} was valid"));
         }
         // Tokens rise in every mode, as long as the clocks do.
         if back {

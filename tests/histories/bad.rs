@@ -59,10 +59,10 @@ fn a_history_without_faults_has_no_violations() {
 }
 
 #[test]
-fn beliefs_that_overlap_are_found() {
+fn valid_holds_that_overlap_are_found() {
     let one = Record::default().hold(0, 10, 0, 5, 50);
     let two = Record::default().hold(0, 20, 0, 49, 60);
-    assert!(finds(&history([one, two]), "both believed"));
+    assert!(finds(&history([one, two]), "both valid"));
     // Consecutive holds are no violation, even if the first process notices its loss later.
     let one = Record::default().taken(0, 10, 0, 5, 48).at(90, 0, Kind::NotHeld).at(91, 0, Kind::Give);
     let two = Record::default().hold(0, 20, 0, 49, 60);
@@ -82,8 +82,8 @@ fn a_guard_within_another_is_the_same_hold_and_outlives_it() {
     // The hold was released with the first guard: another task enters while the second guard still
     // reports the lock as held.
     let two = Record::default().hold(0, 40, 35, 40, 50);
-    assert!(finds(&history([end(within(10)), two]), "both believed"));
-    assert!(finds(&history([end(within(12))]), "both believed"));
+    assert!(finds(&history([end(within(10)), two]), "both valid"));
+    assert!(finds(&history([end(within(12))]), "both valid"));
 }
 
 #[test]
@@ -155,7 +155,7 @@ fn faults_of_readers_writers_and_conversions_are_found() {
         // The read hold of a downgrade continues while another task writes.
         ("reads and", |[one, ..]| one.0.extend(writes(7, 85, 85, 88).0)),
         // Two tasks write at the same time.
-        ("both believed", |[_, two, _]| two.0.extend(writes(7, 45, 45, 49).0)),
+        ("both valid", |[_, two, _]| two.0.extend(writes(7, 45, 45, 49).0)),
         // Another task wrote between a read and its upgrade.
         ("within the conversion", |[_, two, _]| two.0.extend(writes(7, 33, 33, 38).0)),
         // Another task wrote between a write and its downgrade.
@@ -196,7 +196,7 @@ fn tokens_that_fall_are_found() {
 }
 
 #[test]
-fn a_lost_update_of_a_believed_hold_is_found() {
+fn a_lost_update_of_a_valid_hold_is_found() {
     let one = Record::default().taken(0, 10, 0, 5, 6).update(0, 10, 0, true).at(20, 0, Kind::Give);
     let two = Record::default().taken(0, 20, 0, 25, 26).update(0, 30, 0, true).at(40, 0, Kind::Give);
     let mut twice = history([one, two]);

@@ -94,7 +94,7 @@ pub(crate) fn violations(story: &Story, phantoms: bool) -> Vec<String> {
     let mut since = 0;
     for hold in &holds {
         since += 1;
-        if since >= PIECE && hold.believed.is_some_and(|until| until > hold.got) {
+        if since >= PIECE && hold.valid_until.is_some_and(|until| until > hold.got) {
             cuts.push(hold);
             since = 0;
         }
@@ -111,7 +111,7 @@ fn piece(story: &Story, holds: &[&Hold], start: Option<&Hold>, end: Option<&Hold
     let mut calls = Vec::new();
     for hold in holds {
         let task = hold.task;
-        if hold.believed.is_none() && hold.released.is_none() {
+        if hold.valid_until.is_none() && hold.released.is_none() {
             if hold.token > first && hold.token <= last {
                 let operation = Operation::Missed(hold.token);
                 calls.push(Call { task, operation, from: hold.sent, to: Some(hold.got) });
@@ -125,7 +125,7 @@ fn piece(story: &Story, holds: &[&Hold], start: Option<&Hold>, end: Option<&Hold
         if hold.token >= first && hold.token < last {
             let (operation, from, to) = match hold.released {
                 Some((from, to)) => (Operation::Release(hold.token), from, Some(to)),
-                None => (Operation::End(hold.token), hold.believed.unwrap_or(hold.got), hold.ended),
+                None => (Operation::End(hold.token), hold.valid_until.unwrap_or(hold.got), hold.ended),
             };
             // A task does one thing after the other.
             let from = from.max(hold.got + 1);

@@ -44,7 +44,7 @@ pub(crate) struct Hold {
     /// may have written since then.
     pub(crate) continues: Option<u64>,
     /// The last instant at which the hold was seen to be valid; it was valid ever since `got`.
-    pub(crate) believed: Option<u64>,
+    pub(crate) valid_until: Option<u64>,
     /// The hold was not valid from this instant on; unknown for a killed process.
     pub(crate) ended: Option<u64>,
     /// Whether it was found lost while a guard was alive.
@@ -151,7 +151,7 @@ impl Reader<'_> {
             Kind::Got { token } => self.granted(task, id, at, *token),
             Kind::Reads => self.granted(task, id, at, READS),
             Kind::Converted { from } => {
-                let since = self.open(*from).and_then(|(open, _)| open.hold.believed);
+                let since = self.open(*from).and_then(|(open, _)| open.hold.valid_until);
                 if let Some(request) = self.requests.get_mut(&id) {
                     request.continues = since;
                 }
@@ -233,7 +233,8 @@ impl Reader<'_> {
         // A holder that enters again while the guard of its lost hold is alive counts as two tasks.
         let task = if root.is_some() { (task.0, task.1 + AGAIN) } else { task };
         let (sent, got, continues) = (request.at, at, request.continues);
-        let hold = Hold { task, token, sent, got, continues, believed: None, ended: None, lost: false, released: None };
+        let hold =
+            Hold { task, token, sent, got, continues, valid_until: None, ended: None, lost: false, released: None };
         let open = OpenHold { hold, name: request.name, guards: 1, releasing: None };
         self.holds.insert(id, Err(open));
     }
@@ -262,7 +263,7 @@ impl Reader<'_> {
 impl OpenHold {
     fn observe(&mut self, at: u64, held: bool) {
         if held {
-            self.hold.believed = self.hold.believed.max(Some(at));
+            self.hold.valid_until = self.hold.valid_until.max(Some(at));
         } else if self.guards > 0 {
             self.hold.lost = true;
             self.hold.ended.get_or_insert(at);

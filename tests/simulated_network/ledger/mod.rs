@@ -56,7 +56,7 @@ enum Line {
 
 #[derive(Default)]
 struct Name {
-    beliefs: Vec<Belief>,
+    valid_holds: Vec<ValidHold>,
     /// Tokens of guards; `highest` is the largest of them.
     owned: BTreeSet<u64>,
     /// Tokens of the server's grants. The tokens of the local owners of a grant are at least the
@@ -73,7 +73,7 @@ struct Name {
     keep: Option<(u64, u64)>,
 }
 
-struct Belief {
+struct ValidHold {
     client: usize,
     token: u64,
     watch: HoldWatch,
@@ -246,12 +246,12 @@ impl Ledger {
             wrong.push(format!("{key:?}: token {token} after {}", name.highest));
         }
         name.highest = name.highest.max(token);
-        name.beliefs.retain(|belief| belief.watch.is_held());
+        name.valid_holds.retain(|hold| hold.watch.is_held());
         if watch.is_held() {
-            for other in name.beliefs.iter().filter(|other| other.token != token) {
+            for other in name.valid_holds.iter().filter(|other| other.token != token) {
                 if !excused(&name.forced, token, other.token) {
                     let others = format!("client {} with token {}", other.client, other.token);
-                    wrong.push(format!("{key:?}: client {client} with token {token} believes beside {others}"));
+                    wrong.push(format!("{key:?}: client {client} with token {token} is valid beside {others}"));
                 }
             }
             if !at_least.is_zero() {
@@ -259,7 +259,7 @@ impl Ledger {
                 let keep = u64::try_from(at_least.as_micros()).unwrap_or(u64::MAX);
                 name.keep = Some((token, token + keep - keep / 500 - 2000));
             }
-            name.beliefs.push(Belief { client, token, watch });
+            name.valid_holds.push(ValidHold { client, token, watch });
         }
         for wrong in wrong {
             books.violation(wrong);

@@ -40,8 +40,8 @@ impl CasLoop {
     /// Creates the attempts of a call that changes the object `name`. Unlike the attempts of
     /// [`CasLoop::serialized`], they do not wait for a turn.
     pub fn new(client: &Client, name: &Name) -> CasLoop {
-        let (now, patience) = (client.clock().now(), client.patience());
-        let (until, last) = (now + patience, now + patience.saturating_sub(client.response_timeout() / 2));
+        let (now, timeout) = (client.clock().now(), client.patience());
+        let (until, last) = (now + timeout, now + timeout.saturating_sub(client.response_timeout() / 2));
         CasLoop { client: client.clone(), name: name.clone(), until, last, lost: 0, reported: None, turn: None }
     }
 

@@ -101,7 +101,7 @@ impl Node {
 
     /// Schedules a role check. A node that lost its role counts as disconnected until it has the
     /// role again.
-    pub(crate) fn look_after(&self) {
+    pub(crate) fn schedule_check(&self) {
         self.commands.suspect();
     }
 
