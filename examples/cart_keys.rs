@@ -25,7 +25,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let carts: Vec<_> = keys.objects().matching("redgrid-example:cart:*").of_kind(Kind::Hash).try_collect().await?;
     println!("{} carts live on for an hour", keys.expire_in(Duration::from_secs(3600), &carts).await?);
 
-    // A page at a time, from every primary.
+    // Lists the carts of every primary, a page at a time.
     let mut found = keys.objects().matching("redgrid-example:cart:[1-3]");
     while let Some(cart) = found.try_next().await? {
         let lives = keys.lifetimes([&cart]).await?;

@@ -36,7 +36,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         Err(error) => return Err(error.into()),
     }
 
-    // A number with a fraction.
+    // This number may have a fraction.
     let paid = grid.atomic_double("redgrid-example:paid");
     paid.add(9.75).await?;
     println!("{} paid", paid.add(0.25).await?);

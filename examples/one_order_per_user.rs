@@ -74,7 +74,7 @@ async fn order_alone(grid: &Grid, ids: &TimeOrderedId, item: &str, user: &str) -
 async fn main() -> Result<(), Trouble> {
     let url = std::env::var("REDGRID_URL").unwrap_or_else(|_| "redis://127.0.0.1:6379".into());
     let grid = Grid::connect(url.as_str()).await?;
-    // An item of this run only.
+    // The name of the item is unique to this run.
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?;
     let item = format!("lamp-{}", since.as_nanos());
     let ids = grid.time_ordered_id(format!("redgrid-example:order:{item}"));

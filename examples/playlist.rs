@@ -34,7 +34,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     println!("{letters} letters in {} titles", songs.len().await?);
 
-    // Numbers that the server sorts.
+    // The server sorts these numbers.
     let scores = grid.list_with::<i64, _>("redgrid-example:scores", Long);
     scores.clear().await?;
     scores.push_many(&[20, 70, 10, 90]).await?;

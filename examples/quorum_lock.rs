@@ -31,7 +31,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     println!("held by {} of {} servers, with token {:?}", guard.votes(), clients.len(), guard.token().map(u64::from));
     println!("another one finds it {:?}", quorum.lock(NAME).try_acquire().await?.map(|_| "free: this must not happen"));
 
-    // The work is dropped as soon as a majority is no longer certain.
+    // The work is dropped as soon as a majority is not certain any more.
     let done = guard.run(async { "the work that only one may do" }).await?;
     println!("did {done}");
     guard.release().await?;

@@ -27,8 +27,8 @@ const FOR_ONE: f64 = 8.0;
 /// interval.
 const NOBODY: Duration = Duration::from_secs(2);
 
-/// Time allowed for each waiter that leaves: 20 µs on a busy machine. Leaving must not walk through
-/// the queue.
+/// Time allowed for each waiter that leaves: 20 µs on a busy machine. A waiter that leaves must not
+/// cause a walk through the queue.
 const LEFT_IN: Duration = Duration::from_micros(20);
 
 pub(crate) async fn play(report: &mut Report, waiters: usize) -> Result<(), Trouble> {

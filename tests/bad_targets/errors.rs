@@ -76,8 +76,8 @@ fn hides_its_cause(message: &str, code: &str) -> bool {
     has_cause && !shows_cause
 }
 
-/// Each message contains its cause, so that a printer of the outermost error alone shows everything
-/// that is known.
+/// Each message contains its cause, so that code that prints only the outermost error shows
+/// everything that is known.
 #[test]
 fn each_message_contains_its_cause() {
     let mut faults = Vec::new();

@@ -1,5 +1,5 @@
-//! Unusable targets, and the errors of a client. The message names the node and the cause, and
-//! shows no value in its debug form. It comes at once if waiting cannot help.
+//! Checks the errors of a client with unusable targets. A message names the node and the cause, and
+//! shows no value in its debug form. If waiting cannot help, the error is reported at once.
 
 mod errors;
 mod fake;
@@ -24,7 +24,7 @@ const EARLY: Duration = Duration::from_secs(10);
 /// How long a client would wait if waiting cannot help.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Signs of values in their debug form, and words that only the layers below understand.
+/// Signs of values in their debug form, and terms of the layers below the client.
 const DEBUG: [&str; 20] = [
     "Os {",
     "os error",

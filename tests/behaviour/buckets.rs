@@ -83,7 +83,7 @@ async fn invalid_calls_are_reported_without_a_request() {
         assert!(matches!(told, ObjectError::Failed(Failure::InvalidArgument { .. })), "{told:?}");
     }
     let told = bucket.set(&text).expires_at(SystemTime::UNIX_EPOCH - HOUR).await.unwrap_err();
-    assert!(told.to_string().ends_with("got 3600s before the begin of 1970"), "{told}");
+    assert!(told.to_string().ends_with("got 3600s before the beginning of 1970"), "{told}");
     let bad: Bucket<String> = Bucket::new(&client, "a{b");
     assert!(matches!(bad.get().await, Err(ObjectError::Failed(Failure::InvalidName(_)))));
     assert!(matches!(bad.set(&text).await, Err(ObjectError::Failed(Failure::InvalidName(_)))));

@@ -43,7 +43,7 @@ async fn values_of_a_set_expire() {
     let many: Vec<u32> = (100..1300).collect();
     assert_eq!(set.insert_many(&many).await.unwrap(), 1200);
     assert_eq!(set.stream().try_collect::<BTreeSet<_>>().await.unwrap().len(), 1202);
-    assert!(set.try_insert_all(&many).await.unwrap_err().to_string().contains("up to 500"));
+    assert!(set.try_insert_all(&many).await.unwrap_err().to_string().contains("at most 500"));
     set.insert(&1).expires_in(Duration::from_millis(50)).await.unwrap();
     wait_until(SOON, async || !set.contains(&1).await.unwrap()).await;
     assert!(set.clear().await.unwrap() && !set.object().exists().await.unwrap());

@@ -361,7 +361,7 @@ async fn the_sentinels_password_rotates_and_their_silence_is_reported() {
     assert!(client.health().await.is_ready());
     // A configuration without sentinels is rejected.
     let refused = Config::single("host").unwrap().sentinel_password_from(vault).unwrap_err().to_string();
-    assert_eq!(refused, "`sentinel_password` and no `sentinels` do not fit: it is the login at sentinels");
+    assert_eq!(refused, "`sentinel_password` and no `sentinels` do not fit together: it is the login at sentinels");
 }
 
 /// A script that fails with this error runs once. The error code shows that a request was not

@@ -199,6 +199,6 @@ async fn bulk_calls_are_chunked() {
     let many: Vec<i64> = (0..50_001).collect();
     let told = list.retain_all(&many).await.unwrap_err();
     assert!(matches!(told, ObjectError::Failed(Failure::InvalidArgument { option: "values", .. })), "{told:?}");
-    assert!(told.to_string().contains("up to 50000 that differ, got 50001"), "{told}");
+    assert!(told.to_string().contains("up to 50000 different values, got 50001"), "{told}");
     assert_eq!(list.retain_all(many[1..].iter().chain(&many[1..])).await.unwrap(), 1);
 }

@@ -106,8 +106,8 @@ async fn an_expired_wait_and_a_dropped_one_leave_nothing() {
     both.try_acquire().await.unwrap().expect("both are free").release().await.unwrap();
 }
 
-/// Locks of one name and of several, in one process and in two: one holder at a time under each
-/// name, and all acquires succeed.
+/// Locks of one name and of several names are acquired in one process and in two. Each name has one
+/// holder at a time, and all acquires succeed.
 #[tokio::test(flavor = "multi_thread")]
 async fn single_and_multiple_locks_exclude_each_other_and_all_get_in() {
     let server = server().await;
@@ -136,7 +136,8 @@ async fn single_and_multiple_locks_exclude_each_other_and_all_get_in() {
     }
 }
 
-/// A lock that an attempt acquired and released is free immediately: it was never reported as held.
+/// If an attempt releases a lock again, the lock is free immediately, without a minimum hold,
+/// because it was never reported as held.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_withdrawn_attempt_retains_no_name() {
     let server = server().await;
@@ -322,7 +323,7 @@ async fn the_last_user_of_a_client_releases_all_its_names() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     for _ in 0..100 {
-        // Each of the three may be the last user of the client when it ends.
+        // The release of each of the three names may be the last use of the client.
         let guard = MultiLock::new(&client(&server).await, ["a", "b", "c"]).acquire().await.unwrap();
         guard.release().await.unwrap();
         assert!(observer.keys("*").await.unwrap().is_empty());

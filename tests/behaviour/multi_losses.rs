@@ -12,7 +12,8 @@ use super::multi::{MS, held};
 #[tokio::test(flavor = "multi_thread")]
 async fn the_first_lost_name_is_reported_and_the_others_are_released() {
     let server = server().await;
-    // Renewed every third of the lease, so the loss is found soon. Long enough for a slow machine.
+    // Renewals every third of this lease find the loss soon. The lease is long enough for a slow
+    // machine.
     let client = client_with(&server.url(), |config| config.watchdog_lease(Duration::from_secs(10))).await;
     let observer = server.observer().await.unwrap();
     let guard = MultiLock::new(&client, ["name:1", "name:2", "name:3"]).acquire().await.unwrap();
@@ -79,7 +80,7 @@ async fn a_lost_answer_is_found_again_and_a_late_copy_leaves_nothing() {
     both.acquire().timeout(SOON).await.unwrap().release().await.unwrap();
 }
 
-/// The caller's timeout ends in time; the request continues, and its grant is released.
+/// A call without a reply ends at its timeout. The request continues, and its grant is released.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wait_ends_in_time_without_a_reply() {
     let server = server().await;

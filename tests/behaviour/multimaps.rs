@@ -86,7 +86,7 @@ async fn a_large_multimap_is_streamed_and_cleared_page_by_page() {
     assert_eq!(map.values().try_collect::<Vec<_>>().await.unwrap().len(), 1400);
     assert!(map.contains_value(&700).await.unwrap() && !map.contains_value(&701).await.unwrap());
     assert_eq!(tokio::spawn(map.entries().take(3).count()).await.unwrap(), 3);
-    // One invalid value of one key.
+    // One key gets a value that cannot be decoded.
     let one: Vec<String> = observer.query(&["HRANDFIELD", "large", "1", "WITHVALUES"]).await.unwrap();
     observer.cmd(&["SADD", &format!("{{large}}:{}", one[1]), "{}"]).await.unwrap();
     let (good, bad): (Vec<_>, Vec<_>) = map.entries().collect::<Vec<_>>().await.into_iter().partition(Result::is_ok);
@@ -120,7 +120,7 @@ async fn a_failed_write_leaves_no_partial_change() {
     }
     assert!(!observer.exists("m").await.unwrap(), "the map does not contain the key");
     observer.cmd(&["DEL", &values]).await.unwrap();
-    // The same with a user without permission to write values.
+    // The same holds for a user without permission to write values.
     observer.cmd(&["ACL", "SETUSER", "half", "on", ">secret", "~*", "&*", "+@all", "-sadd"]).await.unwrap();
     let half = client_with(&url, |config| config.credentials(Some("half"), "secret")).await;
     let theirs: SetMultimap<String, u32> = SetMultimap::new(&half, "m");
@@ -138,7 +138,7 @@ async fn a_failed_write_leaves_no_partial_change() {
     // A change with a lost reply is not executed a second time.
     let list: ListMultimap<String, u32> = ListMultimap::new(&client, "list");
     list.insert("a", &1).await.unwrap();
-    // It is the first change of this client. No other request of it is sent within this time.
+    // The timeout is short. It affects only the insert below, which is this client's only change.
     let hasty = client_with(&url, |config| config.response_timeout(Duration::from_millis(500))).await;
     let hasty: ListMultimap<String, u32> = ListMultimap::new(&hasty, "list");
     proxy.next(1, sha(INSERT), Action::SwallowReply);

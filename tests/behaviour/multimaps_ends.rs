@@ -183,8 +183,8 @@ async fn a_removal_that_would_end_the_lifetime_of_a_field_is_refused_first() {
     for (add, len, remove) in [("SADD", "SCARD", "SREM"), ("RPUSH", "LLEN", "LREM")] {
         observer.cmd(&["DEL", "{m}:h"]).await.unwrap();
         observer.cmd(&[add, "{m}:h", "1"]).await.unwrap();
-        // If the removal were executed and reverted, the field would have the lifetime that is
-        // simulated here.
+        // If the removal were executed and reverted, the field would lose its lifetime, which is
+        // simulated here, and its value would be `another`.
         let args = ["2", "m", "{m}:h", "native", "k", "another", len, remove, "1"];
         let told = as_if(&observer, REMOVE, "{3600000}", remove, &args).await.unwrap_err();
         assert!(told.contains("nothing is changed"), "{remove}: {told}");

@@ -107,7 +107,7 @@ async fn a_server_that_expires_fields_expires_keys() {
     let beyond = SystemTime::UNIX_EPOCH + Duration::from_millis(1 << 46);
     let map = NativeSetMultimapCache::<String, u32>::new(&client, "m");
     assert!(matches!(map.expire_key_at("a", beyond).await, Err(ObjectError::Failed(Failure::InvalidArgument { .. }))));
-    // New values in a field with a lifetime keep it.
+    // If a key with a lifetime gets new values, these have the lifetime, too.
     map.insert("a", &1).await.unwrap();
     map.expire_key("a", HOUR).await.unwrap();
     let values = keys_of(&observer).await.into_iter().find(|key| key.starts_with('{')).unwrap();
@@ -176,7 +176,7 @@ async fn expired_keys_are_absent_and_removed_by_changes() {
     assert!(map.insert("k1", &9).await.unwrap(), "as a new key");
     assert_eq!((map.get_all("k1").await.unwrap(), map.key_lifetime("k1").await.unwrap()), (vec![9], Lifetime::Endless));
     assert_eq!((map.key_len().await.unwrap(), observer.query::<u64>(&["DBSIZE"]).await.unwrap()), (2, 3));
-    // A leftover lifetime of a removed key does not apply to its successor.
+    // A leftover lifetime of a removed key does not apply when the key is inserted again.
     observer.cmd(&["ZADD", ENDS, "1000", "\"new\""]).await.unwrap();
     map.insert("new", &1).await.unwrap();
     assert_eq!(map.get_all("new").await.unwrap(), [1]);

@@ -20,7 +20,7 @@ type Map<Y> = Multimap<u16, u16, Json, Json, Y>;
 /// The operation, a key, two values or other numbers, and another number.
 type Step = (u8, u16, u16, u16, u8);
 
-/// The first of many keys: more than one page of them.
+/// The first of many keys, which need more than one page.
 const CROWD: u16 = 1_000;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -47,7 +47,7 @@ pub(super) async fn modelled(clients: [&Client; 2], some: u64) {
     go_through::<Expiring<Lists>>(clients, some, of("expiring_lists", true), with_ends).await;
 }
 
-/// Multimaps whose keys the server expires, and removes, unless expired entries stay stored.
+/// Multimaps whose keys the server expires. It also removes expired entries, unless `stays`.
 pub(super) async fn native(clients: [&Client; 2], some: u64, stays: bool) {
     let of = |name, is_list| Sort { name, is_list, is_native: true, stays };
     go_through::<Native<Sets>>(clients, some, of("native_sets", false), with_ends).await;
@@ -270,7 +270,8 @@ async fn plain<Y: Kind>(map: &Map<Y>, model: &mut Model, (step, key, one, _, n):
             model.tidy();
             map.clear().await.unwrap() == were as u64
         }
-        // With expired keys still stored, the whole map would keep its end.
+        // If expired keys stay stored, a map without valid keys keeps its lifetime, unlike the
+        // model.
         18..21 if !model.sort.stays => whole(map, model, (step, one)).await,
         _ => model.is(had, map.get_all(&key).await.unwrap()),
     }
@@ -316,7 +317,7 @@ async fn with_ends<Y: Lifetimes>(map: &Map<Y>, model: &mut Model, step: Step, ra
             say(model, End::Never);
             map.persist_key(&key).await.unwrap() == there
         }
-        // Its time has passed.
+        // The lifetime ends at a time in the past.
         25 => {
             model.end(key);
             map.expire_key_at(&key, SystemTime::UNIX_EPOCH + HOUR).await.unwrap() == there

@@ -151,7 +151,7 @@ async fn lifetimes_of_keys_are_renamed_along() {
     assert_eq!(observer.query::<u64>(&["ZCARD", "{n}:redisson_set_multimap_ttl"]).await.unwrap(), 1);
     assert!(map.object().rename("o").await.unwrap());
     assert!(ends(&SetMultimapCache::new(&client, "o"), "a").await);
-    // A first lifetime of a key, under a map with a lifetime, does not outlive the map.
+    // If the map has a lifetime, a key that gets its first lifetime does not outlive the map.
     other.persist_key("a").await.unwrap();
     assert!(other.object().expire_in(HOUR / 4).await.unwrap() && other.expire_key("a", HOUR).await.unwrap());
     assert!(matches!(other.key_lifetime("a").await.unwrap(), Lifetime::Ends(left) if left <= HOUR / 4));
@@ -167,7 +167,7 @@ async fn whole_map_changes_are_bounded_and_executed_once() {
     let proxy = Proxy::to(&server).await.unwrap();
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let url = server.url_via(proxy.addr());
-    // More keys than one step changes: the operation continues page by page.
+    // Above 10,000 keys, changes of the whole map are rejected, but not `memory` and `delete`.
     let script = "for i = 1, 10001 do redis.call('HSET', KEYS[1], i, 'h' .. i) end return 1";
     observer.cmd(&["EVAL", script, "1", "large"]).await.unwrap();
     let large = SetMultimap::<u32, u32>::new(&client, "large").object();

@@ -11,7 +11,7 @@ use redgrid_testkit::wait_until;
 use redgrid_tests::model::{End, FAR, HOUR, newest_that_keeps_expired_entries, seeds};
 use redgrid_tests::{SOON, client};
 
-/// The first of many keys: more than one removal deletes.
+/// The first of many keys, which are more than one removal deletes.
 const CROWD: u16 = 1_000;
 
 /// A native map matches its model although the server does not remove expired entries. On other
@@ -241,7 +241,7 @@ async fn change(map: &Native, model: &mut Model, (step, key, other, one, n): (u8
             };
             told.unwrap() == done
         }
-        // Their lifetimes end.
+        // Both keys expire.
         21 | 22 => {
             let done = [key, other].iter().filter(|key| model.remove(**key).is_some()).count();
             model.over.extend([key, other]);

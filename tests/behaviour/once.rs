@@ -122,7 +122,7 @@ async fn an_unsent_request_is_not_sent_after_its_deadline() {
     loop {
         match added(&client, 5).await {
             Err(ServerError::NotSent { .. }) => break,
-            // Its deadline passed at the moment when it was sent.
+            // The deadline of the request passed at the moment when it was sent.
             Err(ServerError::Unknown { .. }) => unknown += 5,
             other => panic!("{other:?}"),
         }

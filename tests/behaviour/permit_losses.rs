@@ -204,7 +204,8 @@ async fn unbatched_requests_do_not_poll_endlessly() {
     wait_until(SOON, async || began.elapsed() > 1000 * MS).await;
     assert!(asked.load(Ordering::Relaxed) < 20, "{asked:?}");
     held.release().await.unwrap();
-    // The order of the two in the queue is open: the other one waits for the first release.
+    // The two waiters may be queued in either order. The second one waits for the release of the
+    // first.
     let ends = waiters.map(async |waiter| waiter.await.unwrap().unwrap().release().await.unwrap());
     join_all(ends).await;
 }

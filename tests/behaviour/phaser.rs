@@ -49,13 +49,13 @@ async fn a_phase_is_over_when_all_have_arrived_and_parties_come_and_go() {
     assert_eq!(advanced.unwrap(), 1);
     assert_eq!(here.phase().await.unwrap(), 1);
     assert_eq!(here.wait_advance(0).await.unwrap(), 1, "the phase is over");
-    // A party registers in the middle of a phase, and is waited for.
+    // The phase waits for a party that registers in the middle of it.
     assert_eq!(second.arrive().await.unwrap(), 1);
     let fourth = here.register().await.unwrap();
     assert_eq!(first.arrive().await.unwrap(), 1);
     assert_eq!(here.phase().await.unwrap(), 1);
     assert_eq!(fourth.arrive_and_wait().timeout(SOON).await.unwrap(), 2);
-    // After it is dropped, the phase does not wait for this party.
+    // The phase does not wait for a party that was dropped.
     drop(fourth);
     until(&observer, PARTIES, 2).await;
     let late = second.arrive_and_wait().timeout(1000 * MS).await;

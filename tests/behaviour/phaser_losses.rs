@@ -40,7 +40,8 @@ async fn an_unanswered_registration_begins_and_ends_nothing() {
         values.into_iter().filter(|value| value.contains(' ')).collect::<Vec<_>>()
     };
     let mut unheard = 0;
-    // If the thread stalls in a poll, the reply may arrive within it. Then another round follows.
+    // If the thread stalls in a poll, the reply may arrive before the poll ends. Then another round
+    // follows.
     for (round, polls) in (0..20).flat_map(|round| (1..12).map(move |polls| (round, polls))) {
         if round > 0 && unheard > 0 {
             break;
@@ -96,7 +97,7 @@ async fn a_party_of_a_former_run_takes_no_part_in_the_next() {
         assert_eq!((one.unwrap(), two.unwrap()), (phase, phase));
     }
     assert!(phaser.terminate().await.unwrap() && phaser.reset().await.unwrap());
-    // The former party may not arrive, neither before the next registration nor after it.
+    // The former party can arrive neither before the next registration nor after it.
     let told = former.arrive().await;
     assert!(matches!(told, Err(PhaserError::Terminated { .. })), "{told:?}");
     assert_eq!(phaser.phase().await.unwrap(), 0);
@@ -169,8 +170,8 @@ async fn a_termination_with_a_lost_reply_returns_true() {
     assert!((1..=600_000).contains(&left), "{left}");
 }
 
-/// A party is restored after a failover loses its registration. It has the participant number of a
-/// former party.
+/// A party that has the participant number of a former party is restored after a failover loses its
+/// registration.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_party_in_a_reused_place_is_restored_after_a_failover() {
     let server = server().await;

@@ -193,7 +193,7 @@ async fn many_are_taken_in_exact_order_with_bounded_commands_and_memory() {
         began.elapsed(),
         commands as f64 / many as f64,
     );
-    // By priority, and by number within a priority.
+    // The elements are ordered by priority, and by number within a priority.
     assert!(taken.is_sorted() && taken.iter().all(|(is, n)| *is == priority(*n)));
     assert!((full - memory) / many < 250, "{}", (full - memory) / many);
     // One ZPOPMIN for each element, and a few more commands for each request of a hundred.

@@ -28,7 +28,7 @@ async fn waits(observer: &Observer) {
     wait_until(SOON, async || observer.pubsub_channels("*").await.unwrap().contains(&channel)).await;
 }
 
-/// Returns a client behind a proxy; the server knows the scripts.
+/// Returns a client behind a proxy, after loading the scripts into the server.
 async fn harness(server: &RedisServer, timeout: Duration) -> (Proxy, Client, PriorityQueue<u64>) {
     let proxy = Proxy::to(server).await.unwrap();
     let client = client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(timeout)).await;
@@ -202,8 +202,8 @@ async fn a_returned_element_that_exists_stays_unique() {
     assert_eq!(second.await.unwrap(), (1, 2));
     let mut expected = members(&observer).await;
     assert_eq!(expected.len(), 2);
-    // Restores the state after a failover to a replica that did not know that 1 was taken. Elements
-    // of one push have consecutive numbers.
+    // Recreates the state after a failover to a replica that still has element 1. Elements of one
+    // push have consecutive numbers.
     let fourth = expected[0].clone();
     let number = u64::from_be_bytes(fourth[8..16].try_into().unwrap());
     let taken = |before: u64, element: &[u8]| [&fourth[..8], &(number - before).to_be_bytes(), element].concat();

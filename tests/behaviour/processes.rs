@@ -77,7 +77,8 @@ async fn a_killed_process_frees_its_lock_within_one_lease() {
 async fn a_job_that_must_run_once_is_not_run_again_when_its_process_is_killed() {
     let server = server().await;
     let client = client(&server).await;
-    // The lock is held from here at the earliest. Its short renewed lease must not end it sooner.
+    // The hold begins here at the earliest. The end of its short lease must not shorten the minimum
+    // hold.
     let (began, watch) = (Instant::now(), Stopwatch::start());
     let mut holder = Holder::start(&server.url(), "job", 500, 5000).await;
     tokio::time::sleep_until(tokio::time::Instant::now() + Duration::from_secs(1)).await;

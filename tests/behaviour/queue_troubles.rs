@@ -93,7 +93,7 @@ impl tracing::Subscriber for LogText {
 async fn a_late_copy_of_a_take_that_found_nothing_takes_nothing() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
-    // As late as a retransmission may be.
+    // With this timeout, a retransmission may be very late.
     let (proxy, client) = harness(&server, Duration::from_secs(30), 1).await;
     let (plain, later): (Queue<u64>, DelayedQueue<u64>) =
         (Queue::new(&client, "jobs"), DelayedQueue::new(&client, "later"));
@@ -235,8 +235,8 @@ async fn an_expired_take_gets_elements_that_arrived_since_the_last_poll() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let queue: Queue<u64> = Queue::new(&client, "jobs");
-    // The polls are sent after 0, 10, 30, 70, … ms. The one after 1,270 ms is the last before the
-    // end. A machine that stalls misses that.
+    // The polls are sent after 0, 10, 30, 70, … ms. The poll after 1,270 ms is the last regular
+    // one, so the take must poll once more at its end. A machine that stalls may miss that.
     for _ in 0..5 {
         let waiting = tokio::spawn({
             let queue = queue.clone();
@@ -260,7 +260,8 @@ async fn an_invalid_item_does_not_block_earlier_ones() {
     let times = "redisson_delay_queue_timeout:{later}";
     queue.push_many([(&2, Duration::ZERO), (&3, Duration::from_secs(600))]).await.unwrap();
     observer.cmd(&["RPUSH", "later", "1"]).await.unwrap();
-    // The invalid item is first due after one element, and before none.
+    // The invalid item is due behind element 1, which is in the list already, and before all other
+    // items.
     observer.cmd(&["ZADD", times, "9999999999", "x"]).await.unwrap();
     observer.cmd(&["ZINCRBY", times, "1690000000000", "x"]).await.unwrap();
     let broken: Vec<String> = observer.query(&["ZRANGE", times, "0", "0"]).await.unwrap();

@@ -163,7 +163,7 @@ async fn a_cancelled_waiter_loses_and_repeats_no_element() {
     println!("{} waits dropped, {pushed} pushed, {taken} taken, {} left", dropped.into_inner(), left.len());
 }
 
-/// Returns a client behind a proxy; the server knows the scripts.
+/// Returns a client behind a proxy, after loading the scripts into the server.
 async fn harness(server: &RedisServer, timeout: Duration) -> (Proxy, Client, Queue<u64>) {
     let proxy = Proxy::to(server).await.unwrap();
     let client = client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(timeout)).await;
@@ -182,11 +182,11 @@ async fn a_lost_reply_is_retried_with_the_same_elements() {
     proxy.next(1, take(), Action::SwallowReply);
     assert_eq!(queue.take().await.unwrap(), 1);
     assert_eq!(proxy.counts().swallowed, 1);
-    // Its caller has left when the reply arrives: the element goes to the next take.
+    // The caller has left when the reply arrives, so the element is given to the next take.
     proxy.next(1, take(), Action::SwallowReply);
     assert!(tokio::time::timeout(Duration::from_millis(200), queue.take()).await.is_err());
     assert_eq!(queue.take().await.unwrap(), 2);
-    // Or the elements return to the front of the queue.
+    // If there is no other take, the element returns to the front of the queue.
     proxy.next(1, take(), Action::SwallowReply);
     assert!(tokio::time::timeout(Duration::from_millis(200), queue.take()).await.is_err());
     let jobs = async || observer.query::<Vec<u64>>(&["LRANGE", "jobs", "0", "-1"]).await.unwrap();
@@ -206,8 +206,8 @@ async fn a_client_that_ends_puts_unclaimed_elements_back_in_order() {
         let (proxy, client, queue) = harness(&server, Duration::from_secs(3)).await;
         queue.push_many(&(0..5).collect::<Vec<_>>()).await.unwrap();
         proxy.set(Direction::ToClient, Fault::Delay(Duration::from_millis(300)));
-        // Three takes, and the client shuts down before the reply. Some takes are cancelled by
-        // then, and the others get an error.
+        // The client shuts down before the reply to three takes. Some takes are cancelled before,
+        // and the others get an error.
         let mut takes: Vec<_> = (0..3).map(|_| Box::pin(queue.take())).collect();
         assert!(at_most(1, join_all(takes.iter_mut())).await.is_none());
         let taken = async || observer.query::<u64>(&["LLEN", "jobs"]).await.unwrap() == 2;

@@ -23,7 +23,8 @@ pub(super) async fn quorum(servers: &[RedisServer]) -> Quorum {
     for server in servers {
         clients.push(client(server).await);
     }
-    // A busy machine replies late, so the share is long. Other tests cover unreachable servers.
+    // A busy machine replies late, so each server's share of the time is long. Other tests cover
+    // unreachable servers.
     Quorum::new(clients).unwrap().share(Duration::from_secs(2))
 }
 

@@ -144,8 +144,8 @@ async fn two_servers_that_lose_their_data_admit_one_holder() {
             let who = random.usize(0..2);
             match random.u8(0..5) {
                 0 | 1 if held[who].is_none() => {
-                    // A reply after the end of the lease is discarded, which happens on a busy
-                    // machine.
+                    // On a busy machine, a reply may arrive after the end of the lease. This error
+                    // counts as no grant.
                     held[who] = locks[who].try_acquire().lease(longest).await.unwrap_or_default();
                     grants += usize::from(held[who].is_some());
                 }

@@ -54,7 +54,7 @@ async fn a_moving_slot_at_a_dead_node_is_retried_with_pauses() {
     let client = Client::over(Arc::new(two), config, Clock::boot()).unwrap();
     let told = client.command("GET").key("a").unwrap().query::<Option<String>>().await;
     assert!(matches!(told, Err(ServerError::NotSent { .. })), "{told:?}");
-    // One second, with pauses of 100 ms.
+    // The request is retried for one second, with pauses of 100 ms.
     let asked = owner.asked();
     assert!((2..40).contains(&asked), "{asked}");
 }
@@ -76,7 +76,8 @@ async fn a_grant_of_a_replaced_primary_is_not_valid() {
     assert_eq!(guard.token().get(), 1_700_000_000_000_001);
 }
 
-/// The same with a renewal: the hold ends with its last lease.
+/// A reply of a replaced primary does not count for a renewal either: the hold ends with its last
+/// lease.
 #[tokio::test(start_paused = true)]
 async fn a_renewal_of_a_replaced_primary_moves_no_deadline() {
     let renews = |request: &Request| match request.label() {
@@ -114,8 +115,9 @@ async fn a_hanging_replaced_primary_is_not_waited_for() {
     assert_eq!(guard.token().get(), 1_700_000_000_000_001);
 }
 
-/// For example, a node was dropped and connected again. The client forgot the subscriptions of the
-/// former node if a new watcher subscribed before the change was noticed.
+/// Another node may take over an address, for example when a node is dropped and connected again.
+/// The interruption is reported even if a new watcher subscribes before the client has noticed the
+/// change.
 #[tokio::test]
 async fn an_interruption_by_another_node_at_the_same_address_is_reported() {
     let node = || Arc::new(FakeServer::new("same:1", |_| Ok(Reply::Nil)));
@@ -163,7 +165,7 @@ async fn a_redirected_change_is_waited_for_although_its_owner_was_replaced() {
     let mut adding = tokio::spawn(client.command("INCR").key("a").unwrap().query::<i64>());
     wait_until(SOON, async || target.asked() > 0).await;
     two.changes.send_modify(|count| *count += 1);
-    // Several times as long as the client waits for a replaced server.
+    // This is several times as long as the client waits for a replaced server.
     let early = tokio::time::timeout(Duration::from_millis(700), &mut adding).await;
     assert!(early.is_err(), "{early:?}");
     target.confirm();

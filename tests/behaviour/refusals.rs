@@ -50,7 +50,7 @@ async fn a_server_without_writes_is_waited_for_with_few_connections() {
     let client = client_with(&server.url_via(proxy.addr()), |config| config).await;
     demote(&server, &other).await;
     let before = proxy.counts().accepted;
-    // At its timeout, the last copy may have no reply yet.
+    // The last copy may have no reply yet when the call times out.
     let bounded = Lock::new(&client, "a").acquire().timeout(Duration::from_millis(300)).await;
     let told =
         matches!(bounded, Err(AcquireError::Failed(Failure::Unavailable { .. } | Failure::OutcomeUnknown { .. })));
@@ -58,8 +58,8 @@ async fn a_server_without_writes_is_waited_for_with_few_connections() {
     let waiting = tokio::spawn(Lock::new(&client, "a").acquire().timeout(SOON * 2).into_future());
     let began = tokio::time::Instant::now();
     wait_until(SOON, async || began.elapsed() > Duration::from_secs(3)).await;
-    // One connection every two seconds. The change interrupts the subscriber, too, which reconnects
-    // as often.
+    // The client opens one connection every two seconds. The change interrupts the subscriber, too,
+    // which reconnects as often.
     let accepted = proxy.counts().accepted - before;
     let spent = began.elapsed().as_secs() + 1;
     assert!(accepted <= 2 * (spent / 2 + 2), "{accepted} connections in {spent} s");
@@ -127,7 +127,7 @@ async fn a_server_that_can_not_save_refuses_at_once_and_grants_when_it_can_again
         info.contains("rdb_bgsave_in_progress:0") && info.contains("rdb_last_bgsave_status:ok")
     };
     server.set_config("save", "3600 1").await.unwrap();
-    // A folder is in the place of the file.
+    // A folder takes the place of the dump file, so the server cannot save.
     let setting = async |name: &str| -> String {
         let pair: Vec<String> = observer.query(&["CONFIG", "GET", name]).await.unwrap();
         pair[1].clone()

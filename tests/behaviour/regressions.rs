@@ -27,7 +27,7 @@ async fn a_wait_with_contact_outlasts_the_contact_timeout() {
     let bounded = Lock::new(&waiter, "a").acquire().timeout(Duration::from_secs(2)).await;
     assert!(matches!(bounded, Err(AcquireError::TimedOut { .. })), "{bounded:?}");
     let waiting = tokio::spawn(Lock::new(&waiter, "a").acquire().into_future());
-    // Five times the timeout of 400 ms without contact.
+    // Waits five times as long as the timeout without contact, which is 400 ms.
     tokio::time::sleep_until(tokio::time::Instant::now() + Duration::from_secs(2)).await;
     assert!(!waiting.is_finished());
     held.release().await.unwrap();

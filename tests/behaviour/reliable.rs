@@ -74,15 +74,15 @@ async fn an_unsettled_message_returns_to_its_position_until_it_is_dead() {
     let receipt = lost.receipt().clone();
     drop(lost);
     let id = receipt.message_id();
-    // Only the next receive changes anything: `b` may come first, and `a` as soon as its visibility
-    // ends.
+    // Waits for the end of `a`'s visibility. The next receive then makes `a` ready again, in its
+    // former position before `b`.
     wait_until(SOON, async || queue.counts().await.unwrap().ready == 2).await;
     let both = queue.receive_many(2).visibility(SHORT).await.unwrap();
     assert_eq!((values(&both), both[0].attempt(), both[1].attempt()), (vec!["a".to_owned(), "b".into()], 2, 1));
     assert!(is_stale(&queue.ack(&receipt).await), "delivered again since");
     both[1].ack().await.unwrap();
     drop(both);
-    // The next receive moves it to the dead letters, and gets nothing.
+    // The next receive moves `a` to the dead letters, and returns no message.
     wait_until(SOON, async || {
         assert!(queue.try_receive().await.unwrap().is_none());
         queue.counts().await.unwrap().dead == 1
@@ -104,7 +104,8 @@ async fn a_late_acknowledgement_counts_until_another_delivery() {
     queue.push("a").await.unwrap();
     let delivery = queue.receive().visibility(Duration::from_millis(1)).await.unwrap();
     wait_until(SOON, async || queue.counts().await.unwrap().ready == 1).await;
-    // Any receive moves it back, here that of another message.
+    // Any receive makes a message with an ended visibility ready again, even if it returns another
+    // message.
     queue.push("urgent").priority(9).await.unwrap();
     queue.receive().await.unwrap().ack().await.unwrap();
     assert!(is_stale(&delivery.extend(HOUR).await), "its visibility has ended");
@@ -135,7 +136,7 @@ async fn messages_are_given_back_extended_and_rejected() {
     assert_eq!((dead.len(), dead[0].value().unwrap().as_str()), (1, "b"));
     assert!(matches!(dead[0].state(), MessageState::Dead { reason, .. } if reason == "it can not be"));
     assert!(queue.dead().redrive_one(b.id()).await.unwrap() && !queue.dead().redrive_one(b.id()).await.unwrap());
-    // By its receipt, through another handle.
+    // Settles a message by its receipt, which can be sent as text.
     let b = queue.receive().await.unwrap();
     let receipt: Receipt = b.receipt().to_string().parse().unwrap();
     let forged: Receipt = format!("{}-{}", b.id(), "4".repeat(32)).parse().unwrap();
@@ -243,7 +244,7 @@ async fn an_expired_message_is_dropped_unless_a_consumer_has_it() {
     let dropped = queue.push("dropped").lifetime(SHORT).await.unwrap();
     passed(&observer, SHORT).await;
     assert!(queue.try_receive().await.unwrap().is_none() && queue.get(dropped.id).await.unwrap().is_none());
-    // On a machine that stalls, it may expire before it is received.
+    // On a slow machine, a message may expire before it is received.
     let received = async || {
         loop {
             queue.push("kept").lifetime(SHORT * 4).await.unwrap();
@@ -263,7 +264,7 @@ async fn an_expired_message_is_dropped_unless_a_consumer_has_it() {
     assert!(queue.try_receive().await.unwrap().is_none() && queue.get(other.id()).await.unwrap().is_none());
 }
 
-/// Waits until this much of the server's time has passed, and a little more.
+/// Waits until slightly more than `time` has passed on the server's clock.
 async fn passed(observer: &Observer, time: Duration) {
     let now = async || observer.server_time_micros().await.unwrap();
     let until = now().await + u64::try_from(time.as_micros()).unwrap() + 2_000;
@@ -286,7 +287,7 @@ async fn a_value_that_can_not_be_read_concerns_its_message_alone() {
         assert!(matches!(&told, ObjectError::Decode { field: Some(_), .. }), "{told:?}");
         one.reject("no number").await.unwrap();
     }
-    // An invalid message.
+    // A stored body that is not a valid frame.
     let observer = server.observer().await.unwrap();
     let id = texts.push("x").await.unwrap().id.to_string();
     let body = ["HSET", "redgrid_reliable_queue_bodies:{orders}", &id, "\u{9}"];
@@ -339,7 +340,7 @@ async fn all_keys_of_a_queue_live_end_and_are_renamed_together() {
     }
     queue.push("a").deduplicate("a").lifetime(HOUR).await.unwrap();
     assert!(queue.object().expire_in(HOUR).await.unwrap());
-    // A delayed message expires with the rest.
+    // Keys that are created later, here for a delayed and a dead message, expire with the others.
     queue.push("b").delay(HOUR).await.unwrap();
     queue.receive().await.unwrap().reject("").await.unwrap();
     let keys = keys_of(&observer).await;

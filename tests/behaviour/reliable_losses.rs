@@ -13,7 +13,7 @@ use redgrid_tests::{SOON, client, client_with, server};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Part of every request that changes the queue.
+/// Text that occurs in every request that changes the queue.
 const CHANGE: &str = "redgrid_reliable_queue_channel";
 
 type Numbers = ReliableQueue<u64>;
@@ -31,7 +31,7 @@ async fn retries_after_lost_replies_act_once() {
     let server = server().await;
     let (proxy, client) = hasty(&server, 10).await;
     let queue: Numbers = ReliableQueue::new(&client, "q");
-    // After this, the server knows the scripts.
+    // These calls load the scripts into the server.
     queue.push(&0).await.unwrap();
     queue.receive().visibility(HOUR).await.unwrap().ack().await.unwrap();
     proxy.next(2, CHANGE, Action::SwallowReply);
@@ -61,7 +61,7 @@ async fn messages_delivered_to_no_caller_are_no_attempt() {
         let told = queue.receive().visibility(HOUR).await;
         assert!(matches!(told, Err(QueueError::Object(ObjectError::Failed(Failure::Unavailable { .. })))), "{told:?}");
     }
-    // Calls fail while it reconnects.
+    // Calls fail while the client reconnects.
     let delivery = loop {
         match queue.receive().visibility(HOUR).timeout(SOON).await {
             Ok(delivery) => break delivery,
@@ -91,7 +91,8 @@ async fn a_copy_that_comes_late_takes_nothing() {
     assert_eq!(values, [1, 2, 3]);
     queue.push(&4).await.unwrap();
     assert_eq!(proxy.release_held().await, 1);
-    // The late copy was executed before these requests, on whatever connection.
+    // The server executes the late copy before `release_held` returns, and so before these
+    // requests.
     for _ in 0..50 {
         assert_eq!((queue.counts().await.unwrap().ready, queue.counts().await.unwrap().in_flight), (1, 3));
     }
@@ -108,7 +109,7 @@ async fn an_acknowledgement_that_ended_unknown_may_be_repeated() {
     let queue: Numbers = ReliableQueue::new(&client, "q");
     queue.push(&1).await.unwrap();
     let delivery = queue.receive().visibility(HOUR).await.unwrap();
-    // Longer than the timeout of the call; the request continues after it.
+    // Four lost replies outlast the timeout of the call. The request continues after the call.
     proxy.next(4, CHANGE, Action::SwallowReply);
     let told = delivery.ack().await;
     assert!(matches!(told, Err(QueueError::Object(ObjectError::Failed(Failure::OutcomeUnknown { .. })))), "{told:?}");
@@ -194,9 +195,9 @@ fn how_many() -> u64 {
     std::env::var("REDGRID_RELIABLE_MESSAGES").ok().and_then(|n| n.parse().ok()).unwrap_or(2_000)
 }
 
-/// No message is lost when workers are killed by SIGKILL at random. Each one is acknowledged. The
-/// attempts of a message rise one by one, and there are no more than deaths and ended visibilities
-/// explain.
+/// No message is lost when workers are killed by SIGKILL at random, and each message is
+/// acknowledged once. Its attempt numbers rise. Only killed workers and ended visibilities cause
+/// redeliveries.
 #[tokio::test(flavor = "multi_thread")]
 async fn no_message_is_lost_however_many_workers_are_killed() {
     const WORKERS: usize = 4;
@@ -223,7 +224,7 @@ async fn no_message_is_lost_however_many_workers_are_killed() {
     let mut lines_to_death = random.u64(0..lines);
     let mut over = false;
     while !over {
-        // A random worker.
+        // The first worker that prints a line.
         let said = {
             let speaking = workers.iter_mut().map(|worker| Box::pin(worker.next_line()));
             let next = futures_util::future::select_all(speaking);
@@ -259,8 +260,8 @@ async fn no_message_is_lost_however_many_workers_are_killed() {
         let rise = one.attempts.windows(2).all(|two| two[0] < two[1]);
         assert!(rise && one.acknowledged <= 1, "{id}: {:?}, {} acknowledgements", one.attempts, one.acknowledged);
     }
-    // A dead worker had at most ten messages. No other message came back, unless a visibility had
-    // ended: then the acknowledgement was stale.
+    // A killed worker had at most ten messages. Any other redelivery follows an ended visibility,
+    // and makes an acknowledgement stale.
     assert!(
         counts.totals.redelivered <= kills * 10 + stale,
         "{} of {kills} kills, {stale} stale",
@@ -300,7 +301,8 @@ async fn a_waiter_continues_after_a_failover() {
     let held = queue.receive_many(5).visibility(HOUR).await.unwrap();
     let primary = sentinels.current_primary().await.unwrap();
     let observer = primary.observer().await.unwrap();
-    // Written after all messages, on the connection that waits.
+    // This write follows all messages, on the connection of `WAIT`. A replica that has it has all
+    // messages.
     observer.cmd(&["SET", "behind", "1"]).await.unwrap();
     let replicas: u64 = observer.query(&["WAIT", "1", "10000"]).await.unwrap();
     assert!(replicas >= 1);
@@ -331,7 +333,7 @@ async fn a_delivery_with_an_unsent_acknowledgement_is_returned() {
     let both = queue.receive_many(2).visibility(HOUR).back_on_drop().await.unwrap();
     server.pause().await.unwrap();
     let changing = queue.push(&3).into_future();
-    // The acknowledgement waits behind the push, which has no reply.
+    // The acknowledgement waits behind the push, which has no reply yet.
     let dropped = async {
         let told = tokio::time::timeout(Duration::from_millis(100), both[0].ack()).await;
         assert!(told.is_err());

@@ -1,7 +1,7 @@
 //! A reliable queue is compared with its model, on one server and on a cluster.
 //!
 //! Times are either so long that they do not end, or so short that they have ended before the next
-//! step. Each step waits until the server's time has passed them.
+//! step. Each step first waits longer than the short times.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -34,7 +34,7 @@ async fn a_queue_in_a_cluster_matches_its_model() {
 enum Place {
     Ready,
     Delayed,
-    /// Delivered; whether the visibility ends at once.
+    /// In flight. The flag is true if the visibility ends at once.
     Flight(bool),
     Dead,
 }
@@ -59,7 +59,7 @@ struct Model {
 }
 
 impl Model {
-    /// The first step of a receive.
+    /// The first step of a receive: messages whose visibility has ended become ready or dead.
     fn tidy(&mut self) {
         for one in self.messages.values_mut() {
             if one.place == Place::Flight(true) {
@@ -71,7 +71,7 @@ impl Model {
         self.finish();
     }
 
-    /// The last step of every change.
+    /// The last step of every change: drops the messages that have expired.
     fn finish(&mut self) {
         let most = self.most_attempts;
         for one in self.messages.values_mut().filter(|one| one.ends && one.place == Place::Flight(true)) {
@@ -117,7 +117,7 @@ async fn modelled(client: &Client, some: u64) {
         queue.set_settings(&QueueSettings { max_attempts: attempts, ..QueueSettings::default() }).await.unwrap();
         let (mut held, mut story): (Vec<(usize, Delivery<u8, _>)>, Vec<String>) = (Vec::new(), Vec::new());
         for _ in 0..60 {
-            // Longer than the short times, by any clock of this machine.
+            // Waits longer than the short times, by any clock of this machine.
             tokio::time::sleep(SHORT * 4).await;
             let (step, value, flag) = (random.u8(..14), random.u8(..), random.bool());
             story.push(format!("{step} {value} {flag}"));
@@ -155,8 +155,7 @@ async fn apply(
         4..=7 => {
             let most = usize::from(value % 3) + 1;
             let visibility = if flag { SHORT } else { LONG };
-            // A delivery could still be in flight at the end of its visibility, so the test has
-            // waited above.
+            // Short visibilities have ended before this receive, because the test has waited above.
             let given = queue.receive_many(most).visibility(visibility).timeout(Duration::ZERO).await.unwrap();
             model.tidy();
             let expected: Vec<_> = model.first().into_iter().take(most).collect();

@@ -19,7 +19,7 @@ fn key(of: &str) -> String {
     format!("redgrid_reliable_queue_{of}:{{q}}")
 }
 
-/// Waits until this much of the server's time has passed, and a little more.
+/// Waits until slightly more than `time` has passed on the server's clock.
 async fn passed(observer: &Observer, time: Duration) {
     let now = async || observer.server_time_micros().await.unwrap();
     let until = now().await + u64::try_from(time.as_micros()).unwrap() + 2_000;
@@ -47,7 +47,7 @@ async fn an_id_does_not_repeat_after_a_delete_or_a_clock_set_back() {
     let told = queue.push_many(&[2, 3]).await;
     let [second, third] = [&told[0], &told[1]].map(|told| told.as_ref().unwrap().id);
     assert!(first < second && second < third, "{first}, {second}, {third}");
-    // The clock was an hour ahead.
+    // The last id looks as if the server's clock had been an hour ahead.
     let observer = server.observer().await.unwrap();
     let ahead = observer.server_time_micros().await.unwrap() + 3_600_000_000;
     observer.cmd(&["HSET", "redgrid_reliable_queue:{q}", "seq", &ahead.to_string()]).await.unwrap();
@@ -99,7 +99,7 @@ async fn a_state_that_can_not_be_read_concerns_its_message_alone() {
     let server = server().await;
     let queue: Numbers = ReliableQueue::new(&client(&server).await, "q");
     let observer = server.observer().await.unwrap();
-    // Not messagepack, a number, too few fields, fields of other types, and an empty text.
+    // Invalid messagepack, a number, too few fields, fields of other types, and an empty text.
     let states = ["\u{1}\u{2}", "5", "\u{1}", "\u{7}", "aaaaaaaa", ""];
     for state in states {
         let told = queue.push_many(&[1, 2, 3]).await;
@@ -145,7 +145,7 @@ async fn expired_messages_make_room_without_a_receive() {
     passed(&observer, SHORT).await;
     assert_eq!(queue.dead().redrive().await.unwrap(), 0, "an expired message");
     queue.push(&3).lifetime(SHORT).await.unwrap();
-    // A receiver may finish its work: the message stays until then.
+    // An expired message stays until its receiver has finished.
     let delivery = queue.receive_many(1).visibility(HOUR).timeout(Duration::ZERO).await.unwrap().pop();
     passed(&observer, SHORT).await;
     let told = queue.push(&4).await;
@@ -167,7 +167,7 @@ async fn a_message_delivered_to_no_caller_is_no_attempt_after_its_visibility() {
     let queue: Numbers = ReliableQueue::new(&client, "q");
     let observer = server.observer().await.unwrap();
     set(&queue, QueueSettings { max_attempts: Some(1), ..QueueSettings::default() }).await;
-    // Afterwards, the server knows the script.
+    // This receive loads the script into the server.
     assert!(queue.receive_many(1).timeout(Duration::ZERO).await.unwrap().is_empty());
     queue.push(&1).await.unwrap();
     proxy.next(1, ":receive", Action::SwallowReply);
@@ -220,7 +220,7 @@ async fn dead_messages_are_counted_at_the_primary() {
     for _ in 0..2 {
         queue.push(&1).await.unwrap();
         queue.receive().await.unwrap().reject("no").await.unwrap();
-        // The replica has lost the dead message.
+        // The dead message is missing on the replica only.
         wait_until(SOON, async || observer.query::<u64>(&["DEL", &key("dead")]).await.unwrap() == 1).await;
         wait_until(SOON, async || queue.dead().count().await.unwrap() == 0).await;
         if queue.counts().await.unwrap().totals.pushed == 1 {
@@ -256,7 +256,7 @@ async fn peek_returns_the_messages_of_the_next_receive() {
     let queue: Numbers = ReliableQueue::new(&client(&server).await, "q");
     let observer = server.observer().await.unwrap();
     set(&queue, QueueSettings { max_attempts: Some(1), ..QueueSettings::default() }).await;
-    // This message has used all its attempts.
+    // Message 0 uses its only attempt.
     queue.push(&0).priority(9).await.unwrap();
     drop(queue.receive().visibility(SHORT).await.unwrap());
     let over = queue.push(&1).priority(9).lifetime(SHORT).await.unwrap().id;

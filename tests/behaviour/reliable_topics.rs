@@ -44,7 +44,7 @@ async fn each_subscriber_gets_messages_published_during_its_subscription() {
     let (server, client, observer) = ready().await;
     let (topic, elsewhere) = (news(&client), redgrid_tests::client(&server).await);
     assert_eq!(topic.publish("nobody").await.unwrap().subscribers, 0);
-    // Without polls here: only the notification wakes the subscriber.
+    // With this poll interval, only notifications wake the subscribers.
     let mut one = topic.subscribe().poll_interval(SOON).await.unwrap();
     let mut two = news(&elsewhere).subscribe().poll_interval(SOON).from_the_beginning().await.unwrap();
     assert_eq!((topic.count_subscribers().await.unwrap(), one.subscriber().len()), (2, 32));
@@ -190,7 +190,7 @@ async fn the_gap_of_an_evicted_subscriber_survives_lost_replies_and_dropped_call
                 }
             }
         }
-        // A gap may not be reported yet; a message would follow it.
+        // If the gap is not reported yet, it precedes this message.
         news(&publisher).publish(&round.to_string()).await.unwrap();
         loop {
             match next(&mut one).await {
@@ -221,7 +221,7 @@ async fn acknowledged_messages_are_not_redelivered_after_a_lost_connection() {
     for n in 1..=20 {
         topic.publish(&n.to_string()).await.unwrap();
     }
-    // An unacknowledged message takes one place of three.
+    // This message stays unacknowledged, so it is always one of the three that may be.
     let stuck = delivery(&mut one).await;
     for n in 2..=10 {
         assert_eq!(acked(&mut one).await, n.to_string());
@@ -243,14 +243,14 @@ async fn acknowledged_messages_are_not_redelivered_after_a_lost_connection() {
     assert_eq!(topic.len().await.unwrap(), 0);
 }
 
-/// Only the unacknowledged one of three messages is repeated on a new connection, which has not
-/// read anything yet.
+/// Of three messages, only the unacknowledged one is redelivered after a reconnect, although the
+/// new connection has not read any of them.
 #[tokio::test(flavor = "multi_thread")]
 async fn messages_acknowledged_before_a_reconnect_are_not_redelivered() {
     let (server, client, _observer) = ready().await;
     let topic = news(&client);
     let mut one = topic.subscribe().redelivery_delay(Duration::ZERO).await.unwrap();
-    // The messages are kept for this subscriber.
+    // For this subscriber, the server keeps the messages.
     let _idle = topic.subscribe().await.unwrap();
     for n in 1..=3 {
         topic.publish(&n.to_string()).await.unwrap();
@@ -354,7 +354,7 @@ async fn a_backlog_is_dropped_in_parts() {
     let many = "for n = 1, 5000 do redis.call('XADD', KEYS[1], '*', 'm', n) end";
     observer.cmd(&["EVAL", many, "1", "news"]).await.unwrap();
     for _ in 0..4990 {
-        // An acknowledgement after an unacknowledged message is not sent to the server.
+        // Acknowledgements behind an unacknowledged message are not sent to the server.
         drop(delivery(&mut one).await.ack().await);
     }
     assert_eq!(topic.len().await.unwrap(), 5000);

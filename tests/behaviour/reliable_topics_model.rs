@@ -31,7 +31,8 @@ async fn published_messages_reach_each_subscriber_in_order() {
         let mut room = TopicLog { publishers: &publishers, name: format!("news:{seed}"), log: Vec::new() };
         let mut subs: Vec<Subscriber> = Vec::new();
         let mut story = Vec::new();
-        // The subscribers' connections are cut, and their processes end.
+        // Subscribers use the proxy, which cuts their connections. To end a process, the test
+        // replaces its client.
         let connect = async || client_with(&server.url_via(proxy.addr()), |config| config).await;
         let mut homes = [connect().await, connect().await];
         for step in 0..120 {
@@ -154,7 +155,8 @@ struct Subscriber {
     behind: usize,
     /// The server has acknowledgements of at least all messages before this one.
     told: usize,
-    /// Some messages before this one may be missing, because it was not a subscriber for a while.
+    /// Some messages before this one may be missing, because the subscriber was removed for a
+    /// while.
     gap: usize,
     /// It was removed as a subscriber, and has not been notified yet.
     is_removed: bool,
@@ -181,7 +183,7 @@ impl Subscriber {
         sub
     }
 
-    /// Another process resumes the subscription, from what the server has.
+    /// Another process resumes the subscription with the state that the server has stored.
     async fn resume(&mut self, room: &TopicLog<'_>, home: &Client) {
         let deliveries = loop {
             let topic = News::new(home, &room.name);
@@ -192,7 +194,7 @@ impl Subscriber {
             }
         };
         let (out, came, acknowledged) = Default::default();
-        // A removed subscriber without a notification may begin with the next message.
+        // A subscriber that is removed and not yet notified may miss all messages so far.
         self.gap = if std::mem::take(&mut self.is_removed) { room.log.len() } else { self.gap };
         let sure = self.behind.max(self.gap);
         let next = self.told..=sure;
@@ -217,7 +219,7 @@ impl Subscriber {
         !self.is_removed && self.ends.as_ref().is_some_and(dealt)
     }
 
-    /// How many messages certainly arrive, of a log with this length.
+    /// How many messages of a log with this length certainly arrive.
     fn sure(&self, messages: usize) -> usize {
         let Some(listening) = self.ends.as_ref().filter(|_| !self.is_removed) else { return 0 };
         let comes = |n: &usize| !listening.out.contains_key(n) && !listening.acknowledged.contains(n);
@@ -273,7 +275,7 @@ impl Subscriber {
         }
     }
 
-    /// Advances `behind` over the messages that are acknowledged without a hole.
+    /// Advances `behind` over the acknowledged messages that follow it without a hole.
     fn advance(&mut self) {
         let Some(listening) = &mut self.ends else { return };
         while listening.acknowledged.remove(&self.behind) {

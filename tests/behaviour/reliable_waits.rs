@@ -1,4 +1,4 @@
-//! Consumers that wait for messages of a reliable queue: they are notified, in their order.
+//! Consumers that wait for messages of a reliable queue are notified, in the order of their calls.
 
 use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use redgrid_tests::{SOON, client_with, server};
 
 use super::reliable::{HOUR, SHORT, queue};
 
-/// A client with a poll that would come too late.
+/// A client whose poll interval is longer than any test takes.
 async fn patient(server: &RedisServer) -> Client {
     client_with(&server.url(), |config| config.poll_interval(Duration::from_secs(600))).await
 }
@@ -42,12 +42,12 @@ async fn a_waiter_is_woken_by_a_push_and_by_a_due_message() {
         match round {
             0 => drop(there.push("now").await.unwrap()),
             1 => drop(there.push("later").delay(Duration::from_millis(300)).await.unwrap()),
-            // A change by another client does not change the due time.
+            // A message that is due much later does not delay one that is ready.
             2 => {
                 there.push("theirs").delay(HOUR).await.unwrap();
                 there.push("lost").priority(9).await.unwrap();
             }
-            // A message that is due before another one.
+            // A message that is due before `theirs`.
             _ => drop(there.push("sooner").delay(SHORT).await.unwrap()),
         }
         let delivery = tokio::time::timeout(SOON, waiting).await.expect("a wake-up").unwrap();
@@ -61,7 +61,7 @@ async fn a_waiter_is_woken_by_a_push_and_by_a_due_message() {
             again.ack().await.unwrap();
         }
     }
-    // A visibility changed by another client, with a notification for the waiter.
+    // A message that another client received is ready again when its visibility ends.
     let began = Instant::now();
     there.push("a").await.unwrap();
     let lost = there.receive().visibility(Duration::from_millis(200)).await.unwrap();

@@ -17,7 +17,7 @@ use tokio::sync::watch;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Two nodes: names that begin with `t` are at the second one. Tests run an event before the
+/// Two nodes: names that begin with `t` are at the second one. Tests can run code before the
 /// original of a renamed object is deleted.
 struct TwoNodes([Arc<Before>; 2], watch::Sender<u64>);
 
@@ -43,7 +43,7 @@ impl Topology for TwoNodes {
     async fn close(&self) {}
 }
 
-/// A client of two servers, an observer of each, and the events at the first one.
+/// A client of two servers, an observer of each, and the hook before deletions at the first one.
 struct Fixture {
     _servers: [RedisServer; 2],
     client: Client,
@@ -191,7 +191,7 @@ async fn constant_changes_are_reported_as_contended_in_time() {
     let told = tokio::time::timeout(SOON, on.object("a").rename("t").into_future()).await.expect("an end in time");
     assert!(matches!(told, Err(ObjectError::Contended { times, .. }) if times > 10), "{told:?}");
     assert!(on.is(false, "a").await.is_some());
-    // The rename pauses between attempts. Two seconds without pauses allow hundreds of attempts,
+    // The rename pauses between attempts. Two seconds allow hundreds of attempts without pauses,
     // but far fewer with pauses of up to 100 ms.
     assert!(counter.query::<u64>(&["GET", "rounds"]).await.unwrap() < 100);
 }
@@ -210,7 +210,7 @@ async fn companion_keys_move_to_another_slot_too() {
     assert_eq!(on.is(true, "{t}:beside").await.as_deref(), Some("2"));
     assert_eq!(on.is(true, "redgrid_fence:{t}").await.as_deref(), Some("7"));
     assert_eq!(on.here.keys("*").await.unwrap(), ["redgrid_renamed:{a}"]);
-    // A value without a fence leaves the fence of its new name.
+    // A failed rename of a value without a fence keeps the fence of the new name.
     on.here.cmd(&["SET", "a", "3"]).await.unwrap();
     on.meanwhile(&["DEL", "a"]);
     assert!(of("a").rename("t").await.is_err());

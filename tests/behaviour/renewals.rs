@@ -1,4 +1,4 @@
-//! Renewal in bulk: number of scripts, names, and none after a release.
+//! Renewal in bulk: many names per script, errors of single names, and no renewal after a release.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use redgrid_testkit::{Observer, wait_until};
 use redgrid_tests::stopwatch::Stopwatch;
 use redgrid_tests::{SOON, client_with, server};
 
-/// How many times the server ran scripts.
+/// The number of scripts that the server has run.
 async fn script_calls(observer: &Observer) -> i64 {
     let info: String = observer.query(&["INFO", "commandstats"]).await.unwrap();
     let calls = |name: &str| {
@@ -23,7 +23,7 @@ async fn ten_thousand_locks_are_renewed_a_hundred_per_script_after_a_burst() {
     let observer = server.observer().await.unwrap();
     let lease = Duration::from_secs(12);
     let client = client_with(&server.url(), |config| config.watchdog_lease(lease)).await;
-    // A burst of short locks first: their leftovers must not be renewed.
+    // Short locks in a burst; these must not be renewed after their release.
     for n in 0..2000 {
         Lock::new(&client, format!("burst:{n}")).acquire().await.unwrap().release().await.unwrap();
     }
@@ -63,7 +63,7 @@ async fn a_wrong_type_and_a_denied_key_do_not_end_the_others() {
     }
     observer.cmd(&["SET", "open:42", "not a lock"]).await.unwrap();
     observer.cmd(&["ACL", "SETUSER", "app", "resetkeys", "~open:*"]).await.unwrap();
-    // Longer than a lease: a lock that is still held was renewed.
+    // Waits longer than a lease, so a lock that is still held was renewed.
     let began = tokio::time::Instant::now();
     tokio::time::sleep_until(began + lease + Duration::from_millis(500)).await;
     let held: Vec<usize> = (0..100).filter(|n| guards[*n].is_held()).collect();
@@ -85,7 +85,7 @@ async fn a_deleted_lock_is_reported_within_one_renewal_interval() {
     let watch = Stopwatch::start();
     let told = async { (deleted.lost().await, taken.lost().await) };
     let told = tokio::time::timeout(SOON, told).await.expect("both are reported");
-    // An interval is 3 s.
+    // The renewal interval is 3 s.
     watch.assert_within(Duration::from_millis(3500));
     assert_eq!(told, (LostReason::Gone, LostReason::Gone));
     drop((deleted, taken));
@@ -116,7 +116,7 @@ async fn the_longest_hold_ends_renewal() {
     let guard = Lock::new(&client, "a").acquire().hold_at_most(longest).await.unwrap();
     assert_eq!(guard.lost().await, LostReason::Expired);
     assert!(began.elapsed() > longest, "{:?}", began.elapsed());
-    // At most one lease later.
+    // The hold ends at most one lease (2 s) after `longest`.
     watch.assert_within(longest + Duration::from_secs(3));
 }
 
@@ -141,7 +141,7 @@ async fn a_deleted_lock_with_a_fixed_lease_is_reported_as_soon_as_a_renewed_one(
     let client = client_with(&server.url(), |config| config.watchdog_lease(Duration::from_millis(900))).await;
     let guard = Lock::new(&client, "a").acquire().lease(10 * SOON).await.unwrap();
     assert!(server.delete_key("a").await.unwrap());
-    // An interval is 300 ms; the lease would end in ten minutes.
+    // The renewal interval is 300 ms; the lease would end in ten minutes.
     let told = tokio::time::timeout(SOON, guard.lost()).await;
     assert_eq!(told, Ok(LostReason::Gone));
 }

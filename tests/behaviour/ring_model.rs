@@ -101,7 +101,7 @@ async fn apply(ring: &RingBuffer<u8>, model: &mut Model, (step, one, other): (u8
             told(ring.push_many(&new).await) == model.push(&new)
         }
         10 => {
-            // More elements than one request has.
+            // More elements than one request can have.
             let new: Vec<u8> = (0..600 + u16::from(other)).map(|n| (n % 5) as u8).collect();
             told(ring.push_many(&new).await) == model.push(&new)
         }
@@ -121,7 +121,7 @@ async fn apply(ring: &RingBuffer<u8>, model: &mut Model, (step, one, other): (u8
             told == (model.elements.len() as u64, model.elements.is_empty())
         }
         18 => model.elements == ring.stream().try_collect::<Vec<_>>().await.unwrap(),
-        // Sometimes the ring is cleared or deleted, so its capacity stays or not.
+        // Sometimes the ring is cleared, which keeps its capacity, or deleted.
         _ => match other {
             0..2 => ring.clear().await.unwrap() != std::mem::take(&mut model.elements).is_empty(),
             2 => {
@@ -133,7 +133,7 @@ async fn apply(ring: &RingBuffer<u8>, model: &mut Model, (step, one, other): (u8
     }
 }
 
-/// Foreign commands on its keys.
+/// Applies commands of other programs to the ring's keys.
 async fn intrude(
     client: &Client,
     name: &str,
@@ -144,7 +144,7 @@ async fn intrude(
     let capacity = format!("redisson_rb:{{{name}}}");
     let on = |command: &'static str| Request::command(command).key(name.to_owned());
     match step {
-        // More elements than the capacity, until the next push.
+        // Plain pushes may exceed the capacity until the next push of a ring.
         20 | 21 => {
             model.elements.extend([one, other]);
             let pushed = on("RPUSH").arg(one.to_string()).arg(other.to_string());
@@ -156,7 +156,7 @@ async fn intrude(
         }
         23 => client.run::<Option<u64>>(on("RPOP")).await.unwrap() == model.elements.pop_back().map(u64::from),
         24 => {
-            // This removes no elements.
+            // A capacity that is set by a plain command removes no elements.
             model.room = Some(u64::from(other) + 1);
             let set = Request::command("SET").key(capacity).arg((other + 1).to_string());
             client.run::<String>(set).await.unwrap() == "OK"

@@ -127,7 +127,7 @@ async fn sharers_with_a_fixed_lease_end_one_by_one() {
     let client = client_with(&server.url(), |config| config.local_handover_window(400 * MS)).await;
     let observer = server.observer().await.unwrap();
     let lock = RwLock::new(&client, "a");
-    // Repeated until a busy machine reaches each of them in time.
+    // Repeated until a busy machine reaches each step in time.
     rounds(async || {
         let began = Instant::now();
         let first = lock.read().timeout(SOON).lease(1000 * MS).await.unwrap();
@@ -187,7 +187,7 @@ async fn a_holder_enters_again_and_a_writer_may_read() {
     assert!(lock.try_read().await.unwrap().is_none(), "no other holder");
     write.release().await.unwrap();
     assert!(again.is_held() && there.try_read().await.unwrap().is_none());
-    // The write lock ends, the read lock continues: others may read, but not write.
+    // After the release of the write lock, the holder still reads: others may read, but not write.
     again.release().await.unwrap();
     assert!(read.is_held());
     let other = there.try_read().await.unwrap().expect("readers share");

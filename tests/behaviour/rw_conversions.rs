@@ -8,8 +8,8 @@ use redgrid_tests::{SOON, client, client_with, server};
 
 const MS: Duration = Duration::from_millis(1);
 
-/// Longer than a message takes on a busy machine, and shorter than the poll interval of [`patient`]
-/// clients.
+/// A time longer than a message takes on a busy machine, and shorter than the poll interval of
+/// [`patient`] clients.
 const AT_ONCE: Duration = SOON;
 
 /// A client with a poll interval longer than any test waits.
@@ -83,7 +83,7 @@ async fn only_the_only_reader_may_upgrade() {
     let write = mine.try_upgrade().await.unwrap();
     assert!(there.try_read().await.unwrap().is_none());
     let observer = server.observer().await.unwrap();
-    // The mode and the writer are left: the read is released in the background.
+    // The read is released in the background. Then two fields are left: the mode and the writer.
     let fields = async || observer.query::<usize>(&["HLEN", "a"]).await.unwrap();
     wait_until(SOON, async || fields().await == 2).await;
     write.release().await.unwrap();
@@ -162,8 +162,8 @@ async fn an_upgrade_is_notified_by_the_last_local_reader() {
     let lock = RwLock::new(&client, "a");
     let (upgradable, beside) = (lock.upgradable_read().await.unwrap(), lock.read().await.unwrap());
     let upgrade = tokio::spawn(upgradable.upgrade());
-    // The sixth announcement: by then the upgrade has polled, is subscribed and waits, and no other
-    // request is due.
+    // Waits for the sixth announcement. By then the upgrade has polled, is subscribed and waits,
+    // and no other request is due.
     wait_until(SOON, async || {
         let words: Vec<String> = observer.query(&["HVALS", "redgrid_rw_wait:{a}"]).await.unwrap();
         words.iter().any(|word| word.rsplit(' ').next().is_some_and(|number| number.parse::<u64>().unwrap() >= 6))
@@ -241,7 +241,7 @@ async fn an_upgrade_waits_for_a_forgotten_read_until_its_lease_ends() {
     let over = Instant::now() + shared.remaining();
     shared.forget();
     let write = tokio::time::timeout(SOON, upgradable.upgrade()).await.expect("the upgrade ends").unwrap();
-    // With 100 ms of tolerance between reading the remaining time and forgetting the lock.
+    // The tolerance of 100 ms is for the time between reading `remaining` and forgetting the lock.
     assert!(Instant::now() + 100 * MS >= over, "a forgotten read lasts until its lease ends");
     write.release().await.unwrap();
     wait_until(SOON, async || !observer.exists("a").await.unwrap()).await;
@@ -269,7 +269,7 @@ async fn an_upgrade_waits_for_a_read_that_was_forgotten_before_it_until_its_leas
 async fn local_readers_wait_behind_a_waiting_upgrade() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
-    // Long enough for the next reader to share the grant of the first two.
+    // The window is long enough for the next reader to share the grant of the first two.
     let client = client_with(&server.url(), |config| config.local_handover_window(500 * MS)).await;
     let lock = RwLock::new(&client, "a");
     let (reading, upgradable) = (lock.read().await.unwrap(), lock.upgradable_read().await.unwrap());
@@ -283,7 +283,7 @@ async fn local_readers_wait_behind_a_waiting_upgrade() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cancelled_upgrade_withdraws_only_its_own_announcement() {
     let server = server().await;
-    // Readers of a process share its grant for the hand-over window without asking the server.
+    // Within the hand-over window, readers of a process share its grant without a request.
     let (one, two) =
         (client(&server).await, client_with(&server.url(), |config| config.local_handover_window(MS)).await);
     let (here, there) = (RwLock::new(&one, "a"), RwLock::new(&two, "a"));
@@ -299,7 +299,7 @@ async fn a_cancelled_upgrade_withdraws_only_its_own_announcement() {
     assert!(there.try_read().await.unwrap().is_none(), "a writer waits still");
     writer.abort();
     wait_until(SOON, async || said().await.is_empty()).await;
-    // The long lifetime of the announcement shows that the upgrade withdraws it.
+    // With a long lifetime, the announcement disappears only because the upgrade withdraws it.
     let upgrade = tokio::spawn(here.upgradable_read().timeout(SOON).await.unwrap().upgrade());
     wait_until(SOON, async || said().await.len() == 1).await;
     upgrade.abort();
@@ -309,7 +309,7 @@ async fn a_cancelled_upgrade_withdraws_only_its_own_announcement() {
     reading.release().await.unwrap();
 }
 
-/// The scripts themselves: a late withdrawal does not remove a later announcement.
+/// Runs the scripts themselves: a late withdrawal does not remove a later announcement.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_late_withdrawal_keeps_a_later_announcement() {
     const ANNOUNCE: &str = include_str!("../../crates/redgrid-locks/src/scripts/rw_announce.lua");

@@ -36,7 +36,7 @@ impl Readers {
                 while !stop.load(SeqCst) {
                     let read = lock.read().timeout(SOON).await.unwrap();
                     let entered = Instant::now();
-                    // The section itself: it takes this long.
+                    // The critical section.
                     tokio::time::sleep(section).await;
                     sections.fetch_add(1, SeqCst);
                     drop(read);
@@ -80,9 +80,9 @@ async fn a_waiting_writer_enters_however_readers_overlap() {
             write.release().await.unwrap();
         }
         waits.sort();
-        // Expected is the longest read and a hand-over window. The rest is for messages and timers
-        // on a busy machine. Waiting for a moment without readers would take much longer: there is
-        // none.
+        // A writer is expected to wait for the longest read and a hand-over window. The rest is
+        // tolerance for messages and timers on a busy machine. A writer that needed a moment
+        // without readers would wait much longer, because there is none.
         let most = Duration::from_micros(readers.longest.load(SeqCst)) + WINDOW;
         println!("{waits:?}, with sections of at most {most:?} and a hand-over window");
         assert!(waits[5] <= most * 4 + 500 * MS, "{waits:?}, {most:?}");
@@ -141,7 +141,7 @@ async fn readers_wait_no_longer_when_the_writer_has_left_or_died() {
     wait_until(SOON, async || three.stats().waiting == 1).await;
     writer.abort();
     behind.await.unwrap().unwrap().release().await.unwrap();
-    // The writer is dead: it has announced itself a moment ago, and does not repeat that.
+    // The writer is dead: it announced itself a moment ago, and does not repeat the announcement.
     let writer = tokio::spawn(write.write().into_future());
     wait_until(SOON, marked).await;
     assert!(read.try_read().await.unwrap().is_none());
@@ -194,7 +194,8 @@ async fn readers_and_writers_of_two_processes_exclude_each_other() {
     }
 }
 
-/// Enters the lock in turn, and records its number. Readers stay until the test ends them.
+/// Spawns a task that enters the lock and then records its number. Readers stay until the test ends
+/// them.
 fn enqueue(
     lock: &RwLock,
     number: usize,
@@ -272,7 +273,7 @@ async fn a_fair_holder_reenters_past_the_queue_and_a_cancelled_one_leaves_it() {
     let again = lock.read().holder(&holder).timeout(SOON).await.unwrap();
     let stuck = lock.write().holder(&holder).await;
     assert!(matches!(stuck, Err(AcquireError::WouldDeadlock { .. })), "{stuck:?}");
-    // Another reader waits behind the writer, and gives up; then the writer does.
+    // Another reader waits behind the writer and gives up. Then the writer gives up.
     let gate = async || observer.query::<Vec<String>>(&["HGETALL", "redgrid_rw_line:{a}"]).await.unwrap();
     let before = gate().await;
     let tried = lock.try_read().await.unwrap();
@@ -293,8 +294,8 @@ fn cpu_time() -> Duration {
     clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).expect("a thread has a clock").into()
 }
 
-/// One reader more costs the same, however many readers of its process hold the lock. It runs on
-/// one thread, whose CPU time is measured.
+/// One more reader costs the same, however many readers of its process hold the lock. The test runs
+/// on one thread, whose CPU time is measured.
 #[tokio::test]
 async fn a_read_among_thousands_of_its_process_costs_no_more_than_among_few() {
     let server = server().await;

@@ -48,7 +48,7 @@ async fn a_lifetime_shortened_by_a_foreign_watchdog_is_restored() {
             .await;
         }
         assert!(read.is_held());
-        // Not longer than its lease.
+        // The lifetime is not restored to more than the lease.
         assert!(left(&observer, "a").await < LONG + LONG / 10);
         read.release().await.unwrap();
     }
@@ -88,7 +88,8 @@ async fn a_hold_missing_on_the_server_is_not_converted() {
         observer.cmd(&["DEL", "a"]).await.unwrap();
         there.write().timeout(SOON).await.unwrap()
     };
-    // Other clients wrote and have left; then another client still writes.
+    // In the first round, the other writers have left; in the second one, a writer still holds the
+    // lock.
     for stay in [false, true] {
         let upgradable = here.upgradable_read().timeout(SOON).await.unwrap();
         let mut writer = Some(others_write().await).filter(|_| stay);

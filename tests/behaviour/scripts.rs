@@ -122,8 +122,8 @@ async fn a_script_with_a_lost_reply_is_unknown_and_run_once_unless_idempotent() 
     assert_eq!(observer.get::<i64>("n").await.unwrap(), Some(n));
 }
 
-/// A script's error reply is the result, and the script runs once. The first word of the error
-/// makes the client retry if the server itself sends it.
+/// A script's own error is returned, and the script runs once. Errors with the same first words are
+/// retried if the server itself sends them.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_scripts_error_reply_is_its_own_and_runs_once() {
     let server = server().await;
@@ -167,7 +167,8 @@ async fn a_server_without_commands_for_reading_scripts_runs_them_all_the_same() 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_endless_script_is_killed() {
     let server = server().await;
-    // On the connection of the script, the request would wait for its end.
+    // `kill` uses a dedicated connection. On that of the script, it would wait for the script's
+    // end.
     let client = client_with(&server.url(), |config| config.response_timeout(SOON)).await;
     let scripts = Scripts::new(&client);
     assert_eq!(scripts.kill().await.unwrap(), []);

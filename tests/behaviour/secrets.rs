@@ -99,7 +99,7 @@ impl log::Log for Logger {
     fn flush(&self) {}
 }
 
-/// The only logger of the process, installed and opened.
+/// Installs the only logger of the process, and opens it.
 fn listen_to_logs() -> &'static Logger {
     static LOGGER: OnceLock<Logger> = OnceLock::new();
     let logger = LOGGER.get_or_init(|| Logger { book: Book::default(), open: AtomicBool::new(false) });
@@ -155,7 +155,7 @@ async fn run(config: Config, book: &Book) -> bool {
     ready.is_ok()
 }
 
-/// Short timeouts for configurations without contact.
+/// Sets short timeouts, because some configurations cannot connect.
 fn hasty(config: Config) -> Config {
     let short = Duration::from_millis(500);
     config.response_timeout(short).connect_timeout(short).retries(1).credentials_interval(Duration::from_millis(50))

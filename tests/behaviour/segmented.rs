@@ -70,7 +70,7 @@ async fn a_stock_in_segments_is_sold_to_the_last_piece_and_no_further() {
     wait_until(SOON, async || clients.iter().all(|client| client.stats() == NOTHING)).await;
 }
 
-/// The iterator returns the segment that is free first, whatever its order.
+/// The iterator returns the segment that is free first, whatever their order.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_iterator_that_found_all_segments_taken_continues() {
     let server = server().await;
@@ -80,12 +80,12 @@ async fn an_iterator_that_found_all_segments_taken_continues() {
     let began = std::time::Instant::now();
     let mut segments = there.segments_from(0).segment_timeout(Duration::from_millis(20)).timeout(3 * SOON);
     let waiting = tokio::spawn(async move { (segments.next().await, segments) });
-    // The iterator has finished its first round long ago.
+    // After 500 ms, the iterator has finished its first round, with waits of 20 ms.
     wait_until(SOON, async || began.elapsed() > Duration::from_millis(500)).await;
     held.remove(2).release().await.unwrap();
     let (segment, mut segments) = tokio::time::timeout(SOON, waiting).await.expect("one is free").unwrap();
     assert_eq!(segment.unwrap().unwrap().index(), 2);
-    // The iterator waits for the last segment in its queue.
+    // For the last remaining segment, the iterator waits in that segment's queue.
     there.segment(0).unwrap().force_release().await.unwrap();
     assert_eq!(segments.next().await.unwrap().unwrap().index(), 0);
     let waiting = tokio::spawn(async move { segments.next().await.unwrap().map(|segment| segment.index()) });
@@ -136,7 +136,7 @@ async fn an_iterator_takes_free_segments_then_waits_and_holds_each_once() {
     assert!(segments.next().await.unwrap().is_none(), "each was held once");
     seen.sort();
     assert_eq!(seen, [0, 1, 2]);
-    // A segment marked as empty is left out by this client, and not by others.
+    // Only the client that marked a segment as empty skips it.
     segment.release().await.unwrap();
     here.segments_from(4).next().await.unwrap().unwrap().mark_empty().await.unwrap();
     let left = async |hot: &SegmentedLock| {

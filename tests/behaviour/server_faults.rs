@@ -72,7 +72,7 @@ async fn a_full_server_refuses_and_grants_again_when_there_is_room() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let client = client(&server).await;
-    // The server knows the scripts before its memory is full.
+    // These calls load the scripts before the server's memory is full.
     Lock::new(&client, "a").acquire().await.unwrap().release().await.unwrap();
     observer.cmd(&["CONFIG", "SET", "maxmemory", "1"]).await.unwrap();
     let error = Lock::new(&client, "a").acquire().await.unwrap_err();
@@ -110,7 +110,7 @@ async fn missing_permissions_are_reported_and_leave_no_lock_without_lifetime() {
     }
 }
 
-/// A server with the URL of another user.
+/// The URL of a server for another user.
 struct SeenAs(String);
 
 impl AsRef<str> for SeenAs {
@@ -158,7 +158,7 @@ async fn an_application_that_starts_before_its_server_works_once_it_is_there() {
     early.await.unwrap().unwrap().release().await.unwrap();
 }
 
-/// A call with a timeout waits for the server until then. It once ended as `Unavailable` after
+/// A call with a timeout waits for the server until then, even if that is longer than
 /// `response_timeout × (retries + 1)`.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_bounded_call_waits_for_the_server_up_to_its_bound() {
@@ -166,7 +166,7 @@ async fn a_bounded_call_waits_for_the_server_up_to_its_bound() {
     server.kill().await.unwrap();
     let hasty = |config: redgrid_core::Config| config.response_timeout(Duration::from_millis(50)).retries(1);
     let client = redgrid_tests::client_unready(&server.url(), hasty).await;
-    // One of them waits for the other.
+    // Of two such calls, one waits until the other has released the lock.
     let held_for_a_moment = || {
         let lock = Lock::new(&client, "a");
         tokio::spawn(async move { lock.acquire().timeout(SOON).await.unwrap().release().await.unwrap() })
@@ -207,8 +207,7 @@ async fn without_a_server_a_call_ends_unavailable_and_a_bound_is_kept() {
 async fn a_server_that_loads_its_data_is_waited_for() {
     let options =
         RedisServer::builder().append_only(true).config("key-load-delay 200").config("aof-use-rdb-preamble no");
-    // Servers before 7.0 do not have this setting. They reply nothing while they load so little
-    // data.
+    // Servers before 7.0 do not have this setting, and do not reply while they load so little data.
     let options = match ServerBinary::find().unwrap().version().major {
         ..7 => options,
         _ => options.config("loading-process-events-interval-bytes 1024"),
@@ -241,8 +240,8 @@ async fn a_deleted_database_is_reported_and_the_lock_can_be_acquired_again() {
     next.release().await.unwrap();
 }
 
-/// A client that is dropped early leaves no connection. Such a connection once stayed open, without
-/// a name, as long as the process.
+/// A client that is dropped early leaves no connection. Otherwise the connection could stay open,
+/// without a name, as long as the process lives.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_ends_before_it_is_connected_leaves_no_connection() {
     let server = server().await;

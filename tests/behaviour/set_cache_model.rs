@@ -10,14 +10,14 @@ use redgrid_tests::{client, server};
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
-/// The lifetime that Redisson stores for a value that never expires; the current time is subtracted
-/// from it.
+/// For a value that never expires, Redisson stores this number minus the current time, in
+/// milliseconds.
 const NEVER: i64 = 92_233_720_368_547_758;
 
-/// Absolute ends of lifetimes begin here, about 2096: after all relative ones.
+/// The earliest absolute end of a lifetime, about 2096. It is later than all relative ends.
 const FAR: Duration = Duration::from_secs(4_000_000_000);
 
-/// Script that lets all values of the crowd expire. Returns how many there are, including those
+/// Script that lets all values from `CROWD` on expire. Returns how many there are, including those
 /// that had expired before.
 static OVER: Script<1> = Script::new(
     "test/over",
@@ -31,7 +31,7 @@ static OVER: Script<1> = Script::new(
     return gone",
 );
 
-/// The first of many values: more than one change removes when they have expired.
+/// The first of many values. When they have expired, one change does not remove all of them.
 const CROWD: u16 = 1_000;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -45,9 +45,9 @@ async fn a_set_with_lifetimes_matches_its_model() {
 enum End {
     /// At a time that has passed.
     Past,
-    /// In so many hours after it was set.
+    /// This many hours after the insert.
     In(u32),
-    /// At a time, so many hours after `FAR`.
+    /// This many hours after `FAR`.
     At(u32),
     /// Never, in the form that Redisson stores.
     Redissons,
@@ -55,7 +55,7 @@ enum End {
 }
 
 impl End {
-    /// An end that differs from all others, whenever it is set.
+    /// Returns an end that does not depend on the time of the insert.
     fn fixed(n: u8) -> End {
         match n {
             0 => End::Past,
@@ -191,7 +191,8 @@ async fn apply(set: &SetCache<u16>, model: &mut Model, (step, one, other, n): (u
             set.remove_many(&[one, other, one]).await.unwrap() == gone as u64
         }
         17 => {
-            // More values than one request has, and than one change removes when they have expired.
+            // More values than one request can have, and more than one change removes after their
+            // end.
             let all: Vec<u16> = (CROWD..CROWD + 150 + 50 * u16::from(n)).collect();
             let new = all.iter().filter(|one| !model.contains_key(one)).count();
             all.iter().for_each(|one| put(model, *one, any));
@@ -208,11 +209,11 @@ async fn apply(set: &SetCache<u16>, model: &mut Model, (step, one, other, n): (u
     }
 }
 
-/// Writes by foreign clients.
+/// Applies writes of clients without redgrid.
 async fn intrude(client: &Client, name: &str, model: &mut Model, (step, one, _, n): (u8, u16, u16, u8)) -> bool {
     let add = |score: String| Request::command("ZADD").key(name.to_owned()).arg(score).arg(one.to_string());
     match step {
-        // Its lifetime ends.
+        // The value expires.
         20 | 21 => {
             model.remove(&one);
             client.run::<u64>(add("1000".into())).await.unwrap() <= 1

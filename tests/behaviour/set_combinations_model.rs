@@ -59,7 +59,7 @@ pub(super) async fn modelled(clients: [&Client; 2], some: u64, counts: bool) {
         for _ in 0..120 {
             let who = random.usize(..2);
             let (at, into) = (random.usize(..SETS), random.usize(..SETS));
-            // Sometimes the set itself, or one set twice, is among them.
+            // Sometimes the set itself is among the others, or one set twice.
             let others: Vec<usize> = (0..random.usize(..4)).map(|_| random.usize(..SETS)).collect();
             let of = Of::ALL[random.usize(..3)];
             let some: Vec<u8> = (0..random.usize(1..6)).map(|_| random.u8(..12)).collect();

@@ -136,7 +136,7 @@ async fn a_lost_reply_is_reported_and_no_value_is_popped_twice() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let url = server.url_via(proxy.addr());
-    // The timeout is so short that only requests with lost replies use this client.
+    // Only requests with lost replies use this client, because its timeout is short.
     let hasty = client_with(&url, |config| config.response_timeout(Duration::from_millis(500))).await;
     let (client, hasty) = (client(&server).await, Set::<u32>::new(&hasty, "set"));
     let set: Set<u32> = Set::new(&client, "set");

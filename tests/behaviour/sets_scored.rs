@@ -213,7 +213,7 @@ async fn a_score_is_not_added_twice_when_an_answer_is_lost() {
     let proxy = Proxy::to(&server).await.unwrap();
     let hasty =
         client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(Duration::from_millis(500))).await;
-    // The timeout is so short that only the request with the lost reply uses this client.
+    // Only requests with lost replies use this client, because its timeout is short.
     let (client, hasty) = (client(&server).await, ScoredSortedSet::<String>::new(&hasty, "set"));
     let set: ScoredSortedSet<String> = ScoredSortedSet::new(&client, "set");
     set.insert("a", 1.0).await.unwrap();

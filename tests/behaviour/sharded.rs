@@ -206,8 +206,8 @@ async fn a_sharded_bit_set_has_more_bits_than_a_string() {
     assert!(server.observer().await.unwrap().exists("{b}:shards").await.unwrap());
 }
 
-/// The error rate is the requested one, to a tenth, although some shards happen to have more
-/// elements than others.
+/// The measured error rate differs from the requested one by less than a tenth, although some
+/// shards happen to have more elements than others.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_sharded_filter_keeps_its_error_rate() {
     let server = server().await;
@@ -231,8 +231,8 @@ async fn a_sharded_filter_keeps_its_error_rate() {
     }
 }
 
-/// A filter with other sizes for the same numbers is the same filter. Other clients, and earlier
-/// releases, may choose the sizes in another way.
+/// A filter with other sizes, but with the same expected insertions and error rate, is the same
+/// filter. Other clients and other releases may choose other sizes.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_filter_of_other_sizes_for_the_same_numbers_is_the_same_filter() {
     let server = server().await;
@@ -274,7 +274,7 @@ async fn a_missing_shard_of_a_filter_is_created() {
     assert!(other.contains_many(&words).await.unwrap().iter().all(|found| !found));
     assert_eq!(other.add_many(&words).await.unwrap(), 40);
     assert!(filter.contains_many(&words).await.unwrap().iter().all(|found| *found));
-    // A client that knew a deleted filter does not recreate single shards of it.
+    // A client that has used a filter does not recreate single shards of it after its deletion.
     assert!(other.object().delete().await.unwrap());
     let told = filter.add("a").await.unwrap_err();
     assert!(matches!(&told, ObjectError::Absent { name } if name.as_str() == "f"), "{told:?}");

@@ -1,4 +1,4 @@
-//! The layout of sharded objects: stored once, and failures are reported by shard.
+//! Sharded objects: their layout is stored once, and failures are reported by shard.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
@@ -94,7 +94,7 @@ async fn failures_are_named_by_shard() {
     assert!(!map.is_empty().await.unwrap() && map.contains_value(&(whole + 1)).await.unwrap());
     assert_eq!(failed(map.contains_value(&9000).await), at);
     let told = map.len().await.unwrap_err().to_string();
-    assert!(told.contains(&format!("`m`: shard {} failed (1 in all)", at[0])), "{told}");
+    assert!(told.contains(&format!("`m`: shard {} failed (1 failed in all)", at[0])), "{told}");
     // A stream continues after the error.
     let mut entries = map.entries();
     let (mut found, mut errors) = (0, 0);
@@ -191,7 +191,7 @@ async fn a_lifetime_ends_shards_and_not_their_layout() {
     assert!(keys(&observer).await.is_empty());
 }
 
-/// A client that knows a former layout does not use it for the current one.
+/// A client that has used a former object of this name does not use its layout for the current one.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_end_uses_the_current_layout() {
     let server = server().await;
@@ -229,7 +229,8 @@ async fn a_shard_of_another_filter_is_reported() {
     let filter: ShardedBloomFilter<u64> = ShardedBloomFilter::new(&client, "f");
     assert!(filter.try_init(1000, 0.01).await.unwrap() && !filter.try_init(5, 0.1).await.unwrap());
     let observer = server.observer().await.unwrap();
-    // Another filter is created while a shard of the former one is created late.
+    // Shards of the former filter exist without its layout, as after a late creation. The creation
+    // of another filter reports them.
     let _: u64 = observer.query(&["DEL", "{f}:shards"]).await.unwrap();
     let failed = failed(filter.try_init(1_000_000, 0.01).await);
     assert_eq!(failed.len(), 16);

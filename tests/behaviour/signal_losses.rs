@@ -97,8 +97,8 @@ async fn a_bounded_wait_for_a_condition_over_a_slow_network_ends_with_the_lock()
     let condition = Condition::new(&far, "a");
     let mut guard = Lock::new(&far, "l").acquire().await.unwrap();
     proxy.set_both(Fault::Delay(60 * MS));
-    // Shorter than the first poll, shorter than the poll and the release of the lock, and a little
-    // longer.
+    // The timeouts are shorter than the first poll, shorter than the poll and the release of the
+    // lock, and slightly longer than both.
     for within in [MS, 60 * MS, 150 * MS, 250 * MS, 350 * MS] {
         let (again, was_notified) = condition.wait_within(guard, within).await.unwrap();
         assert!(again.is_held() && !was_notified);
@@ -153,7 +153,7 @@ async fn dead_waiters_in_front_are_dropped_and_entries_are_swept_once_a_minute()
     wait_until(SOON, async || line(&observer).await.iter().filter(|id| !id.starts_with("gone")).count() == 2).await;
     let fields: u64 = observer.query(&["HLEN", HASH]).await.unwrap();
     assert!(fields > 150, "{fields}: swept again within a minute");
-    // Of 24 dead waiters 16 were dropped.
+    // For the second waiter, 16 of the 24 dead waiters were dropped.
     assert_eq!(Notify::new(&client, "a").notify_waiters().await.unwrap(), 8 + 2);
     first.await.unwrap().unwrap();
     second.await.unwrap().unwrap();

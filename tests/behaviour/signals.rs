@@ -178,7 +178,7 @@ async fn dead_waiters_are_not_notified_and_lost_replies_notify_one() {
     tokio::time::sleep_until(killed + LEASE + LEASE / 10).await;
     let (first, second) = (notified(&one), notified(&one));
     until(&observer, LINE, 2).await;
-    // The dead waiter has no position any more, so a live one is notified, although the reply is
+    // The dead waiter has lost its position, so a live waiter is notified, although the reply is
     // lost.
     proxy.next(1, "notify_one.lua: notify", Action::SwallowReply);
     assert!(Notify::new(&lossy, "a").notify_one().await.unwrap());
@@ -186,7 +186,7 @@ async fn dead_waiters_are_not_notified_and_lost_replies_notify_one() {
     wait_until(SOON, async || first.is_finished() || second.is_finished()).await;
     until(&observer, LINE, 1).await;
     assert!(!(first.is_finished() && second.is_finished()));
-    // The reply to the waiter is lost: it is notified all the same, and once.
+    // A waiter whose reply is lost is notified all the same, and only once.
     Notify::new(&lossy, "a").notify_one().await.unwrap();
     first.await.unwrap().unwrap();
     second.await.unwrap().unwrap();
@@ -292,7 +292,7 @@ async fn a_wait_is_bounded_and_gives_the_lock_back_meanwhile() {
     assert!(!condition.notify_one().await.unwrap());
     let (guard, was_notified) = condition.wait_within(guard, 1000 * MS).await.unwrap();
     assert!(!was_notified);
-    // A guard that is held twice would keep the lock while it waits.
+    // The holder of two guards would keep the lock while it waits.
     let again = guard.reenter().unwrap();
     let refused = condition.wait(guard).await;
     assert!(matches!(refused, Err(ConditionError::Reentered { .. })), "{refused:?}");
@@ -348,7 +348,7 @@ async fn a_notification_of_a_killed_or_dropped_waiter_goes_to_the_next() {
     dying.kill().await;
     guard.release().await.unwrap();
     let guard = tokio::time::timeout(4 * LEASE, second).await.expect("a notification").unwrap().unwrap();
-    // The same with a waiter that is dropped while it waits for the lock.
+    // The same holds for a waiter that is dropped while it waits for the lock.
     guard.release().await.unwrap();
     let leaving = waits();
     until(&observer, WAITERS, 1).await;

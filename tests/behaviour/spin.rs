@@ -10,7 +10,7 @@ use redgrid_testkit::{Action, Proxy, wait_until};
 use redgrid_tests::{NOTHING, SOON, client, client_with, script, server};
 
 const MS: Duration = Duration::from_millis(1);
-/// A client with polls so rare that no waiter completes by them.
+/// A client that polls so rarely that no waiter enters because of a poll.
 async fn patient(url: &str) -> Client {
     client_with(url, |config| config.poll_interval(2 * SOON)).await
 }
@@ -23,7 +23,7 @@ async fn a_spinning_waiter_subscribes_nothing_and_enters_soon_after_a_silent_rel
     let heard = Lock::new(&two, "a");
     let guard = SpinLock::new(&one, "a").acquire().await.unwrap();
     let waiter = tokio::spawn(SpinLock::new(&two, "a").acquire().timeout(SOON).into_future());
-    // A subscriber, so that a message would be counted.
+    // A waiter that does subscribe shows that `listened` would find a subscription.
     let listener = tokio::spawn(async move { heard.wait_until_free(Some(SOON)).await });
     let listened = async || !observer.pubsub_channels("redisson_lock__channel:*").await.unwrap().is_empty();
     wait_until(SOON, listened).await;
@@ -81,10 +81,10 @@ async fn tries_become_rarer_up_to_the_longest_pause() {
     assert!(matches!(waited, Err(AcquireError::TimedOut { .. })), "{waited:?}");
     guard.release().await.unwrap();
     let tries = tries.lock().unwrap();
-    // The pauses are 4, 8, 16, 32, 64, 64 … ms, each at least half of that. So there are at most
-    // two tries at once and 36 more; a busy machine makes fewer.
+    // The pauses are 4, 8, 16, 32, 64, 64 … ms, each shortened by up to a half. So there are at
+    // most two immediate tries and 36 later ones; a busy machine makes fewer.
     assert!((5..=40).contains(&tries.len()), "{}", tries.len());
-    // The pauses grow: half of the fifth is longer than the whole first one.
+    // The pauses grow: from the seventh on, each is at least 32 ms, less a tolerance.
     let pauses: Vec<_> = tries.windows(2).map(|pair| pair[1] - pair[0]).collect();
     assert!(pauses.iter().skip(6).all(|pause| *pause >= 30 * MS), "{pauses:?}");
 }

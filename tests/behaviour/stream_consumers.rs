@@ -52,7 +52,7 @@ async fn a_consumer_reads_its_pending_entries_before_new_ones() {
     one.ack().await.unwrap();
     one.ack().await.unwrap();
     assert_eq!(given(&mut first, 2).await, [(2, 1), (3, 1)]);
-    // The consumer requests a page only when it is needed.
+    // The consumer requests a page only when it needs more entries.
     assert_eq!(group.pending().await.unwrap().total, 3);
     drop(first);
     stream.remove([id(3)]).await.unwrap();
@@ -123,7 +123,7 @@ async fn with_lost_replies_each_entry_reaches_its_consumer() {
     let mut consumer = group.consumer("c").page(3).create_if_missing(Start::Beginning);
     let hand = [next(&mut consumer).await, next(&mut consumer).await, next(&mut consumer).await];
     assert_eq!(hand.each_ref().map(|one| (one.id.ms, one.attempt())), [(1, 1), (2, 1), (3, 1)]);
-    // Entries in hand are not delivered again.
+    // Entries that the caller still has are not delivered again.
     proxy.next(1, sha(include_str!("../../crates/redgrid-stream/src/scripts/read_group.lua")), Action::SwallowReply);
     let mut told = Vec::from(hand);
     for _ in 0..6 {
@@ -162,7 +162,7 @@ async fn entries_of_a_dead_consumer_are_claimed() {
     let group = stream.group("g");
     group.create().from_start().await.unwrap();
     assert_eq!(group.read("dead").limit(5).await.unwrap().len(), 5);
-    // The dead consumer is not idle for so long yet.
+    // The entries of the dead consumer have not been idle for `SOON` yet.
     let mut patient = group.consumer("patient").claim_idle(SOON).page(1);
     assert_eq!(given(&mut patient, 1).await, [(6, 1)]);
     let mut quick = group.consumer("quick").claim_idle(Duration::from_millis(500)).page(2);

@@ -58,7 +58,7 @@ async fn a_group_is_created_moved_and_removed() {
         assert!(no_group(group.auto_claim("c", Duration::ZERO, id(1), 1).await.unwrap_err()));
         assert!(no_group(group.consumer("c").try_next().await.unwrap_err()));
         assert_eq!(group.ack([id(1)]).await.unwrap(), 0);
-        // The group is created once without the stream, and once with it.
+        // The first round runs without the stream, the second one with it.
         stream.add("n", &1).await.unwrap();
     }
     stream.object().delete().await.unwrap();
@@ -112,8 +112,8 @@ async fn delivered_entries_are_pending_until_acknowledged_or_claimed() {
     assert_eq!(ids(&group.pending_entries().consumer("a").limit(3).entries().await.unwrap()), [1, 2, 3]);
     assert!(group.pending_entries().limit(10_001).entries().await.unwrap_err().to_string().contains("got 10001"));
     assert_eq!(group.ack([id(1), id(7), id(8)]).await.unwrap() + group.ack([]).await.unwrap(), 1);
-    // Only the id of a removed entry is known. It is in no reply, and a claim ends its pending
-    // state.
+    // Of a removed entry, only the id is left. No reply contains it, and a claim removes it from
+    // the pending entries.
     stream.remove([id(3)]).await.unwrap();
     assert_eq!(given(&group.read_pending("a", EntryId::MIN, 9).await.unwrap()), [2, 4]);
     assert!(group.claim("b", SOON, [id(2)]).await.unwrap().is_empty(), "not idle for so long");
@@ -194,7 +194,7 @@ async fn a_blocked_group_is_reported() {
     let waiter = tokio::spawn(async move { waiting.read("c").timeout(SOON).await.unwrap() });
     stream.add("n", &1).id(id(1)).await.unwrap();
     assert_eq!(given(&waiter.await.unwrap()), [1]);
-    // A wait ends with its group.
+    // A wait ends when its group is removed.
     let waiting = group.clone();
     let waiter = tokio::spawn(async move { waiting.read("c").timeout(2 * SOON).await });
     assert!(group.remove().await.unwrap());

@@ -49,9 +49,11 @@ async fn a_late_retransmission_delivers_nothing() {
     let one = next(&mut consumer).await;
     proxy.next(1, read_script(), Action::Hold);
     is_held(&mut consumer, &proxy).await;
-    // The consumer has given up the copy and read the pending entries. It now requests new ones.
+    // The consumer has given up the held request and read its pending entries. It now requests new
+    // ones.
     poll_times(&mut consumer, &observer, 3).await;
-    // The copy expires, and so does the time in which the consumer checks for its entries.
+    // The held request passes its deadline, and the consumer stops looking for entries of that
+    // request.
     let past = tokio::time::timeout(Duration::from_secs(1), consumer.try_next()).await;
     assert!(past.is_err(), "{past:?}");
     add(&theirs, [2, 3]).await;
@@ -78,7 +80,8 @@ async fn entries_of_a_cancelled_read_go_to_the_next_of_its_name() {
     let mut second = theirs.group("g").consumer("c");
     poll_times(&mut second, &observer, 3).await;
     add(&theirs, [2]).await;
-    // The copy is executed in time: the server gives entry 2 to the dropped consumer.
+    // The held request is executed before its deadline: the server gives entry 2 to the dropped
+    // consumer.
     assert_eq!(proxy.release_held().await, 1);
     assert_eq!(next(&mut second).await.id, id(2));
 }
@@ -122,12 +125,12 @@ async fn claimed_and_new_entries_alternate_despite_a_lost_reply() {
     let mut hand = vec![next(&mut consumer).await, next(&mut consumer).await];
     assert_eq!(hand[1].attempt(), 1, "a new entry follows the first claimed one");
     // The reply with the second claimed entry is lost, and the entry is delivered all the same.
-    // Entries in hand are not delivered again.
+    // Entries that the caller still has are not delivered again.
     proxy.next(1, "XAUTOCLAIM", Action::SwallowReply);
     hand.push(next(&mut consumer).await);
     assert_eq!(proxy.counts().swallowed, 1);
     hand.push(next(&mut consumer).await);
-    // A new entry is read in the same way.
+    // A new entry is delivered in the same way if its reply is lost.
     proxy.next(1, read_script(), Action::SwallowReply);
     add(&theirs, [6]).await;
     hand.extend([next(&mut consumer).await, next(&mut consumer).await]);

@@ -144,8 +144,8 @@ async fn apply(stream: &Stream<u8, u8>, model: &mut Model, (step, n, who): (u8, 
                 let (_, times) = model.pending[ms];
                 model.pending.insert(*ms, (who, times + u64::from(n % 2 == 0)));
             }
-            // Existing entries are claimed by id. For the others, the server chooses by its own
-            // rules.
+            // The server chooses which removed entries it drops, and the model follows its reply.
+            // Existing entries are then claimed by id.
             let gone = group.fast_auto_claim("9", Duration::from_secs(3600), EntryId::MIN, 100).await.unwrap();
             let removed: Vec<u64> = gone.removed.iter().map(|id| id.ms).collect();
             model.pending.retain(|ms, _| !removed.contains(ms));

@@ -106,7 +106,7 @@ async fn old_entries_are_trimmed() {
     stream.add("n", &1).id(id(502)).trim(Trim::min_id(id(502))).exactly_once().await.unwrap();
     assert_eq!(stream.len().await.unwrap(), 1);
     for (bad, words) in [
-        (Trim::max_len(1).limit(5), "invalid limit for `s`: expected none of what is trimmed exactly"),
+        (Trim::max_len(1).limit(5), "invalid limit for `s`: expected none for an exact trim"),
         (Trim::max_len(1).approximately().limit(0), "invalid limit for `s`: expected 1 to"),
         (Trim::max_len(u64::MAX), "invalid max_len for `s`: expected at most"),
     ] {
@@ -123,8 +123,8 @@ async fn invalid_calls_are_reported_and_change_nothing() {
     let stream: Texts = Stream::new(&client, "s");
     let none: [(&str, &u32); 0] = [];
     let words = stream.add_many(none).await.unwrap_err().to_string();
-    assert_eq!(words, "invalid fields for `s`: expected one at least, got none");
-    assert!(stream.add("a", &1).id(EntryId::MIN).await.unwrap_err().to_string().contains("expected one behind 0-0"));
+    assert_eq!(words, "invalid fields for `s`: expected at least one, got none");
+    assert!(stream.add("a", &1).id(EntryId::MIN).await.unwrap_err().to_string().contains("expected an id after 0-0"));
     assert!(
         stream.remove((0..10_001).map(id)).await.unwrap_err().to_string().contains("up to 10000 at once, got 10001")
     );
@@ -148,7 +148,7 @@ async fn invalid_calls_are_reported_and_change_nothing() {
     ] {
         assert!(told.as_ref().unwrap_err().to_string().contains("WRONGTYPE"), "{told:?}");
     }
-    // An entry that another program added.
+    // Another program adds an entry that cannot be decoded.
     stream.add("a", &1).id(id(1)).await.unwrap();
     observer.cmd(&["XADD", "s", "2-0", "{", "1"]).await.unwrap();
     stream.add("a", &3).id(id(3)).await.unwrap();
@@ -175,7 +175,7 @@ async fn an_entry_of_any_size_is_added_and_reported() {
     }
     let pairs: Vec<u32> = (0..4_000).collect();
     let told = stream.add_many(pairs.iter().map(|n| (n, n))).exactly_once().await.unwrap_err();
-    assert!(told.to_string().contains("up to 3496 of what is added exactly once"), "{}", told);
+    assert!(told.to_string().contains("up to 3496 for an entry that is added exactly once"), "{}", told);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -284,7 +284,7 @@ async fn an_add_is_one_request_and_many_waiters_poll_as_one() {
         assert_eq!(waiter.await.unwrap(), 1);
     }
     let asked = calls(&observer).await["xread"];
-    // Two reasons may cause one more read per waiter each: the subscription in force, and the poll,
-    // which finds the entry once.
+    // Each waiter may read twice more: after the confirmation of the subscription, and after the
+    // poll that finds the entry.
     assert!(asked <= 50 * 6 + 20, "{asked} requests of 50 waiters");
 }

@@ -8,7 +8,7 @@ use redgrid_locks::Lock;
 use redgrid_testkit::{Cluster, RedisServer, Replicated, Sentinels, ServerBuilder, StartError, wait_until};
 use redgrid_tests::SOON;
 
-/// Long enough for an error to arrive.
+/// A timeout long enough for an error to arrive.
 const A_WHILE: Duration = Duration::from_secs(3);
 
 /// Starts a server with TLS. Returns `None`, and prints a line, if the server program does not
@@ -38,7 +38,7 @@ async fn connected(config: Config) -> Client {
     client
 }
 
-/// The cause of a failed connection.
+/// Returns the error text of a failed connection.
 async fn failure(config: Config) -> String {
     let client = Client::connect(config).await.unwrap();
     let text = client.wait_ready(A_WHILE).await.expect_err("a refused connection").to_string();
@@ -46,7 +46,7 @@ async fn failure(config: Config) -> String {
     text
 }
 
-/// The error of an invalid configuration, from the creation of the client.
+/// Returns the error text with which the creation of the client fails.
 async fn refused(config: Config) -> String {
     Client::connect(config).await.expect_err("a refused configuration").to_string()
 }
@@ -73,8 +73,8 @@ async fn a_certificate_of_an_unknown_authority_is_rejected_clearly() {
     let Some(stranger) = start(RedisServer::builder().tls()).await else { return };
     let text = failure(config(&server, trusting(&stranger))).await;
     assert!(text.contains("not signed by a trusted authority") && text.contains("tls_ca_file"), "{text}");
-    // No authority of the system signed it either. A system without authorities is reported at
-    // once.
+    // No authority of the system signed the certificate either. A system without authorities is an
+    // immediate error.
     match Client::connect(Config::from_url(server.tls_url().unwrap()).unwrap()).await {
         Ok(client) => {
             assert!(client.wait_ready(A_WHILE).await.unwrap_err().to_string().contains("not signed by a trusted"))
@@ -104,8 +104,8 @@ async fn a_client_presents_its_certificate_on_request() {
     let shown = trusting(&server).client_certificate(tls.client_certificate_file(), tls.client_key_file());
     connected(config(&server, shown)).await.shutdown(SOON).await.unwrap();
     let client = Client::connect(config(&server, trusting(&server))).await.unwrap();
-    // The server refuses after the handshake, and may cut the connection before its message is
-    // read; but not every time.
+    // The server refuses after the handshake, and may cut the connection before the client has read
+    // the message. So the test repeats the attempt.
     redgrid_testkit::wait_until(SOON, async || {
         let error = client.wait_ready(Duration::from_millis(50)).await.expect_err("a refused connection");
         error.to_string().contains("the server asks for a client certificate")
@@ -152,7 +152,7 @@ async fn files_that_can_not_be_used_are_named_when_the_client_is_built() {
     assert!(text.contains("tls_server_name") && text.contains("no name"), "{text}");
 }
 
-/// Whether servers support TLS, and deployments use it among themselves as well as for clients.
+/// Returns whether servers support TLS, both for clients and among the nodes of a deployment.
 async fn deployments_take_tls() -> bool {
     let Some(server) = start(RedisServer::builder().tls()).await else { return false };
     let version = server.binary().version();
@@ -227,7 +227,7 @@ async fn the_nodes_of_a_cluster_are_reached_over_tls() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn cluster_nodes_are_checked_by_their_announced_host_or_the_set_name() {
-    // The only node of its cluster: it announces its TLS port to clients, and the name that is set
+    // The only node of a cluster. To clients it announces its TLS port, and the address that is set
     // here.
     let node = RedisServer::builder()
         .tls()
@@ -243,7 +243,7 @@ async fn cluster_nodes_are_checked_by_their_announced_host_or_the_set_name() {
     })
     .await;
     let config = |tls| Config::cluster([node.tls().unwrap().addr().to_string()]).unwrap().tls(tls);
-    // The seed address is in the certificate; the name that the node announces is not.
+    // The certificate contains the seed address, but not the address that the node announces.
     let text = failure(config(trusting(&node))).await;
     assert!(text.contains("not for the expected name") && text.contains("`127.0.0.1`, `localhost`"), "{text}");
     let client = connected(config(trusting(&node).server_name("localhost"))).await;

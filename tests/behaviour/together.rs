@@ -123,8 +123,8 @@ fn an_error_of_one_request_is_reported_to_that_one() {
     });
 }
 
-/// A batch may fail half way, without permission for the remaining time. The releases before that
-/// point are executed, and get their replies.
+/// A batch fails half way if its user may not query remaining times. The releases before that point
+/// are executed, and get their replies.
 #[test]
 fn a_batch_that_fails_half_way_loses_no_replies() {
     on_each_runtime(async || {
@@ -132,7 +132,7 @@ fn a_batch_that_fails_half_way_loses_no_replies() {
         let observer = server.observer().await.unwrap();
         observer.cmd(&["ACL", "SETUSER", "app", "on", ">secret", "~*", "&*", "+@all", "-pttl"]).await.unwrap();
         let client = client_with(&server.url_for("app", "secret"), |config| config).await;
-        // So few that all of them wait for one reply, and then form one batch.
+        // So few requests all wait for one reply, and then form one batch.
         let guards: Vec<_> = ask(&server, &client, &names(25)).await.into_iter().map(Result::unwrap).collect();
         observer.cmd(&["HSET", "busy", "other", "1"]).await.unwrap();
         let before = calls(&observer).await;
@@ -159,7 +159,7 @@ fn each_request_of_a_batch_finds_its_lost_reply_again() {
         let (proxy, observer) = (Proxy::to(&server).await.unwrap(), server.observer().await.unwrap());
         let url = server.url_via(proxy.addr());
         let client = client_with(&url, |config| config.response_timeout(Duration::from_secs(1))).await;
-        // The server knows the script after this, and executes the first call.
+        // These requests load the script, so the server executes the next batch at its first call.
         ask(&server, &client, &names(40)).await;
         wait_until(SOON, async || held(&observer).await.is_empty() && client.stats().names == 0).await;
         proxy.next(1, sha(BATCH), Action::SwallowReply);
@@ -189,7 +189,7 @@ fn a_batch_that_arrives_too_late_is_not_executed() {
         let (server, timeout) = (server().await, Duration::from_millis(1500));
         let (proxy, observer) = (Proxy::to(&server).await.unwrap(), server.observer().await.unwrap());
         let client = client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(timeout)).await;
-        // The server knows the script after this, and executes the first call.
+        // These requests load the script, so the server executes the next batch at its first call.
         ask(&server, &client, &names(40)).await;
         wait_until(SOON, async || held(&observer).await.is_empty() && client.stats().names == 0).await;
         proxy.next(1, sha(BATCH), Action::Hold);
@@ -207,7 +207,7 @@ fn a_batch_that_arrives_too_late_is_not_executed() {
         let granted: Vec<_> = all(asking).await.into_iter().filter_map(Result::ok).collect();
         assert!(granted.len() < 40);
         proxy.cut_all();
-        // Later than this, the server does not execute them.
+        // After this time, the server does not execute the held requests.
         let over = sent + 1_000_000 + u64::try_from(timeout.as_micros()).unwrap();
         wait_until(SOON, async || micros(&observer).await > over).await;
         let taken = calls_of(&observer, "hset").await;
@@ -226,7 +226,7 @@ fn no_request_waits_for_an_unpolled_one() {
         let mut lying = Vec::new();
         for name in names(8) {
             let mut future = Lock::new(&client, name).acquire().lease(LEASE).into_future();
-            // Each is polled once; some server may reply sooner.
+            // Each future is polled once. A fast server may have replied already.
             if std::future::poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx).is_pending())).await {
                 lying.push(future);
             }
@@ -251,7 +251,7 @@ fn requests_are_pipelined_before_any_reply() {
         let proxy = Proxy::to(&server).await.unwrap();
         let url = server.url_via(proxy.addr());
         let client = client_with(&url, |config| config.response_timeout(SOON)).await;
-        // The server knows the script after this, so each request is sent once.
+        // These requests load the script, so each later request is sent once.
         ask(&server, &client, &names(80)).await;
         wait_until(SOON, async || client.stats().names == 0).await;
         let keys = Arc::new(AtomicUsize::new(0));

@@ -67,7 +67,7 @@ fn a_request_cancelled_in_the_queue_leaves_nothing() {
         }
         server.resume().await.unwrap();
         for asking in asking {
-            // Aborted, or granted just before.
+            // The request was aborted, or granted just before.
             drop(asking.await);
         }
         wait_until(SOON, async || held(&observer).await.is_empty() && client.stats().names == 0).await;
@@ -103,7 +103,7 @@ fn a_batched_request_on_a_cut_connection_is_unknown() {
             let (proxy, observer) = (Proxy::to(&server).await.unwrap(), server.observer().await.unwrap());
             let url = server.url_via(proxy.addr());
             let client = client_with(&url, |config| config.response_timeout(Duration::from_secs(2)).retries(0)).await;
-            // The server knows the script after this, so each request is sent once.
+            // These requests load the script, so each later request is sent once.
             ask(&server, &client, &names(80)).await;
             wait_until(SOON, async || client.stats().names == 0 && held(&observer).await.is_empty()).await;
             let together = left_together(&proxy);

@@ -7,7 +7,8 @@ use redgrid_testkit::{RedisServer, ServerBinary};
 use redgrid_tests::stopwatch::Stopwatch;
 use redgrid_tests::{SOON, client, listening, server};
 
-/// Grants of several processes, re-entries, thefts and empty restarts on one server.
+/// Checks the tokens of one server over grants to several processes, re-entries, forced takeovers
+/// and releases, and empty restarts.
 async fn tokens_rise_on(server: RedisServer) {
     let mut last = 0;
     for round in 0..3 {
@@ -72,11 +73,11 @@ async fn a_forced_release_notifies_the_holder_at_once_and_frees_the_lock() {
         });
         assert!(forced.unwrap());
         assert!(!guard.is_held());
-        // The lock is free only when the former holder can no longer hand on a token above the next
-        // one.
+        // The lock is free only when the process of the former holder can no longer issue a token
+        // above the next one.
         assert!(asked.elapsed() >= Duration::from_millis(500));
     }
-    // The median of twenty takes at most a round trip and 50 ms.
+    // The median of twenty notifications takes less than a round trip and 50 ms.
     let began = Instant::now();
     observer.ping().await.unwrap();
     let round_trip = began.elapsed();

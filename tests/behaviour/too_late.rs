@@ -1,5 +1,5 @@
-//! A server whose clock was set forward rejects a request as too late: it is retried once with a
-//! new deadline.
+//! A server whose clock was set forward rejects a request as too late. The client then retries the
+//! request once with a new deadline.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -83,7 +83,7 @@ async fn a_late_copy_returns_the_servers_time() {
 static DATED: Script<1> = Script::new("dated", "return 5");
 
 /// Requests that are not exactly-once are retried, too. The clock is paused, so no request is in
-/// flight when the time ends.
+/// flight when the caller's timeout ends.
 #[tokio::test(start_paused = true)]
 async fn requests_that_return_the_time_are_retried_while_their_caller_waits() {
     let late = || Ok(Reply::Array(vec![Reply::Int(-1), Reply::Bytes(Bytes::from_static(b"1700000000000000"))]));
@@ -123,13 +123,13 @@ async fn a_temporary_rejection_is_reported_in_the_servers_words() {
     let until = client.clock().now() + Duration::from_millis(700);
     let told = client.run_exactly_once_until::<Vec<i64>>(request, until).await;
     assert!(matches!(&told, Err(error) if error.code() == Some(Code::NoReplicas)), "{told:?}");
-    // The caller has given up, and the request is not sent any more.
+    // The caller's timeout has ended, so the request is not sent again.
     let asked = server.asked();
     wait_until(SOON, async || client.clock().now() > until + Duration::from_millis(500)).await;
     assert!(server.asked() <= asked + 1, "{} after {asked}", server.asked());
 }
 
-/// The estimate of a server's clock gets worse with each minute, so the time is requested.
+/// The estimate of a server's clock gets worse with each minute, so the client requests the time.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_otherwise_idle_server_is_asked_for_its_time() {
     let server = server().await;

@@ -18,7 +18,7 @@ async fn a_lost_connection_is_a_gap_and_messages_go_on() {
     let sharded: ShardedTopic<String, Text> = ShardedTopic::new(&client, "a");
     let mut sharded = if is_before_7(&server).await { None } else { Some(sharded.subscribe().await.unwrap()) };
     for _ in 0..2 {
-        // A second gap may follow. A moment later all subscriptions are active again.
+        // In the second round, one more gap may follow before all subscriptions receive messages.
         let mut heards = vec![&mut one, &mut all];
         heards.extend(&mut sharded);
         for heard in heards {
@@ -124,7 +124,7 @@ async fn a_slow_reader_learns_how_many_messages_were_dropped() {
     for n in 0..5 {
         assert_eq!(message(&mut patient).await.1, n.to_string());
     }
-    // Messages are handed out in order: those before this one have reached all subscriptions.
+    // Messages are delivered in order: those before this one have reached all subscriptions.
     topic(&client, "b").publish("5").await.unwrap();
     message(&mut behind).await;
     assert_eq!((message(&mut slow).await.1, message(&mut slow).await.1), ("0".into(), "1".into()));

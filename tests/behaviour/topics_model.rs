@@ -54,7 +54,7 @@ async fn published_messages_are_received_once_in_order() {
     }
 }
 
-/// In a cluster, messages of different topics have no order, but those of one topic have one.
+/// In a cluster, only messages of the same topic are ordered.
 #[tokio::test(flavor = "multi_thread")]
 async fn in_a_cluster_published_messages_are_received_once_in_order() {
     let cluster = Cluster::start(3, 0).await.unwrap();
@@ -91,7 +91,8 @@ async fn received_by_all(clients: &[Client; 2], seed: u64, has_sharded: bool, by
     for _ in 0..12 {
         let sub = listen(clients, &mut random, has_sharded, &begun).await;
         match random.u8(..3) {
-            // Other subscriptions of this client share the subscription at the server.
+            // Other subscriptions of this client may share the subscription at the server, and
+            // continue.
             0 => drop(sub),
             1 => drop(std::mem::replace(&mut subs[random.usize(..3)], sub)),
             _ => subs.push(sub),
@@ -171,8 +172,8 @@ async fn all_of(mut sub: Listener, plan: &Plan, seed: u64, by_topic: bool) {
             });
             let all: Vec<u64> = mine.map(|(n, _)| n).collect();
             let got = heard.remove(&(who, of)).unwrap_or_default();
-            // The received messages are the last ones, and include all that were begun after the
-            // confirmation.
+            // The received messages are the last ones, and include all whose publication began
+            // after the confirmation.
             let must = all.iter().filter(|n| *n >= before).count();
             assert!(
                 all.ends_with(&got) && got.len() >= must,

@@ -221,8 +221,8 @@ async fn a_conflict_is_retried_a_limited_number_of_times() {
     });
     assert!(matches!(told.await.unwrap_err(), TransactionError::Conflict { name } if name.as_str() == "n"));
     assert_eq!((times, other.get().await.unwrap()), (3, Some(51)));
-    // A failure caused by an inconsistent read is retried if the transaction is isolated; any other
-    // failure is not.
+    // A failure caused by an inconsistent read is retried if the transaction is serializable. Any
+    // other failure is not.
     for (isolation, expected) in [(Isolation::ReadCommitted, 1), (Isolation::Serializable, 2)] {
         let mut times = 0;
         let map: Map<String, u32> = Map::new(&two, "halves");
@@ -263,8 +263,8 @@ async fn a_transaction_ended_within_run_is_not_committed_again() {
         Ok::<_, TransactionError>("left")
     });
     assert_eq!((left.await.unwrap(), other.get().await.unwrap()), ("left", Some(1)));
-    // A conflict found within the function counts like one at its end, even if the value has been
-    // set back.
+    // A conflict found within the function counts like one at its end, even if the former value has
+    // been restored.
     for (isolation, commits, back) in
         BOTH.into_iter().flat_map(|isolation| [(isolation, false, true), (isolation, true, false)])
     {
@@ -362,7 +362,7 @@ async fn operations_outside_of_transactions_are_reported() {
     assert!(large.is_empty().await.unwrap());
     let told = patient().bucket::<String>("b").set(&"x".repeat(MAX_BYTES)).unwrap_err();
     assert!(matches!(told, TransactionError::TooLarge { what: "bytes", .. }), "{told:?}");
-    // The timeout has passed; then a name is invalid.
+    // First the timeout has passed. Then a name is invalid.
     let tx = Transaction::new(&client).timeout(Duration::ZERO);
     tokio::time::sleep(Duration::from_millis(2)).await;
     assert!(matches!(tx.bucket::<u32>("b").set(&1).unwrap_err(), TransactionError::TimedOut { .. }));

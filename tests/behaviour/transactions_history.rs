@@ -158,7 +158,7 @@ async fn checked(isolation: Isolation) {
     });
     let clients = [client(&server).await, client(&server).await, lossy];
     // Each set has one value from the beginning. Two transactions could both add a value to an
-    // empty set without a conflict, except under the strict isolation.
+    // empty set without a conflict, unless they are serializable.
     let tx = Transaction::new(&clients[0]);
     for set in 7..ELEMENTS {
         tx.set::<u64>(format!("s{set}")).insert(&0).await.unwrap();

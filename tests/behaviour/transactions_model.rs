@@ -64,7 +64,7 @@ impl Held {
         is_compared && self.seen.is_some_and(|seen| seen != there.map(|(value, _)| value))
     }
 
-    /// The value after a commit over this value.
+    /// The value after a commit, if `there` was stored before it.
     fn committed(&self, there: Option<(u8, bool)>) -> Option<(u8, bool)> {
         let ends = match self.written {
             None => return there,

@@ -17,7 +17,7 @@ use redgrid_transaction::{Transaction, TransactionError};
 /// The record of commits with `a` as the first key.
 const MEMORY: &str = "redgrid_once:{a}";
 
-/// Commits `n`: sets both buckets to it if they have `n - 1`, and adds it to a map and to a set.
+/// Sets both buckets to `n` if they have `n - 1`, adds `n` to a map and to a set, and commits.
 async fn commit_both(client: &Client, n: u32) -> Result<(), TransactionError> {
     let tx = Transaction::new(client).timeout(SOON);
     for name in ["a", "b"] {
@@ -75,7 +75,7 @@ async fn an_unanswered_commit_is_unknown_and_atomic() {
     let client = client_with(&server.url_via(proxy.addr()), hasty).await;
     let observing = redgrid_tests::client(&server).await;
     commit_both(&observing, 1).await.unwrap();
-    // More than there are retransmissions.
+    // More replies are lost than there are retransmissions.
     proxy.next(100, MEMORY, Action::SwallowReply);
     let told = commit_both(&client, 2).await.unwrap_err();
     proxy.heal();
@@ -84,7 +84,7 @@ async fn an_unanswered_commit_is_unknown_and_atomic() {
     assert_eq!(both(&observing).await, 2);
     wait_until(SOON, async || commit_both(&client, 3).await.is_ok()).await;
     assert_eq!(both(&observing).await, 3);
-    // This commit never reaches the server. A failed read does not have an unknown outcome.
+    // This transaction fails at its first read, so its outcome is not unknown.
     proxy.cut_all();
     proxy.refuse_connections().await.unwrap();
     let told = commit_both(&client, 4).await.unwrap_err();

@@ -58,16 +58,16 @@ async fn crowd(client: &Client, tasks: usize, rounds: usize, lease: Option<Durat
     std::mem::take(&mut *order.lock().unwrap())
 }
 
-/// How often each task entered since all tasks were there. On a busy machine, the first ones have
-/// entered many times before that.
+/// How often each task entered after all tasks had entered once. On a busy machine, the first tasks
+/// have entered many times by then.
 fn shares(order: &[usize], tasks: usize) -> Vec<usize> {
     let first = |task: usize| order.iter().position(|entered| *entered == task).unwrap_or_default();
     let all_there = (0..tasks).map(first).max().unwrap_or_default();
     (0..tasks).map(|task| order[all_there..].iter().filter(|entered| **entered == task).count()).collect()
 }
 
-/// Tasks take turns in their order. The test has one thread: with several, a busy machine may stop
-/// one, together with the tasks on it.
+/// Tasks take turns in their order. The test has one thread, because a busy machine may stop one of
+/// several threads, together with its tasks.
 #[tokio::test]
 async fn tasks_of_one_process_take_turns_in_order_with_few_requests() {
     let server = server().await;
@@ -81,7 +81,7 @@ async fn tasks_of_one_process_take_turns_in_order_with_few_requests() {
         let order = crowd(&client, 64, 4_000, lease).await;
         let shares = shares(&order, 64);
         let (least, most) = (shares.iter().min().unwrap(), shares.iter().max().unwrap());
-        // The count ends in the middle of a round.
+        // The count may end in the middle of a round, so some tasks may have one entry more.
         assert!(*most as f64 <= *least as f64 * 1.1 + 1.0, "{lease:?}: {shares:?}");
         let asked = std::mem::take(&mut *seen.lock().unwrap());
         // Two scripts for each window, however many tasks enter in it.
@@ -114,8 +114,8 @@ async fn a_just_dropped_lock_is_reacquired_without_a_request() {
                 drop(first);
                 let second = lock.acquire().await.unwrap();
                 assert!(second.token() > token);
-                // The next token of the same server grant is counted from it. A token of a new
-                // grant comes from the server's clock.
+                // A token of the same server grant is the previous one plus one. The first token of
+                // a new grant comes from the server's clock.
                 adopted += usize::from(second.token().get() - token.get() == 1);
                 second.release().await.unwrap();
             }
@@ -170,11 +170,12 @@ async fn servers() -> Vec<RedisServer> {
     servers
 }
 
-/// The first owner's lease, the second's, and the scripts between them.
+/// Passes a lock from the first owner to the second. Returns the scripts sent meanwhile, and the
+/// second owner's remaining lease on the server and in the client.
 async fn passed(first: impl AsyncFnOnce(&Lock) -> LockGuard, second: impl AsyncFnOnce(&Lock) -> LockGuard) -> Passed {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
-    // A long window, which does not end while a slow machine gets this far.
+    // The window is long, so that it does not end before the hand-over on a slow machine.
     let set = |config: redgrid_core::Config| config.local_handover_window(Duration::from_millis(500));
     let client = client_with(&server.url_via(proxy.addr()), set).await;
     let lock = Lock::new(&client, "a");
@@ -186,7 +187,8 @@ async fn passed(first: impl AsyncFnOnce(&Lock) -> LockGuard, second: impl AsyncF
         wait_until(SOON, async || client.stats().waiting == 1).await;
         owner.release().await.unwrap();
     });
-    // Read before the observer connects: after half of a fixed lease, a verification is sent.
+    // The scripts are read before the observer connects, because the client sends a verification
+    // after half of a fixed lease.
     let asked = std::mem::take(&mut *seen.lock().unwrap());
     let left = server.observer().await.unwrap().time_to_live("a").await.unwrap().unwrap();
     let remaining = second.remaining();
@@ -306,8 +308,8 @@ async fn the_last_of_a_queue_holds_without_a_subscription() {
     let lock = Lock::new(&client, "a");
     let first = lock.acquire().await.unwrap();
     let last = tokio::spawn(lock.acquire().timeout(SOON).into_future());
-    // It listens from the middle of the window on; before the end of the window the lock is handed
-    // over.
+    // The waiter subscribes in the middle of the window. The lock is handed over before the window
+    // ends.
     wait_until(SOON, async || client.stats().channels == 1).await;
     first.release().await.unwrap();
     let last = last.await.unwrap().unwrap();

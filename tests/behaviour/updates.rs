@@ -60,7 +60,7 @@ async fn a_queue_of_updates_has_one_bound_without_contact() {
     let began = Stopwatch::start();
     let told = join_all((0..20).map(|_| bucket.update(|n| *n += 1))).await;
     assert!(told.iter().all(|told| matches!(told, Err(ObjectError::Failed(Failure::Unavailable { .. })))), "{told:?}");
-    // Each call has one second. One after another they would take twenty.
+    // Each call has one second. One after another, they would take twenty seconds.
     began.assert_within(Duration::from_secs(8));
 }
 
@@ -119,8 +119,8 @@ async fn with_conflicts(label: &'static str, key: &'static str, field: &'static 
 async fn an_update_that_always_conflicts_is_reported_in_time() {
     for (label, key) in [("bucket/compare_and_set", "bucket"), ("map/compare_and_set", "map")] {
         let told = with_conflicts(label, key, "1").await;
-        // Two seconds without pauses allow hundreds of rounds. Ten rounds without pauses, and some
-        // with them, are more than ten.
+        // The first ten attempts have no pauses, and some with pauses follow. Two seconds without
+        // any pauses would allow hundreds of attempts.
         assert!(matches!(told, Err(ObjectError::Contended { times, .. }) if (11..100).contains(&times)), "{told:?}");
     }
 }
@@ -135,7 +135,7 @@ async fn an_update_ends_at_an_unknown_outcome() {
     let map: Map<String, u64> = Map::new(&client, "m");
     bucket.set(&0).await.unwrap();
     map.set("a", &0).await.unwrap();
-    // The server knows the scripts after this.
+    // These calls load the scripts into the server.
     assert_eq!(
         (bucket.update(|n| *n += 1).await.unwrap(), map.update("a", |n| *n += 1).await.unwrap()),
         (Some(1), Some(1))

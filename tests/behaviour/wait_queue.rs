@@ -1,4 +1,4 @@
-//! Core's queue of local waiters, on a resource with polls that the test answers.
+//! Core's queue of local waiters. The test answers the polls of the queue's resource.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +13,7 @@ use redgrid_testkit::{RedisServer, wait_until};
 use redgrid_tests::{SOON, client_with, server};
 use tokio::sync::{mpsc, oneshot};
 
-/// Longer than any test takes.
+/// A time longer than any test takes.
 const LONG: Duration = Duration::from_secs(600);
 
 /// The reaction of the resource to a reply.
@@ -103,7 +103,8 @@ async fn next(sent: &mut mpsc::UnboundedReceiver<Poll>, waiters: &[WaiterId]) ->
     poll
 }
 
-/// The first poll after the confirmation of the subscription, which is itself a reason to poll.
+/// Returns the first poll after the confirmation of the subscription. The confirmation itself
+/// causes a poll.
 async fn next_subscribed(
     sent: &mut mpsc::UnboundedReceiver<Poll>,
     waiters: &[WaiterId],

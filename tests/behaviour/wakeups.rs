@@ -44,7 +44,7 @@ async fn a_waiter_enters_soon_after_a_release_although_its_subscriber_dies_every
             }
         });
         wait_until(SOON, async || waiter.stats().channels == 1).await;
-        // Spread over the second, so that releases meet every moment of a reconnect.
+        // Different delays, so that releases meet every moment of a reconnect.
         tokio::time::sleep_until(tokio::time::Instant::now() + Duration::from_millis(n * 7 % 40)).await;
         watch.restart();
         held.release().await.unwrap();
@@ -149,7 +149,7 @@ async fn a_waiter_enters_when_the_known_lease_ends() {
     }
 }
 
-/// So long that a test fails if only the poll would help.
+/// A poll interval so long that a test fails if its waiter depends on a poll.
 const NO_POLL: Duration = Duration::from_secs(3600);
 
 #[tokio::test(flavor = "multi_thread")]
@@ -246,8 +246,8 @@ async fn a_subscription_abandoned_during_a_gap_does_not_stay() {
 #[tokio::test(flavor = "multi_thread")]
 async fn channels_without_a_key_learn_of_every_gap() {
     let server = server().await;
-    // A subscription with a key may rely on its poll: only one of them at a time learns of a gap. A
-    // subscription without a key always gets the gap.
+    // With this poll budget, only one subscription with a key at a time is notified of a gap; the
+    // others rely on their polls. Subscriptions without a key are always notified.
     let client = client_with(&server.url(), |config| config.poll_budget(1)).await;
     let mut hearings = Vec::new();
     for n in 0..5 {

@@ -33,7 +33,8 @@ async fn a_lock_written_by_redisson_is_respected_and_its_message_wakes_us() {
     // These are the commands of Redisson's unlock script.
     observer.cmd(&["DEL", "a"]).await.unwrap();
     observer.cmd(&["PUBLISH", "redisson_lock__channel:{a}", "0"]).await.unwrap();
-    // Its timeout is much shorter than the poll interval and the lease, so the message woke it.
+    // The waiter's timeout is much shorter than the poll interval and the lease, so the message
+    // woke it.
     let guard = waiter.await.unwrap().unwrap();
     guard.release().await.unwrap();
 }

@@ -54,7 +54,7 @@ async fn refused(client: &Client, word: &str) {
     .await;
 }
 
-/// Waits until connections succeed again: the first waits may end by an earlier refusal.
+/// Waits until connections succeed again. The first attempts may still report an earlier refusal.
 async fn accepted(client: &Client) {
     wait_until(SOON, async || client.wait_ready(Duration::from_millis(50)).await.is_ok()).await;
 }
@@ -139,8 +139,8 @@ async fn the_next_connection_shows_the_client_certificate_that_the_files_have_th
     refused(&client, "certificate").await;
     show(&server);
     accepted(&client).await;
-    // Between two writes, the key does not belong to the certificate. The former pair is still
-    // used.
+    // Between the two writes, the key does not belong to the certificate, and the client still uses
+    // the former pair.
     fs::copy(stranger.tls().unwrap().client_key_file(), &key).unwrap();
     cut(&server).await;
     use_and_end(client).await;

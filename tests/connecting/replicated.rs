@@ -9,7 +9,8 @@ use redgrid_map::Map;
 use redgrid_testkit::{RedisServer, Replicated, wait_until};
 use redgrid_tests::SOON;
 
-/// Returns all nodes with a replica first, so that their order has no meaning.
+/// Returns all nodes, a replica first, so that a client that takes the first node for the primary
+/// fails.
 fn nodes(group: &Replicated) -> Vec<String> {
     let replicas = group.replicas().iter().map(RedisServer::addr);
     replicas.chain([group.primary().addr()]).map(|addr| addr.to_string()).collect()
@@ -47,7 +48,7 @@ async fn connected(config: Config) -> Client {
 #[tokio::test(flavor = "multi_thread")]
 async fn nodes_that_change_their_roles_are_followed() {
     let group = Replicated::start(1).await.unwrap();
-    // The list has the form of a Redisson file.
+    // Redisson's configuration files list the nodes in this way, without their roles.
     let config = Config::replicated(nodes(&group)).unwrap().read_mode(ReadMode::Replica);
     let one = connected(config.scan_interval(Duration::from_millis(200))).await;
     let two = connected(Config::replicated(nodes(&group)).unwrap()).await;
@@ -73,7 +74,7 @@ async fn nodes_that_change_their_roles_are_followed() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_primary_that_dies_is_replaced_by_the_node_that_is_promoted() {
     let group = Replicated::start(2).await.unwrap();
-    // The interval is so long that it reveals no change.
+    // The scan interval is so long that no periodic check notices the change.
     let config = || {
         Config::replicated(nodes(&group)).unwrap().read_mode(ReadMode::Replica).scan_interval(Duration::from_secs(600))
     };
@@ -107,7 +108,8 @@ async fn a_primary_that_stalls_is_not_left_for_an_empty_node() {
     until_followed(&client, primary).await;
     let (observer, other) = (primary.observer().await.unwrap(), stray.observer().await.unwrap());
     primary.pause().await.unwrap();
-    // The length of the stall. A request that waits for its answer makes the client notice it.
+    // The primary stalls for this time. The client notices the stall because a request waits for
+    // its reply.
     let paused_at = Instant::now();
     let waiter = tokio::spawn(Lock::new(&client, "a").acquire().timeout(SOON).into_future());
     while paused_at.elapsed() < Duration::from_millis(300) {

@@ -16,7 +16,7 @@ use redgrid_testkit::{Action, Observer, Proxy, RedisServer, wait_until};
 use redgrid_tests::SOON;
 use redgrid_topic::Topic;
 
-/// A password that needs quotes on a command line of words.
+/// A password with characters that need quotes on a command line.
 const PASSWORD: &str = "hunter2 \"with\\ more";
 
 /// Starts a server that does not know HELLO, like proxies and older servers.
@@ -38,8 +38,8 @@ async fn connected(config: Config) -> Client {
     client
 }
 
-/// Two clients use one object of each kind. No poll comes in time, so every waiter is woken by a
-/// message.
+/// Uses one object of each kind by two clients. Polls are too rare to wake a waiter in time, so a
+/// message wakes each of them.
 async fn objects_work(one: &Client, two: &Client) {
     let guard = Lock::new(one, "lock").acquire().await.unwrap();
     let waiter = tokio::spawn(Lock::new(two, "lock").acquire().timeout(SOON).into_future());
@@ -240,7 +240,8 @@ async fn a_connection_with_subscriptions_follows_a_new_password() {
     assert!(before.is_some());
     observer.cmd(&["ACL", "SETUSER", "app", ">another"]).await.unwrap();
     vault.lock().unwrap().0 = "another".into();
-    // With RESP2 this connection takes no AUTH, so another connection logs in.
+    // A RESP2 connection with subscriptions accepts no AUTH, so the client replaces it by a new
+    // connection.
     wait_until(SOON, async || subscriber(&observer).await.is_some_and(|now| Some(now) != before)).await;
     client.shutdown(SOON).await.unwrap();
 }

@@ -23,14 +23,14 @@ const NAMES: usize = 4;
 const HELD: usize = 10;
 const LEASE: Duration = Duration::from_secs(3);
 
-/// Timeout of a call for the dead shard; its task calls again after it.
+/// Timeout of a call for the dead shard. After a timeout, the task calls again.
 const WAIT: Duration = Duration::from_secs(1);
 
-/// A pair may take this long at the 99th percentile, however short it was before: two processors
-/// with six servers are noisy.
+/// The bound of a pair's 99th percentile is at least this long, however short the pairs were
+/// before: two processors with six servers are noisy.
 const FLOOR_MS: f64 = 20.0;
 
-/// The longest time of any pair: no pair of the other shards waits for a timeout (3 s).
+/// Limit of every pair on the other shards: none of them waits for a timeout (3 s).
 const LONGEST_MS: f64 = 1000.0;
 
 pub(crate) async fn run(report: &mut Report) {
@@ -63,7 +63,8 @@ async fn measure(report: &mut Report, fault: &str) {
     }
     let (during, results) = others.windows(WHILE, WINDOW).await;
     let lost = held.iter().filter(|guard| !guard.is_held()).count();
-    // These pairs are not ended: a release continues until the lease ends.
+    // The tasks of the dead shard are not awaited, because their releases are retried until the
+    // lease ends.
     let (its, rest) = (its.take(), others.end().await);
     let p99 = |windows: &[Spread]| median(windows.iter().map(|window| window.p99));
     let (was, is) = (p99(&before), p99(&during));

@@ -17,7 +17,7 @@ use crate::report::Report;
 /// Number of calls that wait for the servers, each with its own name.
 const CALLS: usize = 8;
 
-/// How much longer they wait than the servers are missing.
+/// Time by which the timeout of these calls exceeds the absence of the servers.
 const BEYOND: Duration = Duration::from_secs(30);
 
 /// Timeout of a call that ends before the servers start.
@@ -30,9 +30,9 @@ const DEFAULT_BOUND: Duration = Duration::from_secs(15);
 /// How late a call may end on a busy machine.
 const SLACK: Duration = Duration::from_secs(1);
 
-/// Limit of the time from the moment at which the servers can grant until the last grant: the
-/// longest wait between two connection attempts (2 s), and a second for the connection and the
-/// topology check.
+/// Limit from the moment at which the servers can grant until the last grant. It is the longest
+/// wait between two connection attempts (2 s), and a second for the connection and the topology
+/// check.
 const FOUND_WITHIN: Duration = Duration::from_secs(3);
 
 struct Found {
@@ -47,9 +47,9 @@ struct Found {
 }
 
 pub(crate) async fn run(report: &mut Report, late: Duration) {
-    // Long enough that a call without a timeout ends before.
+    // The servers start so late that a call without a timeout ends before that.
     let late = late.max(DEFAULT_BOUND + 2 * SLACK);
-    // The topologies run concurrently: the servers are missing most of the time.
+    // The topologies run concurrently, because their servers are missing most of the time.
     for found in join_all(Topology::ALL.map(|topology| measure(topology, late))).await {
         let Found { topology, grants, failed, short, unlimited, starting } = found;
         report.exactly(format!("{topology}: calls that waited and were granted"), grants.len(), CALLS);
@@ -72,7 +72,7 @@ pub(crate) async fn run(report: &mut Report, late: Duration) {
 }
 
 async fn measure(topology: Topology, late: Duration) -> Found {
-    // Started once, for their addresses and for their knowledge of each other.
+    // The servers run once before, to get their addresses and to learn of each other.
     let deployment = Deployment::start(topology).await;
     let all = || deployment.sentinels().iter().chain(deployment.servers());
     for server in all() {

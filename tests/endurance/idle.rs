@@ -13,7 +13,7 @@ use crate::report::Report;
 /// How long commands are counted.
 const LONG: Duration = Duration::from_secs(20);
 
-/// After this time nothing is left of the releases: names stay subscribed for half a second.
+/// After this time no effect of the releases is left: names stay subscribed for half a second.
 const SETTLED: Duration = Duration::from_secs(2);
 
 const LOCKS: usize = 10;
@@ -37,7 +37,7 @@ struct Found {
 }
 
 pub(crate) async fn run(report: &mut Report) {
-    // The topologies run concurrently: nothing is timed.
+    // The topologies run concurrently, because no duration is measured.
     for found in join_all(Topology::ALL.map(measure)).await {
         add(report, &found);
     }
@@ -82,8 +82,8 @@ fn add(report: &mut Report, found: &Found) {
     let most = |servers: &[((usize, usize), Calls)], which: fn(&(usize, usize)) -> usize| {
         servers.iter().map(|(connections, _)| which(connections)).max().unwrap_or_default()
     };
-    // One connection for requests and one for subscriptions. Without a subscription the second
-    // looks like the first.
+    // A client has one connection for requests and one for subscriptions. While there is no
+    // subscription, the server reports both in the same way.
     let all = most(at_primaries, |it| it.0 + it.1);
     report.at_most(format!("{topology}: connections to a primary"), all as f64, 2.0);
     if !at_replicas.is_empty() {

@@ -18,32 +18,32 @@ use crate::counters::{Counter, connections, cpu_time};
 use crate::fixture::{by_seeds, connected};
 use crate::report::Report;
 
-/// Waiters that begin together. Each sends two requests; behind too many others, a request is not
-/// answered in time (3 s).
+/// Number of waiters that begin together. Each sends two requests. With many more waiters, a
+/// request would not be answered in time (3 s).
 const BEGUN_AT_A_TIME: usize = 500;
 
 /// Number of names released at random, and number of concurrent releases.
 const RELEASED: usize = 1_000;
 const AT_A_TIME: usize = 50;
 
-/// No lease ends and no waiter gives up during the run.
+/// Leases and timeouts that exceed the run.
 const LONG: Duration = Duration::from_secs(1_200);
 
-/// How long nothing happens, while polls and processor time are counted.
+/// How long polls and processor time are counted while no name is released.
 const IDLE: Duration = Duration::from_secs(10);
 
-/// The names polled per second and node (`poll_budget`), and a tenth for the first and the last
-/// moment.
+/// Limit of names polled per second and node: the `poll_budget`, and a tenth for the first and the
+/// last moment.
 const POLLS_A_SECOND: f64 = 550.0;
 
-/// How long after the start of a release its waiter may still sleep: it was notified. The poll
-/// would take minutes to reach it.
+/// Limit from the start of a release until its waiter is woken. A waiter that is woken so early was
+/// notified, because the poll would take minutes to reach it.
 const WOKEN_WITHIN: Duration = Duration::from_secs(1);
 
 /// Limit of processor time for waiting alone: a tenth of one core.
 const IDLE_CPU_SECONDS: f64 = 1.0;
 
-/// Limit until all subscriptions are active and nothing else happens, on a busy machine.
+/// Limit until all subscriptions are active and only polls are left, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(200);
 
 /// Slots that move while names are released, and the time of each. The subscription manager checks
@@ -58,7 +58,7 @@ type Waiting = Vec<Option<JoinHandle<Result<Instant, AcquireError>>>>;
 type Held = Vec<(usize, Detached)>;
 
 pub(crate) async fn run(report: &mut Report, names: usize) {
-    // Enough for two times the released names.
+    // The names suffice for two rounds of releases, with as many left.
     let names = names.max(4 * RELEASED);
     report.number("names", names);
     let single = RedisServer::start().await.expect("it starts");
@@ -97,8 +97,8 @@ async fn measure(
     while waiting.len() < names {
         let more = waiting.len()..names.min(waiting.len() + BEGUN_AT_A_TIME);
         waiting.extend(more.map(|n| Some(wait(waiter, n, &failed))));
-        // These waiters know that their names are held, and subscribe. The servers report the
-        // number of channels, which is quick for them.
+        // These waiters find their names held, and subscribe. INFO reports the number of subscribed
+        // channels, which is cheap for the servers.
         while subscribed_channels(&observers).await + failed.load(Ordering::Relaxed) < waiting.len() {
             assert!(
                 began.elapsed() < PATIENCE,
@@ -118,7 +118,8 @@ async fn measure(
 
     let mut subscribers = 0;
     for server in servers {
-        // The holder has one subscriber of its own, for its notices, at one node.
+        // The client `holder` has one subscriber connection at one node, for its own notification
+        // channel.
         subscribers = subscribers.max(connections(server).await.1);
     }
     report.at_most(format!("{topology}: subscribers of two clients at a node"), subscribers as f64, 2.0);
@@ -136,7 +137,7 @@ async fn measure(
     let delays = release_some(holder, &mut held, &mut waiting, Duration::ZERO).await;
     add_delays(report, topology, "released", &delays);
     if let Some(cluster) = cluster {
-        // The releases take as long as the slots.
+        // The releases are spread over the time in which the slots move.
         let pause = EACH * u32::from(SLOTS) / u32::try_from(RELEASED / AT_A_TIME).unwrap_or(1);
         let moving = async {
             let (began, cpu) = (Instant::now(), cpu_time());
@@ -149,7 +150,7 @@ async fn measure(
         report.number("cluster: processor seconds meanwhile", cpu.as_secs_f64());
     }
     report.exactly(format!("{topology}: waiters that failed"), failed.load(Ordering::Relaxed), 0);
-    // The releases of the shutdown are to wake no waiter.
+    // The waiters end before the shutdown, so that its releases wake none of them.
     waiting.into_iter().flatten().for_each(|task| task.abort());
     for client in [waiter, holder] {
         let _ = client.shutdown(SOON).await;

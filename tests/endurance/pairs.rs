@@ -72,7 +72,8 @@ impl Pairs {
         std::mem::take(&mut *self.results.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Returns the times of each of this many windows, one after the other, and the results of all.
+    /// Measures this many consecutive windows. Returns the times of each window, and the results of
+    /// all windows.
     pub(crate) async fn windows(&self, count: usize, each: Duration) -> (Vec<Spread>, Results) {
         let (mut spreads, mut all) = (Vec::new(), Results::default());
         self.take();

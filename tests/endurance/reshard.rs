@@ -33,14 +33,14 @@ const CONTESTED: usize = 30;
 /// Lease with a renewal every second.
 const LEASE: Duration = Duration::from_secs(3);
 
-/// How long a client holds a contested name: the other client waits by then.
+/// How long a client holds a contested name, so that the other client waits before the release.
 const SECTION: Duration = Duration::from_millis(4);
 
 /// The default `poll_interval`, and a second: every release is noticed within this time.
 const NOTICED_WITHIN: Duration = Duration::from_secs(2);
 
-/// A notified waiter takes a fraction of this. A waiter without a notification is woken by the
-/// poll, which takes longer.
+/// A notified waiter is woken in a fraction of this time. A waiter without a notification is woken
+/// by the poll, which takes longer.
 const BY_POLL: Duration = Duration::from_millis(500);
 
 /// Limit of slot-map requests: at most one every 50 ms, one every second without a reason, and one

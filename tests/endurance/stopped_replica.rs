@@ -31,11 +31,12 @@ const SLACK: Duration = Duration::from_millis(500);
 const LEASE: Duration = Duration::from_secs(3);
 const HELD: usize = 20;
 
-/// Number of extensions: several times as many as a client of twenty holds sends renewals.
+/// Number of extensions: several times the number of renewals that a client with twenty holds
+/// sends.
 const EXTENSIONS: usize = 100;
 
-/// A pair may take this long at the 99th percentile, however short it was before: a busy machine of
-/// two processors is noisy.
+/// The bound of a pair's 99th percentile is at least this long, however short the pairs were
+/// before: a busy machine with two processors is noisy.
 const FLOOR_MS: f64 = 20.0;
 
 pub(crate) async fn run(report: &mut Report) {
@@ -90,7 +91,7 @@ pub(crate) async fn run(report: &mut Report) {
     report.at_most("p99 of an extension without durability, ms", is, (2.0 * was).max(FLOOR_MS));
     report.exactly("holds without durability that are kept", kept, HELD);
     report.exactly("durable grants before, errors", durable_before.error_count(), 0);
-    // Calls in flight when it was stopped may have been acknowledged.
+    // Calls in flight when the replica was stopped may have been acknowledged.
     report.at_most("durable grants while it hangs", durable_during.times.len() as f64, 3.0);
     let untyped = durable_during.errors.iter().filter(|(kind, _)| *kind != "NotDurable").map(|(_, count)| *count);
     report.exactly(
@@ -101,7 +102,8 @@ pub(crate) async fn run(report: &mut Report) {
     report.exactly("the last refusal is `NotDurable`", usize::from(error.as_deref() == Some("NotDurable")), 1);
     let late = Spread::of(&durable_during.failed).max;
     report.at_most("the latest refusal, ms", late, millis(ACKNOWLEDGED_WITHIN + SLACK));
-    // No renewal without acknowledgement moved its deadline.
+    // The durable hold ends at its deadline, because renewals without an acknowledgement do not
+    // move it.
     let lost_after = lost.map_or(f64::INFINITY, |(after, _)| millis(after));
     report.at_most("a durable hold is lost within, ms", lost_after, millis(LEASE + SLACK));
     report.number("windows before", before);

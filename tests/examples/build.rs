@@ -10,8 +10,8 @@ use std::{env, fs, io};
 /// Programs that are not run: `fencing_sql` builds SQLite from source, which takes a minute.
 const NOT_RUN: [&str; 1] = ["fencing_sql"];
 
-/// Addresses in the blocks of the documentation that running servers replace, the variable with the
-/// addresses of these, and the index among them.
+/// Addresses in the documentation's blocks that are replaced by addresses of running servers: the
+/// address, the environment variable that lists the running servers, and the index in that list.
 const SERVERS: [(&str, &str, usize); 7] = [
     ("redis://127.0.0.1:6379", "REDGRID_URL", 0),
     ("db.internal:6379", "REDGRID_URL", 0),

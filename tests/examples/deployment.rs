@@ -12,9 +12,9 @@ pub(crate) type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 pub(crate) enum Servers {
     /// One server.
     Single,
-    /// One server of the newest release; without one, the program is skipped.
+    /// One server of the newest release. If it is not installed, the program is skipped.
     Newest,
-    /// Three servers that know nothing of each other.
+    /// Three independent servers.
     Quorum,
     /// A primary with replicas and sentinels.
     Sentinels,

@@ -11,7 +11,7 @@ use Expected::{Ends, Fails, Runs};
 pub(crate) enum Expected {
     /// It ends with `Ok`.
     Ends,
-    /// It goes on without an error: it waits for others, listens or works.
+    /// It continues without an error: it waits for others, listens or works.
     Runs,
     /// It ends with an error that contains this text.
     Fails(&'static str),

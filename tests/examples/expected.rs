@@ -5,9 +5,9 @@ use libtest_mimic::Failed;
 /// How the lines of a program are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Order {
-    /// Each line is where the table has it.
+    /// The lines are in the order of the table.
     Given,
-    /// Concurrent tasks print in an order that varies.
+    /// The lines are in any order, because concurrent tasks print them.
     Any,
 }
 
@@ -15,7 +15,7 @@ pub(crate) enum Order {
 /// of lines, also for none.
 struct Expected<'a> {
     pattern: &'a str,
-    /// How many lines are still missing; none if any number is allowed.
+    /// How many lines are still missing; `None` if any number is allowed.
     missing: Option<usize>,
 }
 

@@ -13,8 +13,8 @@ use tokio::runtime::Runtime;
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
-/// Returns the address of a running server for one `written` in a block: that at `index` in the
-/// list of `variable`. Without the variable, the address stays as it is written.
+/// Returns the address of the running server that replaces the address `written` in a block: the
+/// one at `index` in the list of `variable`. Without the variable, it returns `written`.
 pub(crate) fn server(written: &'static str, variable: &str, index: usize) -> &'static str {
     let all = env::var(variable).unwrap_or_default().leak();
     match all.split(',').nth(index) {
@@ -28,7 +28,7 @@ pub(crate) fn block_on<F: Future>(block: F) -> F::Output {
     Runtime::new().expect("a runtime starts").block_on(block)
 }
 
-/// The end of a block.
+/// The return value of a block.
 pub(crate) trait End {
     fn result(self) -> Result<(), String>;
 }

@@ -24,10 +24,11 @@ type Program = (&'static str, fn() -> ExitCode);
 
 include!(concat!(env!("OUT_DIR"), "/programs.rs"));
 
-/// Names the program to run. Names of redgrid's settings begin with `REDGRID_`.
+/// The variable that names the program to run. It does not begin with `REDGRID_`, because names of
+/// redgrid's settings do.
 const PROGRAM: &str = "EXAMPLE_PROGRAM";
 
-/// The mark of a server that votes in a quorum. It stays, as docs/internals/keys.md says.
+/// The key that marks a server as a voter of a quorum. It has no lifetime (docs/internals/keys.md).
 const SERVER_MARK: &str = "redgrid_birth";
 
 fn main() -> ExitCode {

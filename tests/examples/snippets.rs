@@ -33,13 +33,13 @@ pub(crate) struct Snippet {
 
 include!(concat!(env!("OUT_DIR"), "/snippets.rs"));
 
-/// Names the block to run.
+/// The variable that names the block to run.
 const SNIPPET: &str = "SNIPPET";
 
 /// The time in which a block must end. The longest one takes five seconds on a quiet machine.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// The time after which a block that goes on is ended.
+/// After this time, a block that does not end by itself is ended.
 const GOES_ON: Duration = Duration::from_millis(300);
 
 fn main() -> ExitCode {

@@ -80,7 +80,7 @@ pub(crate) struct Sums {
     unknown: u64,
     /// Names held across a failover that another client tried right after it.
     contested: u64,
-    /// Grants to one holder while another one believed.
+    /// Grants to one holder while another holder's `is_held()` was true.
     double_holds: u64,
     /// Tokens not above the one before.
     tokens_back: u64,
@@ -112,7 +112,8 @@ impl Account {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Records a grant: no other holder may believe, and the token must be above the last one.
+    /// Records a grant, and checks that the previous hold has ended and that the token is above the
+    /// last one.
     pub(crate) fn granted(&self, mode: Mode, name: &str, token: Token, watch: HoldWatch) {
         let mut records = self.records();
         let before = records.grants.insert(name.to_owned(), (token, watch));
@@ -123,7 +124,7 @@ impl Account {
         sums.double_holds += u64::from(double);
         sums.tokens_back += u64::from(back);
         if mode == Mode::All && double {
-            records.violations.push(format!("`{name}`: granted with {token} while {last} was believed"));
+            records.violations.push(format!("`{name}`: granted with {token} while {last} was valid"));
         }
         // Tokens rise in every mode, as long as the clocks do.
         if back {

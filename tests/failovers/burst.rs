@@ -14,10 +14,11 @@ use tokio::task::JoinHandle;
 use crate::LEASE;
 use crate::account::{Account, Mode};
 
-/// How many of the last holds are kept; the replication lag is a fraction of them.
+/// How many of the last holds are kept. It is a multiple of the number of grants by which replicas
+/// lag behind.
 const KEPT: usize = 48;
 
-/// Longer than a grant takes, shorter than a failover.
+/// A timeout longer than a grant takes, and shorter than a failover.
 const WAIT: Duration = Duration::from_millis(500);
 
 pub(crate) struct Burst {
@@ -53,8 +54,8 @@ impl Burst {
         self.over.store(true, Ordering::Relaxed);
     }
 
-    /// Another client tries all held names. It requests no durability itself: replicas are missing
-    /// now.
+    /// Makes another client try all held names. It requests no durability, because replicas are
+    /// missing after the failover.
     pub(crate) async fn contest(self, other: &Client, account: &Account) {
         self.stop();
         let held = self.task.await.expect("no task panics");

@@ -27,7 +27,7 @@ use load::Load;
 use round::Rounds;
 use writers::Writers;
 
-/// Longer than several failovers, so that a holder believes before and after one.
+/// A lease longer than several failovers, so that a hold is valid before and after one.
 const LEASE: Duration = Duration::from_secs(15);
 
 /// How long replicas may take to acknowledge a grant.

@@ -51,7 +51,7 @@ impl Rounds<'_> {
             failed.map(|()| Instant::now())
         };
         let granted = async {
-            // Requested while there is no primary, as an application would.
+            // The name is requested while there is no primary, as an application would do it.
             sleep(BEFORE).await;
             join_all(self.clients.iter().enumerate().map(|(n, client)| self.first_grant(client, tag, round, n))).await
         };

@@ -25,7 +25,8 @@ async fn contest_by(config: &Config, processes: usize, tasks: usize, section: Du
     for _ in 0..processes {
         let client = Client::connect(config.clone()).await.unwrap();
         client.wait_ready(SOON).await.unwrap();
-        // The server knows all scripts now, and all clients begin at once.
+        // After this request the server has cached the scripts, so that all clients can begin at
+        // the same time.
         Lock::new(&client, "warm").acquire().await.unwrap().release().await.unwrap();
         clients.push(client);
     }
@@ -36,10 +37,11 @@ async fn contest_by(config: &Config, processes: usize, tasks: usize, section: Du
 async fn three_processes_have_equal_shares() {
     let server = server().await;
     let config = Config::from_url(server.url()).unwrap();
-    // With one task each, no process listens while it is inside. Which process is next, and how
-    // often it continues within its window, is random: the shares are equal in the long run. Of 12
-    // contests of 500 turns 4 had a spread above 1.25, of 12 of 2,000 none; of 12 of 4,000 the
-    // highest was 1.10. With 5 ms inside, 500 turns are enough: of 12 the highest was 1.20.
+    // With one task per process, a process does not listen while it holds the lock. The next
+    // process and the number of its sections within a window are random, so the shares are equal
+    // only in the long run. The spread exceeded 1.25 in 4 of 12 contests of 500 turns, and in none
+    // of 12 contests of 2,000 turns. The highest spread of 12 contests of 4,000 turns was 1.10.
+    // With sections of 5 ms, 500 turns are enough: the highest spread of 12 contests was 1.20.
     for (tasks, section, turns) in [(16, 0, 500), (1, 0, 4000), (16, 5, 500), (1, 5, 500)] {
         let outcome = contest_by(&config, 3, tasks, section * MS, turns).await;
         let spread = outcome.spread();
@@ -91,12 +93,12 @@ async fn a_listener_that_never_acquires_costs_no_more_than_the_probe() {
     let client = client(&server).await;
     let _alone = ALONE.lock().await;
     let alone = sections(&client, 8, "contested", 400 * MS).await;
-    // It listens, and never acquires.
+    // This client listens, and never acquires.
     let idle = redgrid_tests::client(&server).await;
     let watch = idle.watch("redisson_lock__channel:{contested}".into(), "contested".into());
     wait_until(SOON, async || watch.is_active()).await;
     let listened_to = sections(&client, 8, "contested", 400 * MS).await;
-    // A window of 10 ms, a quiet period of 2 to 4 ms, a probe of 1 or 2 ms: more than half of the
-    // time is left.
+    // Each window of 10 ms is followed by a quiet period of 2 to 4 ms and a probe of 1 or 2 ms, so
+    // more than half of the time is left for sections.
     assert!(listened_to * 2 >= alone, "{listened_to} against {alone} sections");
 }

@@ -15,7 +15,8 @@ impl Record {
         self
     }
 
-    /// A hold that is believed from `got` to `until`, and released one instant later.
+    /// Adds a hold that is valid from `got` to `until`. Its release begins at `until`, and is
+    /// confirmed one instant later.
     fn hold(self, id: u64, token: u64, sent: u64, got: u64, until: u64) -> Self {
         self.taken(id, token, sent, got, until).at(until, id, Kind::Give).at(until + 1, id, Kind::Gave { ok: true })
     }
@@ -43,8 +44,8 @@ fn finds(history: &History, word: &str) -> bool {
 fn a_history_without_faults_has_no_violations() {
     let one = Record::default().taken(0, 10, 0, 5, 8).update(0, 10, 0, true).update(0, 20, 1, true);
     let one = one.at(30, 0, Kind::Give).at(40, 0, Kind::Gave { ok: true });
-    // It was stopped during its update, and found its lock lost afterwards: it overwrites later
-    // writes.
+    // This process was stopped during its update, and then found its lock lost. Its late write
+    // overwrites newer writes.
     let two = Record::default().taken(0, 20, 3, 39, 41).at(50, 0, Kind::Update { began: 41, read: 2 });
     let two = two.at(200, 0, Kind::Updated { held: false }).at(201, 0, Kind::Give);
     let three = Record::default().taken(0, 30, 60, 100, 105).update(0, 110, 2, true).update(0, 120, 3, true);
@@ -58,11 +59,11 @@ fn a_history_without_faults_has_no_violations() {
 }
 
 #[test]
-fn beliefs_that_overlap_are_found() {
+fn valid_holds_that_overlap_are_found() {
     let one = Record::default().hold(0, 10, 0, 5, 50);
     let two = Record::default().hold(0, 20, 0, 49, 60);
-    assert!(finds(&history([one, two]), "both believed"));
-    // One hold after the other is fine, also if the first process found its loss only later.
+    assert!(finds(&history([one, two]), "both valid"));
+    // Consecutive holds are no violation, even if the first process notices its loss later.
     let one = Record::default().taken(0, 10, 0, 5, 48).at(90, 0, Kind::NotHeld).at(91, 0, Kind::Give);
     let two = Record::default().hold(0, 20, 0, 49, 60);
     assert_eq!(violations(&history([one, two])), Vec::<String>::new());
@@ -78,11 +79,11 @@ fn a_guard_within_another_is_the_same_hold_and_outlives_it() {
     };
     let end = |record: Record| record.at(80, 1, Kind::Held).at(81, 1, Kind::Give).at(82, 1, Kind::Gave { ok: true });
     assert_eq!(violations(&history([end(within(10))])), Vec::<String>::new());
-    // The hold was released with the first guard: another task enters while the second guard is
-    // believed.
+    // The hold was released with the first guard: another task enters while the second guard still
+    // reports the lock as held.
     let two = Record::default().hold(0, 40, 35, 40, 50);
-    assert!(finds(&history([end(within(10)), two]), "both believed"));
-    assert!(finds(&history([end(within(12))]), "both believed"));
+    assert!(finds(&history([end(within(10)), two]), "both valid"));
+    assert!(finds(&history([end(within(12))]), "both valid"));
 }
 
 #[test]
@@ -99,7 +100,7 @@ fn a_read_beside_a_write_is_found() {
 }
 
 /// Returns the records of three processes that read, write and convert. The first reads and
-/// upgrades, the second reads beside it, the third writes and downgrades.
+/// upgrades, the second reads at the same time, the third writes and downgrades.
 fn reader_and_writer_records() -> [Record; 3] {
     let request = || Kind::Request { name: "a".into(), steal: false, again: None };
     let gave = || Kind::Gave { ok: true };
@@ -143,7 +144,7 @@ type Fault = (&'static str, fn(&mut [Record; 3]));
 #[test]
 fn faults_of_readers_writers_and_conversions_are_found() {
     let faults: [Fault; 12] = [
-        // The second reader still believes when the upgrade has been granted.
+        // The second reader's hold is still valid when the upgrade is granted.
         ("reads and", |[_, two, _]| move_event(two, 30, 43)),
         // A reader enters while the upgraded task writes.
         ("reads and", |[_, two, _]| {
@@ -151,16 +152,16 @@ fn faults_of_readers_writers_and_conversions_are_found() {
                 move_event(two, at, to);
             }
         }),
-        // The read of a downgrade continues beside another writer.
+        // The read hold of a downgrade continues while another task writes.
         ("reads and", |[one, ..]| one.0.extend(writes(7, 85, 85, 88).0)),
         // Two tasks write at the same time.
-        ("both believed", |[_, two, _]| two.0.extend(writes(7, 45, 45, 49).0)),
+        ("both valid", |[_, two, _]| two.0.extend(writes(7, 45, 45, 49).0)),
         // Another task wrote between a read and its upgrade.
         ("within the conversion", |[_, two, _]| two.0.extend(writes(7, 33, 33, 38).0)),
         // Another task wrote between a write and its downgrade.
         ("within the conversion", |[_, two, _]| two.0.extend(writes(7, 73, 73, 78).0)),
-        // Another task wrote from before the last belief in the old guard until after the grant of
-        // the new one.
+        // Another task held the write lock from before the last instant of the old guard until
+        // after the grant of the new one.
         ("within the conversion", |[_, two, _]| two.0.extend(writes(7, 19, 19, 45).0)),
         // An upgrade has a lower token than an earlier grant.
         ("got 40 after a grant of 50", |[_, two, _]| two.0.extend(writes(7, 50, 2, 3).0)),
@@ -195,7 +196,7 @@ fn tokens_that_fall_are_found() {
 }
 
 #[test]
-fn a_lost_update_of_a_believed_hold_is_found() {
+fn a_lost_update_of_a_valid_hold_is_found() {
     let one = Record::default().taken(0, 10, 0, 5, 6).update(0, 10, 0, true).at(20, 0, Kind::Give);
     let two = Record::default().taken(0, 20, 0, 25, 26).update(0, 30, 0, true).at(40, 0, Kind::Give);
     let mut twice = history([one, two]);
@@ -223,16 +224,17 @@ fn an_unexplainable_history_is_not_linearizable() {
     let one = Record::default().hold(0, 10, 0, 5, 20);
     let two = Record::default().at(30, 0, request()).at(40, 0, Kind::Busy);
     assert!(finds(&history([one, two]), "not linearizable"));
-    // Waiters go first: the lock is free, and a task waits.
+    // A try may report a free lock as held while another task waits, because waiters go first.
     let one = Record::default().hold(0, 10, 0, 5, 20);
     let two = Record::default().at(30, 0, request()).at(40, 0, Kind::Busy);
     let three = Record::default().hold(0, 20, 25, 60, 90);
     assert_eq!(violations(&history([one, two, three])), Vec::<String>::new());
-    // Granted while another task held the lock: the other release was confirmed afterwards.
+    // The second grant came while the first task held the lock: the release of the first one began
+    // only later.
     let one = Record::default().taken(0, 10, 0, 5, 5).at(50, 0, Kind::Give).at(60, 0, Kind::Gave { ok: true });
     let two = Record::default().taken(0, 20, 6, 9, 9).at(12, 0, Kind::Give).at(15, 0, Kind::Gave { ok: true });
     assert!(finds(&history([one, two]), "not linearizable"));
-    // Handed over, and lost before its process noticed.
+    // The first hold was lost before its process noticed the grant.
     let one = Record::default().at(0, 0, request()).at(70, 0, Kind::Got { token: 10 }).at(71, 0, Kind::NotHeld);
     let two = Record::default().hold(0, 20, 5, 60, 90);
     assert_eq!(violations(&history([one, two])), Vec::<String>::new());

@@ -12,11 +12,13 @@ pub(crate) fn violations(history: &History) -> Vec<String> {
     for (name, story) in &stories {
         let mut here = tokens_that_fall(&story.holds);
         if history.exclusive {
-            here.extend(beliefs_that_overlap(&story.holds));
+            here.extend(valid_holds_that_overlap(&story.holds));
             here.extend(reads_beside_writes(&story.reads, &story.holds));
             here.extend(writes_within_conversions(story));
             here.extend(updates_that_are_lost(story, history.counters.get(name).copied()));
-            here.extend(story.refused.iter().map(|token| format!("the register refused {token}, which was believed")));
+            here.extend(
+                story.refused.iter().map(|token| format!("the register refused {token}, which was valid locally")),
+            );
             here.extend(object::violations(story, !history.calm));
         }
         here.extend(story.starved.iter().map(|task| format!("{task:?} waited and never got it")));
@@ -38,22 +40,22 @@ pub(crate) fn lost_updates(history: &History) -> BTreeMap<String, u64> {
     history.stories().into_iter().map(counted).collect()
 }
 
-/// Finds two holds that are believed at the same instant.
-fn beliefs_that_overlap(holds: &[Hold]) -> Vec<String> {
+/// Finds two holds that are valid locally at the same instant.
+fn valid_holds_that_overlap(holds: &[Hold]) -> Vec<String> {
     let mut found = Vec::new();
-    let mut believed: Vec<(u64, u64, &Hold)> = holds
+    let mut valid: Vec<(u64, u64, &Hold)> = holds
         .iter()
-        .filter_map(|hold| Some((hold.got, hold.believed.filter(|until| *until > hold.got)?, hold)))
+        .filter_map(|hold| Some((hold.got, hold.valid_until.filter(|until| *until > hold.got)?, hold)))
         .collect();
-    believed.sort_by_key(|(from, until, _)| (*from, *until));
+    valid.sort_by_key(|(from, until, _)| (*from, *until));
     let mut longest: Option<(u64, &Hold)> = None;
-    for (from, until, hold) in believed {
+    for (from, until, hold) in valid {
         if let Some((until, other)) = longest
             && from < until
         {
             let both = (until - from) / 1000;
             found.push(format!(
-                "{:?} with {} and {:?} with {} both believed, for {both} µs",
+                "{:?} with {} and {:?} with {} both valid, for {both} µs",
                 other.task, other.token, hold.task, hold.token
             ));
         }
@@ -64,13 +66,13 @@ fn beliefs_that_overlap(holds: &[Hold]) -> Vec<String> {
     found
 }
 
-/// Finds reads that are believed while another task writes.
+/// Finds reads that are valid locally while another task holds the write lock.
 fn reads_beside_writes(reads: &[Hold], writes: &[Hold]) -> Vec<String> {
-    let believed = |hold: &Hold| hold.believed.filter(|until| *until > hold.got).map(|until| (hold.got, until));
-    let mut writes: Vec<_> = writes.iter().filter_map(|hold| Some((believed(hold)?, hold))).collect();
+    let validity = |hold: &Hold| hold.valid_until.filter(|until| *until > hold.got).map(|until| (hold.got, until));
+    let mut writes: Vec<_> = writes.iter().filter_map(|hold| Some((validity(hold)?, hold))).collect();
     writes.sort_by_key(|(span, _)| *span);
     let mut found = Vec::new();
-    for (read, (from, until)) in reads.iter().filter_map(|read| Some((read, believed(read)?))) {
+    for (read, (from, until)) in reads.iter().filter_map(|read| Some((read, validity(read)?))) {
         // Writes do not overlap each other, so their ends are in the order of their beginnings.
         let first = writes.partition_point(|((_, ends), _)| *ends <= from);
         let beside = writes[first..].iter().take_while(|((began, _), _)| *began < until);
@@ -82,18 +84,18 @@ fn reads_beside_writes(reads: &[Hold], writes: &[Hold]) -> Vec<String> {
     found
 }
 
-/// Finds conversions with a write of another task between the two guards. After such a write,
-/// values read or written before it may be gone.
+/// Finds conversions with a write of another task between the two guards. Such a write may replace
+/// the values that the converting task has read or written before.
 fn writes_within_conversions(story: &Story) -> Vec<String> {
-    let believed = |hold: &&Hold| hold.believed.is_some();
+    let was_valid = |hold: &&Hold| hold.valid_until.is_some();
     let mut found = Vec::new();
-    for after in story.holds.iter().chain(&story.reads).filter(believed) {
+    for after in story.holds.iter().chain(&story.reads).filter(was_valid) {
         let Some(since) = after.continues else { continue };
         let between = |write: &&Hold| {
-            let ends = write.believed.unwrap_or(write.got);
+            let ends = write.valid_until.unwrap_or(write.got);
             write.task != after.task && write.got < after.got && ends > since
         };
-        found.extend(story.holds.iter().filter(believed).filter(between).map(|write| {
+        found.extend(story.holds.iter().filter(was_valid).filter(between).map(|write| {
             format!("{:?} wrote with {} within the conversion of {:?}", write.task, write.token, after.task)
         }));
     }

@@ -64,14 +64,14 @@ impl Worker {
     }
 
     fn signal(&self, signal: &str) {
-        // The process is not waited for before the end, so its id is not used again.
+        // The process is reaped only at the end, so the system does not reuse its id before that.
         if !*self.killed.lock().expect("no panic above") {
             let _ =
                 std::process::Command::new("kill").args([signal, &self.pid.to_string()]).stderr(Stdio::null()).status();
         }
     }
 
-    /// Waits for its end. Returns its record, and the error if it ended badly.
+    /// Waits for the process to end. Returns its record, and the error if it ended badly.
     pub(crate) async fn end(&self) -> (Vec<Event>, Option<String>) {
         let ended = tokio::time::timeout(SOON, self.child.lock().await.wait()).await.map(Result::ok);
         let killed = *self.killed.lock().expect("no panic above");

@@ -110,7 +110,7 @@ impl FaultSpan {
                 set(proxy, direction, Fault::BlackHole);
                 tokio::time::sleep(lasts).await;
                 set(proxy, direction, Fault::Pass);
-                // TCP would have detected it by now.
+                // TCP would have detected the lost data by this time.
                 proxy.cut_all();
             }
             HistoryFault::Stall(direction) => {

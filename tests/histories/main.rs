@@ -1,5 +1,5 @@
 //! Recorded histories: four processes take locks during faults and record what they see. A checker
-//! that knows nothing of redgrid checks the records. The module `numbers` does this for numbers.
+//! that is independent of redgrid checks the records. The module `numbers` does this for numbers.
 //!
 //! `REDGRID_HISTORIES=500 cargo test --release -p redgrid-tests --test histories` runs 500
 //! histories instead of twenty, as does `cargo xtask histories 500`. `REDGRID_HISTORY=17` runs only

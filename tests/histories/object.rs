@@ -2,10 +2,10 @@
 //! linearizable.
 //!
 //! The tester searches all orders, so a long history is cut into pieces. Each cut is an instant at
-//! which a hold is certainly believed. The object's state is known there, and every operation is on
-//! one side of the cut: a higher token comes after it, a lower one before. A try that found the
-//! lock held and spans the cut can be placed at the cut itself, where it is right. So a history is
-//! linearizable exactly if each piece is.
+//! which a hold is certainly valid, so the object's state is known. Each grant and release is on
+//! one side of the cut: after it with a higher token, before it with a lower one. A try that found
+//! the lock held and spans the cut may take effect at the cut itself, where the lock is held. So a
+//! history is linearizable exactly if each piece is.
 
 use stateright::semantics::{ConsistencyTester, LinearizabilityTester, SequentialSpec};
 
@@ -30,18 +30,18 @@ struct Object {
 enum State {
     Free,
     Held(u64),
-    /// No task believes; the server may not have freed the lock yet.
+    /// No task has a valid hold; the server may not have freed the lock yet.
     Lingering,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Operation {
     Grant(u64),
-    /// Granted, and lost before its process noticed: the process was stopped meanwhile.
+    /// A grant that its process found already lost, because the process was stopped meanwhile.
     Missed(u64),
-    /// Released, and confirmed.
+    /// A confirmed release.
     Release(u64),
-    /// The belief ended without a confirmed release.
+    /// The hold ended locally, without a confirmed release.
     End(u64),
     /// A try that found the lock held.
     Busy,
@@ -84,9 +84,9 @@ struct Call {
     to: Option<u64>,
 }
 
-/// Returns the pieces of a lock's history that are not linearizable. With faults (`phantoms`),
-/// copies of requests may take the lock for a while without a holder that knows it. Then the lock
-/// may be found held at any time.
+/// Returns the pieces of a lock's history that are not linearizable. With faults (`phantoms`), late
+/// copies of requests may take the lock for a while, unnoticed by their clients. A try may then
+/// find the lock held at any time.
 pub(crate) fn violations(story: &Story, phantoms: bool) -> Vec<String> {
     let mut holds: Vec<&Hold> = story.holds.iter().collect();
     holds.sort_by_key(|hold| hold.token);
@@ -94,7 +94,7 @@ pub(crate) fn violations(story: &Story, phantoms: bool) -> Vec<String> {
     let mut since = 0;
     for hold in &holds {
         since += 1;
-        if since >= PIECE && hold.believed.is_some_and(|until| until > hold.got) {
+        if since >= PIECE && hold.valid_until.is_some_and(|until| until > hold.got) {
             cuts.push(hold);
             since = 0;
         }
@@ -111,7 +111,7 @@ fn piece(story: &Story, holds: &[&Hold], start: Option<&Hold>, end: Option<&Hold
     let mut calls = Vec::new();
     for hold in holds {
         let task = hold.task;
-        if hold.believed.is_none() && hold.released.is_none() {
+        if hold.valid_until.is_none() && hold.released.is_none() {
             if hold.token > first && hold.token <= last {
                 let operation = Operation::Missed(hold.token);
                 calls.push(Call { task, operation, from: hold.sent, to: Some(hold.got) });
@@ -125,7 +125,7 @@ fn piece(story: &Story, holds: &[&Hold], start: Option<&Hold>, end: Option<&Hold
         if hold.token >= first && hold.token < last {
             let (operation, from, to) = match hold.released {
                 Some((from, to)) => (Operation::Release(hold.token), from, Some(to)),
-                None => (Operation::End(hold.token), hold.believed.unwrap_or(hold.got), hold.ended),
+                None => (Operation::End(hold.token), hold.valid_until.unwrap_or(hold.got), hold.ended),
             };
             // A task does one thing after the other.
             let from = from.max(hold.got + 1);
@@ -135,8 +135,8 @@ fn piece(story: &Story, holds: &[&Hold], start: Option<&Hold>, end: Option<&Hold
     let (opens, closes) = (start.map_or(0, |hold| hold.got), end.map_or(u64::MAX, |hold| hold.got));
     let inside = story.busy.iter().filter(|busy| busy.sent > opens && busy.answered < closes);
     // A request without a grant may have had the lock for a moment. While tasks wait, a try may
-    // find the lock held although it is free, because the waiters go first. So it may while a
-    // hand-over to a waiter fails.
+    // find the lock held although it is free, because the waiters go first. The same is true while
+    // a hand-over to a waiter fails.
     let passing = |answered: u64| story.ungranted.iter().any(|sent| *sent < answered && answered < sent + PASSING);
     let waits = |busy: &Busy| holds.iter().any(|hold| hold.sent < busy.answered && hold.got > busy.sent);
     let inside = inside.filter(|busy| !phantoms && !passing(busy.answered) && !waits(busy));

@@ -17,7 +17,7 @@ pub(crate) struct History {
     pub(crate) accepted: BTreeMap<String, Vec<(u64, u64)>>,
     /// The final value of each lock's counter.
     pub(crate) counters: BTreeMap<String, u64>,
-    /// Whether no lock was taken by force, so that at most one holder believes at a time. Otherwise
+    /// Whether no lock was taken by force, so that at most one hold is valid at a time. Otherwise
     /// only the tokens and the register are checked.
     pub(crate) exclusive: bool,
     /// Whether the history had no faults.
@@ -27,7 +27,7 @@ pub(crate) struct History {
 /// A process and its task.
 pub(crate) type TaskId = (usize, u64);
 
-/// Added to a task's number for a lock that it takes inside another hold.
+/// Added to a task's number for a re-entry that got a new grant, because its first hold was lost.
 const AGAIN: u64 = 1000;
 
 /// The token of a read hold, which has none.
@@ -40,12 +40,12 @@ pub(crate) struct Hold {
     pub(crate) token: u64,
     pub(crate) sent: u64,
     pub(crate) got: u64,
-    /// The hold it was converted from was last believed at this instant: no other task wrote since
-    /// then.
+    /// For a converted hold, the last instant at which the former guard was valid. No other task
+    /// may have written since then.
     pub(crate) continues: Option<u64>,
-    /// The holder believed at this instant, and ever since `got`.
-    pub(crate) believed: Option<u64>,
-    /// The holder did not believe from here on; unknown for a killed process.
+    /// The last instant at which the hold was seen to be valid; it was valid ever since `got`.
+    pub(crate) valid_until: Option<u64>,
+    /// The hold was not valid from this instant on; unknown for a killed process.
     pub(crate) ended: Option<u64>,
     /// Whether it was found lost while a guard was alive.
     pub(crate) lost: bool,
@@ -53,7 +53,8 @@ pub(crate) struct Hold {
     pub(crate) released: Option<(u64, u64)>,
 }
 
-/// The lock was held by another task at some instant between the two.
+/// A try that found the lock held: another task held it at some instant between `sent` and
+/// `answered`.
 #[derive(Debug, Clone)]
 pub(crate) struct Busy {
     pub(crate) task: TaskId,
@@ -85,7 +86,7 @@ pub(crate) struct Story {
     /// Tasks that waited longer than any task held the lock.
     pub(crate) starved: Vec<TaskId>,
     pub(crate) updates: Vec<Update>,
-    /// Tokens that the register rejected while their holder believed.
+    /// Tokens that the register rejected while their hold was valid.
     pub(crate) refused: Vec<u64>,
     /// Tokens whose release was confirmed after they were found lost.
     pub(crate) released_although_lost: Vec<u64>,
@@ -150,7 +151,7 @@ impl Reader<'_> {
             Kind::Got { token } => self.granted(task, id, at, *token),
             Kind::Reads => self.granted(task, id, at, READS),
             Kind::Converted { from } => {
-                let since = self.open(*from).and_then(|(open, _)| open.hold.believed);
+                let since = self.open(*from).and_then(|(open, _)| open.hold.valid_until);
                 if let Some(request) = self.requests.get_mut(&id) {
                     request.continues = since;
                 }
@@ -229,10 +230,11 @@ impl Reader<'_> {
             self.holds.insert(id, Ok(root));
             return;
         }
-        // A holder that enters again while its lost guard is alive acts as two tasks.
+        // A holder that enters again while the guard of its lost hold is alive counts as two tasks.
         let task = if root.is_some() { (task.0, task.1 + AGAIN) } else { task };
         let (sent, got, continues) = (request.at, at, request.continues);
-        let hold = Hold { task, token, sent, got, continues, believed: None, ended: None, lost: false, released: None };
+        let hold =
+            Hold { task, token, sent, got, continues, valid_until: None, ended: None, lost: false, released: None };
         let open = OpenHold { hold, name: request.name, guards: 1, releasing: None };
         self.holds.insert(id, Err(open));
     }
@@ -261,7 +263,7 @@ impl Reader<'_> {
 impl OpenHold {
     fn observe(&mut self, at: u64, held: bool) {
         if held {
-            self.hold.believed = self.hold.believed.max(Some(at));
+            self.hold.valid_until = self.hold.valid_until.max(Some(at));
         } else if self.guards > 0 {
             self.hold.lost = true;
             self.hold.ended.get_or_insert(at);

@@ -9,8 +9,8 @@ use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::redisson::Redisson;
 
-/// One thread of Redisson. It does one thing at a time. A test can begin to wait for a lock, and
-/// wait for the entry later.
+/// One thread of Redisson. It runs one verb at a time. A test can begin an acquire, and await its
+/// end later.
 #[derive(Debug)]
 pub(crate) struct Actor {
     name: String,
@@ -37,13 +37,13 @@ impl Actor {
         Actor { kind: "fair:", ..self }
     }
 
-    /// `lock()`, if it succeeds at once.
+    /// Calls `lock()`, and waits until the lock is acquired.
     pub(crate) async fn lock(&mut self, name: &str) {
         self.begin_lock(name).await;
         self.entered().await;
     }
 
-    /// `lock(lease)`, if it succeeds at once.
+    /// Calls `lock(lease)`, and waits until the lock is acquired.
     pub(crate) async fn lock_for(&mut self, name: &str, lease: Duration) {
         self.ask(&["lock", name, &millis(lease)]).await.unwrap();
     }
@@ -119,8 +119,8 @@ impl Actor {
         self.value(&["thread", "-"]).await
     }
 
-    /// Begins to add one to a counter so many times, each time under the lock; does not wait for
-    /// it.
+    /// Begins to increment a counter `times` times, each time under the lock; does not wait for the
+    /// end.
     pub(crate) async fn begin_count(&mut self, name: &str, counter: &str, times: u64) {
         self.begin(&["count", name, counter, &times.to_string()]).await;
     }
@@ -174,8 +174,8 @@ impl Actor {
         wait_until(SOON, async || other.value(&["sleepsAtLatch", &self.name]).await).await;
     }
 
-    /// Begins to add one to a counter so many times, each time under a lock of that kind; does not
-    /// wait for it.
+    /// Begins to increment a counter `times` times, each time under a lock of the verb's kind; does
+    /// not wait for the end.
     pub(crate) async fn begin_count_under(&mut self, verb: &str, name: &str, counter: &str, times: u64) {
         self.begin(&[verb, name, counter, &times.to_string()]).await;
     }
@@ -213,7 +213,7 @@ impl Actor {
         self.ask(&[&[verb, name], more].concat()).await.unwrap()
     }
 
-    /// Runs a verb of `Values.java`, and returns its answer or what Redisson threw.
+    /// Runs a verb of `Values.java`, and returns its answer or Redisson's exception.
     pub(crate) async fn try_value_of(&mut self, verb: &str, name: &str, more: &[&str]) -> Result<String, Thrown> {
         self.ask(&[&[verb, name], more].concat()).await
     }
@@ -228,7 +228,7 @@ impl Actor {
         self.done_within(SOON).await
     }
 
-    /// Waits for that answer for a longer time.
+    /// Waits at most `time` for the answer to the verb that was begun.
     pub(crate) async fn done_within(&mut self, time: Duration) -> Result<String, Thrown> {
         let line = self.line(time).await;
         let mut words = line.splitn(3, '\t').map(str::to_owned);

@@ -291,7 +291,7 @@ async fn java_continues_when_rust_leaves_during_a_sum(on: Fixture) {
         here.add(1);
         java.begin_verb_with("adder.sumWithin", &on.name, "5000").await;
         client.shutdown(SOON).await.unwrap();
-        // It was counted and has answered, or it had left.
+        // The client that leaves was counted and has answered, or it had left before.
         let sum = java.done().await.unwrap();
         assert!(sum == "20" || sum == "21", "{sum}");
     }

@@ -110,7 +110,7 @@ async fn each_side_uses_the_size_that_the_other_chose(on: Fixture) {
     assert_eq!(ask("tryInit", &["100", "0.5"]).await, "false");
     let config = filter.config().await.unwrap().unwrap();
     assert_eq!(ask("config", &[]).await, format!("{} {} 5000 0.01", config.size, config.hash_iterations));
-    // All of Java's values are found, and Rust finds as many other values as Java.
+    // All values are found, and both sides find the same number of values that were never added.
     ask("addAll", &["0..2500"]).await;
     filter.add_many(&(2500..5000).collect::<Vec<_>>()).await.unwrap();
     assert!(filter.contains_many(&(0..5000).collect::<Vec<_>>()).await.unwrap().iter().all(|found| *found));

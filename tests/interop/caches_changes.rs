@@ -43,7 +43,7 @@ async fn left(map: &Words, key: &str) -> Duration {
 
 async fn a_use_by_either_side_extends_an_entrys_life(on: Fixture) {
     const IDLE: Duration = Duration::from_secs(60);
-    /// Longer than a machine stalls.
+    /// A time longer than any stall of the machine.
     const GONE_BY: Duration = Duration::from_millis(1500);
     let (mut actor, client) = (on.java(), on.client().await);
     let map = Words::new(&client, &on.name);
@@ -55,7 +55,7 @@ async fn a_use_by_either_side_extends_an_entrys_life(on: Fixture) {
         java(&mut actor, &on, "get", &[key]).await;
         assert!(left(&map, key).await > IDLE - GONE_BY, "a use by Java counts: {key}");
         shorter(key).await;
-        // A peek is no use.
+        // A peek does not count as a use.
         assert!(map.peek(key).await.unwrap().is_some() && left(&map, key).await < IDLE - GONE_BY);
         map.get(key).await.unwrap();
         assert!(left(&map, key).await > IDLE - GONE_BY, "a use by Rust counts: {key}");
@@ -78,7 +78,7 @@ async fn lifetimes_are_changed_by_either_side(on: Fixture) {
     assert_eq!(java(&mut actor, &on, "remainTimeToLive", &["a"]).await, "-1");
     assert_eq!(java(&mut actor, &on, "expireEntryIfNotSet", &["a", "3600000", "0"]).await, "true");
     assert!(near(left(&map, "a").await, HOUR));
-    // Java sets both ends; the earlier one counts.
+    // Java sets a lifetime and an idle time; the entry ends with the shorter of them.
     assert_eq!(java(&mut actor, &on, "expireEntry", &["a", "7200000", "3600000"]).await, "true");
     assert!(left(&map, "a").await <= HOUR + Duration::from_secs(5));
     map.expire(["a"]).expires_in(Duration::from_millis(1)).await.unwrap();

@@ -31,7 +31,7 @@ async fn a_counter_under_the_lock_is_exact_with_eight_threads_and_eight_tasks(on
     on.until_listening(3).await;
     gate.release().await.unwrap();
 
-    // Every thread and every task gets in as often as it asks.
+    // Every thread and every task acquires the lock in each of its rounds.
     for task in tasks {
         task.await.unwrap();
     }

@@ -1,5 +1,5 @@
-//! Processes that are killed while they hold a lock: the other side enters when the lease has
-//! ended, and not before.
+//! Processes that are killed while they hold a lock: the other side acquires the lock after the
+//! lease's end, and not before.
 
 use std::process::Stdio;
 use std::time::Duration;

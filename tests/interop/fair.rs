@@ -256,7 +256,7 @@ async fn a_killed_waiter_of_java_is_passed_when_its_time_is_over(on: Fixture) {
     let lock = FairLock::new(&client, &on.name);
     lock.acquire().lease(Duration::from_secs(1)).await.unwrap().forget();
     let mut dead = redisson.actor().fair();
-    // The place of the waiter lasts for the time that it waits.
+    // The queue position of the waiter lasts for its wait time.
     dead.begin_try_lock(&on.name, Duration::from_secs(3)).await;
     on.until_places(1).await;
     let scores = format!("redisson_lock_timeout:{{{}}}", on.name);
@@ -323,8 +323,8 @@ async fn a_holder_of_java_that_enters_again_keeps_ours_waiting(on: Fixture) {
     on.nothing_is_left().await;
 }
 
-/// How often each of the eight gets in: twice two threads of Java in two processes, and four tasks.
-/// `REDGRID_FAIRNESS` raises the number.
+/// How often each of eight callers acquires the lock: two threads in each of two Java processes,
+/// and four tasks. `REDGRID_FAIRNESS` sets another number.
 fn times() -> u64 {
     std::env::var("REDGRID_FAIRNESS").ok().and_then(|text| text.parse().ok()).unwrap_or(25)
 }

@@ -16,11 +16,11 @@ use crate::actor::Actor;
 use crate::program::Program;
 use crate::redisson::Redisson;
 
-/// The clients of Rust poll this rarely, and Redisson sleeps for the lock's lifetime, so a missed
-/// message is detected.
+/// The poll interval of the Rust clients. Redisson sleeps for the lock's lifetime. A missed message
+/// therefore causes a delay that a test detects.
 pub(crate) const NEVER: Duration = Duration::from_secs(30);
 
-/// The default of Redisson and of redgrid.
+/// The default watchdog lease of Redisson and of redgrid.
 const WATCHDOG: Duration = Duration::from_secs(30);
 
 /// Longer than any message or timer needs on a busy machine, and shorter than any poll interval.
@@ -175,7 +175,7 @@ impl Fixture {
 /// Error of a lease end in microseconds: PTTL is in milliseconds, and the clock is read twice.
 pub(crate) const PRECISION: u64 = 5_000;
 
-/// Fails unless the entry was after the lease's end, and soon after it.
+/// Fails unless the lock was acquired after the lease's end, and soon after it.
 #[track_caller]
 pub(crate) fn assert_entered_at(lease_end: u64, entered: u64) {
     assert!(entered + PRECISION >= lease_end, "entered {} µs before the lease was over", lease_end - entered);

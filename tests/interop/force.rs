@@ -15,7 +15,7 @@ scenarios![
     java_learns_that_rust_took_its_lock,
 ];
 
-/// Renewed, and so checked, every third of this time.
+/// A lease that is renewed, and so checked, after each third of this time.
 const LEASE: Duration = Duration::from_secs(15);
 
 async fn a_guard_is_lost_when_java_forces_its_lock_open(on: Fixture) {
@@ -28,7 +28,7 @@ async fn a_guard_is_lost_when_java_forces_its_lock_open(on: Fixture) {
     let forced = Stopwatch::start();
     at_once(waiter.entered()).await;
     let reason = tokio::time::timeout(SOON, guard.lost()).await.unwrap();
-    // This is sooner than the guard's own clock could report it, so a renewal reported it.
+    // The loss was reported before the lease ended by the client's clock, so a renewal reported it.
     forced.assert_within(LEASE * 2 / 3);
     assert_eq!(reason, LostReason::Gone);
     assert!(!guard.is_held());

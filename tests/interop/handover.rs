@@ -27,7 +27,7 @@ async fn two_hundred_hand_overs_miss_no_wake_up(on: Fixture) {
         guard.release().await.unwrap();
         java.entered().await;
         waits.push(freed.elapsed());
-        // Waits until the channel is empty, so that the next subscriber is noticed.
+        // Waits until the channel has no subscriber, so that the next subscriber is noticed.
         on.until_listening(0).await;
 
         let waiter = tokio::spawn(lock.acquire().timeout(SOON).into_future());

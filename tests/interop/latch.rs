@@ -46,7 +46,7 @@ pub(super) async fn count(java: &mut Actor, name: &str) -> u64 {
     java.verb("latch.getCount", name).await.unwrap().parse().unwrap()
 }
 
-/// Waits until so many clients are subscribed to a channel.
+/// Waits until this many clients are subscribed to a channel.
 async fn until_subscribed_to(observer: &Observer, channel: &str, clients: u64) {
     let numsub = ["PUBSUB", "NUMSUB", channel];
     wait_until(SOON, async || observer.query::<(String, u64)>(&numsub).await.unwrap().1 == clients).await;
@@ -138,7 +138,7 @@ async fn both_read_the_same_count(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let latch = latch(&client, &on);
     assert_eq!((count(&mut java, &on.name).await, latch.count().await.unwrap()), (0, 0));
-    // Redisson's own numbers reach this far.
+    // This is the largest count that Redisson allows.
     assert!(set(&mut java, &on.name, i64::MAX as u64).await);
     count_down(&mut java, &on.name).await;
     assert_eq!(latch.count().await.unwrap(), i64::MAX as u64 - 1);
@@ -197,7 +197,7 @@ async fn rust_sets_a_latch_again_that_java_has_counted_down(on: Fixture) {
     let first = waiter(&client, &latch).await;
     until_subscribed(&on, 1).await;
     count_down(&mut java, &on.name).await;
-    // The number of the generation still exists, because Redisson does not know it.
+    // The key with the generation number still exists, because Redisson does not delete this key.
     assert!(latch.try_set_count(1).await.unwrap());
     let second = tokio::spawn(latch.wait().into_future());
     at_once(first).await.unwrap().unwrap();

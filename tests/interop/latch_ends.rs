@@ -31,8 +31,8 @@ async fn javas_delete_completes_rusts_waits(on: Fixture) {
     assert!(!latch.delete().await.unwrap());
 }
 
-/// Rust's delete completes Java's waits. Redisson's own delete publishes `1`, and leaves its waiters
-/// asleep.
+/// Rust's delete completes Java's waits. Redisson's own delete publishes `1`, and leaves its
+/// waiters asleep.
 async fn rusts_delete_completes_javas_waits(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let latch = latch(&client, &on);
@@ -95,7 +95,7 @@ async fn rust_continues_although_it_missed_javas_message(on: Fixture) {
     let latch = latch(&client, &on);
     assert!(set(&mut java, &on.name, 1).await);
     let task = waiter(&client, &latch).await;
-    // Redisson does this, and publishes a message, which is left out here.
+    // Deletes the latch as Redisson does, but without Redisson's message.
     on.observer.cmd(&["DEL", &on.name]).await.unwrap();
     tokio::time::timeout(AT_ONCE, task).await.unwrap().unwrap().unwrap();
 }

@@ -128,7 +128,7 @@ async fn the_middle_is_removed_while_java_iterates(on: Fixture) {
             Err(_) => break,
         }
         if step == 2 {
-            // One element before the iterator's position, and one behind it.
+            // Removes one element after the iterator's position, and one before it.
             assert_eq!((list.remove_at(5).await.unwrap(), list.remove_at(1).await.unwrap()), (5, 1));
         }
     }

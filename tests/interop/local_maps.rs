@@ -20,7 +20,7 @@ scenarios![
     a_transaction_of_java_waits_for_us_and_is_seen,
 ];
 
-/// Returns a map whose bound is so long that it corrects no entry during the test.
+/// Returns a map whose bound of staleness is so long that no entry is read again because of it.
 fn cached_map<C: Codec>(client: &Client, name: &str, codec: C) -> LocalCachedMap<String, String, C> {
     let options = Options::default().max_stale(Duration::from_secs(3600));
     LocalCachedMap::<String, String>::with_options(client, name, options).with_codec(codec)
@@ -129,7 +129,7 @@ async fn both_clear_the_cache_of_the_other(on: Fixture) {
     while java(&mut actor, name, "string", "cached", &[]).await != "{}" {
         assert!(Instant::now() < until, "Java still caches it");
     }
-    // No semaphore stays without a lifetime.
+    // Every semaphore that is left has a lifetime.
     for key in on.observer.keys(&format!("{name}:clear:*")).await.unwrap() {
         assert!(on.observer.time_to_live(&key).await.unwrap().is_some(), "{key}");
     }

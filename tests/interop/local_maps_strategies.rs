@@ -29,7 +29,7 @@ fn text(word: &str) -> String {
     word.to_owned()
 }
 
-/// Returns options with a bound so long that it corrects no entry during the test.
+/// Returns options with a bound of staleness so long that no entry is read again because of it.
 fn options() -> Options {
     Options::default().max_stale(Duration::from_secs(3600))
 }

@@ -144,7 +144,8 @@ fn main() -> ExitCode {
     let mut trials = vec![table::trial(&scenarios, &VERSIONS)];
     for version in VERSIONS {
         let names: Vec<_> = scenarios.iter().map(|one| full_name(one, version)).collect();
-        // A listing, or a run of other tests only, downloads nothing.
+        // Nothing is downloaded if the tests are only listed, or if the filter selects none of
+        // them.
         let wanted = !args.list && args.filter.as_ref().is_none_or(|part| names.iter().any(|name| name.contains(part)));
         let line =
             wanted.then(|| runtime.block_on(Program::build(version)).map(|program| Arc::new(Line::new(program))));

@@ -26,7 +26,7 @@ fn text(client: &redgrid_core::Client, on: &Fixture) -> Map<String, String, Text
 
 async fn the_lock_of_a_key_has_one_name_whatever_the_codec_and_the_length(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
-    // The hash takes packets of 32 bytes, and treats each length of the rest in its own way.
+    // The hash processes packets of 32 bytes, and has a separate case for each length of the rest.
     for length in (1..70).chain([127, 128, 129, 1000]) {
         let key = "abcdefghij".repeat(100)[..length].to_owned();
         let theirs = java.value_of("key.name", &on.name, &["string", &key]).await;

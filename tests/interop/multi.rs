@@ -119,7 +119,7 @@ async fn rust_enters_after_the_death_of_javas_multi_lock(on: Fixture) {
     let waiter = tokio::spawn(MultiLock::new(&on.client().await, &names).acquire().timeout(SOON).into_future());
     listening(&on, &names[0]).await;
     redisson.kill().await;
-    // The clock is read first: the time between the two requests must not be added.
+    // The clock is read first, so that the time between the two requests is not added to the end.
     let now = on.server_time().await;
     let left = on.observer.time_to_live(&names[1]).await.unwrap().expect("it is held");
     let end = now + u64::try_from(left.as_micros()).unwrap();

@@ -31,10 +31,10 @@ scenarios![
     a_name_with_a_hash_tag_is_the_same_number,
 ];
 
-/// The least number that has the same double as its neighbour.
+/// The least number that a double cannot represent: it is rounded to its neighbour.
 const FINE: i64 = (1 << 53) + 1;
 
-/// Redisson's number of the scenario.
+/// The scenario's number, as a Java thread uses it.
 struct Java {
     actor: Actor,
     name: String,

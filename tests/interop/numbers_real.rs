@@ -20,7 +20,7 @@ scenarios![
     a_sum_beyond_all_doubles_is_refused_by_ours_and_readable_to_java,
 ];
 
-/// Redisson's number of the scenario.
+/// The scenario's number, as a Java thread uses it.
 struct Java {
     actor: Actor,
     name: String,
@@ -45,7 +45,7 @@ impl Java {
         self.does(verb, numbers).await == "true"
     }
 
-    /// Runs a verb with a whole number.
+    /// Runs a verb with a time in milliseconds.
     async fn times(&mut self, verb: &str, millis: &str) -> String {
         self.actor.number(&format!("double.{verb}"), &self.name, &[millis]).await.unwrap()
     }

@@ -31,7 +31,7 @@ impl JavaPermits {
         JavaPermits { actor, kind: "leased", name: name.to_owned() }
     }
 
-    /// Returns the answer of a method of Redisson, or what it threw.
+    /// Returns the answer of a method of Redisson, or its exception.
     pub(crate) async fn tries(&mut self, method: &str, with: With<'_>) -> Result<String, Thrown> {
         let (verb, words) = self.words(method, with);
         self.actor.permits(&verb, &self.name, &words).await
@@ -61,7 +61,8 @@ impl JavaPermits {
         (available, acquired, self.number("getPermits", &[]).await)
     }
 
-    /// Begins a method that waits, and returns when only a message or the end of a lease wakes it.
+    /// Begins a method that waits. Returns when the thread sleeps, so that only a message or the
+    /// end of a lease wakes it.
     pub(crate) async fn waits(&mut self, method: &str, with: With<'_>) {
         self.begins(method, with).await;
         self.actor.until_asleep().await;
@@ -104,14 +105,14 @@ impl Fixture {
         self.observer.query(&["ZRANGE", &key, "0", "-1", "WITHSCORES"]).await.unwrap()
     }
 
-    /// Waits until so many clients are subscribed to the permits.
+    /// Waits until this many clients are subscribed to the semaphore.
     pub(crate) async fn until_subscribed(&self, clients: u64) {
         let channel = format!("redisson_sc:{{{}}}", self.name);
         let count = async || self.observer.query::<(String, u64)>(&["PUBSUB", "NUMSUB", &channel]).await.unwrap().1;
         wait_until(SOON, async || count().await == clients).await;
     }
 
-    /// Waits until so many leases are over, by the server's clock, but not removed.
+    /// Waits until this many leases have ended by the server's clock, but are not removed yet.
     pub(crate) async fn until_leases_over(&self, count: usize) {
         let over = async || {
             let now = i64::try_from(self.server_time().await / 1000).unwrap();

@@ -11,7 +11,7 @@ use tokio::process::Command;
 const POM: &str = include_str!("java/pom.xml");
 const COPY: &str = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies";
 
-/// Enough for all of Redisson's libraries over a slow line.
+/// Enough time to download all of Redisson's libraries over a slow connection.
 const DOWNLOAD: Duration = Duration::from_secs(300);
 
 /// The program with one version of Redisson, ready to run.
@@ -23,8 +23,9 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// Builds the program if that has not been done. The error names what is missing on this
-    /// machine, which is a reason to skip. A program that does not compile is no such reason.
+    /// Builds the program unless it exists. If a tool or a library is missing on this machine, the
+    /// error names it, and the scenarios are skipped. A program that does not compile causes a
+    /// panic.
     pub(crate) async fn build(version: &'static str) -> Result<Program, String> {
         let java = tool("java");
         let run = Command::new(&java).arg("-version").output().await;
@@ -58,7 +59,8 @@ fn all_sources() -> String {
     files.iter().map(|file| fs::read_to_string(file).expect("a source can be read")).collect()
 }
 
-/// Takes the libraries from the local repository. A registry is asked only if one is missing there.
+/// Takes the libraries from the local repository. A registry is used only if a library is missing
+/// there.
 async fn fetch(version: &str, lib: &Path) -> Result<(), String> {
     let pom = Path::new(env!("CARGO_MANIFEST_DIR")).join("interop/java/pom.xml");
     let mut said = String::new();

@@ -58,13 +58,13 @@ async fn each_side_takes_the_others_delayed_elements(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let queue = DelayedQueue::<String>::new(&client, &on.name).with_codec(Text);
     let mut ask = async |verb: &str, more: &[&str]| java.value_of(verb, &on.name, &[&["string"], more].concat()).await;
-    // These are Java's elements. After that no Java process is left to move them.
+    // Java adds these elements. Afterwards no task of Java is left to move them.
     ask("delayed.offer", &["late", "600000", "second", "400", "first", "1"]).await;
     let taken = [queue.take_within(SOON).await.unwrap(), queue.take_within(SOON).await.unwrap()];
     assert_eq!(taken, [Some("first".to_owned()), Some("second".to_owned())]);
     assert_eq!((queue.len().await.unwrap(), ask("delayed.size", &[]).await), (1, "1".into()));
     assert_eq!(queue.read_delayed(9).await.unwrap()[0].0, "late");
-    // These are Rust's elements, which Java moves and waits for.
+    // Rust adds these elements. Java moves them to the queue, and takes them there.
     let soon = Duration::from_millis(300);
     queue.push_many([(&"ours".to_owned(), soon), (&"ours too".to_owned(), soon)]).await.unwrap();
     ask("delayed.transfer", &["1500"]).await;

@@ -45,7 +45,8 @@ async fn each_waits_at_the_end_that_it_asks_for(on: Fixture) {
     java.begin_value("deque.pollLastWithin", &on.name, &["string", LONG]).await;
     until_blocked(&on, "brpop").await;
     assert!(java.is_waiting());
-    // Both elements are there when the command is answered, and Java takes the last.
+    // The push adds both elements before the blocked command is answered, so Java takes the last
+    // one.
     deque.push_many(End::Back, &["first", "last"].map(String::from)).await.unwrap();
     assert_eq!(java.done().await.unwrap(), "last");
     assert_eq!(deque.take_within(End::Back, SOON).await.unwrap(), Some(text("first")));
@@ -129,7 +130,7 @@ async fn each_element_of_both_is_taken_once_by_consumers_of_both(on: Fixture) {
             tokio::spawn(async move {
                 let mut taken = Vec::<u64>::new();
                 while let Some(one) = queue.take_within(Duration::from_secs(2)).await.unwrap() {
-                    // This element ends Java's consumers: they have to find it.
+                    // This element ends Java's consumers, so it goes back to the queue.
                     if one == "end" {
                         queue.push(&one).await.unwrap();
                         break;
@@ -217,7 +218,7 @@ async fn a_delayed_element_that_java_removes_is_not_taken(on: Fixture) {
     assert_eq!(ask("delayed.remove", &["gone"]).await, "true");
     let left = queue.read_delayed(9).await.unwrap();
     assert_eq!(left.iter().map(|(value, _)| value.as_str()).collect::<Vec<_>>(), ["kept"]);
-    // An element that Rust took is not there for Java.
+    // Java does not find an element that Rust has taken.
     ask("delayed.offer", &["taken", "1"]).await;
     assert_eq!(queue.take_within(SOON).await.unwrap(), Some(text("taken")));
     assert_eq!(

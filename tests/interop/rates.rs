@@ -181,19 +181,20 @@ async fn no_window_has_more_than_the_rate_with_both_at_the_limit(on: Fixture) {
             })
         })
         .collect();
-    // Collects all entries as they come.
+    // Collects all entries of the log as they appear.
     let mut seen = std::collections::BTreeMap::new();
     let (mut before, mut running): (Vec<(u64, u64, Vec<u8>)>, _) = (Vec::new(), true);
     while running {
         running =
             tasks.iter().any(|task| !task.is_finished()) || threads.iter().any(|thread| thread.actor.is_waiting());
         let there = log(&on).await;
-        // A dropped entry was over: every client counts it until then.
+        // An entry may be dropped only after its interval has ended, because every client counts it
+        // until then.
         let now = on.observer.server_time_micros().await.unwrap();
         for gone in before.iter().filter(|entry| !there.contains(entry)) {
             assert!(gone.0 + 2_000_000 <= now + 1000, "{gone:?} was dropped before {now}");
         }
-        // A client that reserved permits ahead uses them when other entries are over.
+        // A client uses permits that it reserved ahead only after other entries have ended.
         let newest = there.iter().map(|(at, ..)| *at).max().unwrap_or(0);
         let inside = there.iter().filter(|(at, ..)| at + 2_000_000 > newest).map(|(_, permits, _)| permits);
         let inside: u64 = inside.sum();
@@ -211,8 +212,8 @@ async fn no_window_has_more_than_the_rate_with_both_at_the_limit(on: Fixture) {
     let all: Vec<(u64, u64)> = seen.into_iter().map(|((at, _), permits)| (at, permits)).collect();
     assert_eq!(all.iter().map(|(_, permits)| permits).sum::<u64>(), 170);
     for (end, (at, _)) in all.iter().enumerate() {
-        // Redisson reads its clock before it sends its request, and may pause in between. Other
-        // entries that are later may be dropped by then.
+        // Redisson reads its clock before it sends its request, and may pause in between. When the
+        // request is executed, entries with a later time may already have been dropped.
         let inside = all[..=end].iter().filter(|(other, _)| other + 1_000_000 > *at);
         let inside: u64 = inside.map(|(_, permits)| permits).sum();
         assert!(inside <= 40, "{inside} before {at}: {all:?}");
@@ -238,15 +239,15 @@ async fn java_returns_permits_of_rust(on: Fixture) {
     assert_eq!((java.free().await, free(&limiter).await), (2, 2));
     assert!(limiter.try_acquire_many(3).await.unwrap().is_none());
     assert_eq!((java.free().await, free(&limiter).await), (2, 2), "a refusal changes nothing");
-    // Some releases of Redisson log a refused request all the same. Even so, never more permits are
-    // free than the rate.
+    // Some releases of Redisson log even a refused request. Even then, the number of free permits
+    // never exceeds the rate.
     assert!(taken.release().await.unwrap() >= 3);
     assert_eq!(free(&limiter).await, 5);
     assert_eq!(java.free().await, 5);
 }
 
 /// Permits that Java returned too often are not free. Redisson frees them a second time when their
-/// entry is over, when other clients already have them.
+/// entry ends, although other clients already have them.
 async fn permits_that_java_returned_too_often_are_not_free(on: Fixture) {
     let (mut java, limiter) = both(&on).await;
     limiter.try_set_rate(Rate::overall(5, Duration::from_secs(3))).await.unwrap();

@@ -72,8 +72,8 @@ async fn rust_continues_from_javas_state(on: Fixture) {
     assert_eq!(java.set("keepState", "OVERALL", 8, LONG).await, "true");
     assert_eq!(free(&limiter).await, 4);
     limiter.acquire().permits(4).await.unwrap();
-    // Eight permits are taken and only one goes back. Redisson's number says that none is free, and
-    // Rust agrees.
+    // Eight permits were taken, and four are returned. By Redisson's count none is free, and Rust
+    // reports the same.
     assert_eq!(java.set("keepState", "OVERALL", 2, LONG).await, "true");
     assert_eq!((limiter.release(4).await.unwrap(), free(&limiter).await), (4, 0));
     assert_eq!((limiter.release(4).await.unwrap(), free(&limiter).await, java.free().await), (4, 2, 2));

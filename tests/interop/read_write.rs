@@ -1,4 +1,4 @@
-//! Readers and writers across both: Redisson's `RReadWriteLock` and our `RwLock`.
+//! Readers and writers of both sides: Redisson's `RReadWriteLock` and our `RwLock`.
 
 use std::time::Duration;
 

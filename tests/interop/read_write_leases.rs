@@ -1,4 +1,4 @@
-//! Leases of readers and writers across both: renewals, dead readers, and killed processes.
+//! Leases of readers and writers of both sides: renewals, dead readers, and killed processes.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -24,8 +24,8 @@ scenarios![
     javas_reader_enters_when_a_killed_writer_of_ours_is_over,
 ];
 
-/// Java's read unlock leaves the lease of Rust's reader alone. It checks every field of the hash,
-/// and names a key of each.
+/// Java's read unlock does not end the lease of Rust's reader. It computes the lock's lifetime from
+/// every field of the hash and a key that belongs to the field.
 async fn javas_read_unlock_leaves_our_readers_lease_alone(on: Fixture) {
     let mut java = on.java();
     let client = on.client_with(|config| config.watchdog_lease(LEASE)).await;
@@ -58,7 +58,7 @@ async fn our_read_release_leaves_javas_lease_alone(on: Fixture) {
 
 async fn our_dead_reader_blocks_only_until_its_lease_ends(on: Fixture) {
     // Java's watchdog extends the leases of all readers, also of dead ones. With this lease, its
-    // first round comes long after the test.
+    // first renewal comes long after the test.
     let redisson = on.own_redisson(60 * LEASE).await;
     let mut java = redisson.actor();
     let lock = RwLock::new(&on.client().await, &on.name);
@@ -69,7 +69,7 @@ async fn our_dead_reader_blocks_only_until_its_lease_ends(on: Fixture) {
     let ours = fields.iter().find(|field| *field != "mode" && !field.starts_with(redisson.id())).unwrap();
     let level = format!("{{{}}}:{ours}:rwlock_timeout:1", on.name);
     wait_until(SOON, async || !on.observer.exists(&level).await.unwrap()).await;
-    // Java's last unlock finds that no other reader lives.
+    // Java's last unlock finds no other reader with a valid lease.
     assert!(java.unlock(&read(&on)).await);
     lock.try_write().await.unwrap().expect("it is free").release().await.unwrap();
 }
@@ -112,7 +112,7 @@ async fn javas_watchdog_does_not_end_our_longer_read(on: Fixture) {
     java.lock(&read(&on)).await;
     let thread = java.thread().await;
     let level = format!("{{{}}}:{}:{thread}:rwlock_timeout:1", on.name, redisson.id());
-    // Java's watchdog has renewed: its own lease has passed its first end.
+    // Waits until Java's watchdog has renewed: Java's own lease is valid after its first end.
     let began = on.server_time().await;
     let renewed = async || {
         let left = on.observer.time_to_live(&level).await.unwrap().unwrap_or_default();

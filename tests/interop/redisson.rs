@@ -14,8 +14,8 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use crate::actor::Actor;
 use crate::program::Program;
 
-/// A Redisson client in a process of its own. The process ends when this value is dropped, and when
-/// the test process ends, however that ends.
+/// A Redisson client in a process of its own. The process ends when this value is dropped, or when
+/// the test process ends in any way.
 #[derive(Debug)]
 pub(crate) struct Redisson {
     id: String,
@@ -36,7 +36,8 @@ impl Redisson {
     /// lease.
     pub(crate) async fn start(program: &Program, url: &str, watchdog: Duration) -> Arc<Redisson> {
         let mut java = Command::new(&program.java);
-        // The process lives for seconds, so a quick start counts for more than fast code.
+        // The process runs for only a few seconds, so a quick start matters more than optimized
+        // code.
         java.args(["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m"]);
         java.args(["-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", &program.classpath, "Peer", url]);
         java.arg(watchdog.as_millis().to_string()).stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
@@ -88,6 +89,6 @@ async fn deliver(mut output: Lines<BufReader<ChildStdout>>, inboxes: Arc<Inboxes
             let _ = inbox.send(words.to_owned());
         }
     }
-    // Closes all inboxes, so every actor that still waits learns that no answer comes.
+    // Closes all inboxes, so that no actor waits for an answer that cannot arrive.
     inboxes.lock().unwrap().clear();
 }

@@ -53,8 +53,8 @@ async fn another_thread_of_java_is_another_holder(on: Fixture) {
     assert!(!two.unlock(&on.name).await);
     assert!(lock.try_acquire().await.unwrap().is_none());
     assert!(one.unlock(&on.name).await);
-    // A release by Rust wakes the client of both threads, and both threads get in, one after the
-    // other.
+    // A release by Rust wakes the client of both threads, and both threads acquire the lock, one
+    // after the other.
     let guard = lock.acquire().await.unwrap();
     one.begin_lock(&on.name).await;
     two.begin_lock(&on.name).await;

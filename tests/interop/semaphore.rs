@@ -194,7 +194,7 @@ async fn permits_taken_away_are_owed_by_both(on: Fixture) {
     java.does("release", &[&1]).await;
     assert_eq!((on.left().await, ours.drain().await.unwrap()), (Some(0), 0));
     java.does("addPermits", &[&-3]).await;
-    // There is nothing to take, and the debt stays.
+    // Draining takes no permits, and the number stays negative.
     assert_eq!((ours.drain().await.unwrap(), on.left().await), (0, Some(-3)));
     ours.release(4).await.unwrap();
     assert!(java.try_take(1).await);

@@ -101,7 +101,7 @@ async fn leased_lost_or_late_replies_cost_no_permit_of_java(on: Fixture) {
     with_lost_replies(&on, JavaPermits::leased, true).await;
 }
 
-/// Runs on a server of its own. One of four exchanges of Rust gets no answer or a late one, while
+/// Runs on a separate server. Every fourth request of Rust loses its reply or is delayed, while
 /// Java takes and returns permits.
 async fn with_lost_replies(on: &Fixture, javas: fn(crate::actor::Actor, &str) -> JavaPermits, leases: bool) {
     const ROUNDS: u64 = 10;
@@ -129,7 +129,7 @@ async fn with_lost_replies(on: &Fixture, javas: fn(crate::actor::Actor, &str) ->
         let client =
             redgrid_tests::client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(250 * MS)).await;
         let semaphore = EitherSemaphore::new(&client, "mail", CAPACITY.cast_unsigned(), leases).await;
-        // The server knows the script from here on.
+        // After this, the server has cached the script.
         semaphore.acquire().timeout(SOON).await.unwrap().release().await.unwrap();
         let seen = AtomicU64::new(0);
         proxy.on_request(move |request| {
@@ -144,7 +144,8 @@ async fn with_lost_replies(on: &Fixture, javas: fn(crate::actor::Actor, &str) ->
         tasks.push(async move {
             let mut before = 0;
             while lost.load(Ordering::Relaxed) < wanted {
-                // If a request is given up in flight, the client settles it by itself.
+                // If the wait ends while its request is in flight, the client itself returns the
+                // permits that the request may take.
                 match semaphore.acquire_many(fastrand::u64(1..=3)).timeout(fastrand::u32(1..1000) * MS).await {
                     Ok(permit) if fastrand::bool() => drop(permit),
                     Ok(permit) => drop(permit.release().await),

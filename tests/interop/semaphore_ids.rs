@@ -65,7 +65,7 @@ async fn java_releases_our_permit_and_its_guard_is_lost(on: Fixture) {
     assert_eq!(tokio::time::timeout(SOON, permit.lost()).await.unwrap(), LostReason::Gone);
     let released = permit.release().await;
     assert!(matches!(released, Err(ReleaseError::Lost { reason: LostReason::Gone, .. })), "{released:?}");
-    // The other permit went back, and no permit went back twice.
+    // The other permit was returned, and no permit was returned twice.
     assert_eq!((on.left().await, on.leases().await.len()), (Some(3), 0));
     assert!(!java.is("tryRelease", &[&ids[1]]).await);
     assert_eq!(java.counts().await, (3, 0, 3));
@@ -79,7 +79,7 @@ async fn ours_updates_the_lease_of_a_permit_of_java(on: Fixture) {
     assert!((2 * SOON.as_millis() as i64..=3 * SOON.as_millis() as i64).contains(&left), "{left}");
     let forever: PermitId = java.does("acquire", &[&1]).await.parse().unwrap();
     assert_eq!(java.number("getLeaseTime", &[&forever]).await, -1);
-    // From now on the permit expires, and comes back.
+    // The permit gets a lease. When the lease ends, the permit is available again.
     assert!(ours.update_lease(forever, LEASE).await.unwrap());
     at_once(ours.acquire().timeout(SOON).into_future()).await.unwrap().release().await.unwrap();
     assert!(!java.is("tryRelease", &[&forever]).await && !ours.update_lease(forever, SOON).await.unwrap());

@@ -1,4 +1,4 @@
-//! Permits of ours with leases, beside Redisson's RPermitExpirableSemaphore and RSemaphore.
+//! Leased permits of Rust, shared with Redisson's RPermitExpirableSemaphore and RSemaphore.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -206,8 +206,8 @@ async fn ours_enters_when_javas_lease_is_over(on: Fixture) {
     assert_eq!((on.left().await, on.leases().await.len()), (Some(2), 0));
 }
 
-/// A waiter of Java's plain semaphore is woken when Rust purges. An RSemaphore knows no leases, so
-/// it waits for a client that does.
+/// A waiter of Java's plain semaphore is woken when Rust purges. An RSemaphore has no leases, so it
+/// depends on a client that purges expired ones.
 async fn javas_plain_waiter_is_woken_when_ours_purges(on: Fixture) {
     let mut java = on.plain();
     let ours = ours(&on).await;
@@ -230,7 +230,7 @@ async fn a_java_permit_that_never_expires_is_left_alone(on: Fixture) {
     let id = java.does("acquire", &[&1]).await;
     assert_eq!(on.leases().await[0].1, 922_337_203_685_477);
     assert_eq!(ours.remaining_lease(id.parse().unwrap()).await.unwrap(), Lifetime::Endless);
-    // Neither a try, nor a wait, nor an expired permit beside it takes this permit back.
+    // This permit stays held through a try, a wait, and the purge of another expired permit.
     assert!(ours.try_acquire_many(2).await.unwrap().is_none());
     ours.acquire().lease(LEASE).await.unwrap().forget();
     let refused = ours.acquire_many(2).timeout(3 * LEASE).await.err();

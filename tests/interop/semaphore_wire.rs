@@ -138,13 +138,13 @@ async fn the_same_leased_calls_leave_the_same_keys_and_messages(on: Fixture) {
     }
 }
 
-/// The expected state of both sides: a number without a lifetime, and so many leases.
+/// The expected state of both sides: a number without a lifetime, and this many leases.
 fn wire_of(number: &str, leases: i64) -> (State, State) {
     let state = (Some(number.to_owned()), leases, false);
     (state.clone(), state)
 }
 
-/// Nothing of redgrid's own stays, except the last answer to a client, which expires by itself.
+/// No key of redgrid's own stays, except the last reply to a client, which has a lifetime.
 async fn nothing_of_ours_stays_in_javas_way(on: Fixture) {
     let mut java = on.leased();
     let client = on.client().await;

@@ -265,7 +265,7 @@ async fn ranges_of_text_are_the_same_on_both_sides(on: Fixture) {
     let words = LexSortedSet::new(&client, name);
     assert_eq!(ask(&mut java, name, "lex.addAll", &["b", "aa", "ü", "日本"]).await, "true");
     assert_eq!(words.insert_many(["a", "B", "z", "(x", "[x", "+", "-"]).await.unwrap(), 7);
-    // The marks of the server's ranges are ordinary words here.
+    // Characters that have a meaning in the server's range syntax are ordinary text here.
     for (from, to) in [("a", "z"), ("aa", "b"), ("(x", "[x"), ("+", "-"), ("-", "b"), ("b", "ü")] {
         lex_ranges(&mut java, name, &words, from, to).await;
     }

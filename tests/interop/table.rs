@@ -11,29 +11,29 @@ use crate::fixture::Scenario;
 
 const HEAD: &str = "# Java and Rust at the same time
 
-redgrid shares its objects with Redisson. Each scenario below runs against the real Redisson as another process, with
-each of its versions that are in use. What differs is on [Moving from Redisson](redisson.md), and on the page of each
-object.
+redgrid shares its objects with Redisson. Each scenario below uses the real Redisson in another process, and runs once
+with each version of Redisson that the tests cover. [Moving from Redisson](redisson.md) and the page of each object
+describe the differences between the two.
 
-Run all of them with `cargo test -p redgrid-tests --test interop`. Without Java they are reported and counted as
-skipped. The name of a scenario is its file's and its own, with `_` for each blank:
-`interop -- queues_shared::each_waits` runs those that begin so.
+`cargo test -p redgrid-tests --test interop` runs all scenarios. Without Java, they are reported as skipped and counted
+as ignored. In the name of a scenario, its file comes first, and `_` replaces each space. With
+`-- queues_shared::each_waits` at its end, the command runs only the scenarios with this text in their names.
 
 ## What is shared
 
 | redgrid | Redisson | shared |
 |---|---|---|
 | [`Lock`](../objects/locks.md) | RLock | hash, re-entry, watchdog, messages, forced unlock |
-| [`FairLock`](../objects/locks.md) | RFairLock | queue, its order, timeouts, the channel of each waiter |
+| [`FairLock`](../objects/fair-lock.md) | RFairLock | queue, its order, timeouts, the channel of each waiter |
 | [`RwLock`](../objects/read-write-locks.md) | RReadWriteLock | hash, keys of readers, modes, messages |
-| [`RwLock::fair`](../objects/read-write-locks.md) | PRO | the lock, not its queue |
+| [`RwLock::fair`](../objects/read-write-locks.md) | in PRO only | the lock, not its queue |
 | [`FencedLock`](../objects/fenced-lock.md) | RFencedLock | the counter |
 | [`SpinLock`](../objects/spin-lock.md) | RSpinLock | hash; no messages |
 | [`MultiLock`](../objects/multi-lock.md) | RMultiLock | its locks |
-| [`QuorumLock`](../objects/quorum-lock.md) | replaces RedissonRedLock | nothing: Redisson has no incarnation marks |
-| [`SegmentedLock`](../objects/segments.md), [`Election`](../objects/election.md), [`Fence`](../correctness/fencing.md), `detach` | – | the lock beneath, which Java sees as taken |
+| [`QuorumLock`](../objects/quorum-lock.md) | replaces RedissonRedLock | nothing: RedissonRedLock does not detect servers that lost their memory |
+| [`SegmentedLock`](../objects/segments.md), [`Election`](../objects/election.md), [`Fence`](../correctness/fencing.md), `detach` | – | the lock that they use: Java sees it as taken |
 | [`PlainSemaphore`](../objects/semaphores.md) | RSemaphore | the number, messages |
-| [`PermitExpirableSemaphore`](../objects/semaphores.md) | RPermitExpirableSemaphore | the number, permits by their ids, leases, messages |
+| [`PermitExpirableSemaphore`](../objects/semaphores.md) | RPermitExpirableSemaphore | the number, permits with their ids, leases, messages |
 | [`CountDownLatch`](../objects/countdown-latch.md) | RCountDownLatch | count, messages |
 | [`RateLimiter`](../objects/rate-limiters.md) | RRateLimiter | the rate, its log, the remaining permits |
 | [`IdGenerator`](../objects/ids.md) | RIdGenerator | the next block, its size |
@@ -41,15 +41,15 @@ skipped. The name of a scenario is its file's and its own, with `_` for each bla
 | [`LongAdder`, `DoubleAdder`](../objects/adders.md) | RLongAdder, RDoubleAdder | sums and resets of both sides, keys and messages |
 | [`Bucket`](../objects/buckets.md) | RBucket | the value, its lifetime |
 | [`Map`](../objects/maps.md) | RMap | entries; locks, semaphores and latches of keys |
-| [`LocalCachedMap`](../objects/local-cached-maps.md) | RLocalCachedMap | entries, messages of change, in both directions |
+| [`LocalCachedMap`](../objects/local-cached-maps.md) | RLocalCachedMap | entries, and messages about changes in both directions |
 | [`MapCache`, `NativeMapCache`, `SetCache`](../objects/caches.md) | RMapCache, RMapCacheNative, RSetCache | entries, lifetimes, idle times, limits, events |
 | [`SetMultimap`, `ListMultimap` and those with lifetimes](../objects/multimaps.md) | RSetMultimap, RListMultimap, their caches and native caches | keys, hashes, values, lifetimes |
 | [`List`](../objects/lists.md) | RList | elements, cursors of shared iterators |
 | [`Set`, `ScoredSortedSet`, `LexSortedSet`](../objects/sets.md) | RSet, RScoredSortedSet, RLexSortedSet | values, scores, order |
 | [`Queue`, `Deque`, `RingBuffer`](../objects/queues.md) | RQueue, RBlockingQueue, RDeque, RBlockingDeque, RRingBuffer | elements, capacities |
 | [`DelayedQueue`](../objects/delayed-queues.md) | RDelayedQueue | elements, delays |
-| [`PriorityQueue`](../objects/priority-queues.md) | replaces RPriorityQueue and its kin | nothing: keys of its own |
-| [`ReliableQueue`](../objects/reliable-queue.md) | RReliableQueue (PRO) | nothing: keys of its own |
+| [`PriorityQueue`](../objects/priority-queues.md) | replaces RPriorityQueue and its variants | nothing: it has keys of its own |
+| [`ReliableQueue`](../objects/reliable-queue.md) | RReliableQueue (PRO) | nothing: it has keys of its own |
 | [`Stream`](../objects/streams.md) | RStream | entries, groups, pending entries |
 | [`Topic`, `PatternTopic`, `ShardedTopic`](../objects/topics.md) | RTopic, RPatternTopic, RShardedTopic | messages |
 | [`ReliableTopic`](../objects/reliable-topics.md) | RReliableTopic | messages, subscribers |

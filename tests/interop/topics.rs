@@ -75,8 +75,8 @@ async fn reliable_messages_come_to_subscribers_of_both(on: Fixture) {
     assert_eq!(java.value_of("reliable.countSubscribers", &on.name, &["string"]).await, "2");
     assert_eq!(topic.publish("1").await.unwrap().subscribers, 2);
     assert_eq!(java.value_of("reliable.heard", &on.name, &["string"]).await, "1");
-    // Java has received the message, and drops what all groups have received. It keeps a message
-    // that Rust has not acknowledged.
+    // Java has received the message. It drops only messages that all groups have received, so it
+    // keeps this one, which Rust has not acknowledged.
     assert_eq!(java.value_of("reliable.publish", &on.name, &["string", "2"]).await, "2");
     assert_eq!(java.value_of("reliable.heard", &on.name, &["string"]).await, "2");
     let subscriber = ours.subscriber().to_owned();

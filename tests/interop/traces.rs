@@ -28,8 +28,8 @@ async fn javas_unlock_latch_has_no_effect_on_ours(on: Fixture) {
     java.lock(&on.name).await;
     assert!(java.unlock(&on.name).await);
     if on.version().starts_with("3.") {
-        // The older line does not delete its latch, which lives for its 16 to 20 s. This key must
-        // not disturb either side.
+        // The older line of Redisson does not delete its latch key, which expires only after 16 to
+        // 20 s. This key must not disturb either side.
         let latch = format!("redisson_unlock_latch:{{{}}}:", on.name);
         let left = keys(&on).await;
         assert!(matches!(&left[..], [one] if one.starts_with(&latch)), "{left:?}");

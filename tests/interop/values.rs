@@ -144,8 +144,8 @@ async fn both_add_to_one_number_of_a_map(on: Fixture) {
     assert_eq!(map.add(&7, &5).await.unwrap(), 5);
     assert_eq!(java.value_of("map.addAndGet", &on.name, &["long", "long:7", "long:10"]).await, "15");
     assert_eq!(map.alter(&7, |n| n.map(|n| n - 1)).await.unwrap(), Some(14));
-    // Java merges under a lock of the key, and Rust compares on the server. One after the other,
-    // both count.
+    // Java merges under a lock of the key, and Rust compares on the server. Run one after the
+    // other, both sides' changes count.
     java.value_of("map.compute", &on.name, &["long", "long:7", "20"]).await;
     assert_eq!(map.get(&7).await.unwrap(), Some(34));
 }

@@ -20,8 +20,8 @@ use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 #[global_allocator]
 static COUNTING: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-/// Locks that are held at once. The number is not just above a size at which a table doubles, where
-/// each lock would seem too large.
+/// Number of locks that are held at once. It is not just above a size at which a hash table
+/// doubles, because the bytes per lock are too high there.
 const HELD: usize = 10_000;
 
 /// Pairs of an acquire and a release over which allocations are counted.
@@ -38,7 +38,7 @@ const MAX_BYTES: usize = 1_024;
 /// entry for look-ups, the grant of the server, and the local holder.
 const MAX_BLOCKS: f64 = 8.0;
 
-/// The most requests of a hand-over window: an acquire, a release, and the requests of waiting.
+/// The most requests of a hand-over window: an acquire, a release, and the requests of the waiters.
 const MAX_REQUESTS: usize = 8;
 
 /// The most allocations of an acquire and a release of a free lock, including those of the fake
@@ -94,8 +94,8 @@ fn a_held_lock_is_small_and_comes_and_goes_with_few_allocations() {
     });
 }
 
-/// Returns the allocations per turn of a round with at most so many requests. A machine that stalls
-/// ends a hand-over window, which causes more requests. In that case another round runs.
+/// Returns the allocations per turn of a round with at most `requests` requests. A stall of the
+/// machine ends a hand-over window, which causes more requests. In that case another round runs.
 async fn allocations<W: Future<Output = ()>>(
     server: &FakeServer,
     turns: usize,

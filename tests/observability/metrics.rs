@@ -190,8 +190,8 @@ fn connections_and_renewals_are_counted() {
     });
 }
 
-/// The counters, and other series for alarms, that exist once a lock was acquired, whatever has
-/// happened to it.
+/// The counters, and other series for alarms, that exist as soon as a lock was acquired, even if
+/// their events have not happened yet.
 const COUNTERS: [&str; 15] = [
     "redgrid_acquired_total{kind=\"lock\"}",
     "redgrid_timed_out_total{kind=\"lock\"}",

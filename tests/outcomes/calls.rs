@@ -65,10 +65,10 @@ macro_rules! call {
     };
 }
 
-/// Longer than a test waits for an error that comes early.
+/// A timeout longer than a test waits for an early error.
 pub(crate) const LONG: Duration = Duration::from_secs(600);
 
-/// Longer than the response timeout of these tests.
+/// A timeout longer than the response timeout of these tests.
 pub(crate) const BOUND: Duration = Duration::from_secs(2);
 
 fn semaphore(client: &Client) -> Semaphore {
@@ -87,7 +87,7 @@ fn messages(client: &Client) -> ReliableQueue<u32> {
     ReliableQueue::new(client, "messages")
 }
 
-/// Calls that wait for others: the awaited object is taken, or does not exist.
+/// Calls that wait, because the object is taken or does not exist.
 pub(crate) const WAITING: [Named; 16] = [
     ("lock", call!(|client| Lock::new(&client, "lock").acquire())),
     ("lock with a bound", call!(|client| Lock::new(&client, "lock").acquire().timeout(BOUND))),

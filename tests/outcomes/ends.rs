@@ -61,7 +61,7 @@ async fn a_waiter_is_notified_of_the_shutdown() {
     client.shutdown(SOON).await.unwrap();
     for (waiting, (name, _)) in waiting.into_iter().zip(&WAITING) {
         let outcome = tokio::time::timeout(SOON, waiting).await.expect("an early end").unwrap();
-        // The bound of the call may be over before.
+        // The timeout of the call may end before the shutdown.
         let bounded = name.ends_with("with a bound") && outcome.is(&["TimedOut", "Ok"]);
         assert!(outcome.is(&["ShuttingDown"]) || bounded, "{name}: {outcome:?}");
     }
@@ -192,7 +192,7 @@ async fn a_client_that_is_dropped_with_holds_warns_once_and_names_them() {
     let lines = logged.lines();
     assert!(lines.len() == 1 && lines[0].contains("held") && lines[0].contains("permits"), "{lines:?}");
 
-    // If everything was released, or the client was shut down, no warning comes.
+    // If everything was released, or the client was shut down, no warning is logged.
     let client = redgrid_tests::client(&server).await;
     Lock::new(&client, "free").acquire().await.unwrap().release().await.unwrap();
     drop(client);

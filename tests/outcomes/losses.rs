@@ -12,7 +12,7 @@ use redgrid_tests::{SOON, client, client_unready, client_with, server};
 use crate::calls::{AT_ONCE, BOUND, Named, Outcome, WAITING, kind};
 
 const TIMEOUT: Duration = Duration::from_millis(800);
-/// `response_timeout × (retries + 1)`.
+/// How long a call is retried: `response_timeout × (retries + 1)`.
 const PATIENCE: Duration = Duration::from_millis(3200);
 /// Added to each bound, because a busy machine is slower.
 const SLACK: Duration = Duration::from_secs(10);
@@ -59,8 +59,8 @@ impl Harness {
     }
 }
 
-/// Returns the outcomes of these calls, with the time that each took. The loss comes when all calls
-/// wait.
+/// Returns the outcomes of these calls, with the time that each took. The loss happens when all
+/// calls wait.
 async fn ends(
     harness: &Harness,
     loss: Loss,
@@ -79,8 +79,8 @@ async fn ends(
     ended
 }
 
-/// A waiter that loses contact learns that the server is unavailable, at its bound or after the
-/// patience. By then it is not known whether others still hold the name.
+/// A wait that loses contact ends with `Unavailable`, at its timeout or after [`PATIENCE`], because
+/// it is not known whether another client still holds the name.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wait_ends_unavailable_where_the_contact_was_lost() {
     for loss in LOSSES {
@@ -102,9 +102,10 @@ async fn a_wait_ends_unavailable_where_the_contact_was_lost() {
         .await;
         let mut wrong = Vec::new();
         for ((outcome, took), (name, _)) in ended.iter().zip(&WAITING) {
-            // A request that takes an element, or reports a grant, may have left before the loss
-            // was noticed. Its outcome is unknown. A waiter for a lock sends one when the
-            // connection of its subscription breaks, which may be before that of its requests.
+            // A request that takes an element, or whose reply reports a grant, may have been sent
+            // before the loss was noticed, so its outcome is unknown. A waiter for a lock sends
+            // such a request when its subscriber connection is lost. That may happen before the
+            // request connection is lost.
             let takers = ["queue", "semaphore", "reliable queue", "barrier"];
             let left = takers.iter().any(|taker| name.starts_with(taker)) || name.contains("lock");
             let expected: &[_] = if left { &["Unavailable", "OutcomeUnknown"] } else { &["Unavailable"] };
@@ -143,7 +144,7 @@ async fn a_call_ends_within_its_bound_and_says_whether_it_may_be_carried_out() {
         let ended = ends(&harness, loss, &calls, async || true).await;
         let mut wrong = Vec::new();
         for ((outcome, took), (name, _)) in ended.iter().zip(&calls) {
-            // A request that left before the loss was noticed may be carried out. A read changes
+            // A request that was sent before the loss was noticed may be executed. A read changes
             // nothing.
             let reads = ["is locked", "permits left", "latch", "read a map"].contains(name);
             let expected: &[_] = if reads { &["Unavailable"] } else { &["Unavailable", "OutcomeUnknown"] };
@@ -157,8 +158,8 @@ async fn a_call_ends_within_its_bound_and_says_whether_it_may_be_carried_out() {
     }
 }
 
-/// A release waits no longer than the response timeout, not as long as the lease. It goes on in the
-/// background.
+/// A caller waits for a release at most for the response timeout, not for the lease. The release
+/// continues in the background.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_release_is_waited_for_no_longer_than_the_response_timeout() {
     for loss in LOSSES {
@@ -172,7 +173,7 @@ async fn a_release_is_waited_for_no_longer_than_the_response_timeout() {
         let released = tokio::time::timeout(TIMEOUT + SLACK, permit.release()).await.expect("a bounded release");
         assert_eq!(kind(&released.unwrap_err()), "OutcomeUnknown", "{loss:?} after {:?}", began.elapsed());
         if let Loss::Stopped = loss {
-            // The release goes on: the server receives it when it goes on itself.
+            // The release continues: the server receives it after it is resumed.
             harness.server.resume().await.unwrap();
             let observer = harness.server.observer().await.unwrap();
             wait_until(SOON, async || !observer.exists("lock").await.unwrap()).await;
@@ -180,8 +181,7 @@ async fn a_release_is_waited_for_no_longer_than_the_response_timeout() {
     }
 }
 
-/// A try without a server ends after the response timeout. It is not worth as long a wait as a
-/// call.
+/// A try without a server ends after one response timeout, without the retries of a call.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_try_without_a_server_ends_after_the_response_timeout() {
     let server = server().await;

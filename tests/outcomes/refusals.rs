@@ -9,7 +9,7 @@ use redgrid_tests::{SOON, client_unready};
 
 use crate::calls::{AT_ONCE, LONG, OTHERS, kind};
 
-/// Sets many retries, so that an early end is far from the end of a call's patience.
+/// Sets many retries, so that a call that does not end early lasts much longer.
 fn patient(config: Config) -> Config {
     config.retries(1000)
 }
@@ -67,7 +67,7 @@ async fn sentinels_that_refuse_the_password_are_unauthorized_early() {
     assert!(kind(&error) == "Unauthorized" && text.contains("WRONGPASS"), "{text}");
 }
 
-/// A refused client goes on trying, and works as soon as the server accepts it.
+/// A refused client continues to connect, and works as soon as the server accepts it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_was_refused_works_as_soon_as_it_is_accepted() {
     let server = RedisServer::builder().password("testkit").user("app", "on >first ~* &* +@all").start().await.unwrap();

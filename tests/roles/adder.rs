@@ -1,8 +1,8 @@
 //! A process with an adder.
 //!
-//! `adder URL NAME BY SAVING [leaves]`: adds `BY`, saves at that interval in milliseconds (0:
+//! `adder URL NAME BY SAVING [leaves]`: adds `BY`, saves its count every `SAVING` milliseconds (0:
 //! never), and prints `there` when it is subscribed. With `leaves` it then shuts down and prints
-//! `left`. It ends with its standard input.
+//! `left`. The process ends when its standard input ends.
 
 use std::io::{BufRead, Write};
 use std::time::Duration;
@@ -15,7 +15,7 @@ pub(crate) async fn run() -> Result<(), Box<dyn std::error::Error>> {
     let [url, name, by, saving, leaves @ ..] = &args[..] else {
         return Err("adder URL NAME BY SAVING [leaves]".into());
     };
-    // Ends with its parent, wherever it waits.
+    // The process ends with its parent, even while it waits.
     std::thread::spawn(|| {
         while std::io::stdin().lock().lines().next().is_some() {}
         std::process::exit(0);

@@ -1,8 +1,9 @@
 //! A process with tasks that contend for a fair lock, for tests that count or kill it.
 //!
-//! `contender URL NAME TASKS TIMES HOLD_US`: each of the tasks acquires the lock that often, and
-//! holds it that long. Prints `ready` before it begins; a line on its standard input starts it.
-//! Prints `done SECONDS` at the end. It ends with its standard input.
+//! `contender URL NAME TASKS TIMES HOLD_US`: each of `TASKS` tasks acquires the lock `TIMES` times,
+//! and holds it for `HOLD_US` microseconds each time. Prints `ready` before it begins; a line on
+//! its standard input starts it. Prints `done SECONDS` at the end. The process ends when its
+//! standard input ends.
 
 use std::io::{BufRead, Write};
 use std::time::{Duration, Instant};
@@ -23,7 +24,7 @@ pub(crate) async fn run() -> Result<(), Box<dyn std::error::Error>> {
     say("ready")?;
     let mut lines = std::io::stdin().lock().lines();
     lines.next().transpose()?;
-    // Ends with its parent, wherever it waits.
+    // The process ends with its parent, even while it waits.
     std::thread::spawn(|| {
         while std::io::stdin().lock().lines().next().is_some() {}
         std::process::exit(0);

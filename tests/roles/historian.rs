@@ -43,7 +43,7 @@ pub(crate) async fn run() -> Result<(), Box<dyn std::error::Error>> {
     for task in tasks {
         task.await?;
     }
-    // It may not complete in time: leases end the rest.
+    // The shutdown may not complete in time. Then the leases of its holds end.
     let _ = client.shutdown(ms(1000)).await;
     Ok(())
 }
@@ -128,11 +128,14 @@ impl Task {
     }
 
     async fn enter_again(&mut self, name: &str, me: &Holder, outer: u64) -> Option<Entered> {
-        // A request without its holder would wait for itself, so it only tries.
+        // The outer hold may have another holder. An acquire would then wait for this task itself,
+        // so it only tries.
         let id = self.request(name, false, Some(outer));
         let outcome = Lock::new(&self.client, name).try_acquire().holder(me).await;
         match outcome {
-            // By now it may be another grant, which is a stranger's for the checker.
+            // The outer hold itself may keep the lock busy, so this is not recorded as `Busy`. If
+            // the outer hold was lost, a grant is a new one, which the checker counts as another
+            // task's.
             Ok(None) => self.no_grant(id, "busy with ourselves"),
             outcome => self.outcome(id, outcome),
         }
@@ -245,7 +248,7 @@ impl Task {
         }
     }
 
-    /// Checks whether it is held, and records it.
+    /// Checks whether the lock is held, and records the result.
     fn check(&self, entered: &Entered) -> bool {
         self.check_by(entered.id, &|| entered.guard.is_held())
     }

@@ -2,9 +2,10 @@
 //!
 //! `holder URL NAME LEASE_MS AT_LEAST_MS [OWNERS]`, where NAME may be `read|NAME` or `write|NAME`:
 //! prints `held TOKEN`. It then answers each line on its standard input by `held` or `lost`, after
-//! one poll of `lost()` and one call of `is_held()`. It ends with its standard input.
+//! one poll of `lost()` and one call of `is_held()`. The process ends when its standard input ends.
 //!
-//! With a number of owners, it is a fenced lock, and the holder is the last of them.
+//! With OWNERS, the lock is a fenced lock, which the process acquires that many times in a row; it
+//! holds the last of these grants.
 
 use std::io::{BufRead, Write};
 use std::time::Duration;

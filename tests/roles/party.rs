@@ -1,8 +1,9 @@
 //! A process that takes part in a synchronizer, for tests that kill it.
 //!
-//! `party URL LEASE_MS KIND NAME PARTIES`, KIND one of `barrier`, `enter`, `inside`, `phaser`,
-//! `notify`, `notified`: prints `there` once it takes part, as far as it can know. It takes part
-//! until it is killed or its standard input ends. At a barrier it prints `through` after it.
+//! `party URL LEASE_MS KIND NAME PARTIES`, with a KIND of `barrier`, `enter`, `inside`, `phaser`,
+//! `notify` or `notified`: prints `there` once it takes part, as far as the process can determine.
+//! It takes part until it is killed or its standard input ends. At a barrier it prints `through`
+//! after it.
 
 use std::io::Write;
 use std::time::Duration;

@@ -29,7 +29,7 @@ pub(crate) async fn run() {
         }
         return println!("there");
     }
-    // One-time allocations are done before.
+    // This read makes the one-time allocations before the measurement.
     map.entries().page(10).try_next().await.expect("the server answers");
     println!("there");
     let (before, began) = (kib("VmRSS:"), Instant::now());

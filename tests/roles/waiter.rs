@@ -1,7 +1,7 @@
 //! A process with tasks that wait for a latch.
 //!
 //! `waiter URL NAME TASKS`: prints `waiting` when all tasks wait, and `done SECONDS` when all are
-//! complete. It ends with its standard input.
+//! complete. The process ends when its standard input ends.
 
 use std::io::{BufRead, Write};
 use std::time::Duration;
@@ -16,7 +16,7 @@ pub(crate) async fn run() -> Result<(), Box<dyn std::error::Error>> {
     let [url, name, tasks] = &args[..] else {
         return Err("waiter URL NAME TASKS".into());
     };
-    // Ends with its parent, wherever it waits.
+    // The process ends with its parent, even while it waits.
     std::thread::spawn(|| {
         while std::io::stdin().lock().lines().next().is_some() {}
         std::process::exit(0);

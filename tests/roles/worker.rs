@@ -3,7 +3,8 @@
 //! `worker URL NAME VISIBILITY WORK`: receives up to ten at a time with a visibility of
 //! `VISIBILITY` milliseconds, works up to `WORK` milliseconds, and acknowledges. It prints `there`
 //! first. For each message it prints `got <message> <value> <attempt>` before the acknowledgement,
-//! and `ack <message>` or `stale <message>` after it. It ends with its standard input.
+//! and `ack <message>` or `stale <message>` after it. The process ends when its standard input
+//! ends.
 
 use std::io::{BufRead, Write};
 use std::time::Duration;
@@ -16,7 +17,7 @@ pub(crate) async fn run() -> Result<(), Box<dyn std::error::Error>> {
     let [url, name, visibility, work] = &args[..] else {
         return Err("worker URL NAME VISIBILITY WORK".into());
     };
-    // Ends with its parent, wherever it waits.
+    // The process ends with its parent, even while it waits.
     std::thread::spawn(|| {
         while std::io::stdin().lock().lines().next().is_some() {}
         std::process::exit(0);

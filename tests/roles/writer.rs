@@ -1,10 +1,10 @@
 //! A process that writes under locks, for tests that stop it past its leases.
 //!
 //! `writer URL LEASE_MS`: for each line `ROUND COUNT` on its standard input it acquires COUNT
-//! locks, named `ROUND:0` and so on. One task for each reads and writes while its lock is held:
-//! `{name}:plain` directly, `{name}:fenced` through the fence `{name}`. It prints `writing` when
-//! every task has written, and `done REFUSED` when all locks are lost, with the number of writes
-//! that the fences rejected.
+//! locks, named `ROUND:0` and so on. One task for each lock reads and writes while the lock is
+//! held: `{name}:plain` directly, `{name}:fenced` through the fence `{name}`. It prints `writing`
+//! when every task has written, and `done REFUSED` when all locks are lost, with the number of
+//! writes that the fences rejected.
 
 use std::io::{BufRead, Write};
 use std::sync::Arc;
@@ -29,10 +29,10 @@ pub(crate) async fn run() -> Result<(), Box<dyn std::error::Error>> {
                 let (name, client) = (format!("{round}:{n}"), client.clone());
                 let (wrote, refused) = (wrote.clone(), Arc::clone(&refused));
                 tokio::spawn(async move {
-                    // If the lease ends before its reply arrives, on a slow machine, there is
-                    // nothing to pause.
+                    // On a slow machine the lease may end before its reply arrives. Then this task
+                    // does not write.
                     let Ok(guard) = Lock::new(&client, &name).acquire().lease(lease).await else { return };
-                    // Closed when the first of its writes is done.
+                    // This sender is dropped when the first write of the task is done.
                     let mut wrote = Some(wrote);
                     while guard.is_held() {
                         refused.fetch_add(write(&client, &name, &guard).await, Ordering::Relaxed);
@@ -59,7 +59,8 @@ async fn write(client: &Client, name: &str, guard: &LockGuard) -> u64 {
     let read = async || client.command("GET").key(&plain)?.query::<Option<u64>>().await.map_err(Into::into);
     let set =
         async || client.command("SET").key(&plain)?.arg(token.to_string()).query::<()>().await.map_err(Into::into);
-    // Errors of connections that the pause has broken: nothing is written then.
+    // The pause may have broken the connections. Such errors are ignored, because nothing is
+    // written then.
     let _: Result<_, Box<dyn std::error::Error + Send + Sync>> = read().await;
     let _: Result<_, Box<dyn std::error::Error + Send + Sync>> = set().await;
     let fence = Fence::new(client, format!("{{{name}}}"));

@@ -23,14 +23,14 @@ pub(crate) struct Member {
     pub(crate) client: Client,
     /// Index of its client.
     pub(crate) at: usize,
-    /// The holder of some of its acquires, and a number for the length of its lease. Other tasks
-    /// may have the same holder.
+    /// The holder of some of its acquires, and the milliseconds by which that lease exceeds two
+    /// seconds. Other tasks may share the holder.
     pub(crate) holder: (Holder, u64),
     pub(crate) names: u64,
 }
 
-/// Longer than any wait: each task holds for a few seconds at most, and the faults change all the
-/// time. A task that waits longer waits for ever.
+/// A time longer than any regular wait: each task holds a lock for a few seconds at most, and no
+/// fault lasts long. A task that waits longer is stuck.
 pub(crate) const FOR_EVER: Duration = Duration::from_secs(300);
 
 /// How much later than its timeout a wait may end: the precision of a timer, and the next poll of
@@ -148,8 +148,9 @@ impl Member {
             ) => {
                 self.ledger.note(format!("c{at} failed: {error} ({:?})", std::error::Error::source(&error)));
                 self.ledger.count(|seen| seen.failed += 1);
-                // By now no late request and no deferred release is left. A wait may still end
-                // before an answer can arrive.
+                // After `CALM` no late request and no deferred release is left, so an acquire
+                // without a timeout must succeed. A short timeout may still end before a reply can
+                // arrive.
                 if wait.is_none() && self.ledger.calm_for(began) > CALM {
                     self.ledger.violation(format!("{}: without faults, {error}", lock_name(lock)));
                 }
@@ -213,7 +214,8 @@ impl Member {
                 let polls = self.random.usize(..4);
                 drop(at_most(polls, guard.release()).await);
             }
-            // Not if all others would have to wait for half a minute.
+            // A guard with a long lease is not forgotten: all other tasks would wait for up to half
+            // a minute.
             6 if guard.remaining() < Duration::from_secs(4) => {
                 self.ledger.leave_to_its_lease(guard.name().as_str(), token);
                 guard.forget();

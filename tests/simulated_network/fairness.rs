@@ -70,8 +70,8 @@ async fn with_sections_longer_than_the_window_processes_alternate() {
     }
 }
 
-/// A listener costs a window of 10 ms, a quiet period of some milliseconds, and a probe: more than
-/// half of the time is left.
+/// With a listener, each window of 10 ms is followed by a quiet period of some milliseconds and a
+/// probe, so more than half of the time is left for sections.
 #[tokio::test(start_paused = true)]
 async fn a_listener_that_never_acquires_costs_no_more_than_the_probe() {
     for seed in 0..SEEDS {

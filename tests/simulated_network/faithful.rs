@@ -26,7 +26,8 @@ static INSPECT: BulkScript = script!("lock/inspect", "redgrid-locks/src/scripts/
 static PEEK: BulkScript = script!("pubsub/ttl", "redgrid-client/src/pubsub/ttl");
 
 const NAMES: [&str; 3] = ["a", "b", "c{d}"];
-/// Two fields of one client, one of another client, and two without our form.
+/// Holder ids: two of one client, one of another client, and two that do not have the form of this
+/// library's ids.
 const FIELDS: [&str; 5] = [
     "0a1b2c3d-0001-4002-8003-0123456789ab:1",
     "0a1b2c3d-0001-4002-8003-0123456789ab:22",
@@ -40,11 +41,12 @@ const CHANNELS: [&str; 5] = [
     "redisson_lock__channel:{b}",
     "redgrid_client:{0a1b2c3d-0001-4002-8003-0123456789ab}",
     "redgrid_client:{ffffffff-0001-4002-8003-0123456789AB}",
-    // A channel without a subscriber, for a field that only resembles ours.
+    // A channel without a subscriber, for the holder id that only resembles one of this library.
     "redgrid_client:{not-a-hex-id-here}",
 ];
 
-/// Lifetimes differ by the time between two readings of two clocks, in milliseconds.
+/// The largest accepted difference between two lifetimes, in milliseconds: the two servers' clocks
+/// are read at different times.
 const NEAR: i64 = 1500;
 
 /// Whether this element of a reply is a lifetime.
@@ -85,8 +87,9 @@ fn any<'a>(random: &mut fastrand::Rng, of: &[&'a str]) -> &'a str {
     of[random.usize(..of.len())]
 }
 
-/// Returns a call that a client might make, or might have made long ago. Leases are far apart, so
-/// that comparing two of them never depends on the moment.
+/// Returns a random call. The time limit of some calls has passed, as for a request that arrives
+/// late. Leases are multiples of 100 s, so small differences of the clocks never change which of
+/// two leases ends first.
 fn call(random: &mut fastrand::Rng, time: u64) -> Request {
     let key = |random: &mut fastrand::Rng| Bytes::from(any(random, &NAMES));
     let keys = |random: &mut fastrand::Rng| {
@@ -105,7 +108,8 @@ fn call(random: &mut fastrand::Rng, time: u64) -> Request {
             if random.bool() { take_over.arg(any(random, &FIELDS)) } else { take_over }
         }
         6..=8 => RELEASE.with([one]).arg(any(random, &FIELDS)).arg(any(random, &CHANNELS)),
-        // The second key exists half of the time, as a mark.
+        // The second key is the flag of a waiter without a subscription. It exists if an earlier
+        // call has set it.
         9 if random.bool() => {
             let release_yielding = RELEASE_YIELDING.with([one, any(random, &MARKS).into()]).arg(any(random, &FIELDS));
             release_yielding.arg("PUBLISH").arg(any(random, &CHANNELS))

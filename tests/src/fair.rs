@@ -244,7 +244,7 @@ pub async fn contender(
     }
 }
 
-/// Starts such a process, and lets its tasks begin.
+/// Starts a process as [`contender`] does, and makes its tasks begin.
 ///
 /// # Panics
 ///

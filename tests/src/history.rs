@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 /// A time limit longer than any wait: after it, a history and all its leases have ended.
 pub const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The outcome of a request that waited for this time.
+/// The recorded outcome of a request that waited for all of [`PATIENCE`].
 pub const STARVED: &str = "starved";
 
 /// The options of a process, passed to it as its only argument, as JSON.

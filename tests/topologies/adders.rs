@@ -132,7 +132,7 @@ async fn counts_survive(config: Config, fail_over: impl AsyncFnOnce()) {
         }
     };
     tokio::join!(adding, fail_over());
-    // Other clients may reconnect a moment later than the client that asks.
+    // Other clients may reconnect a moment later than the client that requests the sum.
     wait_until(SOON, async || asking.sum().timeout(SOON).await.is_ok_and(|sum| sum == 1_321)).await;
     there.add(5_000);
     assert_eq!(there.sum().await.unwrap(), 6_321);

@@ -25,7 +25,7 @@ clauses![
 
 const SHORT: Duration = Duration::from_millis(200);
 
-/// Returns a client that is woken by messages only: no poll and no renewal comes soon enough.
+/// Returns a client that only messages wake in time, because its polls and renewals are too rare.
 async fn without_polls(on: &Fixture) -> Client {
     on.client_with(|config| config.poll_interval(2 * SOON).watchdog_lease(10 * SOON)).await
 }

@@ -134,7 +134,8 @@ async fn an_undurable_takeover_and_extension_are_reported() {
 /// wait twenty times as long.
 async fn waiters_for_the_same_durability_are_answered_together() {
     let replicated = Replicated::start(1).await.unwrap();
-    // A grant that the replica knows is not handed over inside the process.
+    // Without a hand-over window, no grant that the replica has acknowledged is handed over within
+    // the process.
     let client = connected(by_list(&replicated).durability(BY_ONE).local_handover_window(Duration::ZERO)).await;
     let lock = Lock::new(&client, "a");
     let held = lock.acquire().await.unwrap();

@@ -88,7 +88,7 @@ async fn cluster_a_failover_is_one_changed_primary() {
     let slot = cluster.slot_of("a").await.unwrap();
     let former = cluster.primary_of(slot).await.unwrap();
     let over = Arc::new(AtomicBool::new(false));
-    // Redirections report the new primary slot by slot, before the client asks for the whole slot
+    // Redirections report the new primary slot by slot, before the client requests the whole slot
     // map.
     let load = tokio::spawn({
         let (lock, over) = (Lock::new(&client, "a"), Arc::clone(&over));

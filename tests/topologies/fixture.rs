@@ -46,8 +46,8 @@ pub(crate) enum Deployment {
 }
 
 impl Deployment {
-    /// Starts a deployment, either of the given servers with all permissions on the page, or of any
-    /// server.
+    /// Starts a deployment. With `newest`, it uses that server, and the user also has the page's
+    /// permissions for newer servers.
     pub(crate) async fn start(topology: Topology, newest: Option<ServerBinary>) -> Deployment {
         let newer = if newest.is_some() { format!(" {}", newer_rules().join(" ")) } else { String::new() };
         let options = RedisServer::builder().user(APP, published(topology) + &newer);

@@ -21,8 +21,8 @@ scenarios![
 /// The tag keeps the keys of all days in one slot.
 const NAME: &str = "{order}:ids";
 
-/// No time-ordered id comes twice when the primary is killed. The next primary lacks some numbers,
-/// and takes over when the seconds of the lost numbers are over.
+/// No time-ordered id is issued twice when the primary is killed. The next primary lacks some
+/// numbers, and takes over when the seconds of the lost numbers are over.
 async fn sentinel_no_id_in_the_order_of_time_comes_twice_when_the_primary_is_killed() {
     let sentinels = Sentinels::start().await.unwrap();
     let former = sentinels.current_primary().await.unwrap();
@@ -87,7 +87,7 @@ async fn cut_off_replicas(primary: &RedisServer) {
 }
 
 /// Two clients take ids while the primary is replaced. If `forgets` names the former primary, its
-/// replicas receive nothing for a while before.
+/// replicas receive nothing for a while before the failover.
 async fn no_id_comes_twice(config: Config, forgets: Option<&RedisServer>, fail_over: impl AsyncFnOnce()) {
     let (over, done) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
     let mut taking = Vec::new();
@@ -105,7 +105,7 @@ async fn no_id_comes_twice(config: Config, forgets: Option<&RedisServer>, fail_o
                     }
                     if had.len() % 100 == 0 {
                         // Without this pause, ids would fill the memory while there is no primary,
-                        // and would prove nothing more.
+                        // and would not make the test stricter.
                         tokio::time::sleep(Duration::from_millis(1)).await;
                     }
                 }

@@ -36,8 +36,8 @@ async fn filled(client: &Client, tag: &str) -> (BTreeSet<String>, BTreeSet<Strin
     (tagged, others)
 }
 
-/// Returns a tag in a slot of the primary at this place. Places count in the order in which a
-/// stream goes through the primaries.
+/// Returns a tag in a slot of the primary at this index, in the order in which a stream scans the
+/// primaries.
 async fn tag_at(cluster: &Cluster, client: &Client, place: usize) -> (String, u16) {
     let primary = client.primaries().await.unwrap()[place].id().clone();
     for n in 0.. {
@@ -49,7 +49,8 @@ async fn tag_at(cluster: &Cluster, client: &Client, place: usize) -> (String, u1
     unreachable!("there are slots everywhere")
 }
 
-/// Keys are listed that move from the node that is scanned last to a node that has been scanned.
+/// A stream also lists keys that move from the node that is scanned last to a node that has been
+/// scanned.
 async fn keys_that_move_behind_a_stream_are_listed() {
     let cluster = Cluster::start(3, 0).await.unwrap();
     let client = connected(by_seeds(&cluster)).await;
@@ -132,8 +133,8 @@ async fn constantly_moving_slots_are_listed_or_the_stream_reports_it() {
     assert_eq!(names(keys.objects()).await.len(), 2_500);
 }
 
-/// A migration that was given up ends no stream. The target node is replaced, and the mark of the
-/// migration stays.
+/// An abandoned migration does not end a stream. The target node is replaced, and the slot stays
+/// marked as migrating.
 async fn a_migration_that_was_given_up_ends_no_stream() {
     let cluster = Cluster::start(3, 1).await.unwrap();
     let client = connected(by_seeds(&cluster)).await;
@@ -207,7 +208,7 @@ async fn sentinel_a_stream_begins_anew_at_the_new_primary() {
     assert_eq!(found.len(), tagged.len() + others.len());
     assert!(!client.is_primary(&former));
     let error = client.run_on::<()>(&former, Request::command("PING")).await.unwrap_err();
-    assert!(error.to_string().contains("no primary any more"), "{error}");
+    assert!(error.to_string().contains("no longer a primary"), "{error}");
 }
 
 async fn everything_is_deleted_on_every_primary() {

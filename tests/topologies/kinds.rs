@@ -114,7 +114,7 @@ fn names(on: &Fixture, count: usize) -> Vec<String> {
 }
 
 async fn none_is_held(on: &Fixture, names: &[String]) {
-    // A client asks here, because the observer knows one node only.
+    // A client checks the locks, because the observer is connected to only one node.
     let client = on.client().await;
     for name in names {
         let lock = Lock::new(&client, name);
@@ -192,8 +192,8 @@ async fn many_names_are_released_when_dropped_or_shut_down(on: Fixture) {
     none_is_held(&on, &others).await;
 }
 
-/// In a cluster these are a thousand slots, taken one after the other. A build without optimization
-/// has ten times as long.
+/// In a cluster, the names are in a thousand slots, which are locked one after the other. A build
+/// without optimization may take ten times as long.
 async fn a_thousand_names_are_taken_within_a_second(on: Fixture) {
     let client = on.client().await;
     let lock = MultiLock::new(&client, names(&on, 1000));

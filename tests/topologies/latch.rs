@@ -38,7 +38,7 @@ async fn a_latch_counts_down_opens_and_is_set_again(on: Fixture) {
     assert!(matches!(here.try_set_count(0).await, Err(LatchError::InvalidCount { .. })));
 }
 
-/// Waits until so many clients are subscribed to the latch at its server, on a plain or a sharded
+/// Waits until this many clients are subscribed to the latch at its server, on a plain or a sharded
 /// channel.
 async fn until_subscribed(on: &Fixture, clients: u64) {
     let channel = format!("redgrid_latch__channel:{{{}}}", on.name);

@@ -148,8 +148,8 @@ async fn counted_through(config: Config, fail_over: impl AsyncFnOnce()) -> (u64,
     (done.load(Ordering::Relaxed), here.count().await.unwrap())
 }
 
-/// A latch generation that ends without a message strands no waiter. While no client is subscribed,
-/// the message of the end is lost; the number of the generation shows the end.
+/// The waiters of a latch generation continue even if the message about its end is lost, because no
+/// client is subscribed at that time. The generation number shows the end.
 async fn cluster_a_lost_message_of_a_latch_strands_no_waiter() {
     let cluster = Cluster::start(3, 1).await.unwrap();
     let slot = cluster.slot_of("a").await.unwrap();

@@ -1,5 +1,5 @@
-//! Waiters that subscribe at a replica, which wakes them, also when it dies, lags or is promoted,
-//! and several times in turn.
+//! Waiters that subscribe at a replica are woken, also when the replica dies, lags or is promoted,
+//! even several times.
 
 use std::time::Duration;
 
@@ -72,7 +72,7 @@ async fn until_subscribed(client: &Client) {
 }
 
 async fn is_woken(waiter: JoinHandle<()>) {
-    // This is long before the holder's lease ends, or a poll comes.
+    // The time limit is far shorter than the holder's lease and the poll interval.
     tokio::time::timeout(SOON / 2, waiter).await.expect("it is woken").unwrap();
 }
 
@@ -91,7 +91,8 @@ async fn a_replica_wakes(config: Config, primary: &RedisServer, replicas: &[&Red
         }
         count
     };
-    // While no replica is connected yet, the client listens at the primary. Then it moves.
+    // While no replica is connected yet, the client listens at the primary. Then its subscription
+    // moves to a replica.
     let at_primary = primary.observer().await.unwrap();
     wait_until(SOON, async || at_replicas().await == 1 && listeners(&at_primary).await == 0).await;
     until_subscribed(&client).await;

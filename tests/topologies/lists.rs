@@ -106,7 +106,7 @@ async fn reads_may_use_replicas(on: Fixture) {
         async || read.get_each([2]).await.unwrap() == [Some("c".to_owned())] && read.contains_all(&all).await.unwrap(),
     );
     wait_until(SOON, async || same().await && last().await).await;
-    // Each read may go to another replica, which may be behind.
+    // Each read may go to another replica, which may lag.
     wait_until(SOON, async || read.index_of(&all[1]).await.unwrap() == Some(1)).await;
     wait_until(SOON, async || read.last().await.unwrap().as_deref() == Some("c")).await;
     wait_until(SOON, async || read.len().await.unwrap() == 3).await;

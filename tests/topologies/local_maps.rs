@@ -14,7 +14,7 @@ use crate::fixture::{Fixture, by_seeds, by_sentinels, connected};
 
 type Numbers = LocalCachedMap<String, u64>;
 
-/// So long a bound corrects no entry during a test: only messages do.
+/// A bound of staleness so long that only messages update cached entries during a test.
 const UNBOUNDED: Duration = Duration::from_secs(3600);
 
 clauses![
@@ -60,7 +60,8 @@ async fn a_cached_entry_is_changed_by_another_process(on: Fixture) {
     let all: BTreeMap<String, u64> = (0..1100).map(|n| (format!("k{n}"), n)).collect();
     assert!(there.clear().await.unwrap());
     there.set_many(&all).await.unwrap();
-    // The map caches no entry of which it receives a change meanwhile.
+    // `pre_load` does not cache an entry whose change message arrives meanwhile, so it may have to
+    // run again.
     wait_until(SOON, async || here.pre_load(u64::MAX).await.unwrap() >= 1100).await;
     assert_eq!(here.entries().try_collect::<BTreeMap<String, u64>>().await.unwrap(), all);
     assert_eq!((here.len().await.unwrap(), here.read_all().await.unwrap().len()), (1100, 1100));

@@ -154,8 +154,8 @@ fn main() -> ExitCode {
 }
 
 /// Returns the trials of a scenario of the contract. One user has the permissions of the page about
-/// permissions. A scenario that works with these permissions works with all of them. The user with
-/// all permissions therefore runs in a cluster alone. The scenarios with their own deployment
+/// permissions. A scenario that works with these permissions works with all of them. The scenarios
+/// therefore run with all permissions only in a cluster. The scenarios with their own deployment
 /// mostly use that user, as `behaviour` does.
 fn trials_of(scenario: &Clause, shared: &Arc<Shared>, runtime: &Runtime, on: &str) -> Vec<Trial> {
     let default = (shared.topology() == Topology::Cluster).then_some((User::Default, ""));

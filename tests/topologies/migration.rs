@@ -52,8 +52,8 @@ async fn a_name_is_taken_held_and_freed_on_either_side_under_the_published_permi
     }
 }
 
-/// A target without the needed permission is reported at once. Formerly, the call went back and
-/// forth between the two nodes until its time was over.
+/// A target node without the needed permission is reported at once. The call must not go back and
+/// forth between the two nodes until its timeout.
 async fn missing_permissions_at_the_target_are_reported_at_once() {
     let options = RedisServer::builder().user("hasty", format!("on >{SECRET} ~* &* +@all -asking"));
     let cluster =
@@ -96,7 +96,7 @@ async fn on_either_side(cluster: &Cluster, config: Config) {
 
 async fn several_names_on_both_sides_of_a_migration_are_given_back_one_by_one() {
     let cluster = Cluster::start(3, 0).await.unwrap();
-    // Far longer than this test: no lease ends by itself.
+    // The leases are far longer than this test, so none of them ends by itself.
     let client = connected(by_seeds(&cluster).watchdog_lease(10 * SOON)).await;
     let (slot, to) = moving(&cluster, "{tag}").await;
     let names = || (0..4).map(|n| format!("{{tag}}:{n}"));
@@ -273,8 +273,8 @@ async fn many_values_are_read_and_set_while_they_are_on_both_sides() {
     assert!(get(&values).await.is_empty());
 }
 
-/// A batch goes on while its slot moves. One node refuses MULTI and the commands behind it before
-/// it carries out any of them. The batch then goes whole to the other node.
+/// A batch continues while its slot moves. One node refuses MULTI and the commands after it before
+/// it executes any of them. The client then sends the whole batch to the other node.
 async fn batches_go_on_while_their_slot_moves_and_nothing_is_carried_out_twice() {
     let cluster = Cluster::start(3, 0).await.unwrap();
     let client = connected(patient(&cluster)).await;

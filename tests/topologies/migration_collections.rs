@@ -22,7 +22,7 @@ scenarios![
     a_local_cached_map_returns_no_older_value_while_its_slot_moves,
 ];
 
-/// Work that goes on until it must end, and how much is done.
+/// Work that continues until `over` is set, and the number of its completed steps.
 #[derive(Clone, Default)]
 struct Work {
     over: Arc<AtomicBool>,
@@ -61,7 +61,7 @@ async fn moves<T>(cluster: &Cluster, name: &str, keys: &[&str], work: &Work, wor
         cluster.move_keys(slot).await.unwrap();
         cluster.finish_migration(slot).await.unwrap();
         assert_eq!(cluster.primary_of(slot).await.unwrap().addr(), to.addr());
-        // The work goes on at the other node, too.
+        // The work continues at the other node, too.
         work.until_more().await;
         work.over.store(true, Ordering::Relaxed);
     };
@@ -145,7 +145,7 @@ async fn a_map_cache_keeps_entries_and_lifetimes_while_its_slot_moves() {
             while work.goes_on() {
                 map.set(&put, &put).expires_in(HOUR).idle_for(2 * HOUR).await.unwrap();
                 assert_eq!(map.get(&put).await.unwrap(), Some(put));
-                // The first entry lives on, and the other entry ends at once.
+                // The first entry stays, and the other entry expires at once.
                 assert_eq!(map.replace(&0, &put).await.unwrap(), Some(put.saturating_sub(1)));
                 map.set(&u64::MAX, &put).expires_in(Duration::from_millis(1)).await.unwrap();
                 put += 1;
@@ -154,7 +154,7 @@ async fn a_map_cache_keeps_entries_and_lifetimes_while_its_slot_moves() {
             put
         }
     };
-    // The values move first. Their ends and their last uses are then at the other node.
+    // The values move first, so their expiry times and last uses are at the other node for a while.
     let put = moves(&cluster, "map", &["map"], &work, putting).await;
     wait_until(SOON, async || map.len().await.unwrap() == put).await;
     for key in 0..put {
@@ -170,7 +170,7 @@ async fn a_map_cache_keeps_entries_and_lifetimes_while_its_slot_moves() {
 }
 
 async fn a_local_cached_map_returns_no_older_value_while_its_slot_moves() {
-    /// Far longer than the whole test: this bound corrects no entry.
+    /// A bound of staleness far longer than the test, so that no entry is read again because of it.
     const UNBOUNDED: Duration = Duration::from_secs(3600);
     let cluster = Cluster::start(3, 0).await.unwrap();
     let (one, two) = (connected(patient(&cluster)).await, connected(patient(&cluster)).await);

@@ -60,7 +60,7 @@ async fn awaited(holder: &Client, waiter: &Client, names: &[String]) -> Vec<(Loc
     pairs
 }
 
-/// Waits until a client wants at least so many channels, and all of its channels are subscribed.
+/// Waits until a client needs at least this many channels, and all of its channels are subscribed.
 async fn until_subscribed(waiter: &Client, names: usize) {
     wait_until(SOON, async || {
         let nodes = waiter.health().await.nodes;
@@ -79,7 +79,8 @@ async fn channels_of_one_slot_are_all_subscribed_again_after_a_gap() {
     for node in cluster.nodes() {
         node.kill_connections_where(|client| client.name.ends_with(":subscriber")).await.unwrap();
     }
-    // A client with new connections has noticed the gap. Before, its channels count as confirmed.
+    // A client with new connections has noticed the gap. Until then, its channels count as
+    // confirmed.
     wait_until(SOON, async || {
         let now = subscribers(&cluster).await;
         now.len() == before.len() && now != before
@@ -132,7 +133,7 @@ async fn a_slot_that_moves_ends_no_subscription_of_the_others() {
 }
 
 /// A latch waiter completes while its keys are on both sides of a migration. Waiters of Redisson do
-/// so, too: they ask for one key at a time.
+/// so, too, because each of their requests has one key.
 async fn a_latch_waiter_completes_while_its_keys_are_on_both_sides() {
     let cluster = Cluster::start(3, 0).await.unwrap();
     // A client that repeats its request until all keys are on one side is too late.
@@ -156,7 +157,7 @@ async fn a_latch_waiter_completes_while_its_keys_are_on_both_sides() {
     assert_eq!(observer.query::<u64>(&["DECR", "a"]).await.unwrap(), 1);
     latch.count().await.unwrap();
     assert!(!early.is_finished() && !late.is_finished());
-    // Redisson's last count-down does this, and publishes a message, which is left out here.
+    // Deletes the count as Redisson's last count-down does, but without its message.
     observer.cmd(&["ASKING"]).await.unwrap();
     assert_eq!(observer.query::<u64>(&["DEL", "a"]).await.unwrap(), 1);
     for task in [early, late] {

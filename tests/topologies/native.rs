@@ -21,8 +21,8 @@ clauses![
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Prints a message and returns true if the servers know no lifetimes of fields, or if the user has
-/// only the permissions that every server knows.
+/// Prints a message and returns true if the servers do not support lifetimes of fields, or if the
+/// user has only the permissions for commands of all servers.
 async fn is_skipped(on: &Fixture) -> bool {
     let map: NativeMapCache<String, u32> = NativeMapCache::new(&on.client().await, &on.name);
     let skipped = !on.is_newest

@@ -56,7 +56,7 @@ async fn next_of(events: &mut Events, count: usize) -> Option<Vec<(String, Strin
 /// test that stalls for long enough gets a gap, because some events were dropped, and begins anew
 /// with another name.
 async fn events_of_an_object_and_of_a_pattern_are_delivered(on: Fixture) {
-    /// No machine stalls that often.
+    /// The limit of attempts: a machine does not stall so often.
     const TIMES: usize = 20;
     let client = on.client().await;
     set(&on.observer).await;
@@ -91,7 +91,8 @@ async fn until_received(client: &Client, name: &str, one: &mut Events, all: &mut
             loop {
                 match next(events).await {
                     Notice::Gap(Gap::Interrupted) => return,
-                    // Earlier events come first, also from the node that gives its keys away.
+                    // Earlier events arrive first, also from the node from which the keys move
+                    // away.
                     Notice::Event(_) => {}
                     other => panic!("{other:?}"),
                 }

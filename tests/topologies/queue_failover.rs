@@ -32,7 +32,7 @@ async fn cluster_elements_are_taken_once_each_through_a_planned_failover() {
             tokio::spawn(async move {
                 let mut got = Vec::new();
                 while !over.load(Ordering::Relaxed) {
-                    // Now and then a call gives up while its request is in flight.
+                    // Some calls give up while their request is in flight.
                     let within = Duration::from_millis(fastrand::u64(1..50));
                     if let Ok(one) = tokio::time::timeout(within, queue.take()).await {
                         got.push(one.unwrap());

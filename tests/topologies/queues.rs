@@ -22,7 +22,8 @@ clauses![
     a_ring_keeps_the_last_elements,
 ];
 
-/// A name in one slot with others of the scenario, behind the prefix that the page's user may use.
+/// Returns a name in the slot of the scenario's other names. Its prefix is one for which the user
+/// of the page has permissions.
 fn beside(on: &Fixture, name: &str) -> String {
     format!("{}:{{{}}}:{name}", on.name.split(':').next().unwrap_or_default(), on.name)
 }

@@ -10,7 +10,7 @@ use redgrid_tests::SOON;
 use crate::contract::{AT_ONCE, clauses};
 use crate::fixture::Fixture;
 
-/// Longer than any clause takes.
+/// A time longer than any clause takes.
 const LONG: Duration = Duration::from_secs(600);
 
 clauses![

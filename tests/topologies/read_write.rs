@@ -30,8 +30,8 @@ clauses![
     a_fair_lock_is_entered_in_order,
 ];
 
-/// Requests enter a fair lock in order: a reader, a writer and a reader of two clients come one
-/// after the other while a writer holds it.
+/// Requests enter a fair lock in order. While a writer holds it, a reader, a writer and another
+/// reader, of two clients, request it one after the other.
 async fn a_fair_lock_is_entered_in_order(on: Fixture) {
     let clients = [on.client().await, on.client().await];
     let locks = clients.each_ref().map(|client| RwLock::new(client, &on.name).fair());

@@ -197,7 +197,7 @@ pub(crate) mod topics_alone {
             }
             let mut missing = vec!["1", "2", "3"];
             while !missing.is_empty() {
-                // Messages that were acknowledged before may come again.
+                // Messages that were acknowledged before may be delivered again.
                 let text = acked(reliable).await;
                 missing.retain(|awaited| *awaited != text);
             }

@@ -121,7 +121,7 @@ fn is_added(page: &Path) -> bool {
     page.file_name().and_then(|name| name.to_str()).is_some_and(|name| ADDED.contains(&name))
 }
 
-/// Returns the values of all attributes whose text begins with `attribute`.
+/// Returns the values of all attributes with a text that begins with `attribute`.
 fn values<'a>(html: &'a str, attribute: &str) -> impl Iterator<Item = &'a str> {
     html.split(attribute).skip(1).filter_map(|rest| rest.split('"').next())
 }

@@ -20,7 +20,7 @@ fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// Collects the files of the workspace whose names `fits` accepts.
+/// Collects the files of the workspace with a name that `fits` accepts.
 fn files(of: &Path, fits: &dyn Fn(&str) -> bool, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(of).unwrap().map(|entry| entry.unwrap().path()) {
         let name = entry.file_name().unwrap().to_string_lossy();

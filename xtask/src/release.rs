@@ -30,7 +30,7 @@ pub(crate) enum Part {
 
 const ALL: [Part; 5] = [Part::Manifests, Part::Package, Part::Bare, Part::Features, Part::Msrv];
 
-/// Crates whose features are forwarded by the crates that depend on them.
+/// Crates with features that are forwarded by the crates that depend on them.
 const FORWARDED: [&str; 3] = ["redgrid-client", "redgrid-core", "redgrid-codecs"];
 
 /// Files that each package must contain, in addition to its sources.

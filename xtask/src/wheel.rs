@@ -43,7 +43,7 @@ pub(crate) fn unpack(package: &'static str, names: &[&str], folder: &Path) -> Re
     Ok(goal)
 }
 
-/// Returns the first file below `folder` whose name `fits` accepts.
+/// Returns the first file below `folder` with a name that `fits` accepts.
 fn find(folder: &Path, fits: &dyn Fn(&str) -> bool) -> io::Result<Option<PathBuf>> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;

@@ -76,7 +76,7 @@ impl<T: AtomicNumber, const EXACTLY_ONCE: bool> AddExecutor<T, EXACTLY_ONCE> {
         let mut answered = true;
         for chunk in batch.chunks(MAX_LISTED) {
             if !answered {
-                let not_sent = ServerError::NotSent { reason: "one before it was not answered".into() };
+                let not_sent = ServerError::NotSent { reason: "an earlier batch was not answered".into() };
                 results.extend(vec![Err(not_sent); chunk.len()]);
                 continue;
             }
@@ -128,7 +128,7 @@ fn chunk_results<T: AtomicNumber>(chunk: &[T], numbers: &[String]) -> Vec<AddRes
             let step = (parse_number(std::mem::replace(&mut before, after)), parse_number(after));
             Ok((step.0?, step.1?))
         }
-        None => Err(ServerError::NotSent { reason: "the server stopped at one before it".into() }),
+        None => Err(ServerError::NotSent { reason: "the server stopped at an earlier summand".into() }),
     };
     chunk.iter().map(result).collect()
 }

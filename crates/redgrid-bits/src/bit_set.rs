@@ -295,7 +295,7 @@ impl BitSet {
                 let got = format!("{} to {}", describe_bound(range.start_bound()), describe_bound(range.end_bound()));
                 Err(self.object_ref.invalid(
                     "range",
-                    "one within 0 to 4294967295 whose end is not before its start",
+                    "a range within 0 to 4294967295 that does not end before it begins",
                     got,
                 ))
             }

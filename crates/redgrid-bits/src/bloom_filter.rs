@@ -72,9 +72,9 @@ impl<T, C: Codec> BloomFilter<T, C> {
     ///
     /// The filter has the smallest size for which the probability of a false positive is
     /// `false_probability` when it contains `expected_insertions` elements. This size is 4 to 6 %
-    /// larger than that of Redisson, and more than that for few elements or a small probability,
-    /// because the error rate of Redisson's filters is higher than requested. Each side uses the
-    /// size that the other has chosen.
+    /// larger than that of Redisson, whose filters have a higher error rate than requested. The
+    /// difference is larger for few elements or a small probability. Each side uses the size that
+    /// the other has chosen.
     ///
     /// # Errors
     ///
@@ -202,7 +202,7 @@ impl<T, C: Codec> BloomFilter<T, C> {
                 Ok(Shape { size, hashes })
             }
             _ => {
-                let got = format_args!("{size} bits, and {hashes} of each element");
+                let got = format_args!("{size} bits, with {hashes} for each element");
                 Err(self.object_ref.invalid("configuration", "a filter of 1 to 4294967296 bits", got))
             }
         }

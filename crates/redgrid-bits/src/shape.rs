@@ -5,8 +5,8 @@ use redgrid_codecs::hash128;
 /// Redisson's largest size: 512 MiB minus two bits.
 pub(crate) const MAX_SIZE: u64 = 4_294_967_294;
 
-/// If degenerate elements would exceed its false-positive probability, a filter may grow to this
-/// size (64 KiB) or to twice the size that it would have without them, whichever is larger.
+/// A filter is larger if degenerate elements would exceed its false-positive probability. It may
+/// grow to this size (64 KiB) or to twice its size without them, whichever is larger.
 const SMALL_SIZE: u64 = 1 << 19;
 
 /// The configuration of a Bloom filter: its size, and the parameters for which it was planned.

@@ -277,8 +277,8 @@ impl<T, C: Encode<T>> Buckets<T, C> {
                 return Err(ObjectError::invalid_argument(
                     &item.name,
                     "names",
-                    format!("names that share a slot with `{}`", String::from_utf8_lossy(first)),
-                    "one in another",
+                    format!("names in the slot of `{}`", String::from_utf8_lossy(first)),
+                    "a name in another slot",
                 ));
             }
             all.insert(item.key.clone(), item);

@@ -212,7 +212,7 @@ impl<K, V, KC: Decode<K>, VC: Decode<V>> Events<K, V, KC, VC> {
 
     /// The error for a message that is not in Redisson's format.
     fn malformed(&self) -> ObjectError {
-        let source = ServerError::Decode { expected: "a key and values, each behind its length", got: "less".into() };
+        let source = ServerError::Decode { expected: "a key and values, each after its length", got: "less".into() };
         match self.map.object_ref.name_and_key() {
             Ok((name, _)) => ObjectError::Unexpected { name: name.clone(), source },
             Err(invalid) => invalid,

@@ -220,7 +220,7 @@ impl sealed::Requests for Native {
     const KEYS: redgrid_core::object::Layout = alone;
     // Redis stores expiry times of fields in 46 bits.
     const LATEST: (u128, &'static str) =
-        ((1 << 46) - 1, "a time between the year 1970 and November 4199, as servers know for fields");
+        ((1 << 46) - 1, "a time between the year 1970 and November 4199, the limit of servers for fields");
 
     fn read(object_ref: &ObjectRef, _: ReadKind, fields: &[Bytes]) -> Result<Request, ObjectError> {
         Ok(with_args(object_ref.command("HMGET")?, fields).reads())

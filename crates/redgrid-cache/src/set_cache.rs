@@ -349,7 +349,7 @@ impl<R> SetInsert<R> {
         let (values, object_ref) = (self.values?, &self.object_ref);
         let encoded_lifetime = encode_lifetime(object_ref, self.ttl, Packed::LATEST)?;
         if self.all_or_none && chunks(&values, Bytes::len).count() > 1 {
-            return Err(object_ref.invalid("values", "up to 500 of 4 MiB at once", values.len()));
+            return Err(object_ref.invalid("values", "at most 500 values with 4 MiB in all", values.len()));
         }
         if self.all_or_none && values.is_empty() {
             // Without values, the condition is met. An invalid name is an error all the same.

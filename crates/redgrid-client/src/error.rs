@@ -69,7 +69,7 @@ impl ServerError {
     #[doc(hidden)]
     pub fn refused(message: impl Into<String>) -> Self {
         let message = message.into();
-        match LOGIN_REFUSALS.iter().any(|words| message.starts_with(words)) {
+        match LOGIN_REFUSALS.iter().any(|text| message.starts_with(text)) {
             true => ServerError::Unauthorized { message },
             false => ServerError::Refused { code: Code::of(&message), message },
         }
@@ -119,7 +119,7 @@ impl ServerError {
     /// Returns whether the server refused a sum that exceeds its range of numbers.
     pub fn is_overflow(&self) -> bool {
         let ServerError::Refused { code: Code::Other, message } = self else { return false };
-        OVERFLOW_MESSAGES.iter().any(|words| message.contains(words))
+        OVERFLOW_MESSAGES.iter().any(|text| message.contains(text))
     }
 
     /// Returns whether the server does not have a command or subcommand that the request consists
@@ -127,7 +127,7 @@ impl ServerError {
     pub fn is_unknown_command(&self) -> bool {
         let ServerError::Refused { code: Code::Other, message } = self else { return false };
         let unknown = ["nknown command", "nknown subcommand", "nknown Redis command", "nknown Valkey command"];
-        unknown.iter().any(|words| message.contains(words))
+        unknown.iter().any(|text| message.contains(text))
     }
 
     /// Returns whether the request may have been executed although no reply arrived.
@@ -147,7 +147,7 @@ const LOGIN_REFUSALS: [&str; 3] = ["NOAUTH Authentication required", "NOAUTH HEL
 /// is `error`.
 pub fn after_unanswered(error: ServerError) -> ServerError {
     match error.is_not_done() {
-        true => ServerError::unknown(format!("an earlier copy may have been carried out; then {error}")),
+        true => ServerError::unknown(format!("an earlier copy may have been executed; then {error}")),
         false => error,
     }
 }

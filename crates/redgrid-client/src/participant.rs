@@ -104,7 +104,7 @@ impl std::fmt::Debug for Participant {
         f.debug_struct("Participant")
             .field("key", &self.key)
             .field("number", &self.number)
-            .field("turn", &self.generation)
+            .field("generation", &self.generation)
             .finish()
     }
 }

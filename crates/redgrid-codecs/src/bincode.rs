@@ -57,11 +57,11 @@ impl<T: DeserializeOwned> Decode<T> for Bincode {
 fn describe(error: Refused) -> String {
     match error {
         Refused::OtherString(text) => text,
-        Refused::UnexpectedEnd { .. } => "the end too soon".to_owned(),
+        Refused::UnexpectedEnd { .. } => "the end of the bytes".to_owned(),
         Refused::Utf8 { .. } => "a string that is not UTF-8".to_owned(),
         Refused::InvalidBooleanValue(_) => "a boolean that is neither 0 nor 1".to_owned(),
-        Refused::InvalidCharEncoding(_) => "a character that is none".to_owned(),
-        Refused::UnexpectedVariant { type_name, .. } => format!("no variant of `{type_name}`"),
+        Refused::InvalidCharEncoding(_) => "an invalid character".to_owned(),
+        Refused::UnexpectedVariant { type_name, .. } => format!("an invalid variant of `{type_name}`"),
         other => other.to_string(),
     }
 }

@@ -92,16 +92,16 @@ impl<'de> Read<'de> for Reader<'de> {
 fn describe(error: Refused<Infallible>) -> String {
     match error {
         Refused::Custom(text) => text.into(),
-        Refused::Core(Malformed::Eof { .. }) => "the end too soon".to_owned(),
+        Refused::Core(Malformed::Eof { .. }) => "the end of the bytes".to_owned(),
         Refused::Core(Malformed::Mismatch { name, found } | Malformed::Unsupported { name, found }) => {
-            format!("{} where `{name}` is due", major(found))
+            format!("{} where `{name}` is expected", major(found))
         }
         Refused::Core(Malformed::RequireUtf8 { .. }) => "a string that is not UTF-8".to_owned(),
-        Refused::Core(Malformed::DepthOverflow { .. }) => "something nested too deep to be skipped".to_owned(),
+        Refused::Core(Malformed::DepthOverflow { .. }) => "a value nested too deeply to be skipped".to_owned(),
         Refused::Core(Malformed::CastOverflow { .. } | Malformed::ArithmeticOverflow { .. }) => {
             "a number that does not fit".to_owned()
         }
-        Refused::Core(Malformed::RequireLength { name, .. }) => format!("another length than that of `{name}`"),
+        Refused::Core(Malformed::RequireLength { name, .. }) => format!("a length other than that of `{name}`"),
         other => other.to_string(),
     }
 }

@@ -86,8 +86,8 @@ pub trait Codec: Clone + Debug + Send + Sync + 'static {
 /// type (`String`).
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot write a `{T}`",
-    note = "`Json`, `Bincode`, `Postcard`, `MessagePack` and `Cbor` write what is `serde::Serialize`, `Text` what is `Display`, \
-            `Long` integers, `Double` `f64`, `Raw` bytes, `Kryo` Java's simple types"
+    note = "`Json`, `Bincode`, `Postcard`, `MessagePack` and `Cbor` write `serde::Serialize` types, \
+            `Text` `Display` types, `Long` integers, `Double` `f64`, `Raw` bytes, `Kryo` Java's simple types"
 )]
 pub trait Encode<T: ?Sized>: Codec {
     /// Encodes `value`.
@@ -115,8 +115,8 @@ impl<T: Borrow<Q>, C: Encode<Q>, Q: ?Sized> EncodesFor<T, Q> for C {}
 /// A codec that reads values of type `T`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot read a `{T}`",
-    note = "`Json`, `Bincode`, `Postcard`, `MessagePack` and `Cbor` read what is `serde::de::DeserializeOwned`, `Text` what is \
-            `FromStr`, `Long` integers, `Double` `f64`, `Raw` bytes, `Kryo` Java's simple types"
+    note = "`Json`, `Bincode`, `Postcard`, `MessagePack` and `Cbor` read `serde::de::DeserializeOwned` types, \
+            `Text` `FromStr` types, `Long` integers, `Double` `f64`, `Raw` bytes, `Kryo` Java's simple types"
 )]
 pub trait Decode<T>: Codec {
     /// Decodes a value from all of `bytes`.
@@ -124,7 +124,7 @@ pub trait Decode<T>: Codec {
     /// # Errors
     ///
     /// The bytes are not a value of this codec or type, or they exceed a limit. The error names the
-    /// expected content, the found content, and another codec whose format the bytes resemble.
+    /// expected content, the found content, and another codec if the bytes resemble its format.
     fn decode(&self, bytes: &Bytes) -> Result<T, DecodeError>;
 }
 
@@ -145,7 +145,7 @@ pub trait Decode<T>: Codec {
 /// add(Raw);
 /// ```
 #[diagnostic::on_unimplemented(
-    message = "to the server, what `{Self}` writes for a `{T}` is no number it can add to",
+    message = "`{Self}` does not write a `{T}` as a number to which the server can add",
     note = "`Long` is for integers, `Double` for `f64`, `Text` for both; the server counts in 64 bits with a sign"
 )]
 pub trait Numeric<T>: Encode<T> + Decode<T> {

@@ -51,8 +51,8 @@ fn java(value: f64) -> String {
     } else {
         let text = format!("{value:E}");
         match text.split_once('E') {
-            // Java chooses the nearest number of two digits, whose second digit is not always 0
-            // (`4.9E-324`).
+            // Java writes at least two digits and chooses the nearest number, so the second digit
+            // is not always 0 (`4.9E-324`).
             Some((digits, _)) if !digits.contains('.') => format!("{value:.1E}"),
             _ => text,
         }

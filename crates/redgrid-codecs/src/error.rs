@@ -83,7 +83,7 @@ pub enum DecodeError {
         limit: usize,
     },
     /// According to its header, the decompressed size exceeds the codec's limit.
-    #[error("{codec} decompresses up to {limit} bytes, and this value says that it has {size}")]
+    #[error("{codec} decompresses up to {limit} bytes, and this value states a length of {size}")]
     TooLarge {
         /// The codec.
         codec: Cow<'static, str>,
@@ -93,7 +93,7 @@ pub enum DecodeError {
         limit: u64,
     },
     /// The value has more elements without bytes (such as `()`) than the limit.
-    #[error("{codec} reads up to {limit} elements that take no bytes, and this value says that it has more")]
+    #[error("{codec} reads up to {limit} elements that take no bytes, and this value states more of them")]
     TooMany {
         /// The codec.
         codec: Cow<'static, str>,
@@ -105,8 +105,8 @@ pub enum DecodeError {
 impl DecodeError {
     /// Returns the error of your own codec: `codec` expected `expected`, and found `bytes`.
     ///
-    /// The error contains only the number of bytes, and the codec whose format they
-    /// [resemble](LooksLike).
+    /// The error does not contain the bytes, but their number, and the codec with a format that
+    /// they [resemble](LooksLike).
     pub fn unexpected(codec: &impl Codec, bytes: &[u8], expected: impl Into<String>) -> DecodeError {
         let found = match bytes.len() {
             0 => "nothing".to_owned(),
@@ -134,8 +134,8 @@ impl DecodeError {
     #[must_use]
     pub fn left_over(self, bytes: usize) -> DecodeError {
         match bytes {
-            1 => self.found("1 more byte behind a value"),
-            many => self.found(format!("{many} more bytes behind a value")),
+            1 => self.found("1 more byte after a value"),
+            many => self.found(format!("{many} more bytes after a value")),
         }
     }
 

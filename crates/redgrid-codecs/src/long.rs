@@ -38,7 +38,7 @@ macro_rules! integers {
                 number(bytes)
                     .ok_or_else(|| DecodeError::unexpected(self, bytes, expected))?
                     .try_into()
-                    .map_err(|_| DecodeError::unexpected(self, bytes, expected).found("one that does not fit"))
+                    .map_err(|_| DecodeError::unexpected(self, bytes, expected).found("a number that does not fit"))
             }
         }
 

@@ -42,7 +42,7 @@ impl<T: ?Sized, C: Encode<T>, const LIMIT: usize> Encode<T> for Lz4<C, LIMIT> {
         out.resize(length + lz4_flex::block::get_maximum_output_size(plain.len()), 0);
         // The buffer is large enough for the worst case, so this does not fail.
         let written = lz4_flex::block::compress_into(&plain, &mut out[length..])
-            .map_err(|_| EncodeError::unsupported(self, "what LZ4 takes", "what it refuses"))?;
+            .map_err(|_| EncodeError::unsupported(self, "data that LZ4 can compress", "this data"))?;
         out.truncate(length + written);
         out.shrink_to_fit();
         checked(self, out)
@@ -54,13 +54,13 @@ impl<T, C: Decode<T>, const LIMIT: usize> Decode<T> for Lz4<C, LIMIT> {
         let refused = || DecodeError::unexpected(self, bytes, EXPECTED);
         let (size, block) = split(self, bytes, LIMIT, EXPECTED)?;
         if size > block.len().saturating_mul(RATIO) {
-            return Err(refused().found("a length that so few bytes cannot become"));
+            return Err(refused().found("a length that is too large for so few bytes"));
         }
         let mut plain = vec![0; size];
         match lz4_flex::block::decompress_into(block, &mut plain) {
             Ok(written) if written == size => self.0.decode(&plain.into()),
-            Ok(_) => Err(refused().found("fewer bytes than the length in front says")),
-            Err(_) => Err(refused().found("what is no block of LZ4")),
+            Ok(_) => Err(refused().found("fewer bytes than the stated length")),
+            Err(_) => Err(refused().found("data that LZ4 cannot decompress")),
         }
     }
 }

@@ -56,7 +56,7 @@ impl<T: DeserializeOwned> Decode<T> for MessagePack {
 fn describe(error: Refused) -> String {
     match error {
         Refused::Uncategorized(text) | Refused::Syntax(text) => text,
-        Refused::InvalidMarkerRead(_) | Refused::InvalidDataRead(_) => "the end too soon".to_owned(),
+        Refused::InvalidMarkerRead(_) | Refused::InvalidDataRead(_) => "the end of the bytes".to_owned(),
         Refused::OutOfRange => "a number that does not fit".to_owned(),
         Refused::TypeMismatch(mark) => kind(&format!("{mark:?}")).to_owned(),
         other => other.to_string(),

@@ -8,9 +8,9 @@ use bytes::Bytes;
 use crate::codec::checked;
 use crate::{Codec, Decode, DecodeError, Encode, EncodeError, Raw, Text};
 
-/// A codec whose encodings sort byte by byte in the order of the values of `T`. So the server can
-/// keep values in order and find ranges. Sorted sets require it, so a codec without that order does
-/// not compile:
+/// A codec with encodings that sort byte by byte in the order of the values of `T`. So the server
+/// can keep values in order and find ranges. Sorted sets require it, so a codec without that order
+/// does not compile:
 ///
 /// ```
 /// use redgrid_codecs::{Natural, Ordered, Text};
@@ -25,9 +25,9 @@ use crate::{Codec, Decode, DecodeError, Encode, EncodeError, Raw, Text};
 /// sort(Text); // "10" is in front of "9"
 /// ```
 #[diagnostic::on_unimplemented(
-    message = "the bytes that `{Self}` writes for a `{T}` are not in its order",
-    note = "`Natural` is for numbers, `char`, `bool`, text, bytes, and tuples that begin with what has one size; `Text` is for text, \
-            `Raw` for bytes"
+    message = "the bytes that `{Self}` writes for `{T}` do not sort in the order of its values",
+    note = "`Natural` is for numbers, `char`, `bool`, text, bytes, and tuples that begin with types of a fixed size; \
+            `Text` is for text, `Raw` for bytes"
 )]
 pub trait Ordered<T: ?Sized>: Encode<T> {}
 
@@ -53,8 +53,8 @@ impl Codec for Natural {
     }
 }
 
-/// Types whose values [`Natural`] all writes in the same number of bytes, so that other elements
-/// can follow in a tuple.
+/// Types of a fixed size: [`Natural`] writes all their values in the same number of bytes, so that
+/// other elements can follow in a tuple.
 pub trait FixedSize {
     /// The number of bytes.
     const SIZE: usize;
@@ -119,7 +119,7 @@ fixed! {
     };
 }
 
-/// Implements types with another codec, whose encoding has the right order.
+/// Implements types with another codec, which encodes them in the right order.
 macro_rules! delegated {
     ($($type:ty => $codec:ident),*; $($owned:ty),*) => {
         $(

@@ -45,18 +45,18 @@ impl<T: DeserializeOwned> Decode<T> for Postcard {
 fn describe(error: postcard::Error) -> String {
     use postcard::Error;
     match error {
-        Error::DeserializeUnexpectedEnd => "the end too soon".to_owned(),
+        Error::DeserializeUnexpectedEnd => "the end of the bytes".to_owned(),
         Error::DeserializeBadVarint => "a whole number that does not fit".to_owned(),
         Error::DeserializeBadBool => "a boolean that is neither 0 nor 1".to_owned(),
-        Error::DeserializeBadChar => "a character that is none".to_owned(),
+        Error::DeserializeBadChar => "an invalid character".to_owned(),
         Error::DeserializeBadUtf8 => "a string that is not UTF-8".to_owned(),
         Error::DeserializeBadOption => "an option that is neither 0 nor 1".to_owned(),
-        Error::DeserializeBadEnum => "a variant that is none".to_owned(),
+        Error::DeserializeBadEnum => "an invalid variant".to_owned(),
         // postcard discards the text of the type's error.
-        Error::SerdeDeCustom => "what the type refuses".to_owned(),
-        Error::SerdeSerCustom => "the type refuses it".to_owned(),
-        Error::WontImplement => "a type that asks what comes next, which postcard does not tell".to_owned(),
-        Error::SerializeSeqLengthUnknown => "a sequence that does not tell its length".to_owned(),
+        Error::SerdeDeCustom => "a value that the type rejects".to_owned(),
+        Error::SerdeSerCustom => "the type rejects it".to_owned(),
+        Error::WontImplement => "a type that needs a self-describing format, which postcard is not".to_owned(),
+        Error::SerializeSeqLengthUnknown => "a sequence of unknown length".to_owned(),
         other => other.to_string(),
     }
 }

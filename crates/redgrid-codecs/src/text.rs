@@ -31,7 +31,7 @@ impl<T: Display + ?Sized> Encode<T> for Text {
         let mut text = String::new();
         // Prevents that an error of a user's `Display` becomes a panic.
         std::fmt::write(&mut text, format_args!("{value}"))
-            .map_err(|_| EncodeError::unsupported(self, "what has a text", format!("a `{}`", type_name::<T>())))?;
+            .map_err(|_| EncodeError::unsupported(self, "printable values", format!("a `{}`", type_name::<T>())))?;
         checked(self, text.into_bytes())
     }
 }
@@ -42,7 +42,7 @@ impl<T: FromStr> Decode<T> for Text {
         match text(bytes) {
             None => Err(DecodeError::unexpected(self, bytes, expected()).found("bytes that are not UTF-8")),
             Some(text) => text.parse().map_err(|_| {
-                let found = format!("a text of {} bytes that is none", bytes.len());
+                let found = format!("another text of {} bytes", bytes.len());
                 DecodeError::unexpected(self, bytes, expected()).found(found)
             }),
         }

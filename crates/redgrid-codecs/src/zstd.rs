@@ -43,7 +43,7 @@ impl<T: ?Sized, C: Encode<T>, const LIMIT: usize> Encode<T> for Zstd<C, LIMIT> {
         let mut out = prefix(self, &plain, LIMIT)?;
         // This fails only if there is no memory.
         let frame = zstd::bulk::compress(&plain, LEVEL)
-            .map_err(|_| EncodeError::unsupported(self, "what Zstandard takes", "what it refuses"))?;
+            .map_err(|_| EncodeError::unsupported(self, "data that Zstandard can compress", "this data"))?;
         out.extend_from_slice(&frame);
         checked(self, out)
     }
@@ -55,9 +55,9 @@ impl<T, C: Decode<T>, const LIMIT: usize> Decode<T> for Zstd<C, LIMIT> {
         let (size, frame) = split(self, bytes, LIMIT, EXPECTED)?;
         match decompress(frame, size) {
             Ok(plain) if plain.len() == size => self.0.decode(&plain.into()),
-            Ok(plain) if plain.len() > size => Err(refused().found("more bytes than the length in front says")),
-            Ok(_) => Err(refused().found("fewer bytes than the length in front says")),
-            Err(_) => Err(refused().found("what is no frame of Zstandard")),
+            Ok(plain) if plain.len() > size => Err(refused().found("more bytes than the stated length")),
+            Ok(_) => Err(refused().found("fewer bytes than the stated length")),
+            Err(_) => Err(refused().found("data that Zstandard cannot decompress")),
         }
     }
 }

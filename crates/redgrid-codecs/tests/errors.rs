@@ -43,7 +43,7 @@ fn errors_say_what_was_expected_and_what_was_found() {
     );
     rejects::<_, u8>(Json, b"300", "Json expected u8, found a whole number of 3 digits that does not fit");
     rejects::<_, u8>(MessagePack, b"\xa3abc", "MessagePack expected `u8`, found a string");
-    rejects::<_, u8>(Postcard, b"\x01\x02", "Postcard expected `u8`, found 1 more byte behind a value");
+    rejects::<_, u8>(Postcard, b"\x01\x02", "Postcard expected `u8`, found 1 more byte after a value");
     rejects::<_, Kind>(
         Postcard,
         b"\x09",
@@ -55,8 +55,8 @@ fn errors_say_what_was_expected_and_what_was_found() {
         "Bincode expected variant index 0 <= i < 4, found a whole number of 1 digit that does not fit",
     );
     rejects::<_, bool>(Bincode, b"\x09", "Bincode expected `bool`, found a boolean that is neither 0 nor 1");
-    rejects::<_, bool>(Cbor, b"\xa1\x01\x02", "Cbor expected `bool`, found a map where `bool` is due");
-    rejects::<_, Vec<u8>>(Cbor, b"\x82\x01", "Cbor expected `alloc::vec::Vec<u8>`, found the end too soon");
+    rejects::<_, bool>(Cbor, b"\xa1\x01\x02", "Cbor expected `bool`, found a map where `bool` is expected");
+    rejects::<_, Vec<u8>>(Cbor, b"\x82\x01", "Cbor expected `alloc::vec::Vec<u8>`, found the end of the bytes");
     let error = refused::<_, Inner>(&Json, b"{\"list\":[]}").to_string();
     assert_eq!(error, "Json expected `errors::Inner`, found missing field `map`");
     let error = refused::<_, u32>(&Json, b"").to_string();

@@ -324,12 +324,12 @@ fn unlimited_decompression_is_rejected() {
     let lie = [b"\x00\x00\x10\x00", &frame[4..]].concat();
     read::<_, Bytes>(&Zstd::new(Raw), &lie, 9 << 20);
     let refused: Result<Bytes, _> = Zstd::new(Raw).decode(&lie.into());
-    assert!(refused.unwrap_err().to_string().contains("more bytes than the length in front says"));
+    assert!(refused.unwrap_err().to_string().contains("more bytes than the stated length"));
     // A frame that requires a window of 2 GiB: its header is magic, descriptor, window.
     let window = b"\x00\x00\x10\x00\x28\xb5\x2f\xfd\x00\xa8\x01\x00\x00";
     read::<_, Bytes>(&Zstd::new(Raw), window, 1 << 20);
     let refused: Result<Bytes, _> = Zstd::new(Raw).decode(&Bytes::from_static(window));
-    assert!(refused.unwrap_err().to_string().contains("no frame of Zstandard"));
+    assert!(refused.unwrap_err().to_string().contains("Zstandard cannot decompress"));
     // A declared length within the limit does not allocate memory before the bytes are read.
     read::<_, Bytes>(&Zstd::<_, MAX_SIZE>(Raw), b"\x1f\xff\xff\xff\x28\xb5\x2f\xfd\x00\x58\x01\x00\x00", 4 << 20);
 }

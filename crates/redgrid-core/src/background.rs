@@ -59,7 +59,7 @@ impl BackgroundClient {
         self.core.life.closes_by()
     }
 
-    /// Completes when `within` has passed since the shutdown began, or since this call if the
+    /// Completes when `delay` has passed since the shutdown began, or since this call if the
     /// shutdown began earlier.
     ///
     /// It completes earlier if the shutdown would soon stop waiting for tasks: a quarter of the
@@ -67,13 +67,13 @@ impl BackgroundClient {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future changes nothing. The next call measures `within` from its own start.
-    pub async fn nearly_closed(&self, within: Duration) {
+    /// Dropping the future changes nothing. The next call measures `delay` from its own start.
+    pub async fn nearly_closed(&self, delay: Duration) {
         self.closing().await;
         let now = self.core.clock.now();
         let left = self.closes_by().map_or(Duration::ZERO, |by| by.since(now));
         let left = left - (left / 4).min(ORDER);
-        self.core.clock.sleep_until(now + left.min(within)).await;
+        self.core.clock.sleep_until(now + left.min(delay)).await;
     }
 
     /// Subscribes to a channel at the primary of `key`, whatever `subscription_mode` says.

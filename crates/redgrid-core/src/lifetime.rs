@@ -26,7 +26,7 @@ pub fn unix_millis(at: SystemTime) -> Option<u128> {
 /// Describes a time for an error message, as its distance from the beginning of 1970.
 pub fn describe_time(at: SystemTime) -> String {
     match at.duration_since(UNIX_EPOCH) {
-        Ok(after) => format!("{after:?} after the begin of 1970"),
-        Err(before) => format!("{:?} before the begin of 1970", before.duration()),
+        Ok(after) => format!("{after:?} after the beginning of 1970"),
+        Err(before) => format!("{:?} before the beginning of 1970", before.duration()),
     }
 }

@@ -107,7 +107,7 @@ pub enum NextPoll {
 
 impl NextPoll {
     /// Returns the announced time until the next poll.
-    fn within(self) -> Duration {
+    fn delay(self) -> Duration {
         match self {
             NextPoll::Now | NextPoll::NowFor(_) => Duration::ZERO,
             NextPoll::Within(time) => time,

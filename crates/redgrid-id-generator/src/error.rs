@@ -31,7 +31,7 @@ pub enum IdError {
         key: Name,
     },
     /// The server's time is outside of the 2^31 seconds that start at the epoch of the ids.
-    #[error("the server's time, {seconds} s since 1970, is not within the 2^31 seconds of `{name}` from {from} on")]
+    #[error("the server's time ({seconds} s since 1970) is outside the range of `{name}`: 2^31 s from {from} s on")]
     TimeOutOfRange {
         /// The generator.
         name: Name,

@@ -83,10 +83,10 @@ impl Operation {
         };
         let width = rows.first().map_or(0, Vec::len);
         let request = script.with(rows.iter().flatten().cloned()).arg(self.command()).arg(width.to_string());
-        let look = if leaves_multimaps { "look" } else { "" };
+        let mode = if leaves_multimaps { "skip_multimaps" } else { "" };
         match self {
-            Operation::Expire(_, Some(time)) => request.arg(look).arg(time.clone()),
-            Operation::Expire(_, None) | Operation::Remove(_) => request.arg(look),
+            Operation::Expire(_, Some(time)) => request.arg(mode).arg(time.clone()),
+            Operation::Expire(_, None) | Operation::Remove(_) => request.arg(mode),
             Operation::Count(_) | Operation::Lifetimes => request.idempotent(),
         }
     }
@@ -110,7 +110,7 @@ impl Operation {
         Ok(statuses.first().copied().unwrap_or(0).max(i64::from(found.is_some())))
     }
 
-    /// Applies the operation to an object whose keys are on both nodes of a migration.
+    /// Applies the operation to an object that has keys on both nodes of a migration.
     ///
     /// The keys are handled one by one. The object's own key is first, because other clients find
     /// the object by this key.
@@ -158,7 +158,7 @@ pub(crate) async fn object_exists(client: &Client, object: &Bytes) -> Result<boo
 fn partially_done(error: ServerError) -> ServerError {
     match error {
         error if error.is_not_done() => {
-            ServerError::Unknown { reason: format!("some of its keys are done; then {error}").into() }
+            ServerError::Unknown { reason: format!("some of its keys were processed; then {error}").into() }
         }
         other => other,
     }

@@ -86,7 +86,7 @@ impl ClusterView {
         Ok(view)
     }
 
-    /// Adds the migrations whose peer exists, after all nodes were asked for their reports.
+    /// Adds the migrations with an existing peer, after all nodes were asked for their reports.
     ///
     /// `known` contains the slots that have an owner in the client's topology. `is_complete` means
     /// that every primary has sent its report.

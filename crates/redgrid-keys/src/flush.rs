@@ -48,10 +48,10 @@ impl Keys {
         let command = match (what, namespace.is_empty()) {
             (FlushScope::Namespace, false) => return self.delete_all().await.map(drop),
             (FlushScope::Namespace, true) => {
-                return Err(KeysError::invalid("flush", "a client with a namespace", "one without"));
+                return Err(KeysError::invalid("flush", "a client with a namespace", "a client without one"));
             }
             (FlushScope::Database | FlushScope::AllDatabases, false) => {
-                let expected = "`Namespace`, as others have keys beside it";
+                let expected = "`Namespace`, because others have keys outside it";
                 return Err(KeysError::invalid(
                     "flush",
                     expected,

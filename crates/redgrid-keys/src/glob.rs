@@ -18,7 +18,7 @@ impl Glob {
         let mut rest = &pattern[..];
         while let Some((first, tail)) = rest.split_first() {
             rest = match first {
-                b'\\' => tail.get(1..).ok_or("a byte behind each `\\`")?,
+                b'\\' => tail.get(1..).ok_or("a byte after each `\\`")?,
                 b'[' => match_class(tail, 0).1.ok_or("a `]` for each `[`")?,
                 _ => tail,
             };

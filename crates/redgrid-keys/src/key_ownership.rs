@@ -30,8 +30,8 @@ pub(crate) fn token_keys(key: &[u8]) -> Vec<Bytes> {
     [redgrid_core::object::fence(key), redgrid_core::object::layouts::fenced_lock_token(key)].concat()
 }
 
-/// Returns the keys whose existence means that the object exists, as count.lua and lifetimes.lua
-/// expect them.
+/// Returns the keys that count.lua and lifetimes.lua check: the object exists if one of them
+/// exists.
 pub(crate) fn existence_row(object: &[u8]) -> Vec<Bytes> {
     let mut all = key_ownership::primary_keys(object);
     all.insert(1, key_ownership::suffixed_companions(object)[FILTER_CONFIG].clone());

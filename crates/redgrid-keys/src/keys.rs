@@ -270,7 +270,7 @@ impl Keys {
     pub async fn object(&self, name: impl AsRef<str>) -> Result<Object, KeysError> {
         let name = Name::new(name)?;
         if self.multimap(&name).await?.is_some() {
-            let (option, got) = ("name", "that of a multimap, which has its own `object()`".to_owned());
+            let (option, got) = ("name", "the name of a multimap, which has its own `object()`".to_owned());
             let expected = "the name of an object other than a multimap".to_owned();
             return Err(ObjectError::invalid_argument(name, option, expected, got).into());
         }

@@ -82,7 +82,7 @@ impl Listing {
         match (kind.type_name(), &mut self.options) {
             (Some(_), Ok(options)) => options.kind = Some(kind),
             (None, Ok(_)) => {
-                self.options = Err(KeysError::invalid("kind", "a type that every server knows", format!("{kind:?}")));
+                self.options = Err(KeysError::invalid("kind", "a type that every server has", format!("{kind:?}")));
             }
             (_, Err(_)) => {}
         }

@@ -43,7 +43,7 @@ macro_rules! with_object {
                     Multimap::<Bytes, Bytes, Raw, Raw, _>::new(client, name).object();
                 $call
             }
-            // A plain multimap is a native multimap whose keys have no TTLs.
+            // A plain multimap is a native multimap without TTLs.
             (false, false) => {
                 let $object: MultimapObject<Native<Sets>> =
                     Multimap::<Bytes, Bytes, Raw, Raw, _>::new(client, name).object();

@@ -67,7 +67,7 @@ struct NodeCursor {
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum ServerProcess {
     RunId(std::sync::Arc<str>),
-    /// The process at the other end of this connection, whose run id is unknown.
+    /// The process at the other end of this connection, if its run id is unknown.
     Connection(u64),
 }
 
@@ -188,7 +188,7 @@ impl Scan {
         Ok(true)
     }
 
-    /// Returns the slots whose keys the last pass may have missed.
+    /// Returns the slots in which the last pass may have missed keys.
     fn incomplete_slots(&self, before: &ClusterView, after: &ClusterView) -> BTreeSet<u16> {
         let is_incomplete = |slot: &u16| {
             if before.is_unclaimed(*slot) || after.is_unclaimed(*slot) {

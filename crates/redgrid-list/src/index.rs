@@ -44,7 +44,7 @@ pub(crate) fn range_bounds(
         Bound::Unbounded => None,
     };
     if end.is_some_and(|end| end < start) {
-        return Err(invalid("one that does not end before it begins".to_owned()));
+        return Err(invalid("a range that does not end before it begins".to_owned()));
     }
     Ok((narrow(start)?, end.map(narrow).transpose()?))
 }

@@ -97,8 +97,8 @@ impl<T, C: Codec> List<T, C> {
     /// # Errors
     ///
     /// As for [`List::insert`]. After the first step the error is [`ObjectError::Partial`], with
-    /// the number of values that were inserted; these are the last ones or, at the end of the list,
-    /// the first ones.
+    /// the number of values that were inserted. These are the last ones. At the end of the list
+    /// they are the first ones.
     ///
     /// # Cancel safety
     ///

@@ -147,11 +147,11 @@ impl<T, C: Codec> List<T, C> {
         let values: HashSet<Bytes> = values.into_iter().map(|value| self.encode(value)).collect::<Result<_, _>>()?;
         let too_much = |expected: String, got: usize| ObjectError::invalid_argument(name, "values", expected, got);
         if values.len() > MAX_RETAINED_VALUES {
-            return Err(too_much(format!("up to {MAX_RETAINED_VALUES} that differ"), values.len()));
+            return Err(too_much(format!("up to {MAX_RETAINED_VALUES} different values"), values.len()));
         }
         let bytes: usize = values.iter().map(Bytes::len).sum();
         if bytes > MAX_RETAINED_BYTES {
-            return Err(too_much(format!("up to {MAX_RETAINED_BYTES} bytes of them"), bytes));
+            return Err(too_much(format!("up to {MAX_RETAINED_BYTES} bytes in all"), bytes));
         }
         let (mut end, mut removed) = (Bytes::new(), 0);
         loop {
@@ -187,7 +187,12 @@ impl<T, C: Codec> List<T, C> {
         let (name, _) = self.object_ref.name_and_key()?;
         let (start, end) = range_bounds(name, &range)?;
         if end == Some(start) {
-            return Err(ObjectError::invalid_argument(name, "range", "one that is not empty", format!("{range:?}")));
+            return Err(ObjectError::invalid_argument(
+                name,
+                "range",
+                "a range that is not empty",
+                format!("{range:?}"),
+            ));
         }
         let request = self.object_ref.command("LTRIM")?.int(start).int(end.map_or(-1, |end| end - 1));
         self.object_ref.change(request).await

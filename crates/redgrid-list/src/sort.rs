@@ -134,7 +134,7 @@ impl<T, C: Codec> Sort<T, C> {
             return Err(ObjectError::invalid_argument(
                 name,
                 "pattern",
-                "a name with a `*`, where the element goes",
+                "a name with a `*` in the place of the element",
                 pattern,
             ));
         }
@@ -165,7 +165,7 @@ impl<T, C: Codec> Sort<T, C> {
         let patterns = self.patterns(patterns)?;
         let values: Vec<Option<Bytes>> = self.list.object_ref.read_primary(self.request(&patterns)?).await?;
         let value =
-            |bytes: &Bytes| self.list.object_ref.decoded(&codec, bytes, || Some("what a pattern leads to".to_owned()));
+            |bytes: &Bytes| self.list.object_ref.decoded(&codec, bytes, || Some("the value of a pattern".to_owned()));
         let row = |row: &[Option<Bytes>]| row.iter().map(|bytes| bytes.as_ref().map(value).transpose()).collect();
         values.chunks(patterns.len()).map(row).collect()
     }
@@ -174,7 +174,7 @@ impl<T, C: Codec> Sort<T, C> {
         let (name, _) = self.list.object_ref.name_and_key()?;
         let patterns: Vec<String> = patterns.into_iter().map(Into::into).collect();
         if patterns.is_empty() {
-            return Err(ObjectError::invalid_argument(name, "patterns", "one at least", "none"));
+            return Err(ObjectError::invalid_argument(name, "patterns", "at least one", "none"));
         }
         Ok(patterns)
     }
@@ -241,7 +241,7 @@ impl<T, C: Codec> List<T, C> {
         if client.slot(&other_key) == client.slot(key) {
             return Ok(other_key);
         }
-        Err(ObjectError::invalid_argument(name, option, "a name in its slot, by the same hash tag", other))
+        Err(ObjectError::invalid_argument(name, option, "a name in the same slot (give both one hash tag)", other))
     }
 }
 
@@ -249,7 +249,7 @@ into_future!([T: 'static, C: Decode<T>] Sort<T, C> => Result<Vec<T>, ObjectError
     // SORT can store, so replicas refuse it. Servers older than Redis 7.0 have no SORT_RO. So the
     // primary is read.
     let elements: Vec<Bytes> = this.list.object_ref.read_primary(this.request(&[])?).await?;
-    elements.iter().map(|bytes| this.list.decode(bytes, "one of the sorted")).collect()
+    elements.iter().map(|bytes| this.list.decode(bytes, "a sorted element")).collect()
 });
 
 redgrid_core::clone_fields!([T, C: Codec] Sort<T, C> { list, alpha, descending, by, limit });

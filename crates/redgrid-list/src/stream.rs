@@ -223,7 +223,7 @@ impl<T: 'static, C: Decode<T>> List<T, C> {
         match cursor_name {
             Some(cursor) => match self.key_in_slot(key, name, "cursor", &Name::new(cursor)?)? {
                 cursor if cursor == key => {
-                    Err(ObjectError::invalid_argument(name, "cursor", "another name than the list's", name))
+                    Err(ObjectError::invalid_argument(name, "cursor", "a name other than that of the list", name))
                 }
                 cursor => Ok(cursor),
             },

@@ -102,7 +102,7 @@ async fn listen(near: Arc<NearCache>, key: Bytes, own_channel: Bytes, background
             result = request => {
                 in_flight = None;
                 if let Err(error) = result {
-                    tracing::debug!(%error, "a pulse of a local cache was not answered");
+                    tracing::debug!(%error, "a heartbeat of a local cache was not answered");
                 }
             }
             () = background.clock().sleep_until(due) => {
@@ -187,7 +187,7 @@ fn answer(sender: &HeartbeatSender, request: Request) {
     let until = background.clock().now() + ANSWER_TIMEOUT;
     tokio::spawn(async move {
         if let Err(error) = background.run_until::<redgrid_core::Reply>(request, until).await {
-            tracing::debug!(%error, "another client's question about a local cache was not answered");
+            tracing::debug!(%error, "a reply to another client of a local cache was not sent");
         }
     });
 }

@@ -221,7 +221,7 @@ impl QuorumGuard {
         if confirmed >= majority {
             return Ok(());
         }
-        let source = ServerError::NotSent { reason: "fewer than a majority of the servers could be asked".into() };
+        let source = ServerError::NotSent { reason: "no majority of the servers could be reached".into() };
         Err(last_error.unwrap_or(ExtendError::NotExtended { name: self.name.clone(), source }))
     }
 

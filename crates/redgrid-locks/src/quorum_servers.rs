@@ -155,13 +155,13 @@ pub(crate) fn incarnation_key(client: &Client) -> Bytes {
 #[non_exhaustive]
 pub enum InvalidQuorum {
     /// There are fewer than three servers: no majority could outvote one that fails.
-    #[error("a quorum has three servers at least, not {servers}")]
+    #[error("a quorum needs at least three servers, got {servers}")]
     TooFew {
         /// Number of servers.
         servers: usize,
     },
     /// One of the servers is a cluster.
-    #[error("the client at place {at} is that of a cluster, whose nodes forget one by one")]
+    #[error("the client at index {at} is connected to a cluster: a quorum needs single servers")]
     Cluster {
         /// Index of its client, from 0.
         at: usize,

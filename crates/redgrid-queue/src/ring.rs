@@ -1,4 +1,4 @@
-//! The ring: a queue of limited length, whose oldest elements are removed when it is full.
+//! The ring: a queue of limited length. Its oldest elements are removed when it is full.
 
 use bytes::Bytes;
 use futures_util::stream::BoxStream;

@@ -15,7 +15,7 @@ use crate::stock::TakeSource;
 use crate::waiters::{TakeQueue, TakeRequest, TakeWaiters, Taken};
 
 /// Reason in the error if no server answers.
-const NO_REPLY: &str = "no reply in time; elements that were taken go to other callers, or back";
+const NO_REPLY: &str = "no reply in time; elements that were taken go to other callers or back to the queue";
 
 /// A queue and its name.
 pub(crate) type NamedQueue<S> = (Name, Arc<TakeQueue<S>>);

@@ -308,7 +308,7 @@ fn after_releases(released: u64, error: LimitError) -> LimitError {
         LimitError::Failed(Failure::Unavailable { operation, source } | Failure::Refused { operation, source })
             if released > 0 =>
         {
-            let reason = format!("{released} permits were given back, then: {source}").into();
+            let reason = format!("{released} permits were returned; then: {source}").into();
             LimitError::Failed(Failure::OutcomeUnknown { operation, source: ServerError::Unknown { reason } })
         }
         error => error,

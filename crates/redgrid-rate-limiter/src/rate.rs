@@ -70,8 +70,8 @@ impl Rate {
                 Err(LimitError::argument(name, "keep_alive", LIFETIMES_EXPECTED, format!("{keep:?}")))
             }
             Some(keep) if keep < self.per => {
-                let got = format!("{keep:?}, and per is {:?}", self.per);
-                Err(LimitError::argument(name, "keep_alive", "at least as long as per", got))
+                let got = format!("{keep:?} with a `per` of {:?}", self.per);
+                Err(LimitError::argument(name, "keep_alive", "at least as long as `per`", got))
             }
             _ => Ok(()),
         }

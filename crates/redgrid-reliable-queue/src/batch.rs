@@ -66,7 +66,7 @@ impl ChangeReply {
     }
 
     pub(crate) fn unexpected(self, name: &Name) -> QueueError {
-        let source = ServerError::Decode { expected: "what became of a change", got: "that of another one".to_owned() };
+        let source = ServerError::Decode { expected: "the status of a change", got: "that of another one".to_owned() };
         ObjectError::of(name, source).into()
     }
 }
@@ -115,7 +115,7 @@ impl BatchExecutor for ChangeExecutor {
         let read = |text: Bytes| {
             let got = || String::from_utf8_lossy(&text).chars().take(100).collect();
             ChangeReply::read(&text)
-                .ok_or_else(|| ServerError::Decode { expected: "what became of a change", got: got() })
+                .ok_or_else(|| ServerError::Decode { expected: "the status of a change", got: got() })
         };
         let missing = || ServerError::Decode { expected: "an answer for each change", got: "fewer".into() };
         let read_all =

@@ -127,9 +127,12 @@ impl<T, C> Delivery<T, C> {
         until.since(self.queue_client.client.clock().now())
     }
 
-    /// Acknowledges the message: the work is done, and the message is removed. This succeeds as
-    /// long as no other consumer has received the message, even after the end of its visibility. A
-    /// second call does nothing.
+    /// Acknowledges the message: the work is done, and the message is removed. A second call does
+    /// nothing.
+    ///
+    /// This succeeds as long as no other consumer has received the message, even after the end of
+    /// its visibility. If the message has become a dead letter since then, because it was delivered
+    /// the maximum number of times, the acknowledgement removes the dead letter.
     ///
     /// # Errors
     ///

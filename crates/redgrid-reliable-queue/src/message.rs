@@ -201,7 +201,7 @@ impl<T, C> Message<T, C> {
 
 /// The error for bytes that are not a message.
 #[derive(Debug, thiserror::Error)]
-#[error("the headers in front of its value are not what a reliable queue writes")]
+#[error("the headers before its value are not in the format of a reliable queue")]
 struct NoMessage;
 
 redgrid_core::debug_fields!([T, C] Message<T, C>, |it|

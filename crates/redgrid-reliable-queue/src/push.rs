@@ -19,7 +19,7 @@ use crate::settings::delay_of;
 const MAX_ID: usize = 1024;
 
 /// The reason that is reported for the messages after a failed batch.
-const NOT_SENT: &str = "one before it was not answered";
+const NOT_SENT: &str = "an earlier batch was not answered";
 
 /// The outcome of a push.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

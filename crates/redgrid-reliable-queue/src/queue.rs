@@ -178,7 +178,8 @@ impl<T, C> ReliableQueue<T, C> {
         Ok(self.receive_many(1).timeout(Duration::ZERO).await?.pop())
     }
 
-    /// Acknowledges a message by its receipt, which may come from another process.
+    /// Acknowledges a message by its receipt, which may come from another process. Like
+    /// [`Delivery::ack`], a late call also removes a message that is already a dead letter.
     ///
     /// # Errors
     ///
@@ -307,7 +308,7 @@ impl<T, C> ReliableQueue<T, C> {
         let reply: Vec<Bytes> = self.object_ref.read(with(queue_client.keys.browse())).await?;
         let messages = reply.chunks(8).map(|parts| browse::read(parts, &self.object_ref, &self.codec)).collect();
         let unexpected =
-            || ServerError::Decode { expected: "messages and where they are", got: "something else".into() };
+            || ServerError::Decode { expected: "messages with their states", got: "something else".into() };
         Option::<Vec<_>>::ok_or_else(messages, || ObjectError::of(&queue_client.name, unexpected()))
     }
 

@@ -66,7 +66,7 @@ pub(crate) async fn send_receive(
     });
     let fields: Vec<Bytes> = client.run_until(request, until).await?;
     let reply = read(&fields, &token, began, requests.len()).ok_or_else(|| ServerError::Decode {
-        expected: "messages and what is known of them",
+        expected: "messages with their states",
         got: format!("a list of {}", fields.len()),
     })?;
     queue_client.request_answered(number);

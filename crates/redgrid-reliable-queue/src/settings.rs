@@ -76,7 +76,7 @@ impl QueueSettings {
             number("size of a message", self.max_message_size)?,
             time("deduplication window", self.deduplication_window)?,
             time("lifetime", self.lifetime)?,
-            time("lifetime of the dead", self.dead_lifetime)?,
+            time("lifetime of dead letters", self.dead_lifetime)?,
             number("capacity", self.capacity)?,
             self.delay.map(|delay| delay_of(object_ref, "delay", delay)).transpose()?.unwrap_or_default(),
         ];

@@ -237,7 +237,7 @@ impl Results {
     #[doc(alias = "getResponses")]
     pub fn get<T>(&self, handle: &BatchIndex<T>) -> Result<T, CallError> {
         let (Some((result, durable)), true) = (self.outcomes.get(handle.index), handle.batch == self.batch) else {
-            return Err(Failure::invalid_argument(WHAT, "handle", "one of this batch", "one of another").into());
+            return Err(Failure::invalid_argument(WHAT, "handle", "a handle of this batch", "another one").into());
         };
         let call = &self.calls[handle.index];
         let reply = result.clone().map_err(|source| call.error(source))?;

@@ -55,8 +55,8 @@ const BLOCKING_COMMANDS: [&str; 11] = [
 ];
 
 /// The expected commands, for error messages.
-const EXPECTED_STATELESS: &str = "one that leaves the shared connection as it is";
-const EXPECTED_NONBLOCKING: &str = "one that does not have others wait on the shared connection";
+const EXPECTED_STATELESS: &str = "a command that does not change the shared connection";
+const EXPECTED_NONBLOCKING: &str = "a command that does not block the shared connection";
 
 /// A call of a script, a function or a command.
 ///
@@ -116,7 +116,7 @@ impl Call {
         } else if BLOCKING_COMMANDS.contains(&&*upper) {
             Some(rejected(EXPECTED_NONBLOCKING))
         } else if name.is_empty() || name.contains(|c: char| c.is_whitespace()) {
-            Some(rejected("one word; of two, Call::subcommand has the second"))
+            Some(rejected("one word (Call::subcommand adds a second one)"))
         } else {
             None
         };

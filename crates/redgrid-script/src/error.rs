@@ -72,7 +72,7 @@ pub enum CallError {
         needs: &'static str,
     },
     /// The call was executed on the primary, but the requested durability was not confirmed.
-    #[error("`{what}` was executed, and was not confirmed to be durable: {source}")]
+    #[error("`{what}` was executed, but its durability was not confirmed: {source}")]
     NotDurable {
         /// The command.
         what: String,

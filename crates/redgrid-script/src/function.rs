@@ -51,7 +51,7 @@ impl Library {
             return Err(Failure::invalid_argument(
                 "FUNCTION LOAD",
                 "code",
-                "a first line as `#!lua name=stock`",
+                "a first line such as `#!lua name=stock`",
                 format!("`{}`", first.chars().take(64).collect::<String>()),
             )
             .into());

@@ -119,7 +119,7 @@ impl Call {
             return Err(Failure::invalid_argument(
                 self.label(),
                 "keys",
-                "none, as a key has one node",
+                "none, because a key is on one node",
                 format!("`{key}`"),
             )
             .into());

@@ -135,7 +135,7 @@ impl PlainSemaphore {
 /// A request to set permits, sent when awaited.
 ///
 /// Created by [`PlainSemaphore::try_set_permits`] and [`PlainSemaphore::set_permits`].
-#[must_use = "nothing is asked of the server until this is awaited"]
+#[must_use = "does nothing until awaited"]
 #[derive(Clone)]
 pub struct SetPermits {
     handle: SemaphoreHandle,

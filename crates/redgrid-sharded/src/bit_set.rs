@@ -327,7 +327,7 @@ impl ShardedBitSet {
         match (start, end) {
             (Some(start), Some(end)) if start <= end && end <= size => Ok(start..end),
             _ => {
-                let expected = format_args!("one within 0 to {} whose end is not before its start", size - 1);
+                let expected = format_args!("a range within 0 to {} that does not end before it begins", size - 1);
                 let got = format!("{:?} to {:?}", range.start_bound(), range.end_bound());
                 Err(self.sharded.object_ref.invalid("range", expected, got))
             }

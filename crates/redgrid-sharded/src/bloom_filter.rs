@@ -138,9 +138,9 @@ impl<T, C: Codec> ShardedBloomFilter<T, C> {
             let planned_for = |config: &FilterConfig| (config.expected_insertions, config.false_probability);
             match shard.config().await?.filter(|other| planned_for(other) != (elements, probability)) {
                 Some(other) => {
-                    let expected = format_args!("one for {elements} elements and a share of {probability}");
+                    let expected = format_args!("a filter for {elements} elements and a probability of {probability}");
                     let got = format_args!(
-                        "one of another filter, for {} and {}",
+                        "another filter, for {} elements and a probability of {}",
                         other.expected_insertions, other.false_probability
                     );
                     Err(self.sharded.object_ref.invalid("part", expected, got))

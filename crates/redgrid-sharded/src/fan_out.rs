@@ -48,7 +48,7 @@ impl<P: Shard> Sharded<P> {
                 async move {
                     match name {
                         Some(name) if client.clock().now() >= until => {
-                            let reason = "the call's time was over before it came to this shard".into();
+                            let reason = "the call's time limit ended before it reached this shard".into();
                             (number, Err(ObjectError::of(name, ServerError::NotSent { reason })))
                         }
                         _ => (number, running.await),

@@ -152,7 +152,7 @@ impl ShardLayout {
         };
         match layout.filter(is_valid) {
             Some(layout) => Ok(Some(layout)),
-            None => Err(object_ref.invalid("division", "one that redgrid has stored", format_args!("{fields:?}"))),
+            None => Err(object_ref.invalid("division", "a division stored by redgrid", format_args!("{fields:?}"))),
         }
     }
 

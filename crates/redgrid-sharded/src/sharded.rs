@@ -86,12 +86,12 @@ impl<P: Shard> Sharded<P> {
     fn config_key(&self) -> Result<Bytes, ObjectError> {
         let (name, key) = self.object_ref.name_and_key()?;
         if name.as_str().contains('{') {
-            let expected = "one without a hash tag, as the parts have tags of their own";
+            let expected = "a name without a hash tag, because the shards have tags of their own";
             return Err(self.object_ref.invalid("name", expected, name));
         }
         let length = name.as_str().len();
         if length > MAX_NAME_LENGTH {
-            let expected = format_args!("up to {MAX_NAME_LENGTH} bytes, as those of the parts are longer");
+            let expected = format_args!("up to {MAX_NAME_LENGTH} bytes, because the names of shards are longer");
             return Err(self.object_ref.invalid("name", expected, format_args!("{length} bytes")));
         }
         Ok(sharded(key).remove(0))

@@ -81,7 +81,7 @@ impl Trim {
         match self.limit {
             None => {}
             Some(_) if !self.approximately => {
-                return Err(object_ref.invalid("limit", "none of what is trimmed exactly", "one"));
+                return Err(object_ref.invalid("limit", "none for an exact trim", "one"));
             }
             // The server interprets 0 as no limit.
             Some(limit) if limit == 0 || i64::try_from(limit).is_err() => {
@@ -208,10 +208,10 @@ impl Add {
         let (name, key) = object_ref.name_and_key()?;
         let fields = fields?;
         if fields.is_empty() {
-            return Err(object_ref.invalid("fields", "one at least", "none").into());
+            return Err(object_ref.invalid("fields", "at least one", "none").into());
         }
         if id == Some(EntryId::MIN) {
-            return Err(object_ref.invalid("id", "one behind 0-0", EntryId::MIN).into());
+            return Err(object_ref.invalid("id", "an id after 0-0", EntryId::MIN).into());
         }
         let mut args: Vec<Bytes> = Vec::with_capacity(fields.len() + 8);
         args.extend((!make_stream).then(|| Bytes::from_static(b"NOMKSTREAM")));
@@ -231,7 +231,7 @@ impl Add {
             reply.map(|mut ids| ids.pop())
         } else if exactly_once {
             let max_fields = (MAX_SCRIPT_ARGS - 8) / 2;
-            let expected = format_args!("up to {max_fields} of what is added exactly once");
+            let expected = format_args!("up to {max_fields} for an entry that is added exactly once");
             return Err(object_ref.invalid("fields", expected, args.len() / 2).into());
         } else {
             let added = client.run(args.into_iter().fold(object_ref.command("XADD")?, Request::arg)).await;

@@ -24,7 +24,7 @@ fn sentinels(targets: &Targets) -> Vec<Row> {
         Row::new("a server that is no sentinel", asked(&open), open, &["unknown command"]).lasting(),
         Row::new("a sentinel that wants a password", asked(&locked), locked, &["not authorized", "NOAUTH"]).lasting(),
         Row::new("a sentinel that is an HTTP server", asked(&http), &http, &["HTTP server"]).lasting(),
-        Row::new("a sentinel that says nothing", asked(&silent), &silent, &["says nothing"]),
+        Row::new("a sentinel that says nothing", asked(&silent), &silent, &["sends nothing"]),
         Row::new("a sentinel with an unknown name", asked(&host), "no-such-host.invalid:26379", &["resolved"])
             .lasting(),
         Row::new("a sentinel as a server", Config::single(sentinel.to_string()), sentinel, &["unknown command"]),

@@ -124,7 +124,7 @@ fn listeners(targets: &Targets) -> Vec<Row> {
         lasting("TLS where SSH is spoken", "ssh", &["SSH server"]),
         lasting("TLS where mail is spoken", "smtp", &["does not speak the protocol"]),
         passing("TLS where connections are closed", "closing", &["closed"]),
-        passing("TLS where nothing is said", "silent", &["says nothing"]),
+        passing("TLS where nothing is said", "silent", &["sends nothing"]),
         lasting("TLS that ends in an alert", "alert", &["ended the TLS handshake"]),
     ]
 }

@@ -49,7 +49,7 @@ pub(super) fn rows(targets: &Targets) -> Vec<Row> {
     ]
 }
 
-/// Providers of credentials that do not help.
+/// Providers that return no usable credentials.
 #[derive(Clone, Copy)]
 enum Provider {
     Fails,

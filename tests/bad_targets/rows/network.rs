@@ -61,7 +61,7 @@ pub(super) fn rows(targets: &Targets) -> Vec<Row> {
     ]
 }
 
-/// A resolver with answers that lead nowhere.
+/// A resolver whose answers lead to no usable server.
 enum Names {
     Unknown,
     Empty,

@@ -13,7 +13,7 @@ pub(super) fn rows(targets: &Targets) -> Vec<Row> {
         row("mail", "smtp", &["does not speak the protocol"]).lasting(),
         row("noise", "noise", &["does not speak the protocol"]).lasting(),
         row("an alert", "alert", &["speaks TLS"]).lasting(),
-        row("silence", "silent", &["says nothing"]),
+        row("silence", "silent", &["sends nothing"]),
         row("connections that are closed at once", "closing", &["closed"]),
         row("one answer, and a close", "once", &["closed"]),
         row("a proxy that takes no commands", "refusing", &["takes no commands"]),

@@ -49,7 +49,7 @@ async fn random_requests_agree_with_a_model() {
                         let granted = semaphore.try_acquire_many(permits).await;
                         assert!(!matches!(granted, Ok(Some(_))), "seed {seed}: {permits} with {out} of {capacity} out");
                     } else {
-                        // Waiters that were just notified go first: it may take a moment.
+                        // Waiters that were just notified go first, so the grant may take a moment.
                         let granted = semaphore.acquire_many(permits).timeout(SOON).await;
                         (out, next) = (out + permits, next + 1);
                         held.insert(next, granted.unwrap_or_else(|error| panic!("seed {seed}: {error}")));
@@ -68,7 +68,7 @@ async fn random_requests_agree_with_a_model() {
                     permit.release().await.unwrap();
                 }
                 8 => {
-                    // Requests permits, and cancels that at some point.
+                    // Requests permits, and cancels the request at some point.
                     let asked =
                         at_most(random.usize(..4), semaphore.acquire_many(random.u64(1..=capacity)).into_future());
                     drop(tokio::time::timeout(random.u32(1..20) * MS, asked).await);

@@ -20,7 +20,7 @@ use super::{MS, is_idle, number, times};
 async fn lossy(url: &str, proxy: &Proxy, leases: bool, every: u64) -> (Client, EitherSemaphore) {
     let client = client_with(url, |config| config.response_timeout(150 * MS)).await;
     let semaphore = EitherSemaphore::new(&client, "mail", 4, leases).await;
-    // After this, the server knows the script.
+    // These calls load the script into the server.
     semaphore.acquire().timeout(SOON).await.unwrap().release().await.unwrap();
     let seen = AtomicU64::new(0);
     proxy.on_request(move |request| {
@@ -52,7 +52,8 @@ async fn answers_that_are_lost_or_late_cost_no_permit() {
             async move {
                 let mut before = 0;
                 while lost.load(Ordering::Relaxed) < wanted as u64 {
-                    // The client itself settles a request that is cancelled in flight.
+                    // If a request is cancelled in flight, the client itself returns the permits
+                    // that it acquires.
                     let permits = fastrand::u64(1..=3);
                     match semaphore.acquire_many(permits).timeout(fastrand::u32(1..400) * MS).await {
                         Ok(permit) if fastrand::bool() => drop(permit),
@@ -191,7 +192,8 @@ async fn a_fair_semaphore_serves_processes_in_request_order() {
     for nth in 0..8_usize {
         let (semaphore, order) = (semaphores[nth % 2].clone(), Arc::clone(&order));
         waiters.push(tokio::spawn(async move {
-            // The first wants all permits: no other request overtakes it, although two are free.
+            // The first waiter wants all permits: no other request overtakes it, although two are
+            // free.
             let permit = semaphore.acquire_many(if nth == 0 { 3 } else { 2 }).timeout(SOON).await.unwrap();
             order.lock().unwrap().push(nth);
             permit.release().await.unwrap();

@@ -119,7 +119,7 @@ async fn a_fixed_lease_is_lengthened_and_shortened_by_its_guard() {
     permit.extend(1000 * MS).await.unwrap();
     assert!(permit.remaining().unwrap() <= 1000 * MS);
     assert_eq!(tokio::time::timeout(SOON, permit.lost()).await.unwrap(), LostReason::Expired);
-    // The end of a lease wakes waiters of every size.
+    // The end of a lease wakes waiters, however many permits they request.
     let next = seats.acquire().timeout(SOON).await.unwrap();
     assert!(permit.extend(SOON).await.is_err());
     drop(permit);

@@ -110,7 +110,7 @@ async fn tasks_of_a_process_are_served_in_order_by_one_request_at_a_time() {
     }
     let seen = monitor.take().await.unwrap();
     let asked = seen.iter().filter(|command| command.name == "EVALSHA" || command.name == "EVAL").count();
-    // Four windows, and one more poll for each if a timer was early.
+    // There are four windows, and one more poll for each if a timer was early.
     assert!(asked <= 16, "{asked}: {seen:?}");
     let order = order.lock().unwrap();
     // The permits of a window are granted together.
@@ -129,8 +129,8 @@ async fn a_large_log_delays_no_caller() {
     let limiter = limiter(&client, 1_000_000, LONG).await;
     let fill = "for n = 1, 30000 do redis.call('ZADD', KEYS[1], ARGV[1] + n / 1000, struct.pack('Bc0I', 16, string.format('%016d', n), 2)) end
         redis.call('SET', KEYS[2], '940000')";
-    // Several times as many entries as the 5,000 that one call sums: first expired ones, then valid
-    // ones.
+    // The log gets several times as many entries as the 5,000 that one call sums: first expired
+    // ones, then valid ones.
     for (from, free) in [("1000", 1_000_000), ("now", 940_000)] {
         let time: (u64, u64) = observer.query(&["TIME"]).await.unwrap();
         let from = if from == "now" { (time.0 * 1000 - 200_000).to_string() } else { from.to_owned() };
@@ -138,7 +138,7 @@ async fn a_large_log_delays_no_caller() {
         let mut monitor = Monitor::start(&server).await.unwrap().with_scripts();
         assert_eq!(limiter.available_permits().await.unwrap(), free);
         limiter.acquire().await.unwrap().release().await.unwrap();
-        // Without the stored value, all entries are summed, as many as one call may.
+        // Without the stored value, the calls sum all entries, each call as many as it may.
         observer.cmd(&["DEL", "{a}:value"]).await.unwrap();
         for _ in 0..20 {
             assert!(RateLimiter::new(&client, "a").try_acquire().await.unwrap().is_some());

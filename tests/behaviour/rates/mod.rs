@@ -19,10 +19,11 @@ const SECOND: Duration = Duration::from_secs(1);
 /// The most permits of one request.
 const MOST: u64 = u32::MAX as u64;
 
-/// Longer than any test takes.
+/// A time longer than any test takes.
 const LONG: Duration = Duration::from_secs(600);
 
-/// Longer than a message takes on a busy machine, and far shorter than a wait without a message.
+/// A time longer than a message takes on a busy machine, and far shorter than a wait without a
+/// message.
 const AT_ONCE: Duration = SOON;
 
 async fn limiter(client: &Client, permits: u64, per: Duration) -> RateLimiter {
@@ -266,7 +267,7 @@ async fn numbers_are_exact_at_their_ends() {
     assert_eq!(value().await, (1 << 53) - 1 - MOST as i64);
     assert_eq!((most.release().await.unwrap(), value().await), (MOST, (1 << 53) - 1));
     assert_eq!(limiter.rate().await.unwrap().permits, whole);
-    // Java may set this value.
+    // Redisson may set this value, the largest `long` of Java.
     observer.cmd(&["HSET", "a", "rate", &i64::MAX.to_string()]).await.unwrap();
     observer.cmd(&["DEL", "{a}:value", "{a}:permits"]).await.unwrap();
     let taken = limiter.acquire().permits(MOST).await.unwrap();

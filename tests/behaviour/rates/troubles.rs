@@ -52,7 +52,7 @@ async fn a_cancelled_caller_takes_nothing_at_any_point() {
             drop(at_most(polls, limiter.try_acquire()).await);
             let all = limiter.available_permits().await.unwrap();
             let used = 10 - all;
-            // The permits that were granted.
+            // Returns the permits that were granted.
             if used > 4 {
                 limiter.release(used).await.unwrap();
             }

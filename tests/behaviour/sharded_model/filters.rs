@@ -65,8 +65,8 @@ pub(super) async fn filters(fixture: &Fixture, some: u64) {
         let all: Vec<u64> = model.iter().copied().collect();
         assert!(handles[1].contains_many(&all).await.unwrap().iter().all(|found| *found), "filter, seed {seed}");
         assert_eq!(handles[0].add_many(&all).await.unwrap(), 0, "filter, seed {seed}");
-        // Of elements that were never added, no more are found than requested. While the filter was
-        // filled, even fewer were found.
+        // Of the elements that were never added, the filter finds about the requested share at
+        // most. While it was being filled, it found even fewer.
         let others: Vec<u64> = (1 << 41..(1 << 41) + 6000).collect();
         let found = handles[1].contains_many(&others).await.unwrap().into_iter().filter(|found| *found).count();
         assert!((found as f64) < 6000.0 * share * 1.3, "filter, seed {seed}: {found} of 6000 at {share}");

@@ -65,8 +65,8 @@ async fn object_operations_act_on_all_keys() {
             let lives = observer.time_to_live(&key).await.unwrap();
             assert!(lives.is_some_and(|lives| lives > HOUR), "{kind}: {key} {lives:?}");
         }
-        // A participant in use would renew its entry, and so recreate the renamed or deleted
-        // object. Its client has ended here.
+        // A user of the object would renew its entry, and so recreate the renamed or deleted
+        // object. So its client ends first.
         let kept = object.dump().await.unwrap().unwrap();
         drop(used);
         end(client).await;
@@ -177,7 +177,7 @@ async fn an_idle_client_shuts_down_at_once() {
     }
 }
 
-/// Shuts the client down; then nothing of it is in flight.
+/// Shuts the client down, so that none of its requests is in flight.
 async fn end(client: Client) {
     let _ = client.shutdown(Duration::from_secs(5)).await;
 }

@@ -40,7 +40,7 @@ async fn every_history_of_numbers_has_an_order_that_explains_it() {
         None => 0..number("REDGRID_HISTORIES").unwrap_or(HISTORIES),
     };
     let count = seeds.end - seeds.start;
-    // Each lane has one server and takes every `AT_A_TIME`-th seed.
+    // A lane runs every `AT_A_TIME`-th seed, one after the other, on its own server.
     let lane = |first: u64| {
         let seeds = seeds.clone();
         async move {

@@ -14,7 +14,7 @@ pub(crate) const TASKS: usize = 2;
 /// The highest number of steps of a task, one after the other.
 const STEPS: usize = 8;
 
-/// The highest number of calls of all tasks: with the last read it fits into a search.
+/// The highest number of calls of all tasks: together with the final read they fit into a search.
 const ALL: usize = MOST - 1;
 
 /// The course of a history; only the timing depends on the machine.
@@ -34,7 +34,7 @@ pub(crate) struct Step {
     pub(crate) ops: Vec<Op>,
     /// The pause before it, in milliseconds.
     pub(crate) pause: u64,
-    /// The task stops waiting for it after this time, in milliseconds.
+    /// The task stops waiting for the step after this time, in milliseconds.
     pub(crate) leaves_after: Option<u64>,
 }
 

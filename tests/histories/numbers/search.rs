@@ -1,8 +1,9 @@
 //! A number as a sequential object, and a search for an order of the calls that explains all
 //! answers.
 //!
-//! The search is that of Wing and Gong, with Lowe's memory of situations: the set of executed
-//! calls, and the number then. An unanswered call may take effect at any later time, or never.
+//! The search is that of Wing and Gong, with Lowe's memory of visited situations. A situation is
+//! the set of executed calls and the resulting number. An unanswered call may take effect at any
+//! later time, or never.
 
 use std::collections::HashSet;
 
@@ -56,7 +57,7 @@ pub(crate) struct Call {
 pub(crate) enum Verdict {
     /// An order was found, after this many situations.
     Explained(usize),
-    /// There is no order. The longest explainable prefix of one.
+    /// There is no order; the longest prefix that can be explained.
     Contradicted(Vec<Call>),
     /// There were too many situations.
     GivenUp,
@@ -109,13 +110,13 @@ impl Search<'_> {
         let ends = (0..self.calls.len()).filter(left).filter_map(|n| self.calls[n].answer.map(|(to, _)| to)).min();
         for n in (0..self.calls.len()).filter(left) {
             let call = self.calls[n];
-            // Another call had ended before this one began.
+            // Another remaining call ended before this one began, and so has to come first.
             if ends.is_some_and(|end| end < call.from) {
                 continue;
             }
             let (next, answer) = step(number, call.op);
             let fits = call.answer.is_none_or(|(_, given)| given == answer);
-            // An unanswered call that changes nothing explains nothing.
+            // An unanswered call without an effect does not have to be placed in the order.
             if !fits || call.answer.is_none() && next == number {
                 continue;
             }
@@ -211,8 +212,8 @@ mod tests {
     #[test]
     fn a_contradictory_history_is_rejected() {
         let one = call(Op::Add(2), 0, 1, Answer::Number(2));
-        // Four impossible results: counted twice; not counted; seen before it began; the same sum
-        // twice.
+        // Four impossible results of an addition: it counts twice; it does not count; it is seen
+        // before it begins; two additions return the same sum.
         assert!(!is_explained(&[one, call(Op::Get, 2, 3, Answer::Number(4))]));
         assert!(!is_explained(&[one, call(Op::Get, 2, 3, Answer::Number(0))]));
         assert!(!is_explained(&[call(Op::Get, 0, 1, Answer::Number(2)), call(Op::Add(2), 2, 3, Answer::Number(2))]));
@@ -220,7 +221,7 @@ mod tests {
         // An unanswered call takes effect only once.
         let reads = [call(Op::Get, 3, 4, Answer::Number(5)), call(Op::Get, 5, 6, Answer::Number(10))];
         assert!(!is_explained(&[unanswered(Op::Add(5), 0), reads[0], reads[1]]));
-        // Its effect is seen, and is gone afterwards.
+        // The effect of the unanswered call is seen, and is gone afterwards.
         let gone = call(Op::Get, 5, 6, Answer::Number(0));
         assert!(!is_explained(&[unanswered(Op::Add(5), 0), reads[0], gone]));
     }

@@ -91,7 +91,8 @@ impl Task {
         let id = self.request(name, false, None);
         let got: Result<Option<ReadGuard>, AcquireError> = lock.try_read().holder(me).await;
         match got {
-            // Recorded when the write has ended: until then it is part of that.
+            // The read is recorded when the write has ended, because until then it is part of the
+            // write.
             Ok(Some(read)) => Some(Entered { id, guard: Guard::Read(read) }),
             other => self.no_grant(id, &format!("{other:?}")),
         }
@@ -133,7 +134,8 @@ impl Task {
             },
             Guard::Write(write) => match write.downgrade().await {
                 Ok(read) => Ok(Guard::Read(read)),
-                // It still writes, and is no new write: recorded as released, then granted.
+                // The task still writes, but not by a new grant, and the former write is already
+                // recorded as released. So no conversion is recorded.
                 Err(DowngradeError::Held { .. }) => Err("it still writes".to_owned()),
                 Err(error) => Err(error.to_string()),
             },

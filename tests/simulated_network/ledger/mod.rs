@@ -35,7 +35,7 @@ struct Books {
     reported: HashMap<Bytes, ReportedGrant>,
     /// When the release of a field was answered for the first time.
     released: HashMap<Bytes, Instant>,
-    /// Fields that may stay until their lease ends.
+    /// Fields that may stay on the server until their lease ends.
     left: HashSet<Bytes>,
     restarts: Vec<u64>,
     /// The instant from which no fault happens any more.
@@ -56,10 +56,11 @@ enum Line {
 
 #[derive(Default)]
 struct Name {
-    beliefs: Vec<Belief>,
+    valid_holds: Vec<ValidHold>,
     /// Tokens of guards; `highest` is the largest of them.
     owned: BTreeSet<u64>,
-    /// Tokens of the server's grants: the tokens of later local owners follow each of them.
+    /// Tokens of the server's grants. The tokens of the local owners of a grant are at least the
+    /// grant's token, and lower than the next grant's token.
     grants: BTreeSet<u64>,
     highest: u64,
     /// Server times of forced takeovers.
@@ -72,7 +73,7 @@ struct Name {
     keep: Option<(u64, u64)>,
 }
 
-struct Belief {
+struct ValidHold {
     client: usize,
     token: u64,
     watch: HoldWatch,
@@ -97,9 +98,10 @@ struct ReportedGrant {
     key: Bytes,
     token: u64,
     at: Instant,
-    /// It arrived in time, and any waiter for the name may have it.
+    /// Whether the grant arrived in time and may go to any waiter for the name.
     for_anybody: bool,
-    /// Its lease was to be adjusted to another acquire.
+    /// Whether the client has sent a renewal or an extension, which may adjust the lease to another
+    /// acquire.
     refitted: bool,
 }
 
@@ -244,12 +246,12 @@ impl Ledger {
             wrong.push(format!("{key:?}: token {token} after {}", name.highest));
         }
         name.highest = name.highest.max(token);
-        name.beliefs.retain(|belief| belief.watch.is_held());
+        name.valid_holds.retain(|hold| hold.watch.is_held());
         if watch.is_held() {
-            for other in name.beliefs.iter().filter(|other| other.token != token) {
+            for other in name.valid_holds.iter().filter(|other| other.token != token) {
                 if !excused(&name.forced, token, other.token) {
                     let others = format!("client {} with token {}", other.client, other.token);
-                    wrong.push(format!("{key:?}: client {client} with token {token} believes beside {others}"));
+                    wrong.push(format!("{key:?}: client {client} with token {token} is valid beside {others}"));
                 }
             }
             if !at_least.is_zero() {
@@ -257,7 +259,7 @@ impl Ledger {
                 let keep = u64::try_from(at_least.as_micros()).unwrap_or(u64::MAX);
                 name.keep = Some((token, token + keep - keep / 500 - 2000));
             }
-            name.beliefs.push(Belief { client, token, watch });
+            name.valid_holds.push(ValidHold { client, token, watch });
         }
         for wrong in wrong {
             books.violation(wrong);
@@ -267,7 +269,8 @@ impl Ledger {
     /// Records that the hold with this token is left to its lease.
     pub(crate) fn leave_to_its_lease(&self, name: &str, token: u64) {
         let mut books = self.books();
-        // The grant of this token is the last one before it.
+        // The token of a local owner is at least its grant's token, so the grant is the last one up
+        // to this token.
         let of_name = books.reported.iter().filter(|(_, grant)| grant.key == name.as_bytes() && grant.token <= token);
         let field = of_name.max_by_key(|(_, grant)| grant.token).map(|(field, _)| field.clone());
         books.left.extend(field);
@@ -316,8 +319,8 @@ impl Books {
         }
     }
 
-    /// Checks a release by a client. No task of this client may have waited for the grant when it
-    /// arrived. This applies to grants that arrived in time and had no owner in the client.
+    /// Checks the release of a grant that arrived in time and had no owner in the client: when the
+    /// grant arrived, no task of this client may have been waiting for it.
     fn check_release(&mut self, client: usize, call: &Call) {
         let (Some(field), Some(key)) = (call.field(), call.keys.first()) else { return };
         let Some(reported) = self.reported.get(field).filter(|reported| reported.for_anybody) else { return };

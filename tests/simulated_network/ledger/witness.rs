@@ -45,13 +45,14 @@ impl Witness for Ledger {
         }
         let Some(token) = granted(call, answer) else { return };
         let restarts = books.restarts.clone();
-        // A late copy of a holder's own acquire keeps the name for that holder.
+        // A late copy of the retaining holder's own acquire is no violation, because the name stays
+        // taken by that holder.
         let own = call.field().and_then(|field| books.reported.get(field)).map(|reported| reported.token);
         let name = books.names.entry(call.keys[0].clone()).or_default();
         let former = name.holder.replace(call.args[0].clone());
         if call.name == "lock/takeover" {
-            // The client of the former holder is notified, so a later copy of the same acquire is
-            // not believed either.
+            // The takeover notifies the client of the former holder. That client also ignores a
+            // later grant to the same holder by a late copy of the acquire.
             name.preempted.extend(former);
         }
         name.grants.insert(token);
@@ -82,7 +83,7 @@ impl Witness for Ledger {
         if let (true, Ok(_), Some(field)) = (is_release, answer, call.field()) {
             books.released.entry(field.clone()).or_insert(now);
         }
-        // A retained lock stays, and no task may have it.
+        // A retained lock stays on the server, and no task owns it.
         if let ("lock/retain", Some(field)) = (call.name.as_str(), call.field()) {
             books.left.insert(field.clone());
         }
@@ -90,7 +91,8 @@ impl Witness for Ledger {
             let lease = call.int(1);
             let lasts = Duration::from_millis(lease.unsigned_abs());
             let in_time = now < sent + lasts.mul_f64(0.9).saturating_sub(Duration::from_millis(25));
-            // A takeover is granted to one acquire alone, also when its token is read again.
+            // A takeover belongs to one acquire only, even if a later request reads its token
+            // again.
             let by_force = call.name == "lock/takeover" || books.reported.contains_key(field);
             let (key, for_anybody) = (call.keys[0].clone(), in_time && !by_force);
             books.reported.insert(field.clone(), ReportedGrant { key, token, at: now, for_anybody, refitted: false });

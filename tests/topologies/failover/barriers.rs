@@ -60,8 +60,8 @@ pub(super) async fn cluster_barrier_waiters_continue_at_the_new_primary() {
 }
 
 /// An opening that a failover lost is announced again. One party waits and is stopped. Another
-/// client opens the barrier, and no replica receives the opening. The new primary believes that the
-/// first party still waits for another.
+/// client opens the barrier, and no replica receives the opening. On the new primary, the first
+/// party still waits for another one.
 pub(super) async fn sentinel_a_barrier_opening_that_a_failover_lost_is_announced_again() {
     let sentinels = Sentinels::start().await.unwrap();
     let opener = connected(by_sentinels(&sentinels)).await;
@@ -87,8 +87,8 @@ pub(super) async fn sentinel_a_barrier_opening_that_a_failover_lost_is_announced
     let promoted = sentinels.wait_for_primary_other_than(address).await.unwrap();
     waiting.signal(Signal::SIGCONT);
     assert_eq!(waiting.next_line().await, "through");
-    // The stopped party has read the opening in the data from the former primary. The opener
-    // announces it to the new primary by itself.
+    // The stopped party had received the opening from the former primary, and read it after it was
+    // resumed. The opener itself announces the opening to the new primary.
     let observer = promoted.observer().await.unwrap();
     let round = async || {
         observer.query::<Option<String>>(&["HGET", "redgrid_barrier:{tag}", "round"]).await.unwrap_or_default()

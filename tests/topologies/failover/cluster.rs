@@ -10,7 +10,7 @@ use redgrid_tests::SOON;
 use super::{FAILOVER, LEASE, Load, MS, listening, names, replicated};
 use crate::fixture::{by_seeds, connected};
 
-/// Longer than any test runs.
+/// A time longer than any test runs.
 const NEVER: Duration = Duration::from_secs(3600);
 
 pub(super) async fn cluster_a_killed_primary_is_followed_and_the_others_see_no_error() {
@@ -28,7 +28,7 @@ pub(super) async fn cluster_a_killed_primary_is_followed_and_the_others_see_no_e
     others.until_more(50).await;
     replicated(victim, 1).await;
     victim.kill().await.unwrap();
-    // While one third of the slots has no primary, the other two thirds go on.
+    // While one third of the slots has no primary, calls for the other two thirds continue.
     others.until_more(500).await;
     its.until_more(50).await;
     let (its, others) = (its.end().await, others.end().await);
@@ -46,8 +46,8 @@ pub(super) async fn cluster_a_waiting_call_finds_the_promoted_replica_without_a_
     let client = connected(by_seeds(&cluster).scan_interval(NEVER)).await;
     let lock = Lock::new(&client, "fresh");
     cluster.primary_of(cluster.slot_of("fresh").await.unwrap()).await.unwrap().kill().await.unwrap();
-    // The call makes the client check the topology once, long before a replica is promoted. Then it
-    // waits.
+    // The call makes the client check the topology once, long before a replica is promoted. After
+    // that, the call waits.
     lock.acquire().timeout(SOON).await.unwrap().release().await.unwrap();
 }
 

@@ -92,8 +92,8 @@ impl Family {
         Family { fair, fenced, several, reads, waiting, writer, permit, permits }
     }
 
-    /// Checks that all holds still stand, that no other task got in, and that all waiters get in
-    /// finally.
+    /// Checks that all holds are still valid, that no other task has acquired a lock, and that all
+    /// waiters acquire their locks in the end.
     async fn goes_on(self, clients: &[Client; 2]) {
         let [one, two] = clients;
         let held = [&self.fair, &self.fenced].iter().all(|guard| guard.is_held());

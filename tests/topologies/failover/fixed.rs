@@ -38,7 +38,7 @@ async fn no_client_connects(server: &RedisServer) {
     while began.elapsed() < Duration::from_secs(4) {
         let list: String = observer.query(&["CLIENT", "LIST"]).await.unwrap();
         assert!(![" name=redgrid ", " name=redgrid:"].iter().any(|ours| list.contains(ours)), "{list}");
-        // A connection without a greeting has no name. Connections of other servers have no name
+        // A connection has no name before its handshake. Connections of other servers have no name
         // for a moment, or are recognized by their flags.
         let others = [" flags=S ", " flags=M ", " user=redgrid-testkit "];
         let is_unnamed = |line: &&str| line.contains(" name= ") && !others.iter().any(|other| line.contains(other));
@@ -56,8 +56,8 @@ pub(super) async fn master_slave_a_client_that_ends_while_its_primary_is_dead_le
     replicated.primary().kill().await.unwrap();
     let lock = Lock::new(&client, "a");
     assert!(lock.acquire().timeout(Duration::from_secs(1)).await.is_err());
-    // The shutdown releases a possible grant of the last moment until the lease of that grant is
-    // over. That may take longer than the shutdown waits.
+    // A grant may have been sent at the last moment. The shutdown repeats its release until the
+    // lease of that grant ends, which may take longer than the shutdown waits.
     let _ = client.shutdown(Duration::from_secs(3)).await;
     drop((lock, client));
     replicated.primary().restart_empty().await.unwrap();

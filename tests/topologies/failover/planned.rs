@@ -1,5 +1,5 @@
 //! Planned failovers, in which the former primary still answers, and releases that only a former
-//! primary knows.
+//! primary has executed.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
@@ -15,11 +15,11 @@ use redgrid_tests::SOON;
 use super::{Load, MS, names, replicated};
 use crate::fixture::{by_list, by_seeds, by_sentinels, connected, is_skipped_before_7};
 
-/// Longer than any test runs: a lock that is free earlier was released.
+/// A lease longer than any test runs: a lock that is free earlier was released.
 const LEASE: Duration = Duration::from_secs(3600);
 
-/// Sets the INFO period of all sentinels to a minute. No sentinel then asks a server for its state
-/// before a failover is under way, and all trust old answers for long.
+/// Sets the INFO period of all sentinels to a minute. No sentinel then reads the state of a server
+/// before a failover is in progress, and all sentinels rely on old states for a long time.
 async fn ask_seldom(sentinels: &Sentinels) {
     for sentinel in sentinels.sentinels() {
         sentinel.observer().await.unwrap().cmd(&["SENTINEL", "DEBUG", "info-period", "60000"]).await.unwrap();
@@ -63,8 +63,8 @@ async fn longest_pause(client: Client, until: impl AsyncFn() -> bool) -> Duratio
 /// lost release would leave its name locked for a whole lease.
 ///
 /// A sentinel promotes a replica within 0.1 s after it has chosen it. On a busy machine, the client
-/// may hear of the choice later, or the sentinels replace the new primary, too. Such a failover is
-/// repeated.
+/// may learn of the choice too late, or the sentinels may also replace the new primary. Such a
+/// failover is repeated.
 pub(super) async fn sentinel_no_name_stays_locked_by_a_planned_failover() {
     for _ in 0..20 {
         if are_free_after_a_failover().await {
@@ -168,8 +168,8 @@ pub(super) async fn sentinel_a_promoted_replica_is_followed_before_the_sentinels
     guard.release().await.unwrap();
 }
 
-/// Between the choice of a replica and its promotion, writes would be lost, so the client holds
-/// them back. If the promotion fails, the client goes on with the former primary, and uses no other
+/// Between the choice of a replica and its promotion, writes would be lost, so the client delays
+/// them. If the promotion fails, the client continues with the former primary, and uses no other
 /// server that claims to be a primary.
 pub(super) async fn sentinel_a_failover_without_promotion_delays_writes_briefly() {
     let scenario = "sentinel_a_failover_without_promotion_delays_writes_briefly";
@@ -223,8 +223,8 @@ struct Holds {
 
 impl Holds {
     async fn of([one, two]: &[Client; 2]) -> Holds {
-        // This lock was released, and another client took it before the replicas are cut off. That
-        // hold must not end.
+        // This lock is released, and another client acquires it before the replicas are cut off.
+        // The hold of that client must not end.
         Lock::new(one, "{tag}:theirs").acquire().await.unwrap().release().await.unwrap();
         Holds {
             lock: Lock::new(one, "{tag}:lock").acquire().await.unwrap(),

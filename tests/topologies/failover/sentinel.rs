@@ -224,8 +224,8 @@ pub(super) async fn sentinel_calls_wait_for_the_first_sentinel_to_start() {
     waiting.await.unwrap().unwrap().release().await.unwrap();
 }
 
-/// A long retry delay does not hold up a failover. Formerly, a client in doubt asked the sentinels
-/// only after the pause between two tries of a call, and ignored their messages meanwhile.
+/// A long retry delay does not delay a failover. During the pause between two attempts of a call,
+/// the client must query the sentinels and process their messages.
 pub(super) async fn sentinel_a_long_retry_delay_holds_up_no_failover() {
     let pause = Duration::from_secs(15);
     let sentinels = Sentinels::start().await.unwrap();
@@ -235,7 +235,8 @@ pub(super) async fn sentinel_a_long_retry_delay_holds_up_no_failover() {
         let stop = stop.clone();
         async move {
             while !stop.load(Ordering::Relaxed) {
-                // The result does not matter: the call only gets in the way of the failover.
+                // The result does not matter: the call only keeps the client in a retry pause
+                // during the failover.
                 let _ = tokio::time::timeout(100 * MS, lock.try_acquire().into_future()).await;
             }
         }
@@ -249,8 +250,8 @@ pub(super) async fn sentinel_a_long_retry_delay_holds_up_no_failover() {
     guard.release().await.unwrap();
 }
 
-/// Sentinels with another configuration are followed. Formerly, the former sentinels counted as
-/// voters for ever, at addresses where no server answers any more.
+/// Sentinels with another configuration are followed. The former sentinels, whose addresses do not
+/// answer any more, must not count as voters for ever.
 pub(super) async fn sentinel_reconfigured_sentinels_are_followed() {
     let (former, next) = tokio::join!(Sentinels::start(), Sentinels::start());
     let (former, next) = (former.unwrap(), next.unwrap());

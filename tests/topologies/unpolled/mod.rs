@@ -127,7 +127,7 @@ async fn upgradable_reads(on: Fixture) {
     held(&on, wait, wait).await;
 }
 
-/// The caller holds the read and keeps it. It does not hold the write that it asks for.
+/// The caller holds the read lock and keeps it. It does not hold the write lock that it requests.
 async fn upgrades(on: Fixture) {
     let upgrade = waiter!(|client, name| {
         let guard = RwLock::new(&client, &name).upgradable_read().await.unwrap();
@@ -137,7 +137,7 @@ async fn upgrades(on: Fixture) {
 }
 
 async fn multi_locks(on: Fixture) {
-    // These names are in two slots. Other waiters want one of the names alone.
+    // These names are in two slots. Other waiters request only one of the names.
     let both = waiter!(|client, name| {
         let names = [format!("{name}:a"), format!("{name}:b"), format!("{{{name}:b}}:c")];
         MultiLock::new(&client, names).acquire().await.unwrap()

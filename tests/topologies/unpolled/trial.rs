@@ -21,7 +21,8 @@ use crate::fixture::Fixture;
 const DELAY: u64 = 40;
 const NAP: Duration = Duration::from_millis(50);
 
-/// The most polls of a future before it is kept. It waits at another point each time.
+/// The most polls of a future before it is kept. After each number of polls it waits at another
+/// point.
 const POLLS: usize = 8;
 
 /// How long the next wake-up is awaited. A future without one by then waits for another party.
@@ -57,8 +58,8 @@ macro_rules! act {
 }
 pub(super) use act;
 
-/// Counts time as this process and its server have it: naps with a request behind each, which take
-/// longer on a busy machine.
+/// Counts time in naps. A nap is a sleep with a request after it, so it takes longer if this
+/// process or its server is slow.
 struct Pace {
     naps: Arc<AtomicU64>,
     task: JoinHandle<()>,
@@ -127,7 +128,7 @@ pub(super) struct Case {
     pub(super) set_up: Option<Act>,
     /// The waiter that is kept without being polled.
     pub(super) kept: Wait,
-    /// Another waiter, which must be granted what the kept waiter does not take.
+    /// Another waiter, which must receive the grant that the kept waiter does not take.
     pub(super) other: Wait,
     /// Whether a third client takes the object first, as `other` takes it.
     pub(super) taken: bool,
@@ -139,7 +140,7 @@ pub(super) struct Case {
 /// another process, must not be delayed.
 pub(super) async fn check(on: &Fixture, case: Case) {
     let pace = Pace::of(&on.observer);
-    // Names of their own keep the trials apart. Clients of their own would be hundreds of
+    // The trials have separate names, but share clients: separate clients would need hundreds of
     // connections to a cluster.
     let clients = [on.client().await, on.client().await, on.client().await];
     let mut trials = Vec::new();

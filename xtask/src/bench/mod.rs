@@ -76,8 +76,8 @@ const PAGE: &str = "docs/internals/measurements.md";
 /// The warm-up of a compiled driver.
 const WARM: f64 = 0.3;
 
-/// Warm-ups of a JVM, whose rate rises for half a minute: several sections before the first
-/// measurement, then a time in seconds before each job. `FIRST` applies to a workload's first
+/// Warm-ups of a JVM. Its rate rises for half a minute, so there are several sections before the
+/// first measurement, then a time in seconds before each job. `FIRST` applies to a workload's first
 /// round, `NEW` if two of three processes are new, and `LATER` to all later rounds.
 const JVM_AT_FIRST: u32 = 9;
 const JVM_SECTION: f64 = 5.0;
@@ -85,7 +85,7 @@ const JVM_FIRST: f64 = 6.0;
 const JVM_NEW: f64 = 60.0;
 const JVM_LATER: f64 = 2.0;
 
-/// Number of operations in a section whose commands are all recorded.
+/// Number of operations in a section that records all its commands.
 const SAMPLED: u32 = 2000;
 
 /// The longest time for selling a stock.

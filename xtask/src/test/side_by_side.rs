@@ -46,7 +46,7 @@ const LONG: [&str; 7] = [
     "tests histories",
 ];
 
-/// The package whose programs only compute. They run at the lowest priority, together with the
+/// The package of programs that only compute. They run at the lowest priority, together with the
 /// other programs, which often wait.
 const COMPUTING: &str = "models ";
 

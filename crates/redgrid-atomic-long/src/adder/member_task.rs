@@ -187,12 +187,12 @@ impl<N: AdderNumber> MemberTask<N> {
             let [saves, record] = &reply[..] else { return Ok(None) };
             if self.checkpoint.matches(record) {
                 let saved = saves.parse().ok().and_then(|saves| self.checkpoint.sum_at(saves));
-                return saved.ok_or_else(|| unknown("the round is older than what is known of saves")).map(Some);
+                return saved.ok_or_else(|| unknown("the round is older than the recorded saves")).map(Some);
             }
             // The server stores another save of this member than this process has recorded.
             self.save(until).await?;
         }
-        Err(unknown("what was saved was something else each time"))
+        Err(unknown("the server had a different save in each attempt"))
     }
 
     /// Returns when the next save is due.
@@ -210,7 +210,7 @@ impl<N: AdderNumber> MemberTask<N> {
         if counted != self.checkpoint.sum() || needs_renewal {
             // A failed save is repeated at the next interval.
             if let Err(error) = self.save(until).await {
-                tracing::debug!(name = %self.member.name, %error, "what an adder has counted was not saved");
+                tracing::debug!(name = %self.member.name, %error, "the count of an adder was not saved");
             }
         }
         self.last_save = self.client.clock().now();
@@ -250,10 +250,10 @@ impl<N: AdderNumber> MemberTask<N> {
                     let adopted = self.checkpoint.adopt(record, number(at)?, born.to_owned());
                     adopted.ok_or_else(|| unexpected("a save", record.to_owned()))?;
                 }
-                _ => return Err(unexpected("what became of a save", format!("{reply:?}"))),
+                _ => return Err(unexpected("the status of a save", format!("{reply:?}"))),
             }
         }
-        Err(unknown("what was saved was something else each time"))
+        Err(unknown("the server had a different save in each attempt"))
     }
 
     /// Answers the rounds that have arrived, saves, and ends the subscription. It answers further

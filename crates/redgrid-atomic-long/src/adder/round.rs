@@ -245,7 +245,7 @@ impl<N: AdderNumber> SharedAdder<N> {
                         }
                         last_state = state;
                     }
-                    None => return RoundOutcome::Retry(unknown("the round's keys have gone")),
+                    None => return RoundOutcome::Retry(unknown("the round's keys are gone")),
                 },
                 Err(error @ (ServerError::Refused { .. } | ServerError::Decode { .. })) => {
                     return RoundOutcome::Failed(AdderError::of(&member.name, error));
@@ -275,7 +275,7 @@ impl<N: AdderNumber> SharedAdder<N> {
             if last_state.answered < expected {
                 others_done_since = None;
             } else if clock.now().since(since) > OWN_ANSWER_TIMEOUT {
-                return RoundOutcome::Retry(unknown("this client was not asked itself"));
+                return RoundOutcome::Retry(unknown("this client did not receive its own request"));
             }
         }
     }

@@ -200,7 +200,8 @@ setters! {
     /// server sooner; a longer one tolerates slow scripts and networks.
     response_timeout: Duration;
 
-    /// Sets how long setting up one connection may take: 2 s unless set.
+    /// Sets how long each step of setting up a connection may take (connecting, the TLS handshake, the
+    /// login): 2 s unless set.
     connect_timeout: Duration;
 
     /// Sets how many times an unanswered idempotent request is retried: 4 unless set. A call

@@ -148,17 +148,17 @@ fn relations(draft: &Draft, origins: &Origins) -> Result<(), ConfigError> {
     }
     if s.retries > 0 && s.retry_delay > s.patience() {
         let delay = with("retry_delay", shown(s.retry_delay));
-        let patience = shown(s.patience());
-        let patience = format!("`response_timeout × (retries + 1)` ({patience})");
-        return Err(relation(delay, patience, "a call would end before its first retry"));
+        let contact_timeout = shown(s.patience());
+        let contact_timeout = format!("`response_timeout × (retries + 1)` ({contact_timeout})");
+        return Err(relation(delay, contact_timeout, "a call would end before its first retry"));
     }
     if draft.durability != 0 && draft.durability_timeout >= s.watchdog_lease {
         let timeout = with("durability_timeout", shown(draft.durability_timeout));
         let lease = with("watchdog_lease", shown(s.watchdog_lease));
         return Err(relation(timeout, lease, "the lease would end before the grant counts"));
     }
-    for (name, words) in [("durability_at_least", &[1][..]), ("durability_timeout", &[1, 2])] {
-        if origins.contains_key(name) && !words.contains(&draft.durability) {
+    for (name, choices) in [("durability_at_least", &[1][..]), ("durability_timeout", &[1, 2])] {
+        if origins.contains_key(name) && !choices.contains(&draft.durability) {
             let kind = super::table::DURABILITIES.get(draft.durability).copied().unwrap_or_default();
             return Err(relation(
                 describe_origin(name, origins),

@@ -101,7 +101,7 @@ pub enum ConfigError {
         nearest: Option<&'static str>,
     },
     /// Two values contradict each other.
-    #[error("{left} and {right} do not fit: {rule}")]
+    #[error("{left} and {right} do not fit together: {rule}")]
     Relation {
         /// The first value: its setting and origin, and the value itself if it cannot be a secret.
         left: String,

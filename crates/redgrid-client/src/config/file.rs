@@ -74,7 +74,7 @@ fn own(tree: &Tree<'_>) -> Result<Layer, ConfigError> {
     Ok(layer)
 }
 
-const ONE_URL: &str = "one URL, not a list; several hosts go into it with commas, as in redis-cluster://a,b";
+const ONE_URL: &str = "one URL, not a list; commas separate several hosts, as in redis-cluster://a,b";
 
 impl<'a> Tree<'a> {
     /// Parses the text in the format that the file's extension names.

@@ -151,9 +151,11 @@ impl Form {
             Form::Pem(_) => "PEM text, with `-----BEGIN …-----`".into(),
             Form::File(_) => "the path of a file".into(),
             Form::Address(_, port) => format!("`host:port`; default port {port}"),
-            Form::Addresses(_, port) => format!("`host:port`, several with commas or as a list; default port {port}"),
+            Form::Addresses(_, port) => {
+                format!("`host:port`, or several separated by commas or as a list; default port {port}")
+            }
             Form::AddressMap(_, port) => {
-                format!("`from=to` of two `host:port`, several with commas or as a list; default port {port}")
+                format!("`host:port=host:port`, or several separated by commas or as a list; default port {port}")
             }
         }
     }

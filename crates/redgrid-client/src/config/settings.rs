@@ -130,7 +130,9 @@ impl Durability {
     pub fn covers(self, other: Durability) -> bool {
         match (self, other) {
             (_, Durability::Primary | Durability::Replicas { at_least: 0, .. }) => true,
-            (Durability::Replicas { at_least: has, .. }, Durability::Replicas { at_least: asked, .. }) => has >= asked,
+            (Durability::Replicas { at_least: has, .. }, Durability::Replicas { at_least: requested, .. }) => {
+                has >= requested
+            }
             (Durability::Disk { .. }, Durability::Disk { .. }) => true,
             // A disk does not replace a second server, nor does a second server replace a disk.
             _ => false,
@@ -244,8 +246,8 @@ mod tests {
             (disk(9), disk(5), true),
             (disk(5), replicas(1, 5), false),
         ];
-        for (has, asked, covered) in table {
-            assert_eq!(has.covers(asked), covered, "{has:?} for {asked:?}");
+        for (has, requested, covered) in table {
+            assert_eq!(has.covers(requested), covered, "{has:?} for {requested:?}");
         }
     }
 }

@@ -82,32 +82,32 @@ pub(super) static TABLE: &[Setting] = table! {
     Servers {
         single: Address(|d| &mut d.single, 6379) => "One server.";
         unix: File(|d| &mut d.unix) => "One server on this machine, by the path of its socket.";
-        primary: Address(|d| &mut d.primary, 6379) => "The primary of a fixed pair or group. No service promotes a replica.";
+        primary: Address(|d| &mut d.primary, 6379) => "The primary of servers with fixed roles: no service promotes a replica.";
         replicas: Addresses(|d| &mut d.replicas, 6379) => "The replicas of that primary, for reads.";
         replicated: Addresses(|d| &mut d.replicated, 6379) =>
-            "All nodes of a group without sentinels, in any order. The client asks them which one is the primary.";
+            "All nodes of a group without sentinels, in any order. The client finds out which one is the primary.";
         sentinels: Addresses(|d| &mut d.sentinels, 26379) =>
-            "The sentinels that know the primary. One reachable sentinel is enough.";
+            "The sentinels that monitor the primary. One reachable sentinel is enough.";
         master_name: Text(|d| &mut d.master_name, some) => "The name that the sentinels use for the primary.";
         sentinel_username: Text(|d| &mut d.sentinel_access.username, some) =>
-            "The user at the sentinels, if it is not `default`.";
+            "The ACL user at the sentinels, if it is not `default`.";
         sentinel_password: Secret(|d| &mut d.sentinel_access.password) =>
-            "The password at the sentinels. The password of the servers is not used there. A password that changes comes from a provider, which is set in code.";
+            "The password at the sentinels, where the servers' `password` is not used. For a password that changes, set a provider in code.";
         cluster: Addresses(|d| &mut d.cluster, 6379) =>
             "Some nodes of a cluster. One reachable node is enough: it reports all others.";
     }
     Access {
         username: Text(|d| &mut d.access.username, some) => "The ACL user, if it is not `default`.";
-        password: Secret(|d| &mut d.access.password) => "The password of that user. A password that changes comes from a provider, which is set in code.";
+        password: Secret(|d| &mut d.access.password) => "The password of that user. For a password that changes, set a provider in code.";
         credentials_interval: Time(|d| &mut d.settings.credentials_interval, ms(10), DAY) =>
-            "How often a provider is asked for the password of open connections, once for all of them. Each new connection asks separately. A shorter interval follows a rotation sooner; a longer one asks the provider less often.";
-        database: Count(|d| &mut d.database, 0, 255) => "The database; a cluster has only 0.";
-        tls: Switch(|d| &mut d.tls) => "Encryption. The server's certificate and name are always verified.";
+            "How often the client calls the provider for the password of open connections. One call serves them all; each new connection calls the provider separately. With a shorter interval, open connections follow a changed password sooner; with a longer one, the client calls the provider less often.";
+        database: Count(|d| &mut d.database, 0, 255) => "The number of the database. A cluster has only database 0.";
+        tls: Switch(|d| &mut d.tls) => "Whether connections use TLS. The server's certificate and name are always verified.";
         tls_ca_file: File(|d| &mut d.tls_options.ca_file) =>
-            "PEM file with the authorities that may sign the server's certificate, instead of the system's. This file and the next two are read before each new connection.";
+            "PEM file with the certificate authorities to trust, instead of the system's. This file, `tls_cert_file` and `tls_key_file` are read before each new connection.";
         tls_cert_file: File(|d| &mut d.tls_options.cert_file) => "PEM file with the client's certificate.";
         tls_key_file: File(|d| &mut d.tls_options.key_file) => "PEM file with the private key of that certificate.";
-        tls_ca_pem: Pem(|d| &mut d.tls_options.ca_pem) => "The authorities as PEM text, instead of a file.";
+        tls_ca_pem: Pem(|d| &mut d.tls_options.ca_pem) => "The certificate authorities as PEM text, instead of a file.";
         tls_cert_pem: Pem(|d| &mut d.tls_options.cert_pem) => "The client's certificate as PEM text, instead of a file.";
         tls_key_pem: Pem(|d| &mut d.tls_options.key_pem) => "The private key of that certificate as PEM text, instead of a file.";
         tls_server_name: Text(|d| &mut d.tls_options.server_name, some) =>
@@ -115,64 +115,64 @@ pub(super) static TABLE: &[Setting] = table! {
     }
     Connections {
         response_timeout: Time(|d| &mut d.settings.response_timeout, ms(10), DAY) =>
-            "How long one answer may take, unless a long request or reply is still being transferred. A longer time tolerates slow scripts and networks; a shorter one detects a hung server sooner. A call without its own timeout ends after `response_timeout × (retries + 1)` without contact.";
+            "How long the client waits for one reply. While a long request or reply is being transferred, the wait does not end. A longer time tolerates slow scripts and networks; a shorter one detects a hung server sooner. A call without its own timeout fails after `response_timeout × (retries + 1)` without contact to the server.";
         connect_timeout: Time(|d| &mut d.settings.connect_timeout, ms(10), DAY) =>
-            "How long setting up one connection may take, including names and certificates. A longer time tolerates distant servers; a shorter one tries the next server sooner.";
+            "How long each step of opening a connection may take: connecting (with DNS), the TLS handshake, and the login. A longer time tolerates distant servers; a shorter one tries the next server sooner.";
         retries: Count(|d| &mut d.settings.retries, 0, 1000) =>
-            "How often a request without an answer is retried, if that is safe. With more retries, a call waits longer without contact; with fewer, it gives up sooner.";
+            "How many times a request without a reply is retried, if a retry is safe. With more retries, a call tolerates a longer time without contact; with fewer, it fails sooner.";
         retry_delay: Time(|d| &mut d.settings.retry_delay, ms(1), DAY) =>
-            "The mean delay before a retry. Each delay varies by up to half of it. A longer delay spares a server in trouble; a shorter one recovers sooner.";
+            "The mean delay before a retry. Each delay is random, from half to one and a half times the mean. A longer delay spares an overloaded server; with a shorter one, calls recover sooner.";
         ping_interval: Time(|d| &mut d.settings.ping_interval, ms(10), DAY) =>
-            "How often an idle connection is pinged. A dead one is detected after this and one `response_timeout`. A shorter interval sends more requests.";
+            "How often an idle connection is pinged. A dead connection is detected after this interval and one `response_timeout`. A shorter interval sends more requests.";
         connections_per_node: Count(|d| &mut d.settings.connections_per_node, 1, 16) =>
-            "The number of connections for requests to each node. Subscriptions have a separate one. A connection is pipelined; more of them help if the server has I/O threads. All requests of a name use the same one.";
+            "The number of connections for requests to each node. Subscriptions have a separate connection. Requests are pipelined, so more connections help only if the server has I/O threads. All requests for one name use the same connection.";
         max_in_flight: Count(|d| &mut d.settings.max_in_flight, 1, 65_536) =>
-            "How many requests may be in flight at one node. Further requests wait in the client; that wait is not part of their `response_timeout`. A higher limit takes more memory, and each reply waits behind more others. A lower limit leaves a distant server idle.";
+            "How many requests may be in flight at one node. Further requests wait in the client; that wait is not part of their `response_timeout`. A higher limit takes more memory, and each reply waits behind more others. A limit that is too low leaves a distant server idle between requests.";
         address_map: AddressMap(|d| &mut d.network.address_map, 6379) =>
-            "Addresses that servers and sentinels announce, each with the address to connect to instead (NAT, port forwarding). Other addresses are used unchanged.";
+            "Pairs of addresses, for NAT and port forwarding: one that a server or sentinel announces, and the one to connect to instead. Other addresses are used unchanged.";
         socks_proxy: Address(|d| &mut d.socks_proxy, 1080) =>
             "A SOCKS5 proxy that opens all connections. It also resolves the host names of servers.";
         socks_username: Text(|d| &mut d.socks_username, some) => "The user at the proxy.";
         socks_password: Secret(|d| &mut d.socks_password) => "The password at the proxy.";
         scan_interval: Time(|d| &mut d.settings.scan_interval, ms(10), DAY) =>
-            "How often the topology is checked without a notification of a change. It bounds how long an unreported change goes unnoticed; a shorter interval sends more requests. While a primary does not answer, a cluster or sentinels are asked every 100 ms, less often after 10 s, for one minute.";
+            "How often the client checks the topology if no change is reported. This interval limits how long an unreported change goes unnoticed; a shorter one sends more requests. While a primary does not answer, the client checks more often for one minute, in a cluster and with sentinels: every 100 ms at first, less often after 10 s.";
         read_mode: Choice(READ_MODES, |d| &mut d.read_mode) =>
             "Which nodes answer reads: the primary, the replicas, or all. Replicas are behind the primary by the replication lag. Locks and all writes always use the primary.";
         subscription_mode: Choice(SUBSCRIPTION_MODES, |d| &mut d.subscription_mode) =>
-            "Where waiters subscribe: at the primary, or at one of its replicas. A replica takes load off the primary, but two servers then answer each release. If no replica is usable, waiters subscribe at the primary. All services that share locks need the same value.";
+            "Where waiters subscribe: at the primary, or at one of its replicas. A replica takes load off the primary, but each release then sends a request to both. If no replica is usable, waiters subscribe at the primary. All services that share locks need the same value.";
         max_replica_lag: Time(|d| &mut d.settings.max_replica_lag, ms(10), DAY) =>
-            "How far a replica may lag behind its primary and still be used. A usable replica has everything that the primary had that long ago. Offsets are compared every `scan_interval`, so a lagging replica is detected that much later. A longer time also uses slow replicas; a shorter one switches to the primary sooner.";
+            "How far a replica may lag behind its primary and still be used. A usable replica has all data that the primary had this long ago. The client compares replication offsets every `scan_interval`, so it detects a lagging replica up to one interval later. A longer time also uses slow replicas; a shorter one switches to the primary sooner.";
         sharded_subscriptions: Choice(SHARDED, |d| &mut d.sharded_subscriptions) =>
             "Whether a cluster's messages use sharded channels. `auto` uses them if the servers have them, as Redisson does. All services that share locks need the same value.";
         protocol: Choice(PROTOCOLS, |d| &mut d.protocol) =>
-            "The version of the protocol. `auto` is RESP3, or RESP2 if a server or proxy rejects `HELLO 3`. `resp2` never sends HELLO, for proxies that close the connection on it.";
+            "The version of the protocol. `auto` is RESP3, or RESP2 if a server or proxy rejects `HELLO 3`. With `resp2`, the client never sends `HELLO`, because some proxies close the connection when they receive it.";
     }
     Holds {
         watchdog_lease: Time(|d| &mut d.settings.watchdog_lease, SHORTEST_LEASE, LONGEST_LEASE) =>
-            "The lease of holds that are renewed: every third of it. A longer lease survives longer pauses and failovers; a shorter one frees the locks of a dead process sooner.";
+            "The lease of holds that the client renews. It renews them whenever a third of the lease has passed. A longer lease survives longer pauses and failovers; a shorter one frees the locks of a dead process sooner.";
         durability: Choice(DURABILITIES, |d| &mut d.durability) =>
-            "Where a grant and its renewals must be stored before they count: in the primary's memory, on replicas, or on the primary's disk. Replicas and disk survive more failures, and cost a round trip of the servers each time.";
+            "Where a grant and its renewals must be stored before they count: in the primary's memory, on replicas, or on the primary's disk. With replicas or the disk, a grant survives more failures, but each grant and renewal waits for one more round trip.";
         durability_at_least: Count(|d| &mut d.durability_at_least, 1, 100) =>
-            "How many replicas must have a grant, with `durability: replicas`. For locks that survive any failover, set it to the number of replicas that may be promoted. Then one missing replica stops new grants.";
+            "With `durability: replicas`, how many replicas must have a grant. For locks that survive any failover, set it to the number of replicas that may be promoted. Then no new grant is possible while one of them is missing.";
         durability_timeout: Time(|d| &mut d.durability_timeout, ms(10), DAY) =>
-            "How long the replicas or the disk may take. After that, the grant is given back. A longer time tolerates lagging replicas; a shorter one reports the failure sooner.";
+            "How long the replicas or the disk may take to confirm a grant. After that, the grant is released. A longer time tolerates lagging replicas; a shorter one reports the failure sooner.";
         fair_wait: Time(|d| &mut d.settings.fair_wait, ms(1000), DAY) =>
-            "How long Java services keep the position of a dead process in the queue of a fair lock; redgrid keeps it for 1 s. It must exceed the difference between the clocks of hosts with Java services, and be the same in all services. A shorter time skips dead processes sooner.";
+            "How long Java services keep the position of a dead process in the queue of a fair lock; redgrid keeps it for 1 s. It must exceed the difference between the clocks of hosts with Java services, and be the same in all services. With a shorter time, Java services skip dead processes sooner.";
         fair_depth: Count(|d| &mut d.settings.fair_depth, 1, 1000) =>
-            "How many waiters of a process have their own positions in the queue of a fair lock. The others wait behind them inside the process. With more positions, the processes' shares follow their demand; fewer cost the server less.";
+            "How many waiters of a process have their own positions in the queue of a fair lock. The others wait behind them inside the process. With more positions, a process with more waiters gets the lock more often; fewer positions are less work for the server.";
         local_handover_window: AutoTime(|d| &mut d.settings.handover_window, Duration::ZERO, LONGEST_WINDOW)
             =>
-            "How long a lock may pass between the tasks of one process while other processes wait. `auto` is ten round trips, at least 10 ms and at most 500 ms. A longer window is not faster; a shorter one makes processes alternate more often. With `0s`, every task sends a request.";
+            "How long a lock may pass between the tasks of one process while other processes wait. `auto` is ten round trips, at least 10 ms and at most 500 ms. A longer window is not faster; with a shorter one, processes alternate more often. With `0s`, the lock never passes inside a process: every task sends a request.";
     }
     Waiting {
         poll_interval: Time(|d| &mut d.settings.poll_interval, ms(10), DAY) =>
-            "How often a waiter polls while its subscription is active. It bounds the wait after a lost message. A longer interval sends fewer requests.";
+            "How often a waiter polls while its subscription is active. It limits the delay that a lost message causes. A longer interval sends fewer requests.";
         poll_budget: Count(|d| &mut d.settings.poll_budget, 1, 1_000_000) =>
-            "How many names all waiters together poll, per second and node. It bounds the cost of waiters for the server. With a higher limit, waiters notice a release without a message sooner.";
+            "The maximum number of names that all waiters of a client together poll, per second and node. It limits the load that waiters cause at the server. With a higher limit, they notice a release sooner if its message was lost.";
     }
     Names {
         namespace: Text(|d| &mut d.namespace, namespace) =>
-            "The prefix of every key and channel: `namespace:name`. It has no braces, and at most 256 bytes.";
+            "The prefix of every key and channel: `namespace:name`. It must have no braces, and at most 256 bytes.";
         client_name: Text(|d| &mut d.client_name, client_name) =>
             "The name of the connections in `CLIENT LIST`: printable ASCII without spaces.";
         introspection: Choice(INTROSPECTION, |d| &mut d.introspection) =>

@@ -37,8 +37,8 @@
 //!   fail needlessly, once.)
 //! - The connection id of the reply is still the current one, before the write and after the WAIT.
 
-mod lane;
-mod question;
+mod group_commit;
+mod wait_command;
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -48,7 +48,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot};
 
-use self::lane::{Lane, Member};
+use self::group_commit::{GroupCommit, Member};
 use super::ConnectionId;
 use super::endpoint::{Connections, Target};
 use super::link::Handshake;
@@ -112,43 +112,48 @@ impl CommitError {
     }
 }
 
-fn shortfall(asked: &Durability, acknowledged: u32) -> String {
-    match asked {
+fn shortfall(requested: &Durability, acknowledged: u32) -> String {
+    match requested {
         Durability::Replicas { at_least, timeout } => {
             format!("{acknowledged} of {at_least} replicas acknowledged within {timeout:?}")
         }
         Durability::Disk { timeout } => format!("it was not synced to the server's disk within {timeout:?}"),
-        Durability::Primary => "the primary did not have it".into(),
+        Durability::Primary => "the primary did not have the write".into(),
     }
 }
 
 pub(super) struct DurabilityWaiter {
     commands: Arc<ConnectionPool>,
     connections: Arc<Connections>,
-    lanes: Mutex<HashMap<Level, mpsc::UnboundedSender<Member>>>,
+    levels: Mutex<HashMap<Level, mpsc::UnboundedSender<Member>>>,
 }
 
 impl DurabilityWaiter {
     /// Creates the waiter without connecting. It confirms replies of the connections in `commands`.
     pub(super) fn new(commands: Arc<ConnectionPool>, connections: Arc<Connections>) -> Self {
-        DurabilityWaiter { commands, connections, lanes: Mutex::default() }
+        DurabilityWaiter { commands, connections, levels: Mutex::default() }
     }
 
-    pub(super) async fn commit(&self, since: ConnectionId, asked: Durability, tag: &[u8]) -> Result<(), CommitError> {
-        let Some((level, timeout)) = Level::of(asked) else { return Ok(()) };
+    pub(super) async fn commit(
+        &self,
+        since: ConnectionId,
+        requested: Durability,
+        tag: &[u8],
+    ) -> Result<(), CommitError> {
+        let Some((level, timeout)) = Level::of(requested) else { return Ok(()) };
         // The commit is also checked before it is queued, so that an unprovable commit opens no
         // connection.
         check_provable(&self.commands, &since)?;
         let (answer, answered) = oneshot::channel();
         let by = self.connections.target.clock.now() + timeout;
-        let member = Member { since, asked, tag: Bytes::copy_from_slice(tag), by, answer };
-        self.lane(level).send(member).map_err(|_| CommitError::closed())?;
+        let member = Member { since, requested, tag: Bytes::copy_from_slice(tag), by, answer };
+        self.members(level).send(member).map_err(|_| CommitError::closed())?;
         answered.await.unwrap_or_else(|_| Err(CommitError::closed()))
     }
 
-    fn lane(&self, level: Level) -> mpsc::UnboundedSender<Member> {
-        let mut lanes = self.lanes.lock();
-        if let Some(members) = lanes.get(&level) {
+    fn members(&self, level: Level) -> mpsc::UnboundedSender<Member> {
+        let mut levels = self.levels.lock();
+        if let Some(members) = levels.get(&level) {
             return members.clone();
         }
         // One WAIT can take `response_timeout`, and a keep-alive PING can queue behind it. Silence
@@ -157,16 +162,16 @@ impl DurabilityWaiter {
         let target = &self.connections.target;
         let slice = target.settings.response_timeout;
         let settings = Settings { response_timeout: slice * 3, ..target.settings.clone() };
-        let patient = Arc::new(Target { settings, ..Target::clone(target) });
+        let commit_target = Arc::new(Target { settings, ..Target::clone(target) });
         let name = format!("{}:commit", target.settings.client_name);
-        let link = self.connections.open_to(&patient, name, Handshake::Identity, None);
+        let link = self.connections.open_to(&commit_target, name, Handshake::Identity, None);
         let (members, waiting) = mpsc::unbounded_channel();
         let (commands, clock) = (Arc::clone(&self.commands), target.clock.clone());
-        let lane = Lane { level, link, commands, clock, slice, waiting, queue: Vec::new(), groups: 0 };
+        let group_commit = GroupCommit { level, link, commands, clock, slice, waiting, queue: Vec::new(), groups: 0 };
         // The task ends with its connection. The waiters then get the error that the client is shut
         // down.
-        tokio::spawn(lane.run());
-        lanes.insert(level, members.clone());
+        tokio::spawn(group_commit.run());
+        levels.insert(level, members.clone());
         members
     }
 }
@@ -181,8 +186,8 @@ enum Level {
 
 impl Level {
     /// Returns the level and the timeout; `None` if there is nothing to wait for.
-    fn of(asked: Durability) -> Option<(Level, Duration)> {
-        match asked {
+    fn of(requested: Durability) -> Option<(Level, Duration)> {
+        match requested {
             Durability::Primary | Durability::Replicas { at_least: 0, .. } => None,
             Durability::Replicas { at_least, timeout } => Some((Level::Replicas(at_least), timeout)),
             Durability::Disk { timeout } => Some((Level::Disk, timeout)),
@@ -214,13 +219,12 @@ impl Level {
 /// Checks whether it can be proven that the write behind a reply on connection `since` is durable.
 fn check_provable(commands: &ConnectionPool, since: &ConnectionId) -> Result<(), CommitError> {
     if since.run_id.is_empty() || commands.history().is_empty() {
-        let missing =
-            "the user may not read its `run_id` and `master_replid` (INFO), without which nothing can be proven";
+        let missing = "the user may not read the server's `run_id` and `master_replid` (INFO), which this needs";
         return Err(CommitError::Unsupported { missing: missing.into() });
     }
     match commands.epoch().borrow().as_ref() == Some(since) {
         true => Ok(()),
-        false => Err(CommitError::unproven("the connection that answered is no longer the present one")),
+        false => Err(CommitError::unproven("the connection that answered was replaced")),
     }
 }
 
@@ -228,16 +232,16 @@ fn check_provable(commands: &ConnectionPool, since: &ConnectionId) -> Result<(),
 mod tests {
     use super::*;
 
-    const WITHIN: Duration = Duration::from_millis(40);
+    const TIMEOUT: Duration = Duration::from_millis(40);
 
     #[test]
     fn callers_with_equal_requirements_share_a_level() {
         let replicas = |at_least, timeout| Level::of(Durability::Replicas { at_least, timeout });
         assert_eq!(Level::of(Durability::Primary), None);
-        assert_eq!(replicas(0, WITHIN), None);
-        assert_eq!(replicas(2, WITHIN), Some((Level::Replicas(2), WITHIN)));
-        assert_eq!(replicas(2, 2 * WITHIN).map(|(level, _)| level), Some(Level::Replicas(2)));
-        assert_eq!(Level::of(Durability::Disk { timeout: WITHIN }), Some((Level::Disk, WITHIN)));
+        assert_eq!(replicas(0, TIMEOUT), None);
+        assert_eq!(replicas(2, TIMEOUT), Some((Level::Replicas(2), TIMEOUT)));
+        assert_eq!(replicas(2, 2 * TIMEOUT).map(|(level, _)| level), Some(Level::Replicas(2)));
+        assert_eq!(Level::of(Durability::Disk { timeout: TIMEOUT }), Some((Level::Disk, TIMEOUT)));
     }
 
     #[test]

@@ -176,7 +176,7 @@ pub trait Server: Send + Sync + 'static {
         if Durability::Primary.covers(durability) {
             return Ok(());
         }
-        Err(CommitError::Unsupported { missing: "this kind of server knows no durability".into() })
+        Err(CommitError::Unsupported { missing: "this kind of server supports no durability".into() })
     }
 
     /// Watches the id of the connection that carries requests; `None` while there is no connection.

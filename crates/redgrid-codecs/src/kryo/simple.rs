@@ -86,11 +86,11 @@ impl Kryo {
             Ok(Simple::Other(class)) => {
                 return Err(unexpected(format!("an object of class `{}`", cut(&class))));
             }
-            Err(ReadError::End) => return Err(unexpected("the end too soon".to_owned())),
+            Err(ReadError::End) => return Err(unexpected("the end of the bytes".to_owned())),
             Err(ReadError::LeftOver(left)) => {
                 return Err(DecodeError::unexpected(self, bytes, expected).left_over(left));
             }
-            Err(ReadError::Tag(tag)) => return Err(unexpected(format!("the class number {tag}, which Kryo has not"))),
+            Err(ReadError::Tag(tag)) => return Err(unexpected(format!("the class number {tag}, unknown to Kryo"))),
             Err(ReadError::Malformed(what)) => return Err(unexpected(what.to_owned())),
         })
     }
@@ -212,7 +212,7 @@ impl Encode<char> for Kryo {
     fn encode(&self, value: &char) -> Result<Bytes, EncodeError> {
         match u16::try_from(u32::from(*value)) {
             Ok(unit) => checked(self, write::fixed(7, unit.to_le_bytes())),
-            Err(_) => Err(EncodeError::unsupported(self, "characters of 16 bits", "one of more")),
+            Err(_) => Err(EncodeError::unsupported(self, "characters of 16 bits", "longer ones")),
         }
     }
 }

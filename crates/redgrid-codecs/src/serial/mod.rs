@@ -142,7 +142,7 @@ where
         }
         (None, Err(error)) => {
             let found = format!("this `{}`: {}", type_name::<T>(), redacted(&describe(error)).1);
-            Err(EncodeError::unsupported(codec, "what its format has", found))
+            Err(EncodeError::unsupported(codec, "values that its format supports", found))
         }
     }
 }

@@ -193,7 +193,7 @@ impl<Q, A> WaiterSlab<Q, A> {
                 _ => break,
             };
             self.queue.pop_front();
-            self.complete(index, Err(ServerError::not_sent("those before it were not answered in time")), &mut to_wake);
+            self.complete(index, Err(ServerError::not_sent("earlier requests got no reply in time")), &mut to_wake);
         }
         to_wake
     }

@@ -198,9 +198,9 @@ pub(crate) async fn send_until_answered(
                 continue;
             }
             (Ok(_), Some(Reply::Int(0))) if !retransmitted => {
-                Err(ServerError::not_sent("the server found the request too late"))
+                Err(ServerError::not_sent("the request reached the server too late"))
             }
-            (Ok(_), _) => Err(ServerError::unknown("the server does not know any more what became of the request")),
+            (Ok(_), _) => Err(ServerError::unknown("the server no longer stores the outcome of the request")),
             (Err(error), _) if retransmitted => Err(after_unanswered(error)),
             (Err(error), _) => Err(error),
         };

@@ -11,7 +11,7 @@ use crate::token::Token;
 #[non_exhaustive]
 pub enum FenceError {
     /// A higher token, from a newer holder, has passed before. Nothing was written.
-    #[error("token {token} is stale for the fence `{name}`: token {highest} has passed before")]
+    #[error("token {token} is stale for the fence `{name}`, which has already accepted token {highest}")]
     Stale {
         /// Name of the fence.
         name: Name,
@@ -23,7 +23,7 @@ pub enum FenceError {
     /// The fence remembers no token, and the given one is older than the lifetime of the fence.
     ///
     /// A higher token may have passed before. Nothing was written.
-    #[error("token {token} is older than the memory of the fence `{name}` ({lifetime:?})")]
+    #[error("token {token} is older than the lifetime of the fence `{name}` ({lifetime:?})")]
     Expired {
         /// Name of the fence.
         name: Name,

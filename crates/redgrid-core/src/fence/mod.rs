@@ -288,7 +288,7 @@ impl Fence {
             }
             (EXPIRED, _) => Err(FenceError::Expired { name, token, lifetime: self.lifetime.unwrap_or_default() }),
             (TOO_LATE, _) => {
-                let reason = "the server found the request too late, twice: its clock jumps".into();
+                let reason = "the request reached the server too late, twice: the server's clock jumps".into();
                 Err(guarded.write_error(ServerError::Unknown { reason }))
             }
             (other, _) => {
@@ -339,6 +339,6 @@ mod tests {
     fn the_error_of_a_stale_token_names_both_tokens() {
         let name = Name::new("ledger").unwrap();
         let error = FenceError::Stale { name, token: Token::new(5), highest: Token::new(7) };
-        assert_eq!(error.to_string(), "token 5 is stale for the fence `ledger`: token 7 has passed before");
+        assert_eq!(error.to_string(), "token 5 is stale for the fence `ledger`, which has already accepted token 7");
     }
 }

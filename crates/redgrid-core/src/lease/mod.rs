@@ -47,11 +47,11 @@ pub(crate) fn margin(lease: Duration) -> Duration {
     (lease / 20).max(Duration::from_millis(20))
 }
 
-/// Returns how long a lease on the server must be, so that it is valid locally for `believed`.
-pub(crate) fn with_margin(believed: Duration) -> Duration {
-    // The margin is a twentieth of the whole lease. So the lease is 20/19 of `believed`, rounded
+/// Returns how long a lease on the server must be, so that it is valid locally for `validity`.
+pub(crate) fn with_margin(validity: Duration) -> Duration {
+    // The margin is a twentieth of the whole lease. So the lease is 20/19 of `validity`, rounded
     // up.
-    (believed + believed / 19 + Duration::from_nanos(1)).max(believed + Duration::from_millis(20))
+    (validity + validity / 19 + Duration::from_nanos(1)).max(validity + Duration::from_millis(20))
 }
 
 /// Returns the instant until which a lease is valid locally. Its request was sent at `sent`, and
@@ -120,13 +120,13 @@ impl Deadline {
 
     /// Returns whether the deadline has passed at `now`, or had passed for an earlier call.
     pub(crate) fn has_passed(&self, now: Instant) -> bool {
-        let mark = |word| (word & PASSED == 0 && now >= decoded(word)).then_some(word | PASSED);
+        let mark = |bits| (bits & PASSED == 0 && now >= decoded(bits)).then_some(bits | PASSED);
         match self.0.load(Ordering::Acquire) {
             // Most deadlines are in the future, and one load is enough for them.
-            word if word & PASSED == 0 && now < decoded(word) => false,
+            bits if bits & PASSED == 0 && now < decoded(bits) => false,
             _ => match self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, mark) {
                 Ok(_) => true,
-                Err(word) => word & PASSED != 0,
+                Err(bits) => bits & PASSED != 0,
             },
         }
     }
@@ -145,7 +145,7 @@ impl Deadline {
 
     /// Moves the deadline backwards to `to`, unless it is earlier already.
     pub(crate) fn lower(&self, to: Instant) {
-        let earlier = |word| Some(encoded(decoded(word).min(to)) | (word & PASSED));
+        let earlier = |bits| Some(encoded(decoded(bits).min(to)) | (bits & PASSED));
         let _ = self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, earlier);
     }
 
@@ -153,7 +153,7 @@ impl Deadline {
         if self.has_passed(now) {
             return false;
         }
-        let moved = |word| (word & PASSED == 0).then(|| encoded(to(decoded(word))));
+        let moved = |bits| (bits & PASSED == 0).then(|| encoded(to(decoded(bits))));
         self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, moved).is_ok()
     }
 }
@@ -162,8 +162,8 @@ fn encoded(at: Instant) -> u64 {
     at.as_nanos().min(NEVER)
 }
 
-fn decoded(word: u64) -> Instant {
-    match word & NEVER {
+fn decoded(bits: u64) -> Instant {
+    match bits & NEVER {
         NEVER => Instant::MAX,
         nanos => Instant::from_nanos(nanos),
     }

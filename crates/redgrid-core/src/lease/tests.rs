@@ -23,10 +23,10 @@ fn the_deadline_is_before_the_servers_expiry_by_a_margin() {
 
 #[test]
 fn a_lease_with_its_margin_is_valid_as_long_as_requested() {
-    for believed in [0, 1, 19, 20, 100, 379, 380, 381, 30_000, 2_592_000_000].map(|ms| ms * MS) {
-        let lease = with_margin(believed);
-        assert!(lease - margin(lease) >= believed, "{believed:?}");
-        assert!(lease - margin(lease) <= believed + MS, "{believed:?}");
+    for validity in [0, 1, 19, 20, 100, 379, 380, 381, 30_000, 2_592_000_000].map(|ms| ms * MS) {
+        let lease = with_margin(validity);
+        assert!(lease - margin(lease) >= validity, "{validity:?}");
+        assert!(lease - margin(lease) <= validity + MS, "{validity:?}");
     }
 }
 
@@ -111,7 +111,7 @@ fn a_due_lease_is_taken_once_with_those_due_soon() {
     assert_eq!(schedule.next(), at(30), "those in flight are not due");
     schedule.reschedule(1, at(12));
     schedule.reschedule(7, at(1));
-    assert_eq!(ids(schedule.take_due(at(40), at(40), 1)), [1], "the first one, and no more than asked");
+    assert_eq!(ids(schedule.take_due(at(40), at(40), 1)), [1], "the first one, and no more than requested");
     assert!(schedule.remove(3).is_some() && schedule.remove(3).is_none());
     assert_eq!((schedule.len(), schedule.next()), (2, at(100)));
 }

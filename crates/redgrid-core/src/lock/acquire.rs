@@ -113,7 +113,7 @@ impl Table {
         } else if lock.yield_plan.is_some() {
             self.start_loop(&key, lock);
         } else if let Some(attempt) = self.attempt_of(&key, lock, now) {
-            lock.asking = true;
+            lock.request_in_flight = true;
             let table = Arc::clone(self);
             let mut work: BackgroundTask = pinned(|| table.try_for(attempt).map(drop));
             if not_before > now {
@@ -213,7 +213,7 @@ impl PendingAcquire {
     fn wait(mut self) -> impl Future<Output = Result<Option<HoldGuard>, AcquireError>> + Send {
         async move {
             let core = Arc::clone(&self.table().core);
-            let patience = match self.request.wait {
+            let contact_timeout = match self.request.wait {
                 // A request with a timeout waits that long, even without contact to the server.
                 Some(_) => Duration::MAX,
                 // The caller waits slightly longer, so that the request's own error arrives first.
@@ -221,10 +221,10 @@ impl PendingAcquire {
             };
             // A try-only request without a connection waits for one response timeout at most. Once
             // it is sent, the usual limit applies.
-            let mut looks = self.request.once && !core.is_connected(self.key.key());
-            // An inline request without a timeout wakes its caller before `patience` ends. Most
-            // callers have their answer by then, and need no timer.
-            let mut wakes_itself = self.inline_task.is_some() && self.request.wait.is_none() && !looks;
+            let mut is_unsent_try = self.request.once && !core.is_connected(self.key.key());
+            // An inline request without a timeout wakes its caller before `contact_timeout` ends.
+            // Most callers have their answer by then, and need no timer.
+            let mut wakes_itself = self.inline_task.is_some() && self.request.wait.is_none() && !is_unsent_try;
             let mut contact = self.entered;
             let answer = loop {
                 if std::mem::take(&mut wakes_itself) {
@@ -241,8 +241,8 @@ impl PendingAcquire {
                     }
                 }
                 let shortest = core.settings.response_timeout + GRACE;
-                let patience = if looks { patience.min(shortest) } else { patience };
-                let wake = self.until.min(contact + patience);
+                let contact_timeout = if is_unsent_try { contact_timeout.min(shortest) } else { contact_timeout };
+                let wake = self.until.min(contact + contact_timeout);
                 tokio::select! {
                     biased;
                     answer = poll_fn(|cx| self.poll_answer(cx)) => break answer,
@@ -252,9 +252,9 @@ impl PendingAcquire {
                         }
                         let now = core.clock.now();
                         contact = self.contact(contact);
-                        if looks && self.status.progress.is_sent() {
-                            looks = false;
-                        } else if now >= self.until || now >= contact + patience {
+                        if is_unsent_try && self.status.progress.is_sent() {
+                            is_unsent_try = false;
+                        } else if now >= self.until || now >= contact + contact_timeout {
                             return Err(self.timeout_error(now, contact));
                         }
                     }

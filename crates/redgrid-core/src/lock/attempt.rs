@@ -66,14 +66,14 @@ pub(super) struct GrantReply {
 
 impl GrantReply {
     pub(super) fn by(
-        asked: &RequestOutcome,
+        outcome: &RequestOutcome,
         id: u64,
         token: u64,
         (lease, durability): (Duration, Durability),
         handover_ends: Instant,
     ) -> GrantReply {
-        let RequestOutcome { sent, received, retransmission_ends, .. } = *asked;
-        let node = asked.by.id().clone();
+        let RequestOutcome { sent, received, retransmission_ends, .. } = *outcome;
+        let node = outcome.by.id().clone();
         GrantReply { id, token, sent, received, retransmission_ends, lease, durability, handover_ends, node }
     }
 }
@@ -103,14 +103,14 @@ impl Table {
         let waiter = lock.queue.get(at)?;
         let spare = self.extra_lease(lock.protocol, key);
         // A request with a timeout waits that long, even without contact to the server.
-        let patience = if waiter.request.wait.is_some() { Duration::MAX } else { self.core.settings.patience() };
+        let contact_timeout = if waiter.request.wait.is_some() { Duration::MAX } else { self.core.settings.patience() };
         Some(Attempt {
             key: key.clone(),
             protocol: lock.protocol,
             entry: waiter.id,
             request: Arc::clone(&waiter.request),
             status: Arc::clone(&waiter.status),
-            until: waiter.until.min(now + patience),
+            until: waiter.until.min(now + contact_timeout),
             lease: waiter.request.server_lease(spare),
             handover_window: if lock.protocol.hands_over_locally() { spare } else { Duration::ZERO },
             continued: std::mem::take(&mut lock.continued),
@@ -128,22 +128,22 @@ impl Table {
         async move {
             let mut was_late = false;
             loop {
-                let (id, asked) = self.send(&attempt).await;
-                let token = match parse_reply(&asked) {
+                let (id, outcome) = self.send(&attempt).await;
+                let token = match parse_reply(&outcome) {
                     AcquireReply::Granted { token, .. } => token,
-                    reply => match self.not_granted(&attempt, id, &asked, reply, &mut was_late) {
+                    reply => match self.not_granted(&attempt, id, &outcome, reply, &mut was_late) {
                         ControlFlow::Break(left) => return left,
                         ControlFlow::Continue(()) => continue,
                     },
                 };
                 let durability = attempt.request.durability;
-                if let Err(error) = self.core.commit(&asked, durability, attempt.key.key()).await {
-                    if Box::pin(self.not_durable(&attempt, id, &asked, error)).await {
+                if let Err(error) = self.core.commit(&outcome, durability, attempt.key.key()).await {
+                    if Box::pin(self.not_durable(&attempt, id, &outcome, error)).await {
                         continue;
                     }
                     return None;
                 }
-                return self.granted(&attempt, id, token, &asked);
+                return self.granted(&attempt, id, token, &outcome);
             }
         }
     }
@@ -158,7 +158,7 @@ impl Table {
             (None, None) => attempt.protocol.acquire(claim),
             (None, Some((mode, context))) => mode.enter(claim, context),
             (Some(queue), _) => {
-                attempt.status.position.asked();
+                attempt.status.position.mark_requested();
                 queue.enter(claim, self.position_ttl())
             }
         };
@@ -170,19 +170,20 @@ impl Table {
     ///
     /// Returns `Some(Duration::ZERO)` if another client took the lock over before the grant was
     /// known here. `try_for` then returns the same value.
-    fn granted(self: &Arc<Self>, attempt: &Attempt, id: u64, token: u64, asked: &RequestOutcome) -> Option<Duration> {
-        let (sent, key, in_queue) = (asked.sent, &attempt.key, attempt.queue().is_some());
-        let why = || AcquireFailure::Unknown(ServerError::unknown("the answer came when the lease had ended"));
+    fn granted(self: &Arc<Self>, attempt: &Attempt, id: u64, token: u64, outcome: &RequestOutcome) -> Option<Duration> {
+        let (sent, key, in_queue) = (outcome.sent, &attempt.key, attempt.queue().is_some());
+        let why = || AcquireFailure::Unknown(ServerError::unknown("the reply arrived after the end of the lease"));
         if self.now() >= deadline(sent, attempt.lease) {
             // The lease is over by now: a guard would hold nothing, so release the grant and report
             // a failure.
-            self.schedule_cleanup_of_retransmissions(attempt, id, asked, true);
+            self.schedule_cleanup_of_retransmissions(attempt, id, outcome, true);
             self.failed(attempt, why());
             return None;
         }
         let is_continued = attempt.continued > Instant::MIN;
         let handover_ends = if is_continued { attempt.continued } else { sent + attempt.handover_window };
-        let mut granted = GrantReply::by(asked, id, token, (attempt.lease, attempt.request.durability), handover_ends);
+        let mut granted =
+            GrantReply::by(outcome, id, token, (attempt.lease, attempt.request.durability), handover_ends);
         if in_queue {
             // An earlier request for this queue position can also execute late.
             let unsure = Some(attempt.status.may_execute_until()).filter(|until| *until > sent);
@@ -193,7 +194,7 @@ impl Table {
         let (lock, schedule) = match self.install_grant(&mut state, key, &server_lease, sent) {
             InstallOutcome::Ours { lock, schedule } => (lock, schedule),
             InstallOutcome::Closed => {
-                state.locks.get_mut(key).into_iter().for_each(|lock| lock.asking = false);
+                state.locks.get_mut(key).into_iter().for_each(|lock| lock.request_in_flight = false);
                 state.remove_if_idle(key);
                 drop(state);
                 self.release_unreceived(&server_lease);
@@ -206,29 +207,29 @@ impl Table {
             }
         };
         let now = self.now();
-        lock.asking = false;
+        lock.request_in_flight = false;
         lock.completed(attempt.entry);
         if in_queue {
             attempt.status.position.left();
         }
         // On the server, the grant has withdrawn the announcement of a waiting writer.
         lock.shared.iter_mut().for_each(|shared| shared.stops_waiting());
-        let asker = lock.queue.iter().position(|waiter| waiter.id == attempt.entry && waiter.is_live(now));
-        let mut asker = asker.and_then(|at| lock.queue.remove(at));
+        let requester = lock.queue.iter().position(|waiter| waiter.id == attempt.entry && waiter.is_live(now));
+        let mut requester = requester.and_then(|at| lock.queue.remove(at));
         let mut answers = Answers::new();
         if now >= deadline(sent, attempt.request.lease.duration()) {
             // The lease that the waiter requested is over; the lease on the server is not.
-            answers.extend(asker.take().map(|asker| (asker.answer, Err(why()))));
+            answers.extend(requester.take().map(|requester| (requester.answer, Err(why()))));
         }
         if !lock.queue.is_empty() {
-            answers.extend(lock.reject_others(asker.as_ref(), now));
+            answers.extend(lock.reject_others(requester.as_ref(), now));
         }
-        let passed_on = match asker {
-            Some(asker) if attempt.protocol.is_shared() => {
+        let passed_on = match requester {
+            Some(requester) if attempt.protocol.is_shared() => {
                 let others = std::mem::take(&mut lock.queue);
-                self.share((schedule, lock), &server_lease, (sent, now), std::iter::once(asker).chain(others))
+                self.share((schedule, lock), &server_lease, (sent, now), std::iter::once(requester).chain(others))
             }
-            Some(asker) => self.admit((schedule, lock), &server_lease, (sent, now), asker),
+            Some(requester) => self.admit((schedule, lock), &server_lease, (sent, now), requester),
             None if in_queue => {
                 // The server granted the lock to the queue position of a waiter that has left. No
                 // other waiter is allowed to use the grant.
@@ -346,9 +347,9 @@ impl Table {
         }
         if schedule.get(server_lease.id).is_none() {
             // The server lease is new, or was reclaimed before its release.
-            schedule.insert(Arc::clone(server_lease), self.next_look(server_lease, server_lease.granted, now));
+            schedule.insert(Arc::clone(server_lease), self.next_check(server_lease, server_lease.granted, now));
         } else if lease != (server_lease.has_renewed_lease(), server_lease.lease()) || (is_first && is_earlier) {
-            schedule.reschedule(server_lease.id, self.next_look(server_lease, now, now));
+            schedule.reschedule(server_lease.id, self.next_check(server_lease, now, now));
         }
         self.wake_renewal(schedule);
         lock.add(Arc::clone(&hold));
@@ -356,7 +357,7 @@ impl Table {
     }
 
     /// Returns when a server lease that was confirmed at `from` is checked next.
-    pub(super) fn next_look(&self, server_lease: &ServerLease, from: Instant, now: Instant) -> Instant {
+    pub(super) fn next_check(&self, server_lease: &ServerLease, from: Instant, now: Instant) -> Instant {
         let (lease, watchdog) = (server_lease.lease(), self.core.settings.watchdog_lease);
         let lease = match server_lease.is_renewed_at(now) {
             // Another holder of the key can shorten the common lease to a watchdog lease. The check

@@ -41,19 +41,19 @@ impl Table {
         let until = server_lease.deadline().min(self.now() + self.core.settings.patience());
         let (timeout, progress) = (self.core.settings.response_timeout, Progress::default());
         let mut underway = Lengthening { server_lease, lease, timeout, progress, is_known: false };
-        let asked = self.core.exchange(request, until, RetryPolicy::Retries, &underway.progress).await;
-        let status = asked.result.clone().and_then(|reply| reply.into_typed::<Vec<i64>>());
+        let outcome = self.core.exchange(request, until, RetryPolicy::Retries, &underway.progress).await;
+        let status = outcome.result.clone().and_then(|reply| reply.into_typed::<Vec<i64>>());
         let set = match status.map(|list| list.first().copied()) {
-            Ok(Some(1)) => match self.core.commit(&asked, durability, &server_lease.keys.key).await {
-                Ok(()) => confirmed(server_lease, asked.sent, lease, durability),
+            Ok(Some(1)) => match self.core.commit(&outcome, durability, &server_lease.keys.key).await {
+                Ok(()) => confirmed(server_lease, outcome.sent, lease, durability),
                 Err(error) => LeaseChange::NotDurable(error),
             },
             Ok(Some(0)) => LeaseChange::Gone,
-            Ok(_) => LeaseChange::Failed(ServerError::not_sent("the server could not read or write it")),
+            Ok(_) => LeaseChange::Failed(ServerError::not_sent("the server could not read or write the lease")),
             Err(error) => LeaseChange::Failed(error),
         };
         underway.is_known =
-            matches!(set, LeaseChange::Done { .. } | LeaseChange::Gone) && asked.retransmission_ends.is_none();
+            matches!(set, LeaseChange::Done { .. } | LeaseChange::Gone) && outcome.retransmission_ends.is_none();
         self.reschedule(server_lease);
         set
     }
@@ -73,16 +73,16 @@ impl Table {
         self.reschedule(server_lease);
         let request = server_lease.protocol.extend(server_lease.claim(&self.core.field(server_lease.id), lease));
         let until = server_lease.deadline().min(self.now() + self.core.settings.patience());
-        let asked = self.core.exchange(request, until, RetryPolicy::Retries, &Progress::default()).await;
-        let answer = asked.result.clone().and_then(|reply| reply.into_typed::<(i64, u64)>());
-        underway.end(asked.retransmission_ends, matches!(answer, Ok((0 | 1, _))));
+        let outcome = self.core.exchange(request, until, RetryPolicy::Retries, &Progress::default()).await;
+        let answer = outcome.result.clone().and_then(|reply| reply.into_typed::<(i64, u64)>());
+        underway.end(outcome.retransmission_ends, matches!(answer, Ok((0 | 1, _))));
         let set = match answer {
             // The lease counts from the start of this call, which is no later than the sending of
             // the request. Replicas may keep the longer lease for a while: that does no harm.
             Ok((1, _)) if server_lease.durability().covers(durability) => {
                 confirmed(server_lease, sent, lease, server_lease.durability())
             }
-            Ok((1, _)) => match self.core.commit(&asked, durability, &server_lease.keys.key).await {
+            Ok((1, _)) => match self.core.commit(&outcome, durability, &server_lease.keys.key).await {
                 Ok(()) => confirmed(server_lease, sent, lease, durability),
                 Err(error) => LeaseChange::NotDurable(error),
             },
@@ -100,7 +100,7 @@ fn confirmed(server_lease: &ServerLease, sent: Instant, lease: Duration, durabil
     if server_lease.confirmed(sent, lease, durability) >= deadline(sent, lease) {
         LeaseChange::Done { sent }
     } else {
-        LeaseChange::Failed(ServerError::unknown("a shorter lease that was not answered may still take effect"))
+        LeaseChange::Failed(ServerError::unknown("an unanswered request for a shorter lease may still be executed"))
     }
 }
 

@@ -163,10 +163,10 @@ impl Table {
                 [claim] => (protocol.retain(HoldArgs { lease: keep, ..*claim }), RetryPolicy::ToTheEnd),
                 _ => (protocol.release_many(part), RetryPolicy::Together),
             };
-            let asked = self.core.give_back(request, until(), policy).await;
-            sent = sent.min(asked.sent);
-            let Err(error) = asked.result else { continue };
-            tracing::debug!(name = %what.claims[0].0.name, %error, "could not give back; the lease ends it");
+            let outcome = self.core.give_back(request, until(), policy).await;
+            sent = sent.min(outcome.sent);
+            let Err(error) = outcome.result else { continue };
+            tracing::debug!(name = %what.claims[0].0.name, %error, "could not release a hold; it ends with its lease");
             if part.len() > 1 && matches!(error, ServerError::Refused { .. }) {
                 // Because of one invalid key, or a slot migration, the server rejects the whole
                 // request: release the locks one by one.
@@ -205,23 +205,23 @@ impl Table {
         server_lease: &ServerLease,
         (keep_until, yields): (Instant, bool),
         (mut mode, mut until): (ReleaseMode, Instant),
-        mut asked: RequestOutcome,
+        mut outcome: RequestOutcome,
     ) -> (ReleaseMode, RequestOutcome) {
-        while asked.result.is_err() && server_lease.lease_ends() > until && self.now() >= until {
+        while outcome.result.is_err() && server_lease.lease_ends() > until && self.now() >= until {
             // Either a renewal in flight has lengthened the lease, or the lock must stay taken for
             // a shorter time by now.
             (mode, until) = self.release_mode(server_lease, keep_until, yields);
             let again = self.send_release(server_lease, mode, until).await;
-            let retransmission_ends = again.retransmission_ends.max(asked.retransmission_ends);
-            asked = RequestOutcome { retransmission_ends, ..again };
+            let retransmission_ends = again.retransmission_ends.max(outcome.retransmission_ends);
+            outcome = RequestOutcome { retransmission_ends, ..again };
         }
         let lacks_permission = |error: &ServerError| error.code() == Some(Code::NoPermission);
-        if mode == ReleaseMode::Yield && asked.result.as_ref().is_err_and(lacks_permission) {
+        if mode == ReleaseMode::Yield && outcome.result.as_ref().is_err_and(lacks_permission) {
             // Perhaps the server denied only reading the flag of polling waiters: release without
             // reading the flag.
-            asked = self.send_release(server_lease, ReleaseMode::Release, until).await;
+            outcome = self.send_release(server_lease, ReleaseMode::Release, until).await;
         }
-        (mode, asked)
+        (mode, outcome)
     }
 
     /// Retries a denied release until it succeeds or the lease ends.

@@ -213,26 +213,26 @@ impl Table {
         // The process that detached the hold has used it already. So the lock stays taken for
         // `at_least`, whatever the outcome of this attempt.
         let keep_until = if at_least.is_zero() { Instant::MIN } else { self.now() + at_least };
-        let settlement =
+        let deferred_release =
             |limit| DeferredRelease { keep_until, ..DeferredRelease::of(kind, &target, id, lease.duration(), limit) };
         let until = self.now() + self.core.settings.patience();
-        let ask = || self.core.exchange(request.clone(), until, RetryPolicy::Retries, &progress);
-        let mut asked = ask().await;
-        let status = |asked: &redgrid_client::internal::RequestOutcome| {
-            asked.result.clone().and_then(|reply| reply.into_typed::<(i64, u64, i64)>())
+        let send = || self.core.exchange(request.clone(), until, RetryPolicy::Retries, &progress);
+        let mut outcome = send().await;
+        let status = |outcome: &redgrid_client::internal::RequestOutcome| {
+            outcome.result.clone().and_then(|reply| reply.into_typed::<(i64, u64, i64)>())
         };
-        if matches!(status(&asked), Ok((2, ..))) && !asked.was_retransmitted() {
-            asked = ask().await;
+        if matches!(status(&outcome), Ok((2, ..))) && !outcome.was_retransmitted() {
+            outcome = send().await;
         }
-        let limit = asked.retransmission_ends;
-        let (time, left) = match status(&asked) {
+        let limit = outcome.retransmission_ends;
+        let (time, left) = match status(&outcome) {
             Ok((1, time, left)) => (time, Duration::from_millis(u64::try_from(left).unwrap_or_default())),
             Ok((0, ..)) => return Ok(None),
             Ok(_) => {
                 if limit.is_some() {
-                    self.schedule_cleanup(settlement(limit));
+                    self.schedule_cleanup(deferred_release(limit));
                 }
-                let late = "the server found the request too late";
+                let late = "the request reached the server too late";
                 return Err(match limit {
                     Some(_) => AcquireFailure::Unknown(ServerError::unknown(late)),
                     None => AcquireFailure::Unavailable(ServerError::not_sent(late)),
@@ -242,13 +242,13 @@ impl Table {
                 let failure = AcquireFailure::from(error);
                 let failure = if limit.is_some() { failure.unknown() } else { failure };
                 if matches!(failure, AcquireFailure::Unknown(_)) {
-                    self.schedule_cleanup(settlement(limit));
+                    self.schedule_cleanup(deferred_release(limit));
                 }
                 return Err(failure);
             }
         };
-        if let Err(error) = self.core.commit(&asked, durability, &target.key).await {
-            self.clean_up(settlement(limit)).await;
+        if let Err(error) = self.core.commit(&outcome, durability, &target.key).await {
+            self.clean_up(deferred_release(limit)).await;
             return Err(AcquireFailure::NotDurable(error));
         }
         if let LeaseMode::Fixed(_) = lease {
@@ -257,13 +257,14 @@ impl Table {
             acquire.lease = LeaseMode::Fixed(Duration::from_micros(detached.ends.saturating_sub(time)));
         }
         let on_server = if wanted.is_zero() { left } else { wanted };
-        let sent = asked.sent;
+        let sent = outcome.sent;
         if self.now() >= deadline(sent, on_server).min(deadline(sent, acquire.lease.duration())) {
-            self.schedule_cleanup(settlement(limit));
+            self.schedule_cleanup(deferred_release(limit));
             return Ok(None);
         }
         let handover_window = self.handover_window(kind, &LockId::of(kind, &target));
-        let granted = GrantReply::by(&asked, id, detached.token.get(), (on_server, durability), sent + handover_window);
+        let granted =
+            GrantReply::by(&outcome, id, detached.token.get(), (on_server, durability), sent + handover_window);
         let grant = self.install(client, kind, Arc::clone(&target), granted, (acquire, keep_until));
         grant.map(Some).ok_or(AcquireFailure::ShuttingDown)
     }

@@ -32,7 +32,7 @@ pub enum AcquireError {
     /// The lock was granted, but not confirmed in time to be as durable as requested.
     ///
     /// The grant was released; nothing is held.
-    #[error("`{name}` was granted, was not confirmed to be durable, and was released: {source}")]
+    #[error("`{name}` was granted, but its durability was not confirmed, so it was released: {source}")]
     NotDurable {
         /// Name of the lock.
         name: Name,
@@ -47,7 +47,7 @@ pub enum AcquireError {
         name: Name,
     },
     /// The holder already has the lock, and the lock is not reentrant. The holder keeps it.
-    #[error("cannot acquire `{name}` again: its holder is the caller, and the lock is not reentrant")]
+    #[error("cannot acquire `{name}` again: the caller already holds it, and the lock is not reentrant")]
     AlreadyHeld {
         /// Name of the lock.
         name: Name,
@@ -121,7 +121,7 @@ impl AcquireFailure {
     }
 
     pub(super) fn too_late_twice() -> AcquireFailure {
-        let why = "the server found the request too late, twice: its clock jumps";
+        let why = "the request reached the server too late, twice: the server's clock jumps";
         AcquireFailure::Unavailable(ServerError::not_sent(why))
     }
 
@@ -175,7 +175,7 @@ pub enum ReleaseError {
         reason: LostReason,
     },
     /// The server did not confirm the release; the lease ends the hold at the latest.
-    #[error("the release of `{name}` is not confirmed, the end of its lease releases it at the latest: {source}")]
+    #[error("the release of `{name}` is not confirmed; it is free at the latest when its lease ends: {source}")]
     OutcomeUnknown {
         /// Name of the lock.
         name: Name,
@@ -187,7 +187,7 @@ pub enum ReleaseError {
     ///
     /// If a permission was missing, the release is repeated in the background until the lease ends,
     /// in case the permission is granted again.
-    #[error("cannot release `{name}`, the end of its lease releases it: {source}")]
+    #[error("cannot release `{name}`; it stays held until its lease ends: {source}")]
     Refused {
         /// Name of the lock.
         name: Name,
@@ -243,7 +243,7 @@ pub enum ExtendError {
     /// requested.
     ///
     /// The old lease is valid.
-    #[error("the lease of `{name}` was changed, and was not confirmed to be durable: {source}")]
+    #[error("the lease of `{name}` was changed, but its durability was not confirmed: {source}")]
     NotDurable {
         /// Name of the lock.
         name: Name,
@@ -336,7 +336,7 @@ pub enum AttachError {
         name: Name,
     },
     /// The hold was detached from another lock. No request was sent.
-    #[error("cannot attach `{name}`: the detached hold is of `{detached}`")]
+    #[error("cannot attach `{name}`: the detached hold belongs to `{detached}`")]
     OtherLock {
         /// Name of the lock.
         name: Name,
@@ -386,7 +386,7 @@ impl std::fmt::Display for LostReason {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             LostReason::Expired => "its lease was not confirmed in time",
-            LostReason::Gone => "the server no longer has it as ours",
+            LostReason::Gone => "the server no longer has this hold",
             LostReason::Forced => "it was taken by force",
             LostReason::ShutDown => "the client was shut down",
         })

@@ -107,7 +107,7 @@ async fn set_lease(table: &Arc<Table>, hold: &Arc<Hold>, lease: Duration) -> Res
             Err(ExtendError::Lost { name: name(), reason: hold.lost().unwrap_or(LostReason::Gone) })
         }
         LeaseChange::TooLate => {
-            let source = ServerError::not_sent("the server found the request too late");
+            let source = ServerError::not_sent("the request reached the server too late");
             Err(ExtendError::NotExtended { name: name(), source })
         }
         LeaseChange::Failed(source) => Err(ExtendError::of(name(), source)),

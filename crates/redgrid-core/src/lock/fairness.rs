@@ -4,8 +4,8 @@
 //! The release reports the number n of subscribers that its message reached, normally including
 //! this process. Each other subscriber that waits for the lock acquires and releases it, and the
 //! release sends one more message. So after n messages, the first of which is from this process,
-//! every process has had the lock once. Only silence ends a yield early: a limit on the total time
-//! would break the order.
+//! every process has had the lock once. Only a quiet period ends a yield early: a limit on the
+//! total time would break the order.
 
 #[cfg(test)]
 mod tests;
@@ -19,12 +19,12 @@ use super::table::{Answers, ByName, LockId, State, Table};
 use crate::clock::Instant;
 
 /// Shortest quiet period: 2 ms. A process that was woken needs a fraction of that time to try.
-const SILENCE: Duration = Duration::from_millis(2);
+const MIN_QUIET_PERIOD: Duration = Duration::from_millis(2);
 
 /// Quiet period if a known waiter receives no messages and polls instead: 250 ms.
 ///
 /// Such a waiter polls every 100 ms, but at times only after 200 ms.
-const SILENCE_FOR_POLLERS: Duration = Duration::from_millis(250);
+const POLLER_QUIET_PERIOD: Duration = Duration::from_millis(250);
 
 /// Shortest quiet period of a yield to subscribers at a replica: 20 ms. It applies until this
 /// process has received the message of its own release.
@@ -32,7 +32,7 @@ const SILENCE_FOR_POLLERS: Duration = Duration::from_millis(250);
 /// A replica that does not lag needs a fraction of that time. Subscribers of the same replica
 /// receive the release at the same time. This is also the minimum for a yield after which a
 /// subscriber can count as a phantom: one that never acquires the lock.
-const PATIENCE: Duration = Duration::from_millis(20);
+const REPLICA_QUIET_PERIOD: Duration = Duration::from_millis(20);
 
 /// Divisor of the poll interval: 4. The quiet period after an unpublished release is the listeners'
 /// poll interval plus a quarter of it, because they notice the release only by their polls.
@@ -66,7 +66,7 @@ pub(crate) struct SubscriberCount {
     pub(crate) ignored: u64,
     /// Whether a listener gets more time than usual before it counts as one that never acquires the
     /// lock.
-    pub(crate) patient: bool,
+    pub(crate) long_quiet_period: bool,
 }
 
 impl SubscriberCount {
@@ -104,7 +104,7 @@ pub(crate) struct YieldPlan {
     unseen: bool,
     /// Message count at which counting begins; unknown until the subscription is active.
     from: Option<u64>,
-    silence: Duration,
+    base_quiet_period: Duration,
     /// Whether the message of the release arrives through a replica.
     by_replica: bool,
     /// Whether no message reports which process has held the lock. Only the full quiet period then
@@ -115,7 +115,7 @@ pub(crate) struct YieldPlan {
     may_be_ours: bool,
     /// Whether the plan covers all listeners: none was ignored.
     is_for_all: bool,
-    patient: bool,
+    long_quiet_period: bool,
 }
 
 impl YieldPlan {
@@ -126,17 +126,27 @@ impl YieldPlan {
         if audience.others() == 0 && !audience.unseen {
             return None;
         }
-        let SubscriberCount { listeners, unseen, unannounced, own, by_replica, ignored, patient } = audience;
-        let silence = match unannounced {
+        let SubscriberCount { listeners, unseen, unannounced, own, by_replica, ignored, long_quiet_period } = audience;
+        let base_quiet_period = match unannounced {
             Some(interval) => interval + interval / LATE_POLL + POLL_TICK,
-            None if unseen => SILENCE_FOR_POLLERS,
-            None => SILENCE.max(round_trip * 2),
+            None if unseen => POLLER_QUIET_PERIOD,
+            None => MIN_QUIET_PERIOD.max(round_trip * 2),
         };
         let (passes, unannounced) = (listeners + u64::from(unseen), unannounced.is_some());
         let is_for_all = ignored == 0;
         let may_be_ours = unannounced && own.is_pending && listeners <= 1;
         let from = own.message_count;
-        Some(YieldPlan { passes, unseen, from, silence, by_replica, unannounced, may_be_ours, is_for_all, patient })
+        Some(YieldPlan {
+            passes,
+            unseen,
+            from,
+            base_quiet_period,
+            by_replica,
+            unannounced,
+            may_be_ours,
+            is_for_all,
+            long_quiet_period,
+        })
     }
 
     /// Returns whether another process is known to wait.
@@ -157,17 +167,17 @@ impl YieldPlan {
     /// replicas and slow listeners.
     pub(crate) fn quiet_period(&self, message_count: Option<u64>) -> Duration {
         if self.unannounced {
-            return self.silence;
+            return self.base_quiet_period;
         }
         let passed = message_count.zip(self.from).map_or(0, |(message_count, from)| message_count.saturating_sub(from));
         let left = self.passes.saturating_sub(passed) as f64 / self.passes.max(1) as f64;
         // Until the message of the release arrives at this process, no listener at the replica can
         // have received it and try.
-        let least = match self.patient || (self.by_replica && passed == 0) {
-            true => PATIENCE,
+        let least = match self.long_quiet_period || (self.by_replica && passed == 0) {
+            true => REPLICA_QUIET_PERIOD,
             false => Duration::ZERO,
         };
-        self.silence.max(least).mul_f64(1.0 + left)
+        self.base_quiet_period.max(least).mul_f64(1.0 + left)
     }
 
     /// Returns the plan for a caller that subscribes anew: counting begins with its subscription.

@@ -44,8 +44,8 @@ impl ServerLease {
 /// Returns whether the current lease, as it is at `now`, suits the request `next`.
 fn fit(held: &CurrentLease, next: &AcquireRequest, handover_window: Duration, now: Instant) -> LeaseFit {
     let lease = next.server_lease(handover_window);
-    let believed_long_enough = now + next.at_least <= held.deadline;
-    let covered = believed_long_enough
+    let long_enough = now + next.at_least <= held.deadline;
+    let covered = long_enough
         && held.durability.covers(next.durability)
         && match next.lease {
             // If less than half of the lease is left, it is lengthened first: renewals have failed,
@@ -137,15 +137,15 @@ mod tests {
         }
     }
 
-    /// A grant with the durability `held` is handed to a request for the durability `asked`.
+    /// A grant with the durability `held` is handed to a request for the durability `requested`.
     #[test]
-    fn a_weaker_grant_is_made_as_durable_as_asked_before_it_is_handed_over() {
+    fn a_weaker_grant_is_made_as_durable_as_requested_before_it_is_handed_over() {
         let now = Instant::MIN + 100 * SECOND;
         let replicas = |at_least| Durability::Replicas { at_least, timeout: SECOND };
         let disk = Durability::Disk { timeout: SECOND };
         let lease = LeaseMode::Renewed(30 * SECOND);
         let again = LeaseFit::Lengthen(30 * SECOND);
-        for (held, asked, expected) in [
+        for (held, requested, expected) in [
             (Durability::Primary, Durability::Primary, LeaseFit::Yes),
             (replicas(1), Durability::Primary, LeaseFit::Yes),
             (replicas(2), replicas(1), LeaseFit::Yes),
@@ -156,8 +156,8 @@ mod tests {
         ] {
             let deadline = crate::lease::deadline(now, 30 * SECOND);
             let held = CurrentLease { renewed: true, lease: 30 * SECOND, deadline, durability: held };
-            let next = AcquireRequest { durability: asked, ..request(lease, Duration::ZERO) };
-            assert_eq!(fit(&held, &next, 10 * MS, now), expected, "{asked:?}");
+            let next = AcquireRequest { durability: requested, ..request(lease, Duration::ZERO) };
+            assert_eq!(fit(&held, &next, 10 * MS, now), expected, "{requested:?}");
         }
     }
 

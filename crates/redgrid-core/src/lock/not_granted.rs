@@ -33,32 +33,32 @@ impl Table {
         self: &Arc<Self>,
         attempt: &Attempt,
         id: u64,
-        asked: &RequestOutcome,
+        outcome: &RequestOutcome,
         reply: AcquireReply,
         was_late: &mut bool,
     ) -> ControlFlow<Option<Duration>> {
         let failure = match reply {
             AcquireReply::TooLate if !std::mem::replace(was_late, true) => {
-                self.schedule_cleanup_of_retransmissions(attempt, id, asked, false);
+                self.schedule_cleanup_of_retransmissions(attempt, id, outcome, false);
                 return ControlFlow::Continue(());
             }
             AcquireReply::Busy { left, time, is_gone } => {
-                self.schedule_cleanup_of_retransmissions(attempt, id, asked, false);
-                attempt.status.position.is_next_until(asked.received, left);
+                self.schedule_cleanup_of_retransmissions(attempt, id, outcome, false);
+                attempt.status.position.is_next_until(outcome.received, left);
                 let under = attempt.context.as_ref().and_then(|context| context.under.as_ref());
                 if let Some(under) = under.filter(|_| is_gone) {
                     // The hold that the request converts is gone. Report the loss before the reply
                     // is delivered.
                     self.report_missing(under);
                 }
-                self.refused(attempt, asked.received, asked.retransmission_ends, time);
+                self.refused(attempt, outcome.received, outcome.retransmission_ends, time);
                 return ControlFlow::Break(Some(left));
             }
             AcquireReply::Failed(failure) => failure,
             _ => AcquireFailure::too_late_twice(),
         };
         let is_unknown = matches!(failure, AcquireFailure::Unknown(_));
-        self.schedule_cleanup_of_retransmissions(attempt, id, asked, is_unknown);
+        self.schedule_cleanup_of_retransmissions(attempt, id, outcome, is_unknown);
         self.failed(attempt, failure);
         ControlFlow::Break(None)
     }
@@ -71,11 +71,11 @@ impl Table {
         self: &Arc<Self>,
         attempt: &Attempt,
         id: u64,
-        asked: &RequestOutcome,
+        outcome: &RequestOutcome,
         error: CommitError,
     ) -> bool {
         let is_passing = error.is_passing() && self.now() < attempt.until;
-        self.clean_up(attempt.deferred_release(id, asked.retransmission_ends)).await;
+        self.clean_up(attempt.deferred_release(id, outcome.retransmission_ends)).await;
         if is_passing {
             // The slot or the primary of the key is moving (migration, failover): missing replicas
             // are not the cause, so the request is tried again.
@@ -94,10 +94,10 @@ impl Table {
         self: &Arc<Self>,
         attempt: &Attempt,
         id: u64,
-        asked: &RequestOutcome,
+        outcome: &RequestOutcome,
         is_unknown: bool,
     ) {
-        let limit = asked.retransmission_ends.or(is_unknown.then_some(Instant::MIN));
+        let limit = outcome.retransmission_ends.or(is_unknown.then_some(Instant::MIN));
         if attempt.queue().is_some() {
             // In a server queue, the position is released when the request or its hold ends.
             limit.into_iter().for_each(|limit| attempt.status.set_maybe_executed(limit));
@@ -125,11 +125,11 @@ impl Table {
         attempt.status.progress.settled();
         if let Some(lock) = state.locks.get_mut(&attempt.key) {
             lock.contact = received;
-            lock.asking = false;
+            lock.request_in_flight = false;
             lock.completed(attempt.entry);
             if attempt.queue().is_some() {
                 let waits = lock.queue.iter().any(|waiter| waiter.id == attempt.entry && !waiter.answer.is_closed());
-                attempt.status.position.landed(waits);
+                attempt.status.position.request_ended(waits);
                 if !waits {
                     self.leave_queue(attempt);
                 }
@@ -173,7 +173,7 @@ impl Table {
         let mut answers = Answers::new();
         let mut state = self.state();
         if let Some(lock) = state.locks.get_mut(&attempt.key) {
-            lock.asking = false;
+            lock.request_in_flight = false;
             lock.completed(attempt.entry);
             lock.contended = false;
             if matches!(failure, AcquireFailure::Refused(_) | AcquireFailure::NotDurable(_)) {
@@ -181,7 +181,7 @@ impl Table {
             }
             if attempt.queue().is_some() && lock.queue.iter().all(|waiter| waiter.id != attempt.entry) {
                 // The waiter left while its request was in flight. That request may still execute.
-                attempt.status.position.landed(false);
+                attempt.status.position.request_ended(false);
                 self.leave_queue(attempt);
             }
             let mut failed = Vec::new();
@@ -226,8 +226,8 @@ impl Table {
 fn also_lacks_durability(failure: &AcquireFailure, first: &AcquireRequest, other: &AcquireRequest) -> bool {
     let is_lacking =
         matches!(failure, AcquireFailure::NotDurable(CommitError::Shortfall { .. } | CommitError::Unsupported { .. }));
-    let (had, asked) = (first.durability, other.durability);
-    is_lacking && asked.covers(had) && asked.timeout() <= had.timeout()
+    let (provided, requested) = (first.durability, other.durability);
+    is_lacking && requested.covers(provided) && requested.timeout() <= provided.timeout()
 }
 
 impl PendingAcquire {

@@ -33,7 +33,7 @@ pub(super) struct Phantoms {
 /// Observations of the subscribers of one key.
 pub(crate) struct Phantom {
     /// Number of consecutive yields that ended by their quiet period.
-    silent: u32,
+    quiet_yields: u32,
     /// The smallest number of subscribers that acquired nothing in one of these yields. No more
     /// than these can be phantoms.
     count: u64,
@@ -53,7 +53,7 @@ impl Phantoms {
     /// Records the end of a yield to `listeners` subscribers, of which `missing` acquired nothing.
     ///
     /// It must not be called for a yield in which a subscriber was ignored.
-    pub(super) fn turn_ended(&mut self, key: &LockId, listeners: u64, missing: u64, now: Instant) {
+    pub(super) fn yield_ended(&mut self, key: &LockId, listeners: u64, missing: u64, now: Instant) {
         if missing == 0 {
             self.names.remove(key);
             return;
@@ -63,32 +63,32 @@ impl Phantoms {
             self.prune_at = self.names.len() * 2;
         }
         let known = self.names.entry(key.clone()).or_default();
-        known.turn_ended(listeners, missing, now);
+        known.yield_ended(listeners, missing, now);
     }
 }
 
 impl Phantom {
     pub(crate) fn without(&self, audience: SubscriberCount, now: Instant) -> SubscriberCount {
-        if self.silent >= ENOUGH && now < self.until && audience.listeners >= self.of {
+        if self.quiet_yields >= ENOUGH && now < self.until && audience.listeners >= self.of {
             return SubscriberCount { listeners: audience.listeners - self.count, ignored: self.count, ..audience };
         }
-        SubscriberCount { patient: self.silent + 1 >= ENOUGH, ..audience }
+        SubscriberCount { long_quiet_period: self.quiet_yields + 1 >= ENOUGH, ..audience }
     }
 
     /// Records the end of a yield to `listeners` subscribers, of which `missing` acquired nothing.
     ///
     /// It must not be called for a yield in which a subscriber was ignored.
-    pub(crate) fn turn_ended(&mut self, listeners: u64, missing: u64, now: Instant) {
+    pub(crate) fn yield_ended(&mut self, listeners: u64, missing: u64, now: Instant) {
         if missing == 0 {
             *self = Phantom::default();
             return;
         }
         // The first yield after the phantoms were ignored starts a new count.
-        let is_new = self.silent == 0 || self.silent >= ENOUGH;
+        let is_new = self.quiet_yields == 0 || self.quiet_yields >= ENOUGH;
         self.count = if is_new { missing } else { self.count.min(missing) };
-        self.silent = self.silent.saturating_add(1);
+        self.quiet_yields = self.quiet_yields.saturating_add(1);
         (self.of, self.seen) = (listeners, now);
-        if self.silent >= ENOUGH {
+        if self.quiet_yields >= ENOUGH {
             self.until = now + IGNORED;
         }
     }
@@ -96,7 +96,7 @@ impl Phantom {
 
 impl Default for Phantom {
     fn default() -> Self {
-        Phantom { silent: 0, count: 0, of: 0, until: Instant::MIN, seen: Instant::MIN }
+        Phantom { quiet_yields: 0, count: 0, of: 0, until: Instant::MIN, seen: Instant::MIN }
     }
 }
 
@@ -130,10 +130,10 @@ mod tests {
     #[test]
     fn a_listener_that_takes_no_turn_is_ignored_for_a_while_and_tried_again() {
         let (mut phantoms, key, begin) = (Phantoms::default(), key(), Instant::MIN + 1000 * MS);
-        for turn in 1..=ENOUGH {
+        for nth in 1..=ENOUGH {
             let count = phantoms.without(&key, audience(3), begin);
-            assert_eq!((count.listeners, count.ignored, count.patient), (3, 0, turn == ENOUGH), "{turn}");
-            phantoms.turn_ended(&key, 3, 1, begin);
+            assert_eq!((count.listeners, count.ignored, count.long_quiet_period), (3, 0, nth == ENOUGH), "{nth}");
+            phantoms.yield_ended(&key, 3, 1, begin);
         }
         let count = phantoms.without(&key, audience(3), begin + 999 * MS);
         assert_eq!((count.listeners, count.ignored), (2, 1));
@@ -143,11 +143,11 @@ mod tests {
         assert_eq!(phantoms.without(&key, audience(2), begin).listeners, 2);
         let again = begin + IGNORED;
         let count = phantoms.without(&key, audience(4), again);
-        assert_eq!((count.listeners, count.patient), (4, true));
-        phantoms.turn_ended(&key, 4, 2, again);
+        assert_eq!((count.listeners, count.long_quiet_period), (4, true));
+        phantoms.yield_ended(&key, 4, 2, again);
         assert_eq!(phantoms.without(&key, audience(4), again).ignored, 2);
         // The phantom acquires the lock after all.
-        phantoms.turn_ended(&key, 4, 0, again + IGNORED);
+        phantoms.yield_ended(&key, 4, 0, again + IGNORED);
         assert_eq!(phantoms.without(&key, audience(4), again + IGNORED), audience(4));
     }
 
@@ -155,7 +155,7 @@ mod tests {
     fn listeners_without_a_turn_in_all_yields_count_as_phantoms() {
         let (mut phantoms, key, now) = (Phantoms::default(), key(), Instant::MIN + 1000 * MS);
         for missing in [2, 3, 1] {
-            phantoms.turn_ended(&key, 5, missing, now);
+            phantoms.yield_ended(&key, 5, missing, now);
         }
         assert_eq!(phantoms.without(&key, audience(5), now).ignored, 1);
     }

@@ -270,7 +270,7 @@ pub(super) enum AcquireReply {
     Granted {
         token: u64,
         /// Whether other holders lost the lock by this grant (forced takeover).
-        robbed: bool,
+        preempted: bool,
     },
     Busy {
         /// How long others still hold the lock; `Duration::MAX` if that is not known.
@@ -288,12 +288,12 @@ pub(super) enum AcquireReply {
 const MIN_SERVER_TIME: i64 = 1_000_000_000_000_000;
 
 /// Parses the reply to an acquire request. Updates the estimate of the server's clock.
-pub(super) fn parse_reply(asked: &RequestOutcome) -> AcquireReply {
-    let reply = match &asked.result {
+pub(super) fn parse_reply(outcome: &RequestOutcome) -> AcquireReply {
+    let reply = match &outcome.result {
         Ok(reply) => reply,
         Err(error) => {
             let failure = AcquireFailure::from(error.clone());
-            return AcquireReply::Failed(if asked.was_retransmitted() { failure.unknown() } else { failure });
+            return AcquireReply::Failed(if outcome.was_retransmitted() { failure.unknown() } else { failure });
         }
     };
     let answer = match reply {
@@ -313,11 +313,11 @@ pub(super) fn parse_reply(asked: &RequestOutcome) -> AcquireReply {
         Err(error) => return AcquireReply::Failed(AcquireFailure::Unknown(error)),
     };
     // After a reconnect, the clock estimate belongs to another server process: ignore the time.
-    if asked.by.current_connection_id() == asked.epoch {
-        asked.by.time().observe_exchange(time, asked.sent, asked.received);
+    if outcome.by.current_connection_id() == outcome.epoch {
+        outcome.by.time().observe_exchange(time, outcome.sent, outcome.received);
     }
     match (status, left) {
-        (1, _) => AcquireReply::Granted { token, robbed: left > 0 },
+        (1, _) => AcquireReply::Granted { token, preempted: left > 0 },
         // The key has expired meanwhile (-2), or expires now (0): retry soon.
         (0, -2 | 0) => AcquireReply::Busy { left: Duration::from_millis(1), time, is_gone: left == -2 },
         // The key has no TTL: only a message or the poll reports its release.
@@ -328,7 +328,7 @@ pub(super) fn parse_reply(asked: &RequestOutcome) -> AcquireReply {
 }
 
 fn misfit(reply: &Reply) -> ServerError {
-    ServerError::Decode { expected: "when it was granted, or a list of three or four", got: reply.to_string() }
+    ServerError::Decode { expected: "the time of the grant, or a list of three or four values", got: reply.to_string() }
 }
 
 fn read(status: &Reply, time: &Reply, left: &Reply, token: &Reply) -> Result<(i64, u64, i64, u64), ServerError> {

@@ -148,7 +148,7 @@ impl Table {
             inline_task = lock.inline_task.take();
             // The loop finds new waiters by itself while an operation is in flight or the lock is
             // held. In a server queue each waiter needs its position at once.
-            let is_free = lock.server_lease.is_none() && lock.busy == Busy::No && !lock.asking;
+            let is_free = lock.server_lease.is_none() && lock.busy == Busy::No && !lock.request_in_flight;
             if is_free || !lock.loop_running || lock.protocol.queue().is_some() {
                 self.start_loop(key, lock);
             }
@@ -228,20 +228,20 @@ mod tests {
 
     /// Returns how often queue entries are checked when `count` entries are cancelled in the given
     /// order.
-    fn looks(count: usize, order: impl Fn(usize) -> usize) -> usize {
+    fn checks(count: usize, order: impl Fn(usize) -> usize) -> usize {
         let all: Vec<Cell<bool>> = vec![Cell::new(false); count];
         let (mut queue, mut left): (VecDeque<usize>, u32) = ((0..count).collect(), 0);
-        let looks = Cell::new(0);
+        let checks = Cell::new(0);
         for number in 0..count {
             all[order(number)].set(true);
             mark_cancelled(&mut queue, &mut left, |at| {
-                looks.set(looks.get() + 1);
+                checks.set(checks.get() + 1);
                 all[*at].get()
             });
             let waiting = count - number - 1;
-            assert!(queue.len() >= waiting && queue.len() <= 2 * waiting, "{waiting} wait, {} stand", queue.len());
+            assert!(queue.len() >= waiting && queue.len() <= 2 * waiting, "{waiting} wait, {} entries", queue.len());
         }
-        looks.get()
+        checks.get()
     }
 
     #[test]
@@ -253,12 +253,12 @@ mod tests {
         let orders: [(&str, Order); 4] = [
             ("first come", |number| number),
             ("last come", |number| MANY - 1 - number),
-            ("by turns", |number| if number % 2 == 0 { number / 2 } else { MANY - 1 - number / 2 }),
+            ("alternating", |number| if number % 2 == 0 { number / 2 } else { MANY - 1 - number / 2 }),
             ("anyhow", |number| number * 7919 % MANY),
         ];
         for (name, order) in orders {
-            let looks = looks(MANY, order);
-            assert!(looks <= 12 * MANY, "{name}: {looks} looks");
+            let checks = checks(MANY, order);
+            assert!(checks <= 12 * MANY, "{name}: {checks} checks");
         }
     }
 }

@@ -281,23 +281,23 @@ impl Table {
             true => self.core.subscriptions.replica_subscribers(&[channel]),
             false => None,
         };
-        let (mut asked, at_replicas) = match counting {
+        let (mut outcome, at_replicas) = match counting {
             None => (self.send_release(server_lease, mode, until).await, None),
             Some(counting) => {
-                let (asked, counts) = Box::pin(join(self.send_release(server_lease, mode, until), counting)).await;
-                (asked, counts.first().copied())
+                let (outcome, counts) = Box::pin(join(self.send_release(server_lease, mode, until), counting)).await;
+                (outcome, counts.first().copied())
             }
         };
-        if asked.result.is_err() {
-            let again = self.release_again(server_lease, (keep_until, yields), (mode, until), asked);
-            (mode, asked) = Box::pin(again).await;
+        if outcome.result.is_err() {
+            let again = self.release_again(server_lease, (keep_until, yields), (mode, until), outcome);
+            (mode, outcome) = Box::pin(again).await;
         }
         if server_lease.retransmission_ends().is_some() {
-            self.release_late_copies(server_lease, asked.sent, keep_until);
+            self.release_late_copies(server_lease, outcome.sent, keep_until);
         }
         // The status is one more than the number of subscribers. A second element of the reply is
         // `waiting`.
-        let answer = asked.result.clone().and_then(|reply| match reply {
+        let answer = outcome.result.clone().and_then(|reply| match reply {
             Reply::Array(_) => reply.into_typed::<(u64, u64)>(),
             status => Ok((status.into_typed()?, 0)),
         });
@@ -314,7 +314,7 @@ impl Table {
                 subscribers = Some(count.with(at_replicas));
             }
         }
-        Released { result: released(server_lease, &asked, answer.map(|(status, _)| status > 0)), subscribers }
+        Released { result: released(server_lease, &outcome, answer.map(|(status, _)| status > 0)), subscribers }
     }
 
     pub(super) async fn send_release(
@@ -374,11 +374,11 @@ pub(super) fn yields_to_others(kind: &dyn LockProtocol) -> bool {
 /// Returns the outcome of a release. `was_ours` is the reply: whether this process held the lock.
 pub(super) fn released(
     server_lease: &ServerLease,
-    asked: &RequestOutcome,
+    outcome: &RequestOutcome,
     was_ours: Result<bool, ServerError>,
 ) -> Result<(), ReleaseError> {
     let name = || server_lease.keys.name.clone();
-    let (in_time, repeat) = (asked.received <= server_lease.deadline(), asked.was_retransmitted());
+    let (in_time, repeat) = (outcome.received <= server_lease.deadline(), outcome.was_retransmitted());
     let unclear =
         |what: &'static str| Err(ReleaseError::OutcomeUnknown { name: name(), source: ServerError::unknown(what) });
     match was_ours {

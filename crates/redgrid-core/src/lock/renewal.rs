@@ -186,7 +186,7 @@ impl Table {
                 server_leases.iter().map(|server_lease| server_lease.deadline().since(sent)).min().unwrap_or_default();
             // A primary that was replaced meanwhile does not have the lease: its reply moves no
             // deadline.
-            let mut asking = pin!(unless_replaced(&*self.core.topology, &request, limit));
+            let mut response = pin!(unless_replaced(&*self.core.topology, &request, limit));
             // An unanswered renewal may have lengthened the lease on the server: a release must be
             // retried until that longer lease is over.
             let unsure = |by: Instant| {
@@ -196,11 +196,11 @@ impl Table {
             };
             let over = may_execute_until(limit, self.core.settings.response_timeout);
             let answer = tokio::select! {
-                answer = &mut asking => answer,
+                answer = &mut response => answer,
                 () = self.core.clock.sleep_until(sent + (shortest / 4).max(SHORTEST_WAIT)) => {
                     unsure(over);
                     self.try_again(&mut self.state(), &server_leases);
-                    asking.await
+                    response.await
                 }
             };
             match answer.result.clone().and_then(Reply::into_typed::<Vec<i64>>) {
@@ -214,7 +214,8 @@ impl Table {
                         unsure(self.now());
                     }
                     if let Err(error) = answer.commit(durability, &server_leases[0].keys.key).await {
-                        tracing::debug!(server_leases = server_leases.len(), %error, "renewed, and not as durable as asked");
+                        let count = server_leases.len();
+                        tracing::debug!(server_leases = count, %error, "renewed without confirmed durability");
                         self.note_not_renewed(&server_leases, &error);
                         self.try_again(&mut self.state(), &server_leases);
                         return;
@@ -235,7 +236,7 @@ impl Table {
                     if !other.as_ref().is_err_and(ServerError::is_not_done) {
                         unsure(over);
                     }
-                    let error = other.err().map_or("another number of answers".to_owned(), |error| error.to_string());
+                    let error = other.err().map_or("wrong number of replies".to_owned(), |error| error.to_string());
                     tracing::debug!(server_leases = server_leases.len(), error, "renewal failed");
                     self.note_not_renewed(&server_leases, &error);
                     self.try_again(&mut self.state(), &server_leases);
@@ -261,7 +262,7 @@ impl Table {
                 if !lease.is_zero() {
                     server_lease.confirmed(sent, lease, durability);
                 }
-                state.schedule.reschedule(server_lease.id, self.next_look(server_lease, sent, now));
+                state.schedule.reschedule(server_lease.id, self.next_check(server_lease, sent, now));
             }
             0 => {
                 // A server lease that has left the schedule was released, not lost.
@@ -286,7 +287,7 @@ impl Table {
     pub(super) fn reschedule(&self, server_lease: &ServerLease) {
         let mut state = self.state();
         let now = self.now();
-        state.schedule.reschedule(server_lease.id, self.next_look(server_lease, now, now));
+        state.schedule.reschedule(server_lease.id, self.next_check(server_lease, now, now));
         self.wake_renewal(&state.schedule);
     }
 
@@ -328,7 +329,7 @@ impl Table {
         let name = &hold.server_lease.keys.name;
         // When the offer is revoked, another guard of the same hold may still be alive.
         if now >= hold.offered_until() && hold.revoke_offer() && hold.guards.fetch_sub(1, Ordering::AcqRel) == 1 {
-            tracing::debug!(%name, "granted, and not taken");
+            tracing::debug!(%name, "a grant was not taken by its caller");
             hold.end(None);
             return Due::NotTaken;
         }

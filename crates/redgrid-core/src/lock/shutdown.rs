@@ -119,8 +119,8 @@ impl Table {
         let claims: Vec<_> = each.map(|(server_lease, field)| server_lease.claim(field, Duration::ZERO)).collect();
         let request = first.protocol.release_many(&claims);
         let until = self.now() + self.core.settings.patience();
-        let asked = self.core.give_back(request, until, RetryPolicy::Together).await;
-        if asked.result.is_err() && server_leases.len() > 1 {
+        let outcome = self.core.give_back(request, until, RetryPolicy::Together).await;
+        if outcome.result.is_err() && server_leases.len() > 1 {
             // Because of one invalid key, or a slot migration, the server rejects the whole
             // request: release the locks one by one.
             for server_lease in server_leases {

@@ -112,7 +112,8 @@ pub(super) struct LockState {
     /// lease.
     pub(super) inline_task: Option<(u64, InlineTask)>,
     pub(super) busy: Busy,
-    pub(super) asking: bool,
+    /// Whether an acquire request for the key is in flight.
+    pub(super) request_in_flight: bool,
     /// Whether the wait loop is running.
     pub(super) loop_running: bool,
     /// Whether the wait loop waits for another process to release the lock.
@@ -164,7 +165,7 @@ impl LockState {
             lost: None,
             inline_task: None,
             busy: Busy::No,
-            asking: false,
+            request_in_flight: false,
             loop_running: false,
             contended: false,
             yield_plan: None,
@@ -252,9 +253,9 @@ impl LockState {
         if !self.queue.is_empty() {
             self.drop_cancelled_head();
         }
-        let is_passing = self.local_pass.as_ref().is_some_and(|pass| pass.is_asking());
+        let is_passing = self.local_pass.as_ref().is_some_and(|pass| pass.is_in_flight());
         let is_free = self.queue.is_empty() && self.server_lease.is_none() && self.lost.is_none();
-        is_free && self.busy == Busy::No && !self.asking && !self.loop_running && !is_passing
+        is_free && self.busy == Busy::No && !self.request_in_flight && !self.loop_running && !is_passing
     }
 }
 

@@ -76,16 +76,16 @@ impl Table {
             .server_lease(handover_window)
             .max(with_margin(LONGEST_WINDOW + self.core.settings.response_timeout));
         let takeover = Takeover { kind, target, lease, from };
-        let (mut id, mut asked) = self.send_takeover(&takeover).await;
-        let mut reply = parse_reply(&asked);
-        if matches!(reply, AcquireReply::TooLate) && !asked.was_retransmitted() {
-            (id, asked) = self.send_takeover(&takeover).await;
-            reply = parse_reply(&asked);
+        let (mut id, mut outcome) = self.send_takeover(&takeover).await;
+        let mut reply = parse_reply(&outcome);
+        if matches!(reply, AcquireReply::TooLate) && !outcome.was_retransmitted() {
+            (id, outcome) = self.send_takeover(&takeover).await;
+            reply = parse_reply(&outcome);
         }
-        let (token, robbed) = match (reply, asked.retransmission_ends) {
+        let (token, preempted) = match (reply, outcome.retransmission_ends) {
             // A retransmission finds only the hold of the first transmission, and cannot report
             // whether the first one preempted a holder: assume that it did.
-            (AcquireReply::Granted { token, robbed }, copies) => (token, robbed || copies.is_some()),
+            (AcquireReply::Granted { token, preempted }, copies) => (token, preempted || copies.is_some()),
             (AcquireReply::Busy { .. }, None) => return Ok(None),
             (AcquireReply::TooLate, None) => return Err(AcquireFailure::too_late_twice()),
             (AcquireReply::Failed(failure), None) => return Err(failure),
@@ -94,17 +94,17 @@ impl Table {
                 // holder could get a lower token than those that the former holder issues in its
                 // window.
                 self.free(&takeover, id, limit + LONGEST_WINDOW);
-                let why = "an earlier copy was not answered, and it is too late for another";
+                let why = "an earlier copy of the request was not answered, and no time is left for another";
                 return Err(match reply {
                     AcquireReply::Failed(failure) => failure,
                     _ => AcquireFailure::Unknown(ServerError::unknown(why)),
                 });
             }
         };
-        let (lease, handover_ends) = (takeover.lease, asked.sent + handover_window);
-        let granted = GrantReply::by(&asked, id, token, (lease, request.durability), handover_ends);
-        let granted = if robbed { self.wait_out_previous(&takeover, granted).await? } else { granted };
-        if let Err(error) = self.core.commit(&asked, request.durability, &takeover.target.key).await {
+        let (lease, handover_ends) = (takeover.lease, outcome.sent + handover_window);
+        let granted = GrantReply::by(&outcome, id, token, (lease, request.durability), handover_ends);
+        let granted = if preempted { self.wait_out_previous(&takeover, granted).await? } else { granted };
+        if let Err(error) = self.core.commit(&outcome, request.durability, &takeover.target.key).await {
             let limit = granted.retransmission_ends.unwrap_or(Instant::MIN);
             self.free(&takeover, granted.id, limit.max(self.now()));
             return Err(AcquireFailure::NotDurable(error));
@@ -121,8 +121,8 @@ impl Table {
         let request = takeover.kind.take_over(claim, &self.core.notice_prefix(), &takeover.from);
         let until = self.now() + self.core.settings.patience();
         let persistence = RetryPolicy::Within(takeover.lease);
-        let asked = self.core.exchange(request, until, persistence, &Progress::default()).await;
-        (id, asked)
+        let outcome = self.core.exchange(request, until, persistence, &Progress::default()).await;
+        (id, outcome)
     }
 
     /// Waits until the former holder's hand-over window is over, and renews the grant.
@@ -143,16 +143,16 @@ impl Table {
         // time.
         let request = takeover.kind.acquire(claim);
         let until = deadline(granted.sent, takeover.lease);
-        let asked = self.core.exchange(request, until, RetryPolicy::Retries, &Progress::default()).await;
-        let unanswered_until = asked.retransmission_ends.max(granted.retransmission_ends);
+        let outcome = self.core.exchange(request, until, RetryPolicy::Retries, &Progress::default()).await;
+        let unanswered_until = outcome.retransmission_ends.max(granted.retransmission_ends);
         // The former holder's window is over. A late retransmission changes nothing if it finds the
         // hold of this takeover. But it can take the lock from yet another holder. So `free`
         // releases the lock only when the window of that holder is over, too.
         let settled = unanswered_until.map_or(Instant::MIN, |limit| limit + LONGEST_WINDOW);
-        match parse_reply(&asked) {
+        match parse_reply(&outcome) {
             AcquireReply::Granted { token, .. } => {
                 let again =
-                    GrantReply::by(&asked, id, token, (takeover.lease, granted.durability), granted.handover_ends);
+                    GrantReply::by(&outcome, id, token, (takeover.lease, granted.durability), granted.handover_ends);
                 Ok(GrantReply { retransmission_ends: unanswered_until, ..again })
             }
             AcquireReply::Busy { .. } => {
@@ -163,7 +163,7 @@ impl Table {
             }
             AcquireReply::TooLate => {
                 self.free(takeover, id, settled);
-                Err(AcquireFailure::Unavailable(ServerError::not_sent("the server found the request too late")))
+                Err(AcquireFailure::Unavailable(ServerError::not_sent("the request reached the server too late")))
             }
             AcquireReply::Failed(failure) => {
                 self.free(takeover, id, settled);

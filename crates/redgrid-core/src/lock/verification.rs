@@ -44,8 +44,8 @@ impl Table {
             None => {
                 // The reply with the grant may still be in flight: remember the notice for that
                 // reply.
-                let (now, patience) = (self.now(), self.core.settings.patience());
-                state.forced.retain(|_, told| now.since(*told) < patience);
+                let (now, timeout) = (self.now(), self.core.settings.patience());
+                state.forced.retain(|_, received| now.since(*received) < timeout);
                 state.forced.insert(number, now);
             }
         }

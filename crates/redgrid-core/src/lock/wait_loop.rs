@@ -75,9 +75,9 @@ struct WaitLoop {
     /// Interval of a waiter's announcements; `None` for lock kinds without announcements.
     announces: Option<Duration>,
     /// Number of consecutive yields that ended by their quiet period.
-    silent: u32,
+    quiet_yields: u32,
     /// When the next check for expired holders is due.
-    dead_due: Instant,
+    next_eviction: Instant,
     /// The pauses of the loop if releases send no messages; `None` if they do.
     backoff: Option<Backoff>,
     /// Number of consecutive tries that found the lock taken.
@@ -94,13 +94,13 @@ impl WaitLoop {
     }
 
     /// Returns whether the yield is over: every other waiting process has had the lock.
-    fn turn_is_over(&mut self, message_count: Option<u64>) -> bool {
-        self.yield_plan.as_mut().is_none_or(|turn| turn.is_over(message_count))
+    fn yield_is_over(&mut self, message_count: Option<u64>) -> bool {
+        self.yield_plan.as_mut().is_none_or(|plan| plan.is_over(message_count))
     }
 
     /// Ends the yield. Returns the number of subscribers, and how many of them acquired nothing, if
     /// known.
-    fn end_turn(&mut self, message_count: Option<u64>) -> Option<(u64, u64)> {
+    fn end_yield(&mut self, message_count: Option<u64>) -> Option<(u64, u64)> {
         self.yield_plan.take()?.missing(message_count)
     }
 }
@@ -145,8 +145,8 @@ impl Table {
             watch: None,
             yield_plan: None,
             announces,
-            silent: 0,
-            dead_due: self.now() + EVICTION_INTERVAL,
+            quiet_yields: 0,
+            next_eviction: self.now() + EVICTION_INTERVAL,
             backoff,
             tries: 0,
         })
@@ -162,31 +162,31 @@ impl Table {
             lock.loop_running = false;
             lock.shrink_if_idle();
             self.withdraw(lock);
-            let turn = wait_loop.yield_plan.take().or(lock.yield_plan.take().map(|turn| *turn));
-            if let Some(turn) = turn.filter(|_| lock.server_lease.is_none()) {
+            let plan = wait_loop.yield_plan.take().or(lock.yield_plan.take().map(|plan| *plan));
+            if let Some(plan) = plan.filter(|_| lock.server_lease.is_none()) {
                 // The next request inherits the yield of the cancelled requests.
                 let now = self.now();
-                self.remember_yield(&mut state, &wait_loop.key, turn.for_next_caller(), now);
+                self.remember_yield(&mut state, &wait_loop.key, plan.for_next_caller(), now);
             }
             state.remove_if_idle(&wait_loop.key);
             return Step::Done;
         }
         if let Some(server_lease) = &lock.server_lease {
             wait_loop.tries = 0;
-            if let Some((listeners, missing)) = wait_loop.end_turn(self.message_count(&wait_loop.key)) {
+            if let Some((listeners, missing)) = wait_loop.end_yield(self.message_count(&wait_loop.key)) {
                 // The yield ended by its quiet period, and the lock was free. So the subscribers
                 // that acquired nothing do not wait for the lock.
-                phantoms.turn_ended(&wait_loop.key, listeners, missing, self.now());
+                phantoms.yield_ended(&wait_loop.key, listeners, missing, self.now());
             }
             let half = self.handover_window(lock.protocol, &wait_loop.key) / 2;
             let listens = wait_loop.backoff.is_none();
             return Step::Local { listen_at: if listens { server_lease.handover_ends - half } else { Instant::MAX } };
         }
-        if lock.busy != Busy::No || lock.asking {
+        if lock.busy != Busy::No || lock.request_in_flight {
             return Step::Local { listen_at: Instant::MAX };
         }
-        if let Some(turn) = lock.yield_plan.take() {
-            wait_loop.yield_plan = Some(*turn);
+        if let Some(plan) = lock.yield_plan.take() {
+            wait_loop.yield_plan = Some(*plan);
             lock.contended = true;
             // Other processes go first, so try-only requests that arrived since the release are
             // answered as busy.
@@ -197,7 +197,7 @@ impl Table {
         }
         match self.attempt_of(&wait_loop.key, lock, self.now()) {
             Some(attempt) => {
-                lock.asking = true;
+                lock.request_in_flight = true;
                 Step::Try(Box::new(attempt))
             }
             None => Step::Local { listen_at: Instant::MAX },
@@ -214,61 +214,62 @@ impl Table {
             return self.back_off(wait_loop, backoff, left).await;
         }
         let mut until = self.now() + left.min(NO_TIMEOUT);
-        let mut silence = self.quiet_until(wait_loop);
+        let mut quiet_until = self.quiet_until(wait_loop);
         let mut found_free = false;
         // The acquire that found the lock taken has announced the waiter, so the next announcement
         // is due later. While other processes go first, nothing is announced.
-        let mut said = wait_loop.announces.filter(|_| wait_loop.yield_plan.is_none()).map(|_| self.now());
+        let mut announced = wait_loop.announces.filter(|_| wait_loop.yield_plan.is_none()).map(|_| self.now());
         wait_loop.watch(&self.core.subscriptions);
         self.evict_expired_holders(wait_loop).await;
         loop {
-            if wait_loop.yield_plan.is_some() && wait_loop.turn_is_over(self.message_count(&wait_loop.key)) {
-                if let Some((listeners, missing)) = wait_loop.end_turn(self.message_count(&wait_loop.key)) {
-                    self.state().phantoms.turn_ended(&wait_loop.key, listeners, missing, self.now());
+            if wait_loop.yield_plan.is_some() && wait_loop.yield_is_over(self.message_count(&wait_loop.key)) {
+                if let Some((listeners, missing)) = wait_loop.end_yield(self.message_count(&wait_loop.key)) {
+                    self.state().phantoms.yield_ended(&wait_loop.key, listeners, missing, self.now());
                 }
-                wait_loop.silent = 0;
+                wait_loop.quiet_yields = 0;
                 return;
             }
-            let say = said.zip(wait_loop.announces).map_or(Instant::MAX, |(said, every)| said + every);
-            let WaitLoop { watch, changed, yield_plan: turn, key, .. } = &mut *wait_loop;
+            let announce_at =
+                announced.zip(wait_loop.announces).map_or(Instant::MAX, |(announced, every)| announced + every);
+            let WaitLoop { watch, changed, yield_plan, key, .. } = &mut *wait_loop;
             let Some(watch) = watch else { return };
             tokio::select! {
                 wake = watch.wake() => {
-                    if turn.is_none() {
+                    if yield_plan.is_none() {
                         return;
                     }
                     let anew = self.quiet_until(wait_loop);
                     if wake.messages > 0 {
-                        (silence, found_free) = (anew, false);
+                        (quiet_until, found_free) = (anew, false);
                     } else {
                         // A wake-up without a message continues the quiet period, or starts one.
-                        silence = silence.min(anew);
+                        quiet_until = quiet_until.min(anew);
                     }
                 }
                 () = self.core.clock.wait_until(until) => return,
-                () = self.core.clock.wait_until(silence) => {
+                () = self.core.clock.wait_until(quiet_until) => {
                     if found_free {
-                        wait_loop.silent = wait_loop.silent.wrapping_add(1);
+                        wait_loop.quiet_yields = wait_loop.quiet_yields.wrapping_add(1);
                         return;
                     }
                     match self.core.subscriptions.key_ttl(wait_loop.key.key()).await {
                         Some(left) => {
-                            (until, silence) = (self.now() + left.min(NO_TIMEOUT), Instant::MAX);
+                            (until, quiet_until) = (self.now() + left.min(NO_TIMEOUT), Instant::MAX);
                             // The quiet period is over, and the lock is taken. Announce this
                             // waiter from now on: later readers then wait behind it.
-                            said = said.or(wait_loop.announces.map(|_| Instant::MIN));
+                            announced = announced.or(wait_loop.announces.map(|_| Instant::MIN));
                         }
-                        None => (silence, found_free) = (self.now() + STAYS_FREE, true),
+                        None => (quiet_until, found_free) = (self.now() + STAYS_FREE, true),
                     }
                 }
-                () = self.core.clock.wait_until(say) => {
-                    said = Some(self.now());
+                () = self.core.clock.wait_until(announce_at) => {
+                    announced = Some(self.now());
                     if let Some(every) = wait_loop.announces {
                         self.announce(&wait_loop.key, every).await;
                     }
                     self.evict_expired_holders(wait_loop).await;
                 }
-                () = changed.notified() => if self.nobody_waits(key) { return },
+                () = changed.notified() => if self.has_no_waiters(key) { return },
             }
         }
     }
@@ -276,9 +277,9 @@ impl Table {
     /// Periodically evicts expired holders, which would otherwise block others until the key's TTL
     /// ends.
     async fn evict_expired_holders(&self, wait_loop: &mut WaitLoop) {
-        if let Some(within) = wait_loop.announces.filter(|_| self.now() >= wait_loop.dead_due) {
-            self.evict_expired(&wait_loop.key, within).await;
-            wait_loop.dead_due = self.now() + EVICTION_INTERVAL;
+        if let Some(timeout) = wait_loop.announces.filter(|_| self.now() >= wait_loop.next_eviction) {
+            self.evict_expired(&wait_loop.key, timeout).await;
+            wait_loop.next_eviction = self.now() + EVICTION_INTERVAL;
         }
     }
 
@@ -297,7 +298,7 @@ impl Table {
         loop {
             tokio::select! {
                 () = self.core.clock.sleep_until(until) => return,
-                () = wait_loop.changed.notified() => if self.nobody_waits(&wait_loop.key) { return },
+                () = wait_loop.changed.notified() => if self.has_no_waiters(&wait_loop.key) { return },
             }
         }
     }
@@ -306,7 +307,7 @@ impl Table {
     fn quiet_until(&self, wait_loop: &WaitLoop) -> Instant {
         let message_count = self.message_count(&wait_loop.key);
         // Every 16th quiet period is longer, for subscribers that respond slowly.
-        let least = if wait_loop.silent % LONG_QUIET_PERIOD_EVERY == LONG_QUIET_PERIOD_EVERY - 1 {
+        let least = if wait_loop.quiet_yields % LONG_QUIET_PERIOD_EVERY == LONG_QUIET_PERIOD_EVERY - 1 {
             LONG_QUIET_PERIOD
         } else {
             Duration::ZERO
@@ -314,14 +315,14 @@ impl Table {
         wait_loop
             .yield_plan
             .as_ref()
-            .map_or(Instant::MAX, |turn| self.now() + turn.quiet_period(message_count).max(least))
+            .map_or(Instant::MAX, |plan| self.now() + plan.quiet_period(message_count).max(least))
     }
 
     fn message_count(&self, key: &LockId) -> Option<u64> {
         self.core.subscriptions.message_count(&key.keys.channel)
     }
 
-    fn nobody_waits(&self, key: &LockId) -> bool {
+    fn has_no_waiters(&self, key: &LockId) -> bool {
         let now = self.now();
         let state = self.state();
         state.locks.get(key).is_none_or(|lock| !lock.queue.iter().any(|waiter| waiter.is_live(now)))

@@ -13,9 +13,9 @@ use crate::backoff::Backoff;
 use crate::clock::Instant;
 use crate::name::Name;
 
-/// Number of the first lost attempt that is followed by a pause. An attempt is lost if another
-/// client was faster. The first nine lost attempts are repeated at once.
-const RETRIES_WITHOUT_PAUSE: u32 = 10;
+/// Number of the first lost attempt that is followed by a pause: the first nine are repeated at
+/// once. An attempt is lost if another client was faster.
+const FIRST_LOSS_WITH_PAUSE: u32 = 10;
 
 /// The pauses after lost attempts.
 const PAUSES: Backoff = Backoff { first: Duration::from_millis(1), longest: Duration::from_millis(100) };
@@ -40,8 +40,8 @@ impl CasLoop {
     /// Creates the attempts of a call that changes the object `name`. Unlike the attempts of
     /// [`CasLoop::serialized`], they do not wait for a turn.
     pub fn new(client: &Client, name: &Name) -> CasLoop {
-        let (now, patience) = (client.clock().now(), client.patience());
-        let (until, last) = (now + patience, now + patience.saturating_sub(client.response_timeout() / 2));
+        let (now, timeout) = (client.clock().now(), client.patience());
+        let (until, last) = (now + timeout, now + timeout.saturating_sub(client.response_timeout() / 2));
         CasLoop { client: client.clone(), name: name.clone(), until, last, lost: 0, reported: None, turn: None }
     }
 
@@ -189,7 +189,7 @@ impl CasLoop {
     /// Dropping the future changes nothing.
     pub async fn lost(&mut self) -> Result<bool, ObjectError> {
         self.lost += 1;
-        let pauses = self.lost.checked_sub(RETRIES_WITHOUT_PAUSE);
+        let pauses = self.lost.checked_sub(FIRST_LOSS_WITH_PAUSE);
         let pause = pauses.map_or(Duration::ZERO, |pauses| PAUSES.after(pauses));
         let until = self.client.clock().now() + jittered(pause);
         if until >= self.last {

@@ -67,7 +67,7 @@ pub enum ObjectError {
         source: Box<ObjectError>,
     },
     /// Some shards of a sharded object did not execute the call; the others did.
-    #[error("`{name}`: shard {} failed ({} in all): {source}", first(failed), failed.len())]
+    #[error("`{name}`: shard {} failed ({} failed in all): {source}", first(failed), failed.len())]
     Shards {
         /// Name of the sharded object.
         name: Name,

@@ -226,17 +226,18 @@ fn by_prefix(key: &[u8]) -> Option<(Bytes, OnDelete)> {
 /// Recognizes the lease of a reader: `{name}:<id>:<number>:rwlock_timeout:<number>`. Users do not
 /// give such names.
 fn reader_lease(key: &[u8]) -> Option<(Bytes, OnDelete)> {
-    let (before, [id, _, word, number]) = last_segments(key)?;
+    let (before, [id, _, segment, number]) = last_segments(key)?;
     let is_number = !number.is_empty() && number.iter().all(u8::is_ascii_digit);
-    let is_lease = is_id(id) && word == b"rwlock_timeout" && is_number;
+    let is_lease = is_id(id) && segment == b"rwlock_timeout" && is_number;
     Some((untagged(before).filter(|_| is_lease)?, OnDelete::Delete))
 }
 
 /// Recognizes the options of a cache and the lifetimes of a multimap's keys, by suffixes that users
 /// do not give to names.
 fn by_suffix(key: &[u8]) -> Option<(Bytes, OnDelete)> {
-    let (before, [word]) = last_segments(key)?;
-    let is_known = [CACHE_OPTIONS, SET_MULTIMAP_ENDS, LIST_MULTIMAP_ENDS].iter().any(|known| known.as_bytes() == word);
+    let (before, [segment]) = last_segments(key)?;
+    let is_known =
+        [CACHE_OPTIONS, SET_MULTIMAP_ENDS, LIST_MULTIMAP_ENDS].iter().any(|known| known.as_bytes() == segment);
     Some((untagged(before).filter(|_| is_known)?, OnDelete::Delete))
 }
 
@@ -244,7 +245,7 @@ fn by_suffix(key: &[u8]) -> Option<(Bytes, OnDelete)> {
 /// adder.
 fn by_id(key: &[u8]) -> Option<MaybeOwned> {
     let (before, [first, last]) = last_segments(key)?;
-    let index_of = |word: &[u8]| COMPANION_SUFFIXES.iter().position(|suffix| suffix.as_bytes() == word);
+    let index_of = |segment: &[u8]| COMPANION_SUFFIXES.iter().position(|suffix| suffix.as_bytes() == segment);
     match (first, last) {
         (b"value" | b"permits", id) if is_id(id) => {
             Some(MaybeOwned { object: untagged(before)?, evidence: Evidence::Types(index_of(first)?) })

@@ -70,7 +70,7 @@ impl ObjectRef {
             return Ok(other);
         }
         let got = String::from_utf8_lossy(&other);
-        Err(self.invalid(option, format_args!("one that shares a slot with `{name}`, as by a hash tag"), got))
+        Err(self.invalid(option, format_args!("a name in the slot of `{name}` (give both one hash tag)"), got))
     }
 
     /// Returns the error for an argument that is not allowed.
@@ -257,6 +257,6 @@ impl ObjectRef {
 
 impl fmt::Debug for ObjectRef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Place").field("name", &self.name()).finish_non_exhaustive()
+        f.debug_struct("ObjectRef").field("name", &self.name()).finish_non_exhaustive()
     }
 }

@@ -58,7 +58,7 @@ impl Inner {
             return Err(ObjectError::invalid_argument(
                 &self.name,
                 "name",
-                "one whose keys are not those of the object itself",
+                "a name that shares no keys with this object",
                 to,
             ));
         }

@@ -91,7 +91,7 @@ impl UpdateTurns {
                 };
                 let deadline = limit.min(state.last_reply.max(queued_at) + client.patience());
                 if deadline <= now {
-                    return Err(ServerError::not_sent("the updates before it did not end in time"));
+                    return Err(ServerError::not_sent("earlier updates of the key did not end in time"));
                 }
                 if !is_queued {
                     state.waiting.push_back((turn.id, Arc::clone(&wake)));

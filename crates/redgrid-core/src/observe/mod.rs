@@ -68,7 +68,7 @@ metrics! {
         "renewals of a hold that were not confirmed and are tried again";
     LOCAL_HANDOVERS Counter "redgrid_local_handovers_total" ["kind"]
         "holds that passed from task to task without a request";
-    POSITIONS_LOST Counter "redgrid_places_lost_total" ["kind"]
+    POSITIONS_LOST Counter "redgrid_positions_lost_total" ["kind"]
         "queue positions that the server had removed, and that were requested again";
     HELD Gauge "redgrid_held" ["kind"]
         "holds that are valid by the local clock";

@@ -41,7 +41,7 @@ impl Options {
         let name = || keys.name.clone();
         let invalid = |option, expected, got| Err(Failure::invalid_argument(name(), option, expected, got).into());
         let (max, expected) = match keys.leased {
-            true => (MAX_LEASED, "0 to 1000, where permits have leases"),
+            true => (MAX_LEASED, "0 to 1000 for permits with leases"),
             false => (MAX_PERMITS, "0 to 2147483647"),
         };
         if self.permits > max {
@@ -59,7 +59,7 @@ impl Options {
                 LeaseMode::Renewed(lease) => ("auto_renew", lease),
             };
             if !keys.leased {
-                return invalid(option, "none, as these permits have no lease", "one".into());
+                return invalid(option, "none (these permits have no leases)", "one".into());
             }
             if !(SHORTEST_LEASE..=LONGEST_LEASE).contains(&lease) {
                 return invalid(option, "100 ms to 30 days", format!("{lease:?}"));

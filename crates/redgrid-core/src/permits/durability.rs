@@ -32,7 +32,7 @@ impl GrantedPermits {
             Ok(()) if state.closed => Some(semaphore.ended()),
             // The permits were lost before their durability was confirmed.
             Ok(()) if permits.lost().is_some() => {
-                let reason = "the lease had ended when it was known to be granted";
+                let reason = "the lease ended before its durability was confirmed";
                 Some(AcquireError::of(name, ServerError::unknown(reason)))
             }
             Ok(()) => None,

@@ -35,8 +35,8 @@ pub enum AcquireError {
     /// Possible causes: another process uses another number; the number was changed; plain permits
     /// of the semaphore are held, which `found` does not include.
     #[error(
-        "`{name}` has {found} permits and was given {expected}: use one number in all processes, and no plain permits \
-         beside leased ones"
+        "`{name}` has {found} permits, but this handle gives {expected}: use one number in all processes, and no \
+         plain permits together with leased ones"
     )]
     PermitsDiffer {
         /// Name of the semaphore.
@@ -55,7 +55,7 @@ pub enum AcquireError {
     /// The permits were granted, but the requested durability was not confirmed in time.
     ///
     /// The permits were returned; nothing is held.
-    #[error("permits of `{name}` were granted, were not confirmed to be durable, and were returned: {source}")]
+    #[error("permits of `{name}` were granted without confirmed durability, so they were returned: {source}")]
     NotDurable {
         /// Name of the semaphore.
         name: Name,
@@ -101,7 +101,7 @@ pub enum ReleaseError {
     ///
     /// The release is sent again, so do not return the permits in another way. Leased permits are
     /// available again at the end of their lease at the latest.
-    #[error("the release of permits of `{name}` is not confirmed, and is sent again: {source}")]
+    #[error("the release of permits of `{name}` is not confirmed; it is sent again: {source}")]
     OutcomeUnknown {
         /// Name of the semaphore.
         name: Name,
@@ -114,7 +114,7 @@ pub enum ReleaseError {
     /// The client keeps the permits and sends the release again, with growing pauses of at most
     /// 30 s. Do not return the permits in another way. Leased permits are available again at the
     /// end of their lease at the latest.
-    #[error("cannot release permits of `{name}`, the release is sent again: {source}")]
+    #[error("cannot release permits of `{name}`; the release is sent again: {source}")]
     Refused {
         /// Name of the semaphore.
         name: Name,

@@ -88,7 +88,7 @@ impl LocalSemaphore {
                 *quiet_until = now + plan.quiet_period(message_count) + self.handover_window();
             }
             if plan.is_over(message_count) || now >= *quiet_until {
-                state.silent_yield = plan.missing(message_count);
+                state.quiet_yield = plan.missing(message_count);
                 state.yield_plan = None;
                 state.should_request = true;
             }
@@ -235,14 +235,14 @@ impl LocalSemaphore {
         // No permits were requested for the waiters behind the rejected ones. Without another
         // exchange, these waiters would wait for a message.
         state.should_request |= matches!(refusal, Some(Refusal::PermitsDiffer(_)));
-        if let Some((listeners, missing)) = state.silent_yield.take_if(|_| requested > 0) {
+        if let Some((listeners, missing)) = state.quiet_yield.take_if(|_| requested > 0) {
             let granted: u64 = grants.iter().map(|grant| grant.permits.count).sum();
             // Taking permits publishes no message. If fewer permits are available than before, a
-            // silent subscriber may have taken the difference.
+            // subscriber that sent no message may have taken the difference.
             let is_untouched =
                 reply.left.saturating_add_unsigned(granted) == state.left_at_yield.saturating_add_unsigned(returned);
             if missing == 0 || granted > 0 && is_untouched {
-                state.phantom.turn_ended(listeners, missing, now);
+                state.phantom.yield_ended(listeners, missing, now);
             }
         }
         if !grants.is_empty() && now >= state.window_ends {

@@ -52,6 +52,13 @@ macro_rules! semaphore_methods {
             ///
             /// Returns `None` if none is available, or if other requests of this process wait.
             ///
+            /// The call does not wait for a permit, unless
+            /// [`TryAcquire::timeout`](crate::TryAcquire::timeout) is set. It then waits that long,
+            /// even without contact to the server. Without this option, the call ends with the
+            /// reply. If no reply comes, it fails after `response_timeout × (retries + 1)`: 15 s
+            /// by default. If there is no connection to the server, it already fails after
+            /// `response_timeout`: 3 s by default.
+            ///
             /// # Errors and cancel safety
             ///
             /// As for [`Self::acquire`].
@@ -62,7 +69,8 @@ macro_rules! semaphore_methods {
 
             /// Acquires `permits` permits at once if they are available.
             ///
-            /// Returns `None` if there are too few, or if other requests of this process wait.
+            /// Returns `None` if there are too few, or if other requests of this process wait. The
+            /// timeouts are those of [`Self::try_acquire`].
             ///
             /// # Errors and cancel safety
             ///

@@ -85,8 +85,8 @@ pub(super) struct SemaphoreState {
     /// Subscribers that never acquire permits.
     pub(super) phantom: Phantom,
     /// The number of subscribers of a yield that has ended, and how many of them took no permits.
-    /// The next reply decides whether the silent ones count as phantoms.
-    pub(super) silent_yield: Option<(u64, u64)>,
+    /// The next reply decides whether the latter count as phantoms.
+    pub(super) quiet_yield: Option<(u64, u64)>,
     /// Whether the last reply left too few permits for a waiter.
     pub(super) contended: bool,
     /// When the loop polls next if no message arrives.

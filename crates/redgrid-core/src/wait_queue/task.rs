@@ -111,7 +111,7 @@ pub(super) async fn run<R: Resource>(mut task: RunningTask<R>) {
                         queue.state().answered = now;
                         let next = resource.replied(&queue, reply, sent_before);
                         let has_waiters = !queue.state().waiters.is_empty();
-                        if subscription.is_none() && has_waiters && next.within() >= R::UNSUBSCRIBED_WAIT {
+                        if subscription.is_none() && has_waiters && next.delay() >= R::UNSUBSCRIBED_WAIT {
                             subscription = Some(resource.subscribe(client));
                         }
                         let interval = client.poll_interval();

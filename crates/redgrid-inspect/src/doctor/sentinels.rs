@@ -97,7 +97,7 @@ async fn sentinel_command<T: FromReply>(
     name: &str,
 ) -> Result<T, ServerError> {
     let answer = sentinel.call(vec![Request::command("SENTINEL").arg(what).arg(name.to_owned())]).await.pop();
-    answer.unwrap_or_else(|| Err(ServerError::NotSent { reason: "nothing was asked".into() }))?.into_typed()
+    answer.unwrap_or_else(|| Err(ServerError::NotSent { reason: "no request was sent".into() }))?.into_typed()
 }
 
 fn place(facts: &HashMap<String, String>) -> Option<Address> {

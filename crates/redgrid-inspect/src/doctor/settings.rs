@@ -134,12 +134,12 @@ fn connections(node: &Node, limits: &Limits) -> Vec<Finding> {
         Some(seconds) if seconds > 0 && seconds <= 2 * limits.ping_interval.as_secs() => Finding::warn(
             "timeout",
             format!(
-                "connections that are idle for {seconds} s are closed, and the client pings every {:?}: waiters lose their \
-                 subscriptions repeatedly; set timeout 0, or well above",
+                "connections that are idle for {seconds} s are closed, and the client pings every {:?}: a delayed ping \
+                 loses the connection; set timeout 0, or well above",
                 limits.ping_interval
             ),
         ),
-        _ => Finding::ok("timeout", "idle subscriptions stay open"),
+        _ => Finding::ok("timeout", "idle connections stay open"),
     };
     let keepalive = match node.number("tcp-keepalive") {
         Some(0) => {

@@ -4,8 +4,8 @@
 -- KEYS     rows, as described in ownership.lua
 -- ARGV[1]  PEXPIRE, PEXPIREAT or PERSIST
 -- ARGV[2]  the number of keys of a row
--- ARGV[3]  look: do not change objects that may be multimaps; empty if the client knows that no
---          object is a multimap
+-- ARGV[3]  skip_multimaps: do not change objects that may be multimaps; empty if the client knows
+--          that no object is a multimap
 -- ARGV[4]  milliseconds, except for PERSIST
 -- Returns  for each row 1 if anything was changed, or 0; -3 if it may be a multimap, which was not
 --          changed
@@ -19,7 +19,7 @@ for at = 1, #KEYS, width do
 end
 local changed = {}
 for i = 1, #rows do
-  local is_left = ARGV[3] == 'look' and may_be_multimap(rows[i][1])
+  local is_left = ARGV[3] == 'skip_multimaps' and may_be_multimap(rows[i][1])
   changed[i] = is_left and -3 or 0
   for n = 1, is_left and 0 or #rows[i] do
     local done

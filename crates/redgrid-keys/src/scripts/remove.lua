@@ -3,8 +3,8 @@
 -- KEYS     rows, as described in ownership.lua
 -- ARGV[1]  DEL or UNLINK
 -- ARGV[2]  the number of keys of a row
--- ARGV[3]  look: do not delete objects that may be multimaps; empty if the client knows that no
---          object is a multimap
+-- ARGV[3]  skip_multimaps: do not delete objects that may be multimaps; empty if the client knows
+--          that no object is a multimap
 -- Returns  for each row 1 if anything existed, or 0; -3 if it may be a multimap, which was not
 --          deleted
 --
@@ -17,7 +17,7 @@ for at = 1, #KEYS, width do
 end
 local removed = {}
 for i = 1, #rows do
-  if ARGV[3] == 'look' and may_be_multimap(rows[i][1]) then
+  if ARGV[3] == 'skip_multimaps' and may_be_multimap(rows[i][1]) then
     removed[i] = -3
   else
     removed[i] = redis.call(command, unpack(rows[i])) > 0 and 1 or 0

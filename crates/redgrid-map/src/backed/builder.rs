@@ -189,7 +189,7 @@ impl<K: Storable, V: Storable, KC: Encode<K>, VC: Encode<V> + Decode<V>> BackedM
         }
         let mode = match (writer, write_behind) {
             (None, None) => Mode::NoWriter,
-            (None, Some(_)) => return invalid("write_behind", "a writer beside it", "none".into()),
+            (None, Some(_)) => return invalid("write_behind", "a writer too", "none".into()),
             (Some(writer), None) => Mode::WriteThrough(writer),
             (Some(writer), Some(write_behind)) => {
                 if let Some((option, expected, got)) = write_behind.first_invalid() {

@@ -19,7 +19,7 @@ use super::write_behind::{Loss, WriteBehind, WriteBehindStats};
 
 /// The client was shut down before the pending changes were written.
 #[derive(Debug, Clone, Copy, thiserror::Error)]
-#[error("the client was shut down, and the store did not take it in time")]
+#[error("the client was shut down before the store accepted the change")]
 pub(super) struct NotWrittenInTime;
 
 /// The queue of a map and its flush task, which ends with the last handle and with the client.

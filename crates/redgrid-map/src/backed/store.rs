@@ -129,7 +129,7 @@ pub enum BackedError {
         source: Arc<dyn Error + Send + Sync>,
     },
     /// The queue of pending changes is full. Nothing is changed.
-    #[error("{capacity} changes of `{name}` waited for its store, and none was taken within {waited:?}")]
+    #[error("the store of `{name}` accepted none of {capacity} waiting changes within {waited:?}")]
     Full {
         /// The map.
         name: Name,
@@ -139,7 +139,7 @@ pub enum BackedError {
         waited: Duration,
     },
     /// Other calls of this process used the key, or its store, all the time. Nothing is changed.
-    #[error("a key of `{name}` was in use by others of this process for {waited:?}")]
+    #[error("other calls of this process used a key of `{name}` for {waited:?}")]
     Busy {
         /// The map.
         name: Name,
@@ -154,7 +154,7 @@ pub enum BackedError {
     },
     /// The client or the tokio runtime ended meanwhile. It is unknown how much of the change was
     /// done.
-    #[error("the client or the runtime ended before a change of `{name}` was done")]
+    #[error("the client or the runtime ended before a change of `{name}` was completed")]
     Ended {
         /// The map.
         name: Name,

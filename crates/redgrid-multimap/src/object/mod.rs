@@ -236,7 +236,7 @@ impl<Y: Kind> MultimapObject<Y> {
         let other = object_ref.same_slot_key("name", to)?;
         let (prefix, other_prefix) = (suffixed(map, ""), suffixed(&other, ""));
         if other != map && prefix == other_prefix {
-            return Err(object_ref.invalid("name", "one whose keys are not those of the object itself", to));
+            return Err(object_ref.invalid("name", "a name that shares no keys with this object", to));
         }
         self.purge_expired().await?;
         match (MultimapObject::<Y> { map: Multimap::new(object_ref.client(), to) }).purge_expired().await {

@@ -184,7 +184,7 @@ fn stream_from<T: Send + 'static, C: Decode<T>>(
         loop {
             if let Some(member) = page.pop_front() {
                 if !follows(from, previous.as_ref(), &member) {
-                    // End here: a stream whose members are out of order might never end.
+                    // End here: with members out of order, the stream might never end.
                     let error = out_of_order(&elements).and_then(Err);
                     return Some((error, (elements, VecDeque::new(), None, None)));
                 }

@@ -9,7 +9,7 @@ use bytes::Bytes;
 /// Number of bytes before the element.
 pub(super) const HEAD: usize = 16;
 
-/// Returns a priority as 8 bytes, whose byte order is the numeric order.
+/// Returns a priority as 8 bytes that sort in numeric order.
 pub(super) fn priority_bytes(priority: i64) -> [u8; 8] {
     (priority ^ i64::MIN).to_be_bytes()
 }

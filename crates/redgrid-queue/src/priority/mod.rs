@@ -27,8 +27,8 @@ queue_type! {
     ///
     /// Elements with the same priority are taken in the order in which they were added. It replaces
     /// Redisson's `RPriorityQueue`, `RPriorityBlockingQueue`, `RPriorityDeque` and
-    /// `RPriorityBlockingDeque`. It needs no lock. Its layout differs from theirs, whose order is
-    /// defined by a Java class.
+    /// `RPriorityBlockingDeque`. It needs no lock. Its layout differs from theirs, because a Java
+    /// class defines their order.
     ///
     /// A priority is an `i64`, exact over its whole range. To take the largest first, push
     /// `!priority`, which reverses the order of all numbers, and apply `!` to the returned

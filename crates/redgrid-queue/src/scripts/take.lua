@@ -1,7 +1,7 @@
 -- take.lua: takes elements from an end of a list or of a priority queue, for the waiters of a
 -- process.
 --
--- KEYS[2]  list; or sorted set whose scores are all 0
+-- KEYS[2]  list; or sorted set with all scores 0
 -- ARGV[4]  LPOP or RPOP; ZPOPMIN or ZPOPMAX
 -- ARGV[5]  how to put an element back: LPUSH or RPUSH to its end; ZADD to its previous position
 -- ARGV[6]  maximum number of elements

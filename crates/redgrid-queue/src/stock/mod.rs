@@ -75,7 +75,7 @@ type Elements = BTreeMap<u64, Bytes>;
 
 #[derive(Default)]
 struct State {
-    /// The poll whose request the task has not sent yet.
+    /// The poll for which the task has not sent a request yet.
     poll: Option<PendingPoll>,
     unclaimed: Elements,
     offered: BTreeMap<u64, Offered>,
@@ -122,8 +122,8 @@ impl<S: TakeSource> Stock<S> {
 
     /// Sends a poll: takes elements for the waiters. Returns the result of the poll.
     ///
-    /// Once its request is sent, a poll completes even if the receiver is dropped. A poll whose
-    /// receiver is dropped while it waits for another request is not sent.
+    /// Once its request is sent, a poll completes even if the receiver is dropped. If the receiver
+    /// is dropped while the poll waits for another request, the poll is not sent.
     pub(crate) fn poll(self: &Arc<Self>, client: &Client) -> oneshot::Receiver<Result<Found, ServerError>> {
         let (answer, found) = oneshot::channel();
         let mut state = self.state();
@@ -154,7 +154,7 @@ impl<S: TakeSource> Stock<S> {
         }
     }
 
-    /// Makes elements unclaimed again whose offers end at `now` or earlier.
+    /// Makes elements unclaimed again if their offers end at `now` or earlier.
     fn revoke_offers(&self, now: Instant) {
         let mut state = self.state();
         let State { offered, unclaimed, .. } = &mut *state;

@@ -62,12 +62,12 @@ impl<T, C: Codec> ScoredCombination<T, C> {
             SetOperation::Difference if !weights.is_empty() => {
                 return Err(combination.inner.invalid(
                     "weights",
-                    "none of a difference",
+                    "none for a difference",
                     format!("{}", weights.len()),
                 )?);
             }
             SetOperation::Difference if aggregate.is_some() => {
-                return Err(combination.inner.invalid("aggregate", "none of a difference", "one")?);
+                return Err(combination.inner.invalid("aggregate", "none for a difference", "one")?);
             }
             _ if !weights.is_empty() && weights.len() != sets => {
                 return Err(combination.inner.invalid(

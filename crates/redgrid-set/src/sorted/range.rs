@@ -94,7 +94,7 @@ impl<T, C: Codec> Range<T, C> {
         let request = if self.rev { request.arg("REV") } else { request };
         match (self.limit, &self.span) {
             (None, _) => Ok(request),
-            (Some(_), Ok(Span::Ranks(..))) => Err(self.inner.invalid("limit", "none of ranks", "one")?),
+            (Some(_), Ok(Span::Ranks(..))) => Err(self.inner.invalid("limit", "none for a range of ranks", "one")?),
             (Some((offset, count)), _) => {
                 let number = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
                 Ok(request.arg("LIMIT").int(number(offset)).int(number(count)))
@@ -105,7 +105,7 @@ impl<T, C: Codec> Range<T, C> {
     fn unlimited(&self) -> Result<Span, ObjectError> {
         match self.limit {
             None => self.span.clone(),
-            Some(_) => Err(self.inner.invalid("limit", "none for what counts or removes", "one")?),
+            Some(_) => Err(self.inner.invalid("limit", "none for a call that counts or removes", "one")?),
         }
     }
 
@@ -251,7 +251,7 @@ pub(super) fn value_bounds<T, C: Encode<Q>, Q: ?Sized>(
     let (from, to) = (bound(values.start_bound(), "-")?, bound(values.end_bound(), "+")?);
     // An unlimited bound is one byte, `-` or `+`. Other bounds must not be in reversed order.
     if from != *"-" && to != *"+" && to[1..] < from[1..] {
-        return Err(reversed_range_error(inner.name()?, "one that does".into()));
+        return Err(reversed_range_error(inner.name()?, "a reversed range".into()));
     }
     Ok((from, to))
 }
@@ -302,7 +302,7 @@ fn score_span(name: &Name, scores: &(impl RangeBounds<f64> + Debug)) -> Result<S
 }
 
 fn reversed_range_error(name: &Name, got: String) -> ObjectError {
-    let expected = "one that does not end before it begins";
+    let expected = "a range that does not end before it begins";
     ObjectError::invalid_argument(name, "range", expected, got)
 }
 

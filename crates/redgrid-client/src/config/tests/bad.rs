@@ -70,7 +70,7 @@ fn bad_urls_name_the_part_and_hide_the_password() {
         ("redis://h?response_timeout=1s&response_timeout=2s", "they set the same value"),
         (
             "redis://:hunter2@h?password=hunter2",
-            "`password` in the URL and `password` in the URL do not fit: they set the same value",
+            "`password` in the URL and `password` in the URL do not fit together: they set the same value",
         ),
         ("redis://h?cluster=a", "the servers before the `?`"),
         ("redis://h?read_mode=master", "expected one of `primary`, `replica`, `any`, found `master`"),
@@ -91,7 +91,7 @@ fn bad_urls_name_the_part_and_hide_the_password() {
         ("redis-cluster://h/1", "expected no path"),
         (
             "redis-cluster://h?database=1",
-            "`database` in the URL (1) and `cluster` do not fit: a cluster has only database 0",
+            "`database` in the URL (1) and `cluster` do not fit together: a cluster has only database 0",
         ),
         ("unix://h/path", "expected no host"),
         ("unix://", "`path` in the URL: expected the path of a file"),
@@ -117,7 +117,10 @@ fn values_that_do_not_fit_are_both_named() {
         ("redis://h?tls_ca_file=/ca", ["`tls_ca_file` in the URL", "`tls: false`"]),
         ("redis-master-slave://h,r,h:6379", ["`host` in the URL and `host` in the URL", "its own replica"]),
         ("rediss://h?tls_cert_file=/c", ["`tls_cert_file` in the URL", "no `tls_key_file` or `tls_key_pem`"]),
-        ("redis://hunter2@h", ["`user` in the URL", "no `password` do not fit: a user logs in with a password"]),
+        (
+            "redis://hunter2@h",
+            ["`user` in the URL", "no `password` do not fit together: a user logs in with a password"],
+        ),
         ("redis://h?username=hunter2", ["`username` in the URL", "no `password`"]),
         ("redis-sentinel://h/m?sentinel_username=u", ["`sentinel_username` in the URL", "no `sentinel_password`"]),
         ("rediss://h?tls_key_file=/k", ["`tls_key_file` in the URL", "no `tls_cert_file` or `tls_cert_pem`"]),
@@ -125,7 +128,10 @@ fn values_that_do_not_fit_are_both_named() {
         ("redis://h?tls_ca_pem=-----BEGIN%20", ["`tls_ca_pem` in the URL", "`tls: false`"]),
         (
             "rediss://h?tls_ca_file=/ca&tls_ca_pem=-----BEGIN%20",
-            ["`tls_ca_file` in the URL", "`tls_ca_pem` in the URL do not fit: they give the same certificate or key"],
+            [
+                "`tls_ca_file` in the URL",
+                "`tls_ca_pem` in the URL do not fit together: they give the same certificate or key",
+            ],
         ),
     ] {
         let text = error_text(url, Config::from_url(url));
@@ -178,7 +184,11 @@ fn bad_files_name_the_file_and_the_key() {
         ("c.yaml", "single: hunter2@h", "`single` in {}: expected a host name"),
         ("c.yaml", "url: redis://:hunter2@h/x", "`url` in {} is not understood: expected a database number"),
         ("c.yaml", "url: redis://:hunter2@h\nsingle: h", "they set the same value"),
-        ("c.yaml", "single: h\ncluster: [a]", "`single` in {} and `cluster` in {} do not fit: each names the servers"),
+        (
+            "c.yaml",
+            "single: h\ncluster: [a]",
+            "`single` in {} and `cluster` in {} do not fit together: each names the servers",
+        ),
         ("c.yaml", "replicas: [a]", "`replicas` in {} and no `primary` do not fit"),
         ("c.yaml", "sentinels: [a]", "`sentinels` in {} and no `master_name` do not fit"),
         ("c.yaml", "master_name: a", "`master_name` in {} and no `sentinels` do not fit"),

@@ -49,7 +49,7 @@ impl Core {
             return Err(self.life.why());
         }
         if self.clock.now() >= until {
-            return Err(ServerError::not_sent("its time was over before it left"));
+            return Err(ServerError::not_sent("its time limit ended before it was sent"));
         }
         let answer = self.ask(request, until, persistence).await;
         answer.map_err(|error| self.hinted(error)).and_then(FromReply::from_reply)

@@ -88,7 +88,7 @@ impl Core {
     ///
     /// In that case, the cause may be that the client's runtime is not driven.
     pub(crate) fn hinted(&self, error: ServerError) -> ServerError {
-        const HINT: &str = "the client was created in another Tokio runtime, which has to be driven";
+        const HINT: &str = "the client was created in another Tokio runtime, which must be running";
         if Handle::try_current().is_ok_and(|here| here.id() == self.runtime) {
             return error;
         }
@@ -108,11 +108,13 @@ impl Core {
         let progress = Progress::default();
         tokio::select! {
             biased;
-            asked = self.exchange(request, until, persistence, &progress) => match asked.result {
+            outcome = self.exchange(request, until, persistence, &progress) => match outcome.result {
                 // TRYAGAIN is reported unchanged, even after an unanswered transmission: the caller
                 // retries with fewer keys in any case.
-                Err(error) if persistence == RetryPolicy::Together && error.code() == Some(Code::TryAgain) => Err(error),
-                Err(error) if asked.retransmission_ends.is_some() => Err(after_unanswered(error)),
+                Err(error) if persistence == RetryPolicy::Together && error.code() == Some(Code::TryAgain) => {
+                    Err(error)
+                }
+                Err(error) if outcome.retransmission_ends.is_some() => Err(after_unanswered(error)),
                 result => result,
             },
             () = self.clock.wait_until(until) => Err(progress.at_the_end()),

@@ -74,10 +74,10 @@ impl Shard {
     pub(in crate::connection) fn serves_all_of(&self, other: &Shard) -> bool {
         // The ranges of one shard do not touch each other. So each range of `other` must lie within
         // one range of this shard.
-        let within = |inner: &RangeInclusive<u16>| {
+        let is_covered = |inner: &RangeInclusive<u16>| {
             self.slots.iter().any(|outer| outer.start() <= inner.start() && inner.end() <= outer.end())
         };
-        other.slots.iter().all(within)
+        other.slots.iter().all(is_covered)
     }
 }
 

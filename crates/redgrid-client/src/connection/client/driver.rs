@@ -111,14 +111,14 @@ pub(in crate::connection) async fn follow(core: Arc<Core>, service: Arc<ServiceS
                 let mut tasks = JoinSet::new();
                 let (core, service) = (Arc::clone(&core), Arc::clone(&service));
                 tasks.spawn(after_reconnects(Arc::clone(&server), move |server| {
-                    core.given_back.look();
+                    core.given_back.schedule_check();
                     service.get().inspect(|service| service.reconnected(server));
                 }));
                 watched.push((server, tasks));
             }
         }
         core.subscriptions.reassign();
-        core.given_back.look();
+        core.given_back.schedule_check();
         service.get().inspect(|service| service.topology_changed());
         if changes.changed().await.is_err() {
             std::future::pending::<()>().await;

@@ -149,9 +149,9 @@ impl Events {
         seen.is_up = true;
         let gap = std::mem::take(&mut seen.gap);
         count::connected(again);
-        state.tell(|| ConnectionEvent::Connected { node: node.clone() });
+        state.publish(|| ConnectionEvent::Connected { node: node.clone() });
         if gap {
-            state.tell(|| ConnectionEvent::Gap { node: node.clone() });
+            state.publish(|| ConnectionEvent::Gap { node: node.clone() });
         }
     }
 
@@ -160,7 +160,7 @@ impl Events {
         let Some(seen) = state.watched(node, watcher) else { return };
         if std::mem::take(&mut seen.is_up) {
             count::disconnected();
-            state.tell(|| ConnectionEvent::Lost { node: node.clone(), why: why() });
+            state.publish(|| ConnectionEvent::Lost { node: node.clone(), why: why() });
         }
     }
 
@@ -171,7 +171,7 @@ impl Events {
         let mut state = self.0.lock();
         match state.nodes.get_mut(node) {
             Some(seen) if !seen.is_up => seen.gap = true,
-            _ => state.tell(|| ConnectionEvent::Gap { node: node.clone() }),
+            _ => state.publish(|| ConnectionEvent::Gap { node: node.clone() }),
         }
     }
 
@@ -180,7 +180,7 @@ impl Events {
         let state = self.0.lock();
         for event in news {
             count::topology_changed(&event);
-            state.tell(|| event);
+            state.publish(|| event);
         }
     }
 
@@ -195,7 +195,7 @@ impl State {
     }
 
     /// Publishes an event, which is built only if there is a receiver.
-    fn tell(&self, event: impl FnOnce() -> ConnectionEvent) {
+    fn publish(&self, event: impl FnOnce() -> ConnectionEvent) {
         if let Some(sender) = self.sender.as_ref().filter(|sender| sender.receiver_count() > 0) {
             let _ = sender.send(event());
         }
@@ -214,7 +214,7 @@ impl Drop for Watching {
     fn drop(&mut self) {
         self.task.abort();
         let node = self.server.id();
-        self.events.lost(node, self.watcher, || "it is asked no more".into());
+        self.events.lost(node, self.watcher, || "it is no longer used".into());
         count::node_removed();
         let mut state = self.events.0.lock();
         if state.watched(node, self.watcher).is_some() {

@@ -61,7 +61,7 @@ struct Last {
     keys: usize,
 }
 
-/// Kind of a word in [`Last::bytes`]: a key, or an argument that is sent as it is. A word consists
+/// Kind of an item in [`Last::bytes`]: a key, or an argument that is sent as it is. An item consists
 /// of one byte for its kind, four bytes for its length, and its content.
 const BYTES: u8 = 0;
 const NOT_AFTER: u8 = 1;
@@ -90,13 +90,13 @@ impl Last {
             return;
         };
         let before = self.bytes.len();
-        request.keys.iter().for_each(|key| self.push_word(BYTES, key));
+        request.keys.iter().for_each(|key| self.push_item(BYTES, key));
         for arg in &request.args {
             match arg {
-                Arg::Bytes(bytes) | Arg::Key(bytes) => self.push_word(BYTES, bytes),
-                Arg::NotAfter => self.push_word(NOT_AFTER, &[]),
-                Arg::Publish => self.push_word(PUBLISH, &[]),
-                Arg::Sharded => self.push_word(SHARDED, &[]),
+                Arg::Bytes(bytes) | Arg::Key(bytes) => self.push_item(BYTES, bytes),
+                Arg::NotAfter => self.push_item(NOT_AFTER, &[]),
+                Arg::Publish => self.push_item(PUBLISH, &[]),
+                Arg::Sharded => self.push_item(SHARDED, &[]),
             }
         }
         let (keys, args) = (request.keys.len(), request.args.len());
@@ -114,10 +114,10 @@ impl Last {
         }
     }
 
-    fn push_word(&mut self, kind: u8, word: &[u8]) {
+    fn push_item(&mut self, kind: u8, item: &[u8]) {
         self.bytes.push_back(kind);
-        self.bytes.extend((word.len() as u32).to_le_bytes());
-        self.bytes.extend(word);
+        self.bytes.extend((item.len() as u32).to_le_bytes());
+        self.bytes.extend(item);
     }
 
     fn forget_first(&mut self) {
@@ -134,7 +134,7 @@ impl Last {
         for release in releases {
             let (own, behind) = rest.split_at(release.size);
             rest = behind;
-            let (_, first_key, _) = word(own);
+            let (_, first_key, _) = item(own);
             if is_moved(first_key) {
                 moved.push((release.at, release.request(own)));
             } else {
@@ -152,9 +152,9 @@ impl Release {
     fn request(&self, bytes: &[u8]) -> Request {
         let mut rest = bytes;
         let mut next = || {
-            let (kind, word, behind) = word(rest);
+            let (kind, item, behind) = item(rest);
             rest = behind;
-            (kind, Bytes::copy_from_slice(word))
+            (kind, Bytes::copy_from_slice(item))
         };
         let keys: Vec<_> = (0..self.keys).map(|_| next().1).collect();
         let mut request = Request::script(self.script).keys(keys).idempotent();
@@ -171,12 +171,12 @@ impl Release {
     }
 }
 
-/// Splits the first word off `bytes`. Returns its kind, its content, and the bytes after it.
-fn word(bytes: &[u8]) -> (u8, &[u8], &[u8]) {
+/// Splits the first item off `bytes`. Returns its kind, its content, and the bytes after it.
+fn item(bytes: &[u8]) -> (u8, &[u8], &[u8]) {
     let (head, behind) = bytes.split_at(5);
     let size = u32::from_le_bytes([head[1], head[2], head[3], head[4]]) as usize;
-    let (word, behind) = behind.split_at(size);
-    (head[0], word, behind)
+    let (item, behind) = behind.split_at(size);
+    (head[0], item, behind)
 }
 
 /// The remembered releases.
@@ -189,7 +189,7 @@ pub struct GivenBack {
 
 impl GivenBack {
     /// Schedules a check for releases whose keys have another primary by now.
-    pub(crate) fn look(&self) {
+    pub(crate) fn schedule_check(&self) {
         self.news.notify_one();
     }
 
@@ -256,16 +256,16 @@ impl Core {
         if moved.is_empty() {
             return;
         }
-        tracing::debug!(releases = moved.len(), "sent again to a new primary");
+        tracing::debug!(releases = moved.len(), "releases are sent again to a new primary");
         let until = self.clock.now() + self.settings.patience();
         let sent = moved.into_iter().map(|request| self.give_back(request, until, RetryPolicy::ToTheEnd));
-        let failed = stream::iter(sent).buffer_unordered(AT_ONCE).filter(|asked| {
-            let failed = asked.result.is_err();
+        let failed = stream::iter(sent).buffer_unordered(AT_ONCE).filter(|outcome| {
+            let failed = outcome.result.is_err();
             async move { failed }
         });
         let failed = failed.count().await;
         if failed > 0 {
-            tracing::debug!(failed, "releases could not be sent again; their leases end what they would have ended");
+            tracing::debug!(failed, "releases could not be sent again; the holds end with their leases");
         }
     }
 }

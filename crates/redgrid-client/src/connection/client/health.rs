@@ -17,36 +17,36 @@ use crate::pubsub::SubscriptionManager;
 #[derive(Debug, Clone)]
 pub struct HealthCheck {
     client: Client,
-    within: Duration,
+    timeout: Duration,
 }
 
 impl HealthCheck {
-    pub(in crate::connection) fn new(client: Client, within: Duration) -> Self {
-        HealthCheck { client, within }
+    pub(in crate::connection) fn new(client: Client, timeout: Duration) -> Self {
+        HealthCheck { client, timeout }
     }
 
     /// Sets how long to wait for replies; `response_timeout` of the settings by default.
     ///
     /// A shorter time completes the check sooner, but reports a slow server as dead.
-    pub fn timeout(mut self, within: Duration) -> Self {
-        self.within = within;
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
         self
     }
 
     async fn run(self) -> Health {
         let core = self.client.core();
-        let mut asked = Vec::new();
+        let mut servers = Vec::new();
         let shards = core.topology.shards();
         if shards.is_empty() {
             // No node is known. The placeholder for the missing primary reports why.
-            asked.extend(core.topology.primaries().into_iter().map(|server| (server, NodePart::Primary)));
+            servers.extend(core.topology.primaries().into_iter().map(|server| (server, NodePart::Primary)));
         }
         for shard in shards {
-            asked.push((shard.primary, NodePart::Primary));
-            asked.extend(shard.replicas.into_iter().map(|replica| (replica, NodePart::Replica)));
+            servers.push((shard.primary, NodePart::Primary));
+            servers.extend(shard.replicas.into_iter().map(|replica| (replica, NodePart::Replica)));
         }
         let (clock, manager) = (&core.clock, &core.subscriptions);
-        let nodes = asked.into_iter().map(|(server, part)| ask(server, part, self.within, clock, manager));
+        let nodes = servers.into_iter().map(|(server, part)| ping(server, part, self.timeout, clock, manager));
         let nodes = join_all(nodes).await;
         let stats = self.client.stats();
         Health {
@@ -161,15 +161,15 @@ impl NodeHealth {
     }
 }
 
-async fn ask(
+async fn ping(
     server: Arc<dyn Server>,
     part: NodePart,
-    within: Duration,
+    timeout: Duration,
     clock: &Clock,
     manager: &SubscriptionManager,
 ) -> NodeHealth {
-    let asked = clock.now();
-    let answer = tokio::time::timeout(within, server.call_one(Request::command("PING"))).await;
+    let sent = clock.now();
+    let answer = tokio::time::timeout(timeout, server.call_one(Request::command("PING"))).await;
     let now = clock.now();
     let trouble = match answer {
         Ok(Ok(_)) => None,
@@ -178,7 +178,7 @@ async fn ask(
         Ok(Err(ServerError::NotSent { reason })) => Some(server.trouble().unwrap_or_else(|| reason.into_owned())),
         Ok(Err(ServerError::Unauthorized { message })) => Some(message),
         Ok(Err(error)) => Some(error.to_string()),
-        Err(_) => Some(format!("no answer within {within:?}")),
+        Err(_) => Some(format!("no answer within {timeout:?}")),
     };
     let epoch = server.current_connection_id();
     let subscriptions = manager.counts_at(server.id());
@@ -187,7 +187,7 @@ async fn ask(
         part,
         connected: epoch.is_some(),
         run_id: epoch.map(|epoch| epoch.run_id.to_string()).filter(|run_id| !run_id.is_empty()),
-        round_trip: trouble.is_none().then(|| now.since(asked)),
+        round_trip: trouble.is_none().then(|| now.since(sent)),
         clock_offset_micros: server.time().at(now, now).and_then(ahead_of_here),
         trouble,
         is_unauthorized: matches!(*server.refusal().borrow(), Some(ServerError::Unauthorized { .. })),

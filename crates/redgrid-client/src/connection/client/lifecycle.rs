@@ -22,7 +22,7 @@ pub struct Lifecycle(watch::Sender<Life>);
 #[derive(Debug, Default)]
 struct Life {
     /// Whether a shutdown was requested, or the last handle was dropped.
-    is_asked: bool,
+    is_requested: bool,
     /// When the shutdown stops waiting for releases; `None` while the client is open.
     closes_by: Option<Instant>,
     /// Whether the shutdown has begun. If so, new requests are rejected.
@@ -42,7 +42,7 @@ impl Default for Lifecycle {
 impl Lifecycle {
     pub(crate) fn close_by(&self, by: Instant) {
         self.0.send_modify(|life| {
-            life.is_asked = true;
+            life.is_requested = true;
             life.closes_by.get_or_insert(by);
         });
     }
@@ -89,8 +89,8 @@ impl Lifecycle {
     }
 
     /// Completes when a shutdown is requested, or the last handle is dropped.
-    pub async fn asked(&self) {
-        self.until(|life| life.is_asked).await;
+    pub async fn shutdown_requested(&self) {
+        self.until(|life| life.is_requested).await;
     }
 
     pub(in crate::connection) async fn over(&self) {
@@ -112,7 +112,7 @@ impl Lifecycle {
     ///
     /// The error distinguishes a shutdown from a runtime that ended.
     pub fn why(&self) -> ServerError {
-        match self.0.borrow().is_asked {
+        match self.0.borrow().is_requested {
             true => ServerError::ShuttingDown,
             false => ServerError::not_sent(RUNTIME_ENDED),
         }
@@ -207,7 +207,7 @@ impl Drop for Inner {
 
 /// The error of a shutdown that did not release everything in time.
 #[derive(Debug, Clone, thiserror::Error)]
-#[error("not everything was given back within {within:?}; leases end the rest")]
+#[error("not everything was released within {within:?}; the rest ends with its leases")]
 #[non_exhaustive]
 pub struct NotClosed {
     /// How long the shutdown has waited.

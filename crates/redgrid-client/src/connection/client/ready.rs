@@ -15,7 +15,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`NotReady::Unavailable`] with the cause, when `within` has passed or waiting cannot help.
+    /// [`NotReady::Unavailable`] with the cause, when `timeout` has passed or waiting cannot help.
     /// Waiting cannot help if the host name is unknown, or if the target never answered and does
     /// not speak the expected protocol. For example, the target is an HTTP server, or only one of
     /// the two sides uses TLS.
@@ -28,16 +28,16 @@ impl Client {
     /// # Cancel safety
     ///
     /// Dropping the future changes nothing.
-    pub async fn wait_ready(&self, within: Duration) -> Result<(), NotReady> {
+    pub async fn wait_ready(&self, timeout: Duration) -> Result<(), NotReady> {
         let began = self.0.core.clock.now();
-        let (why, waited) = match tokio::time::timeout(within, ready(&self.0.core)).await {
+        let (why, waited) = match tokio::time::timeout(timeout, ready(&self.0.core)).await {
             Ok(Ok(())) => return Ok(()),
             Ok(Err(why)) => {
                 let waited = self.0.core.clock.now().since(began);
                 // The message shows whole milliseconds.
                 (why, waited - Duration::from_nanos(u64::from(waited.subsec_nanos() % 1_000_000)))
             }
-            Err(_) => (self.missing().await, within),
+            Err(_) => (self.missing().await, timeout),
         };
         Err(match why {
             ServerError::ShuttingDown => NotReady::ShuttingDown,

@@ -36,31 +36,31 @@ use crate::error::{Code, ServerError};
 pub(crate) struct DedicatedConnection {
     connections: Arc<Connections>,
     /// The connections for requests, if this connection must lead to the same process as they do.
-    beside: Option<Arc<ConnectionPool>>,
+    request_pool: Option<Arc<ConnectionPool>>,
     link: OnceLock<Arc<Connection>>,
-    turn: Arc<tokio::sync::Mutex<()>>,
+    in_use: Arc<tokio::sync::Mutex<()>>,
     /// The [number](ConnectionId::connection) of the connection on which MULTI is known to be
     /// permitted.
     permitted: AtomicU64,
 }
 
 impl DedicatedConnection {
-    /// Creates the connection without opening it. If `beside` is given, the connection must lead to
-    /// the same process as those connections. Otherwise it is for commands that a server accepts
-    /// while a script runs for too long.
-    pub(crate) fn new(connections: &Arc<Connections>, beside: Option<Arc<ConnectionPool>>) -> Arc<Self> {
+    /// Creates the connection without opening it. If `request_pool` is given, the connection
+    /// must lead to the same process as the connections of the pool. Otherwise it is for commands
+    /// that a server accepts while a script runs for too long.
+    pub(crate) fn new(connections: &Arc<Connections>, request_pool: Option<Arc<ConnectionPool>>) -> Arc<Self> {
         Arc::new(DedicatedConnection {
             connections: Arc::clone(connections),
-            beside,
+            request_pool,
             link: OnceLock::new(),
-            turn: Arc::default(),
+            in_use: Arc::default(),
             permitted: AtomicU64::new(0),
         })
     }
 
     /// Sends one command, after waiting for exclusive use of the connection.
     pub(crate) async fn send(&self, command: WireCommand) -> Result<Reply, ServerError> {
-        let (link, _, _turn) = self.turn().await?;
+        let (link, _, _guard) = self.lock_link().await?;
         link.send(command).await
     }
 
@@ -75,26 +75,30 @@ impl DedicatedConnection {
         asking: bool,
         commands: Vec<WireCommand>,
     ) -> Result<Reply, ServerError> {
-        let ((link, epoch, turn), this) = (self.turn().await?, Arc::clone(self));
+        let ((link, epoch, guard), this) = (self.lock_link().await?, Arc::clone(self));
         let work = tokio::spawn(async move {
             let answer = this.carry_out((&link, &epoch), asking, commands).await;
-            drop(turn);
+            drop(guard);
             answer
         });
-        work.await.unwrap_or_else(|_| Err(ServerError::unknown("the task that had it carried out ended")))
+        work.await.unwrap_or_else(|_| Err(ServerError::unknown("the task that executes the request has ended")))
     }
 
     /// Waits for exclusive use of the connection and for its handshake, at most one response
     /// timeout.
     ///
     /// Returns the connection with its id.
-    async fn turn(&self) -> Result<(Arc<Connection>, ConnectionId, tokio::sync::OwnedMutexGuard<()>), ServerError> {
+    async fn lock_link(
+        &self,
+    ) -> Result<(Arc<Connection>, ConnectionId, tokio::sync::OwnedMutexGuard<()>), ServerError> {
         let target = &self.connections.target;
         let by = target.clock.now() + target.settings.response_timeout;
         let link = self.link();
-        let turn = Arc::clone(&self.turn).lock_owned();
-        let turn =
-            self.in_time(by, turn).await.ok_or_else(|| ServerError::not_sent("others had their turn for too long"))?;
+        let locking = Arc::clone(&self.in_use).lock_owned();
+        let guard = self
+            .in_time(by, locking)
+            .await
+            .ok_or_else(|| ServerError::not_sent("earlier requests took too much time"))?;
         let mut epoch = link.epoch();
         let up = async {
             tokio::select! {
@@ -103,7 +107,7 @@ impl DedicatedConnection {
             }
         };
         let epoch = self.in_time(by, up).await.flatten().ok_or_else(|| link.down())?;
-        Ok((link, epoch, turn))
+        Ok((link, epoch, guard))
     }
 
     async fn in_time<T>(&self, by: Instant, work: impl Future<Output = T>) -> Option<T> {
@@ -115,7 +119,7 @@ impl DedicatedConnection {
     }
 
     fn link(&self) -> Arc<Connection> {
-        let open = || match self.beside {
+        let open = || match self.request_pool {
             Some(_) => self.connections.open("batches", Handshake::Identity),
             None => self.connections.open("aside", Handshake::Nothing),
         };
@@ -136,10 +140,10 @@ impl DedicatedConnection {
             self.permitted.store(connection, Ordering::Relaxed);
         }
         let names: Vec<_> = commands.iter().map(|command| command[0].clone()).collect();
-        let asked = asking.then(|| wire(["ASKING"]));
+        let asking_command = asking.then(|| wire(["ASKING"]));
         let multi = wire(["MULTI"]);
         let mut queued =
-            link.send_together(asked.into_iter().chain([multi]).chain(commands).collect()).await.into_iter();
+            link.send_together(asking_command.into_iter().chain([multi]).chain(commands).collect()).await.into_iter();
         let began: Vec<_> = queued.by_ref().take(1 + usize::from(asking)).collect();
         let queued: Vec<_> = queued.collect();
         if let Some(Err(error)) = began.iter().find(|answer| answer.is_err()) {
@@ -150,7 +154,7 @@ impl DedicatedConnection {
                 && queued.iter().any(|answer| !matches!(answer, Err(ServerError::Refused { .. })));
             return Err(match alone {
                 true => ServerError::unknown(format!(
-                    "what was to be one step may have been carried out one by one: {error}"
+                    "the commands of a transaction may have been executed one by one: {error}"
                 )),
                 false => nothing(error),
             });
@@ -161,11 +165,11 @@ impl DedicatedConnection {
                 Err(ServerError::Refused { code, message }) if !code.is_passing() => {
                     let (code, nth, of) = (*code, at + 1, names.len());
                     let name = String::from_utf8_lossy(&names[at]);
-                    let message = format!("{message} (`{name}`, command {nth} of {of}: none was carried out)");
+                    let message = format!("{message} (`{name}`, command {nth} of {of}: none was executed)");
                     ServerError::Refused { code, message }
                 }
                 Err(error) => nothing(error),
-                Ok(_) => ServerError::not_sent("a command was not queued behind MULTI"),
+                Ok(_) => ServerError::not_sent("a command was not queued after MULTI"),
             });
         }
         // A replaced connection may lead to another process.
@@ -185,7 +189,7 @@ impl DedicatedConnection {
             }
             Ok(other) => {
                 link.renew();
-                Err(other.misfit("a list of answers to what was queued"))
+                Err(other.misfit("a list of replies to the queued commands"))
             }
             Err(ServerError::Refused { code: Code::Other, message }) if message.contains("without MULTI") => {
                 Err(ServerError::not_sent("the connection was replaced before EXEC"))
@@ -203,15 +207,15 @@ impl DedicatedConnection {
     ///
     /// If the user is not allowed to read the `run_id`, the processes count as the same.
     fn check_process(&self, link: &Connection, epoch: &ConnectionId) -> Result<(), ServerError> {
-        let Some(beside) = &self.beside else { return Ok(()) };
-        let Some(there) = beside.epoch().borrow().clone() else { return Err(beside.down()) };
+        let Some(request_pool) = &self.request_pool else { return Ok(()) };
+        let Some(there) = request_pool.epoch().borrow().clone() else { return Err(request_pool.down()) };
         if there.run_id == epoch.run_id || there.run_id.is_empty() || epoch.run_id.is_empty() {
             return Ok(());
         }
         if there.connection > epoch.connection {
             link.renew();
         } else {
-            beside.reconnect("another connection leads to another server process");
+            request_pool.reconnect("the connections lead to different server processes");
         }
         Err(ServerError::not_sent("the address leads to another server process now"))
     }
@@ -225,14 +229,14 @@ async fn forget(link: &Connection) {
 }
 
 fn is_queued(answer: &Result<Reply, ServerError>) -> bool {
-    matches!(answer, Ok(Reply::Bytes(word)) if &word[..] == b"QUEUED")
+    matches!(answer, Ok(Reply::Bytes(text)) if &text[..] == b"QUEUED")
 }
 
 /// Returns the error of a transaction whose EXEC was not sent. None of its commands was executed.
 fn nothing(error: &ServerError) -> ServerError {
     match error {
         ServerError::Refused { .. } => error.clone(),
-        other => ServerError::not_sent(format!("nothing was carried out, as EXEC was not sent: {other}")),
+        other => ServerError::not_sent(format!("nothing was executed, because EXEC was not sent: {other}")),
     }
 }
 
@@ -254,7 +258,7 @@ mod tests {
 
     #[test]
     fn a_transaction_discarded_for_a_passing_reason_reports_that_reason() {
-        let code = |words: &str| discarded(ServerError::refused(words)).code();
+        let code = |message: &str| discarded(ServerError::refused(message)).code();
         let because = |why: &str| code(&format!("EXECABORT Transaction discarded because of: {why}"));
         assert_eq!(because("READONLY You can't write against a read only replica."), Some(Code::ReadOnly));
         assert_eq!(because("NOREPLICAS Not enough good replicas to write."), Some(Code::NoReplicas));

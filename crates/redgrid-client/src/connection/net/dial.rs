@@ -28,16 +28,16 @@ const NEXT_ADDRESS: Duration = Duration::from_millis(250);
 /// # Errors
 ///
 /// The name has no address, none of its addresses accepts a connection, the dialer failed, or the
-/// attempt took longer than `within`.
+/// attempt took longer than `limit`.
 ///
 /// # Cancel safety
 ///
 /// Dropping the future leaves no connection behind.
-pub(crate) async fn dial(place: &Endpoint, network: &Network, within: Duration) -> Result<Box<dyn Stream>, Trouble> {
-    let late = || Trouble::passing(format!("no connection to {place} came about within {within:?}"));
+pub(crate) async fn dial(place: &Endpoint, network: &Network, limit: Duration) -> Result<Box<dyn Stream>, Trouble> {
+    let late = || Trouble::passing(format!("no connection to {place} within {limit:?}"));
     let dialing = async {
         match place {
-            Endpoint::Tcp(address) => to_address(network.mapped(address), network, within).await,
+            Endpoint::Tcp(address) => to_address(network.mapped(address), network, limit).await,
             #[cfg(unix)]
             Endpoint::Unix(path) => match tokio::net::UnixStream::connect(path).await {
                 Ok(stream) => Ok(Box::new(stream) as Box<dyn Stream>),
@@ -45,10 +45,10 @@ pub(crate) async fn dial(place: &Endpoint, network: &Network, within: Duration) 
             },
         }
     };
-    timeout(within, dialing).await.unwrap_or_else(|_| Err(late()))
+    timeout(limit, dialing).await.unwrap_or_else(|_| Err(late()))
 }
 
-async fn to_address(address: &Address, network: &Network, within: Duration) -> Result<Box<dyn Stream>, Trouble> {
+async fn to_address(address: &Address, network: &Network, limit: Duration) -> Result<Box<dyn Stream>, Trouble> {
     let Address { host, port } = address;
     if let Some(dialer) = &network.dialer {
         let failed = |error: io::Error| Trouble::passing(format!("the dialer failed: {}", of_system(&error)));
@@ -56,15 +56,15 @@ async fn to_address(address: &Address, network: &Network, within: Duration) -> R
     }
     if let Some(proxy) = &network.socks {
         let of_proxy =
-            |trouble: Trouble| Trouble::passing(format!("the SOCKS proxy at {}: {}", proxy.address, trouble.words));
-        let stream = connect(&proxy.address, network, within).await.map_err(of_proxy)?;
+            |trouble: Trouble| Trouble::passing(format!("the SOCKS proxy at {}: {}", proxy.address, trouble.message));
+        let stream = connect(&proxy.address, network, limit).await.map_err(of_proxy)?;
         let stream = socks::pass(stream, proxy, host, *port).await.map_err(Trouble::passing)?;
         return Ok(Box::new(stream));
     }
-    Ok(Box::new(connect(address, network, within).await?))
+    Ok(Box::new(connect(address, network, limit).await?))
 }
 
-async fn connect(Address { host, port }: &Address, network: &Network, within: Duration) -> Result<TcpStream, Trouble> {
+async fn connect(Address { host, port }: &Address, network: &Network, limit: Duration) -> Result<TcpStream, Trouble> {
     let unknown = |error: io::Error| Trouble::unresolved(host, &error);
     let addresses = match (host.parse::<IpAddr>(), &network.resolver) {
         (Ok(ip), _) => vec![SocketAddr::new(ip, *port)],
@@ -77,17 +77,17 @@ async fn connect(Address { host, port }: &Address, network: &Network, within: Du
     let failed = |error: io::Error| Trouble::passing(of_system(&error));
     let stream = match addresses[..] {
         [only] => TcpStream::connect(only).await.map_err(failed)?,
-        _ => race(addresses, within).await.map_err(failed)?,
+        _ => race(addresses, limit).await.map_err(failed)?,
     };
     stream.set_nodelay(true).map_err(failed)?;
     Ok(stream)
 }
 
-async fn race(addresses: Vec<SocketAddr>, within: Duration) -> io::Result<TcpStream> {
-    let share = within / u32::try_from(addresses.len()).unwrap_or(u32::MAX);
+async fn race(addresses: Vec<SocketAddr>, limit: Duration) -> io::Result<TcpStream> {
+    let share = limit / u32::try_from(addresses.len()).unwrap_or(u32::MAX);
     let step = NEXT_ADDRESS.min(share);
     let connect = async |address| (address, TcpStream::connect(address).await);
-    let mut waiting = in_turns(addresses).into_iter();
+    let mut waiting = interleaved(addresses).into_iter();
     let mut attempts = FuturesUnordered::new();
     let mut last = None;
     attempts.extend(waiting.next().map(connect));
@@ -107,7 +107,7 @@ async fn race(addresses: Vec<SocketAddr>, within: Duration) -> io::Result<TcpStr
 }
 
 /// Reorders the addresses so that IPv6 and IPv4 alternate, starting with the family of the first.
-fn in_turns(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
+fn interleaved(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
     let first_is_v6 = addresses.first().is_some_and(SocketAddr::is_ipv6);
     let (ones, others): (Vec<_>, Vec<_>) = addresses.into_iter().partition(|address| address.is_ipv6() == first_is_v6);
     let mut ordered = Vec::with_capacity(ones.len() + others.len());
@@ -132,9 +132,9 @@ mod tests {
         let address = |text: &str| text.parse::<SocketAddr>().unwrap();
         let [a, b, c] = ["[::1]:1", "[::2]:1", "[::3]:1"].map(address);
         let [x, y] = ["127.0.0.1:1", "127.0.0.2:1"].map(address);
-        assert_eq!(in_turns(vec![a, b, c, x, y]), [a, x, b, y, c]);
-        assert_eq!(in_turns(vec![x, a, y]), [x, a, y]);
-        assert_eq!(in_turns(vec![x]), [x]);
+        assert_eq!(interleaved(vec![a, b, c, x, y]), [a, x, b, y, c]);
+        assert_eq!(interleaved(vec![x, a, y]), [x, a, y]);
+        assert_eq!(interleaved(vec![x]), [x]);
     }
 
     #[tokio::test]
@@ -148,10 +148,10 @@ mod tests {
         // A documentation address (RFC 5737): packets to it are dropped, or refused by this
         // machine.
         let silent = "192.0.2.1:9".parse().unwrap();
-        let within = Duration::from_secs(20);
-        assert_eq!(race(vec![closed, open], within).await.unwrap().peer_addr().unwrap(), open);
-        assert_eq!(race(vec![silent, open], within).await.unwrap().peer_addr().unwrap(), open);
-        let error = race(vec![closed, closed], within).await.unwrap_err();
+        let limit = Duration::from_secs(20);
+        assert_eq!(race(vec![closed, open], limit).await.unwrap().peer_addr().unwrap(), open);
+        assert_eq!(race(vec![silent, open], limit).await.unwrap().peer_addr().unwrap(), open);
+        let error = race(vec![closed, closed], limit).await.unwrap_err();
         assert!(error.to_string().starts_with(&closed.to_string()), "{error}");
     }
 }

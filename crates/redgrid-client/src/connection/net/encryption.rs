@@ -154,7 +154,7 @@ mod with {
             Encryption(Arc::new(Shared { tls, current: Mutex::new(current), reading: Arc::default() }))
         }
 
-        async fn within<T>(limit: Duration, work: impl Future<Output = T>) -> Option<T> {
+        async fn in_time<T>(limit: Duration, work: impl Future<Output = T>) -> Option<T> {
             tokio::time::timeout(limit, work).await.ok()
         }
 
@@ -168,9 +168,9 @@ mod with {
                 tokio::runtime::Builder::new_current_thread().enable_time().max_blocking_threads(2).build().unwrap();
             let is_free = runtime.block_on(async {
                 for _ in 0..3 {
-                    assert!(within(Duration::from_millis(20), encryption.refresh()).await.is_none());
+                    assert!(in_time(Duration::from_millis(20), encryption.refresh()).await.is_none());
                 }
-                within(Duration::from_secs(10), tokio::task::spawn_blocking(|| ())).await.is_some()
+                in_time(Duration::from_secs(10), tokio::task::spawn_blocking(|| ())).await.is_some()
             });
             // The reads that have begun hang for good.
             runtime.shutdown_background();

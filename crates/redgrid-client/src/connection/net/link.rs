@@ -28,7 +28,7 @@ pub(crate) use self::handshake::{Handshake, NodeRole};
 use self::pipeline::{Expects, Pipeline};
 use self::server_text::without_arguments;
 pub(crate) use self::server_text::{info_field, wants_login};
-use self::set_up::login_words;
+use self::set_up::login_args;
 use self::silence::Silence;
 use crate::config::Credentials;
 use crate::connection::endpoint::Target;
@@ -47,7 +47,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(2);
 /// A live server nearby answers within a millisecond. Suspicion causes a topology refresh.
 const SILENT: Duration = Duration::from_millis(100);
 
-/// Upper bound of [`patience`] for distant servers: 1 s. Without this bound, a server that has long
+/// Upper bound of [`suspicion_timeout`] for distant servers: 1 s. Without this bound, a server that has long
 /// been slow would not be suspected at all.
 const LONGEST_SILENT: Duration = Duration::from_secs(1);
 
@@ -59,14 +59,14 @@ const ROUND_TRIPS: u32 = 4;
 /// outstanding.
 ///
 /// `round_trip` is the server's unloaded round-trip time.
-pub(crate) fn patience(round_trip: Duration) -> Duration {
+pub(crate) fn suspicion_timeout(round_trip: Duration) -> Duration {
     (round_trip * ROUND_TRIPS).clamp(SILENT, LONGEST_SILENT)
 }
 
 pub(crate) type WireCommand = Vec<Bytes>;
 
-pub(crate) fn wire<const N: usize>(words: [&'static str; N]) -> WireCommand {
-    words.map(Bytes::from).to_vec()
+pub(crate) fn wire<const N: usize>(args: [&'static str; N]) -> WireCommand {
+    args.map(Bytes::from).to_vec()
 }
 
 pub(crate) struct Connection {
@@ -81,7 +81,7 @@ pub(crate) struct Connection {
     login: Option<Arc<Login>>,
     epoch: watch::Sender<Option<ConnectionId>>,
     /// The pool to which the connection reports its ids, if it belongs to one.
-    seat: Option<PoolMember>,
+    member: Option<PoolMember>,
     state: Mutex<State>,
     /// Whether there has ever been a connection. If so, a wrong target counts as temporary: the
     /// settings were right once, and may be right again.
@@ -112,7 +112,7 @@ impl Connection {
         target: &Arc<Target>,
         client_name: String,
         greeting: Handshake,
-        seat: Option<PoolMember>,
+        member: Option<PoolMember>,
     ) -> Arc<Connection> {
         let (messages, unread) = mpsc::unbounded_channel();
         let trouble = Trouble::passing("not connected yet");
@@ -124,7 +124,7 @@ impl Connection {
             unread: Mutex::new(Some(unread)),
             greeting,
             login: target.entry.logins.clone().map(Login::new),
-            seat,
+            member,
             epoch: watch::Sender::new(None),
             state: Mutex::new(State { history: Arc::default(), trouble, refused_since: None, left_at: None }),
             has_been_up: AtomicBool::new(false),
@@ -173,7 +173,7 @@ impl Connection {
             Handshake::Data { time, .. } => time.round_trip(),
             Handshake::Nothing | Handshake::Life | Handshake::Identity => Duration::ZERO,
         };
-        self.is_up() && self.silent_for() < patience(round_trip)
+        self.is_up() && self.silent_for() < suspicion_timeout(round_trip)
     }
 
     pub(crate) fn silent_for(&self) -> Duration {
@@ -200,15 +200,15 @@ impl Connection {
     }
 
     pub(crate) async fn leave_sharded(&self, channels: &[Bytes]) {
-        let (pipeline, owed) = (self.pipeline(), self.silence.asked(self.target.clock.now()));
-        let asked = pipeline.leave(channels);
+        let (pipeline, outstanding) = (self.pipeline(), self.silence.request_sent(self.target.clock.now()));
+        let receiver = pipeline.leave(channels);
         // An error is ignored: in that case the channels are not subscribed, or the connection is
         // lost.
-        let _ = self.answer(&pipeline, asked, owed).await;
+        let _ = self.answer(&pipeline, receiver, outstanding).await;
     }
 
     pub(crate) async fn authenticate(&self, credentials: Credentials) -> Result<(), ServerError> {
-        let login = login_words(credentials, self.pipeline().is_resp2());
+        let login = login_args(credentials, self.pipeline().is_resp2());
         let command: WireCommand = std::iter::once("AUTH".into()).chain(login).collect();
         match self.send_once(&command, Expects::Reply).await {
             // The error of a server without AUTH repeats the arguments, and so the password.
@@ -219,7 +219,7 @@ impl Connection {
 
     /// Drops the connection and opens another one, because its replies can no longer be trusted.
     pub(crate) fn renew(&self) {
-        self.fail("it was given up after an unexpected answer");
+        self.fail("it was closed after an unexpected reply");
         self.pipeline().abort();
         self.doubt.notify_one();
     }
@@ -244,7 +244,7 @@ impl Connection {
         if state.left_at.is_none_or(|at| at.elapsed() >= LONGEST_WAIT) {
             state.left_at = Some(Instant::now());
             drop(state);
-            self.reconnect("the server takes no writes");
+            self.reconnect("the server accepts no writes");
         }
     }
 
@@ -281,10 +281,13 @@ impl Connection {
 
     async fn send_together_once(&self, commands: &[WireCommand]) -> Vec<Result<Reply, ServerError>> {
         let (pipeline, now) = (self.pipeline(), self.target.clock.now());
-        let owed: Vec<_> = commands.iter().map(|_| self.silence.asked(now)).collect();
-        match pipeline.ask_together(commands) {
-            Ok(asked) => {
-                let answers = asked.into_iter().zip(owed).map(|(asked, owed)| self.answer(&pipeline, Ok(asked), owed));
+        let outstanding: Vec<_> = commands.iter().map(|_| self.silence.request_sent(now)).collect();
+        match pipeline.enqueue_together(commands) {
+            Ok(receivers) => {
+                let answers = receivers
+                    .into_iter()
+                    .zip(outstanding)
+                    .map(|(receiver, outstanding)| self.answer(&pipeline, Ok(receiver), outstanding));
                 join_all(answers).await
             }
             Err(why) => commands.iter().map(|_| Err(self.unanswered(&pipeline, why))).collect(),
@@ -299,7 +302,10 @@ mod tests {
     #[test]
     fn a_distant_server_is_not_suspected_because_of_its_round_trip() {
         let ms = Duration::from_millis;
-        assert_eq!((patience(ms(0)), patience(ms(1)), patience(ms(25))), (SILENT, SILENT, SILENT));
-        assert_eq!((patience(ms(120)), patience(ms(5000))), (ms(480), LONGEST_SILENT));
+        assert_eq!(
+            (suspicion_timeout(ms(0)), suspicion_timeout(ms(1)), suspicion_timeout(ms(25))),
+            (SILENT, SILENT, SILENT)
+        );
+        assert_eq!((suspicion_timeout(ms(120)), suspicion_timeout(ms(5000))), (ms(480), LONGEST_SILENT));
     }
 }

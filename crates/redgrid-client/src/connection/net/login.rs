@@ -20,39 +20,39 @@ use crate::sync::Mutex;
 /// The credential provider of a client, and its last result.
 pub(crate) struct Logins {
     provider: Provider,
-    within: Duration,
+    timeout: Duration,
     pub(crate) every: Duration,
     /// The last credentials or failure, and when it was returned.
     last: Mutex<Option<(Instant, Result<Credentials, String>)>>,
     /// Held by the caller that calls the provider for all connections.
-    turn: tokio::sync::Mutex<()>,
+    exclusive: tokio::sync::Mutex<()>,
 }
 
 impl Logins {
     pub(crate) fn new(provider: Provider, settings: &Settings) -> Self {
-        let Settings { connect_timeout: within, credentials_interval: every, .. } = *settings;
-        Logins { provider, within, every, last: Mutex::default(), turn: tokio::sync::Mutex::default() }
+        let Settings { connect_timeout: timeout, credentials_interval: every, .. } = *settings;
+        Logins { provider, timeout, every, last: Mutex::default(), exclusive: tokio::sync::Mutex::default() }
     }
 
     /// Calls the provider, in a task of its own: a panic there must not end the connection's task.
-    async fn ask(&self) -> Result<Credentials, String> {
+    async fn call_provider(&self) -> Result<Credentials, String> {
         let provider = self.provider.clone();
-        let mut asking = tokio::spawn(async move { provider.fetch().await });
-        match tokio::time::timeout(self.within, &mut asking).await {
+        let mut call = tokio::spawn(async move { provider.fetch().await });
+        match tokio::time::timeout(self.timeout, &mut call).await {
             Ok(Ok(Ok(credentials))) => Ok(credentials),
             Ok(Ok(Err(error))) => Err(format!("the credential provider failed: {}", in_full(&*error))),
             Ok(Err(_)) => Err("the credential provider panicked".into()),
             Err(_) => {
-                asking.abort();
-                Err(format!("the credential provider did not answer within {:?}", self.within))
+                call.abort();
+                Err(format!("the credential provider did not answer within {:?}", self.timeout))
             }
         }
     }
 
     async fn now(&self) -> Result<Credentials, String> {
-        let said = self.ask().await;
-        *self.last.lock() = Some((Instant::now(), said.clone()));
-        said
+        let result = self.call_provider().await;
+        *self.last.lock() = Some((Instant::now(), result.clone()));
+        result
     }
 
     /// Returns the provider's last result if it is younger than half an interval; otherwise calls
@@ -61,10 +61,10 @@ impl Logins {
     /// The last call may have been made for another connection. A failure is returned as well,
     /// because a failed call may have taken long.
     async fn lately(&self) -> Result<Credentials, String> {
-        let _turn = self.turn.lock().await;
+        let _guard = self.exclusive.lock().await;
         let recent = self.last.lock().clone().filter(|(at, _)| at.elapsed() < self.every / 2);
         match recent {
-            Some((_, said)) => said,
+            Some((_, result)) => result,
             None => self.now().await,
         }
     }
@@ -73,7 +73,7 @@ impl Logins {
 pub(crate) struct Login {
     logins: Arc<Logins>,
     state: Mutex<State>,
-    turn: tokio::sync::Mutex<()>,
+    exclusive: tokio::sync::Mutex<()>,
 }
 
 #[derive(Default)]
@@ -85,7 +85,7 @@ struct State {
 
 impl Login {
     pub(crate) fn new(logins: Arc<Logins>) -> Arc<Self> {
-        Arc::new(Login { logins, state: Mutex::default(), turn: tokio::sync::Mutex::default() })
+        Arc::new(Login { logins, state: Mutex::default(), exclusive: tokio::sync::Mutex::default() })
     }
 
     pub(crate) fn every(&self) -> Duration {
@@ -107,20 +107,20 @@ impl Login {
     ///
     /// The provider's failure.
     pub(crate) async fn fetch(&self) -> Result<Credentials, String> {
-        let asked = self.logins.now().await;
+        let result = self.logins.now().await;
         let mut state = self.state.lock();
-        match &asked {
+        match &result {
             Ok(credentials) => {
                 *state = State { shown: Some(credentials.clone()), count: state.count + 1, trouble: None };
             }
             Err(reason) => state.trouble = Some(reason.clone()),
         }
-        asked
+        result
     }
 
     /// Logs in again if the provider's credentials have changed.
     pub(crate) async fn follow(&self, link: &Connection) -> Result<(), ServerError> {
-        let _turn = self.turn.lock().await;
+        let _guard = self.exclusive.lock().await;
         let (credentials, count) = (self.logins.lately().await.map_err(ServerError::not_sent)?, self.count());
         if self.state.lock().shown.as_ref() == Some(&credentials) {
             return Ok(());
@@ -133,7 +133,7 @@ impl Login {
     /// Logs in again after the refusal of a request that was sent when [`Login::count`] was
     /// `count`. Does nothing if there was a login since.
     pub(crate) async fn again(&self, count: u64, link: &Connection) -> Result<(), ServerError> {
-        let _turn = self.turn.lock().await;
+        let _guard = self.exclusive.lock().await;
         if self.count() != count {
             return Ok(());
         }

@@ -118,11 +118,11 @@ impl Node {
     /// Encodes a request. A script is encoded as its text if `whole` is set, and as its hash
     /// otherwise.
     fn encode(&self, request: &Request, limit: Option<Instant>, whole: bool) -> Result<WireCommand, ServerError> {
-        let mut words = Vec::with_capacity(4 + request.keys.len() + request.args.len());
+        let mut command = Vec::with_capacity(4 + request.keys.len() + request.args.len());
         let reading = request.read_only && !self.is_without_read_only();
         let key_count = || decimal(request.keys.len() as i64);
         match &request.what {
-            What::Command(name) => words.push(name.clone()),
+            What::Command(name) => command.push(name.clone()),
             What::Script(body) => {
                 let (name, script) = match (whole, reading) {
                     (false, false) => ("EVALSHA", body.sha().clone()),
@@ -130,30 +130,30 @@ impl Node {
                     (true, false) => ("EVAL", body.bytes()),
                     (true, true) => ("EVAL_RO", body.bytes()),
                 };
-                words.extend([name.into(), script, key_count()]);
+                command.extend([name.into(), script, key_count()]);
             }
             What::Function { name, .. } => {
                 let function = if request.read_only { "FCALL_RO" } else { "FCALL" };
-                words.extend([function.into(), name.clone(), key_count()]);
+                command.extend([function.into(), name.clone(), key_count()]);
             }
-            // This word is never sent; `at_once` sends the parts.
-            What::Together(_) => words.push("EXEC".into()),
+            // This command is never sent; `at_once` sends the parts.
+            What::Together(_) => command.push("EXEC".into()),
         }
-        words.extend(request.subcommand.map(Bytes::from));
-        self.append(words, request.keys_in_front(), &request.args, limit)
+        command.extend(request.subcommand.map(Bytes::from));
+        self.append(command, request.keys_in_front(), &request.args, limit)
     }
 
     fn append<'a>(
         &self,
-        mut words: WireCommand,
+        mut command: WireCommand,
         keys: impl IntoIterator<Item = &'a Bytes>,
         args: impl IntoIterator<Item = &'a Arg>,
         limit: Option<Instant>,
     ) -> Result<WireCommand, ServerError> {
-        keys.into_iter().try_for_each(|key| fitting(key).map(|key| words.push(key)))?;
+        keys.into_iter().try_for_each(|key| fitting(key).map(|key| command.push(key)))?;
         args.into_iter().try_for_each(|arg| {
             let is_sharded = || self.sharded.load(Ordering::Relaxed);
-            words.push(match arg {
+            command.push(match arg {
                 Arg::Bytes(bytes) | Arg::Key(bytes) => fitting(bytes)?,
                 Arg::NotAfter => self.not_after(limit)?,
                 Arg::Publish | Arg::Sharded if is_sharded() => "SPUBLISH".into(),
@@ -162,7 +162,7 @@ impl Node {
             });
             Ok(())
         })?;
-        Ok(words)
+        Ok(command)
     }
 
     /// Returns the limit in microseconds since 1970 on the server's clock, as text.
@@ -175,12 +175,12 @@ impl Node {
 }
 
 /// Returns one argument, or an error if the argument is too large for servers.
-fn fitting(word: &Bytes) -> Result<Bytes, ServerError> {
-    if word.len() > LARGEST {
-        let message = format!("not sent: an argument has {} bytes, and servers take {LARGEST} at most", word.len());
+fn fitting(arg: &Bytes) -> Result<Bytes, ServerError> {
+    if arg.len() > LARGEST {
+        let message = format!("not sent: an argument has {} bytes, and servers accept {LARGEST} at most", arg.len());
         return Err(ServerError::Refused { code: Code::TooLarge, message });
     }
-    Ok(word.clone())
+    Ok(arg.clone())
 }
 
 #[async_trait]

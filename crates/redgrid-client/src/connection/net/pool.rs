@@ -27,7 +27,7 @@ impl ConnectionPool {
     pub(crate) fn open(connections: &Connections, count: u32, greeting: impl Fn() -> Handshake) -> Arc<ConnectionPool> {
         let count = usize::try_from(count).unwrap_or(1).max(1);
         let together = Arc::new(PoolState {
-            seats: Mutex::new(Members { lives: vec![None; count], ..Members::default() }),
+            members: Mutex::new(Members { ids: vec![None; count], ..Members::default() }),
             epoch: watch::Sender::new(None),
             refusal: watch::Sender::new(None),
         });
@@ -35,7 +35,7 @@ impl ConnectionPool {
         for at in 0..count {
             let member = PoolMember { at, together: Arc::clone(&together) };
             let link = connections.open_member(greeting(), member);
-            together.seats.lock().links.push(Arc::downgrade(&link));
+            together.members.lock().links.push(Arc::downgrade(&link));
             links.push(link);
         }
         Arc::new(ConnectionPool { links, together })
@@ -85,7 +85,7 @@ impl ConnectionPool {
     /// Returns the id of the server's replication history, as the last handshake read it; see
     /// [`Connection::history`].
     pub(crate) fn history(&self) -> Arc<str> {
-        Arc::clone(&self.together.seats.lock().history)
+        Arc::clone(&self.together.members.lock().history)
     }
 
     pub(crate) fn down(&self) -> ServerError {
@@ -120,7 +120,7 @@ impl ConnectionPool {
 }
 
 struct PoolState {
-    seats: Mutex<Members>,
+    members: Mutex<Members>,
     epoch: watch::Sender<Option<ConnectionId>>,
     refusal: watch::Sender<Option<ServerError>>,
 }
@@ -128,7 +128,7 @@ struct PoolState {
 #[derive(Default)]
 struct Members {
     links: Vec<Weak<Connection>>,
-    lives: Vec<Option<ConnectionId>>,
+    ids: Vec<Option<ConnectionId>>,
     history: Arc<str>,
 }
 
@@ -136,8 +136,8 @@ struct Members {
 /// all connections are up and lead to one process.
 ///
 /// The id changes with each new connection, which has a higher number than all before it.
-fn of_all(lives: &[Option<ConnectionId>]) -> Option<ConnectionId> {
-    let ids = lives.iter().cloned().collect::<Option<Vec<_>>>()?;
+fn of_all(ids: &[Option<ConnectionId>]) -> Option<ConnectionId> {
+    let ids = ids.iter().cloned().collect::<Option<Vec<_>>>()?;
     let is_one = ids.iter().all(|id| id.run_id == ids[0].run_id);
     ids.into_iter().max_by_key(|id| id.connection).filter(|_| is_one)
 }
@@ -156,26 +156,26 @@ impl PoolMember {
 
     /// Reports the new id of this connection and the replication history from its handshake. `None`
     /// reports that the connection is down.
-    pub(crate) fn tell(&self, epoch: Option<(&ConnectionId, &Arc<str>)>) {
-        let mut seats = self.together.seats.lock();
-        let mut astray = Vec::new();
+    pub(crate) fn report(&self, epoch: Option<(&ConnectionId, &Arc<str>)>) {
+        let mut members = self.together.members.lock();
+        let mut misrouted = Vec::new();
         match epoch {
             Some((epoch, history)) => {
-                seats.lives[self.at] = Some(epoch.clone());
-                seats.history = Arc::clone(history);
+                members.ids[self.at] = Some(epoch.clone());
+                members.history = Arc::clone(history);
                 // Other connections that lead to another process are reopened: the newest
                 // connection shows which process the address leads to now.
-                let elsewhere = |life: &Option<ConnectionId>| life.as_ref().is_some_and(|id| id.run_id != epoch.run_id);
-                let links = seats.links.iter().zip(&seats.lives);
-                astray.extend(links.filter(|(_, life)| elsewhere(life)).filter_map(|(link, _)| link.upgrade()));
+                let elsewhere = |id: &Option<ConnectionId>| id.as_ref().is_some_and(|id| id.run_id != epoch.run_id);
+                let links = members.links.iter().zip(&members.ids);
+                misrouted.extend(links.filter(|(_, id)| elsewhere(id)).filter_map(|(link, _)| link.upgrade()));
             }
-            None => seats.lives[self.at] = None,
+            None => members.ids[self.at] = None,
         }
         // The id is published under the lock, so that ids are published in the order of the
         // reports.
-        publish(&self.together.epoch, of_all(&seats.lives));
-        drop(seats);
-        astray.iter().for_each(|link| link.reconnect("another connection leads to another server process"));
+        publish(&self.together.epoch, of_all(&members.ids));
+        drop(members);
+        misrouted.iter().for_each(|link| link.reconnect("the connections lead to different server processes"));
     }
 }
 
@@ -192,19 +192,19 @@ pub(crate) fn publish<T: PartialEq>(watched: &watch::Sender<T>, value: T) {
 mod tests {
     use super::*;
 
-    fn life(run_id: &str, connection: u64) -> Option<ConnectionId> {
+    fn id(run_id: &str, connection: u64) -> Option<ConnectionId> {
         (!run_id.is_empty()).then(|| ConnectionId { run_id: run_id.into(), connection })
     }
 
     #[test]
     fn several_count_as_one_only_while_all_are_up_and_lead_to_the_same_process() {
-        let epoch = life;
-        assert_eq!(of_all(&[life("a", 1)]), epoch("a", 1));
-        assert_eq!(of_all(&[life("a", 1), life("a", 2)]), epoch("a", 2));
-        assert_eq!(of_all(&[life("a", 1), life("", 1)]), None);
-        assert_eq!(of_all(&[life("a", 1), life("b", 2)]), None);
+        let epoch = id;
+        assert_eq!(of_all(&[id("a", 1)]), epoch("a", 1));
+        assert_eq!(of_all(&[id("a", 1), id("a", 2)]), epoch("a", 2));
+        assert_eq!(of_all(&[id("a", 1), id("", 1)]), None);
+        assert_eq!(of_all(&[id("a", 1), id("b", 2)]), None);
         // The number changes, whichever connection is new.
-        assert_eq!(of_all(&[life("a", 3), life("a", 2)]), epoch("a", 3));
-        assert_eq!(of_all(&[life("a", 3), life("a", 4)]), epoch("a", 4));
+        assert_eq!(of_all(&[id("a", 3), id("a", 2)]), epoch("a", 3));
+        assert_eq!(of_all(&[id("a", 3), id("a", 4)]), epoch("a", 4));
     }
 }

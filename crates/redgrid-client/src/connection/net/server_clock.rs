@@ -209,13 +209,13 @@ mod tests {
     }
 
     #[test]
-    fn an_old_sample_is_believed_less() {
+    fn an_old_sample_counts_less() {
         let clock = ServerClock::default();
         clock.observe(1_000_000, at(0));
         let hour = Instant::MIN + Duration::from_secs(3600);
         let truth = 1_000_000 + 3_600_000_000;
-        let told = clock.at(hour, hour).unwrap();
-        assert!(told < truth - 1_000_000 && told > truth - 3_000_000);
+        let estimate = clock.at(hour, hour).unwrap();
+        assert!(estimate < truth - 1_000_000 && estimate > truth - 3_000_000);
     }
 
     #[test]

@@ -35,12 +35,12 @@ pub(crate) async fn pass(mut stream: TcpStream, proxy: &Socks, host: &str, port:
     match (chosen, login) {
         ([VERSION, NO_LOGIN], _) => {}
         ([VERSION, PASSWORD], Some((user, password))) => {
-            let mut words = vec![1];
-            for word in [user, password.reveal()] {
-                words.push(u8::try_from(word.len()).map_err(|_| format!("{at}: user or password is too long"))?);
-                words.extend_from_slice(word.as_bytes());
+            let mut login = vec![1];
+            for field in [user, password.reveal()] {
+                login.push(u8::try_from(field.len()).map_err(|_| format!("{at}: user or password is too long"))?);
+                login.extend_from_slice(field.as_bytes());
             }
-            stream.write_all(&words).await.map_err(failed)?;
+            stream.write_all(&login).await.map_err(failed)?;
             let mut answer = [0; 2];
             stream.read_exact(&mut answer).await.map_err(failed)?;
             if answer[1] != 0 {

@@ -194,7 +194,7 @@ impl Subscriber {
         let mut epoch = self.link.epoch();
         // The connection may already be up.
         epoch.mark_changed();
-        let mut told = 0;
+        let mut reported = 0;
         let mut closing = std::pin::pin!(self.link.closing());
         loop {
             tokio::select! {
@@ -214,17 +214,17 @@ impl Subscriber {
                     // events and patterns, a gap is reported only if a subscription was confirmed
                     // on an earlier connection. Otherwise no message was missed, and `subscribe`
                     // itself waits for the connection.
-                    if connection != told {
+                    if connection != reported {
                         if ![0, connection].contains(&self.confirmed.load(Ordering::SeqCst)) || gap == Push::Gap {
                             let _ = push(gap.clone());
                         }
-                        told = connection;
+                        reported = connection;
                     }
                 }
                 changed = commands.changed() => {
                     if changed.is_err() { return }
-                    let (asked, heard) = (commands.borrow_and_update().clone(), epoch.borrow().clone());
-                    if asked.zip(heard).is_some_and(|(asked, heard)| is_elsewhere(&heard.run_id, &asked.run_id)) {
+                    let (requests, own) = (commands.borrow_and_update().clone(), epoch.borrow().clone());
+                    if requests.zip(own).is_some_and(|(requests, own)| is_elsewhere(&own.run_id, &requests.run_id)) {
                         self.link.reconnect("requests go to another server process");
                     }
                 }

@@ -4,17 +4,17 @@
 //! Only this module interprets the texts of other layers: errors of the system and of rustls, in
 //! their debug form, and refusals by servers.
 
-mod words;
+mod messages;
 
 use std::io;
 
-use self::words::TLS;
-pub(crate) use self::words::{CLOSED, LATE_ANSWER, NO_PROTOCOL, of_system, readable};
+use self::messages::TLS;
+pub(crate) use self::messages::{CLOSED, LATE_ANSWER, NO_PROTOCOL, of_system, readable};
 
 /// Why there is no connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Trouble {
-    pub(crate) words: String,
+    pub(crate) message: String,
     pub(crate) kind: Kind,
 }
 
@@ -33,24 +33,24 @@ pub(crate) enum Kind {
 impl Trouble {
     /// Classifies an error text of the system, of rustls or of a server.
     pub(crate) fn of(why: &str) -> Self {
-        Trouble { words: readable(why), kind: Kind::of(why) }
+        Trouble { message: readable(why), kind: Kind::of(why) }
     }
 
-    pub(crate) fn passing(words: impl Into<String>) -> Self {
-        Trouble { words: words.into(), kind: Kind::Passing }
+    pub(crate) fn passing(message: impl Into<String>) -> Self {
+        Trouble { message: message.into(), kind: Kind::Passing }
     }
 
-    pub(crate) fn lasting(words: impl Into<String>) -> Self {
-        Trouble { words: words.into(), kind: Kind::Lasting }
+    pub(crate) fn lasting(message: impl Into<String>) -> Self {
+        Trouble { message: message.into(), kind: Kind::Lasting }
     }
 
     /// Returns the error for a host name that could not be resolved.
     pub(crate) fn unresolved(host: &str, error: &io::Error) -> Self {
-        let said = of_system(error);
+        let text = of_system(error);
         let is_unknown =
-            error.kind() == io::ErrorKind::NotFound || UNKNOWN_NAMES.iter().any(|mark| said.contains(mark));
-        let words = format!("the name `{host}` cannot be resolved: {said}");
-        if is_unknown { Trouble::lasting(words) } else { Trouble::passing(words) }
+            error.kind() == io::ErrorKind::NotFound || UNKNOWN_NAMES.iter().any(|mark| text.contains(mark));
+        let message = format!("the name `{host}` cannot be resolved: {text}");
+        if is_unknown { Trouble::lasting(message) } else { Trouble::passing(message) }
     }
 }
 
@@ -116,7 +116,7 @@ mod tests {
         assert_eq!(kind(lookup("Temporary failure in name resolution")), Kind::Passing);
         assert_eq!(kind(io::Error::new(io::ErrorKind::NotFound, "no record")), Kind::Lasting);
         assert_eq!(kind(io::Error::other("no record")), Kind::Passing);
-        let words = Trouble::unresolved("db", &lookup("Name or service not known")).words;
-        assert_eq!(words, "the name `db` cannot be resolved: Name or service not known");
+        let message = Trouble::unresolved("db", &lookup("Name or service not known")).message;
+        assert_eq!(message, "the name `db` cannot be resolved: Name or service not known");
     }
 }

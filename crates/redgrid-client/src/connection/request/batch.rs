@@ -64,8 +64,8 @@ impl Core {
             answers[at] = Some(answer);
         }
         let durable = committed(&requests, &answers, durability).await;
-        let unasked = || Err(ServerError::not_sent("its time was over before it left"));
-        let results = answers.into_iter().map(|answer| answer.map_or_else(unasked, |(result, ..)| result));
+        let not_sent = || Err(ServerError::not_sent("its time limit ended before it was sent"));
+        let results = answers.into_iter().map(|answer| answer.map_or_else(not_sent, |(result, ..)| result));
         results.zip(durable).map(|(result, durable)| Batched { result, durable }).collect()
     }
 }
@@ -89,7 +89,7 @@ async fn one_round(
             None => homes.push((home, vec![at])),
         }
     }
-    let asked = homes.into_iter().map(|(home, those)| async move {
+    let responses = homes.into_iter().map(|(home, those)| async move {
         let limit = core.clock.now() + core.settings.response_timeout;
         let epoch = home.current_connection_id();
         let mut results = Vec::with_capacity(those.len());
@@ -101,11 +101,11 @@ async fn one_round(
                 break;
             }
         }
-        results.resize_with(those.len(), || Err(ServerError::not_sent("one in front of it was not sent")));
+        results.resize_with(those.len(), || Err(ServerError::not_sent("an earlier request of the batch was not sent")));
         (home, epoch, those, results)
     });
     let mut again = Vec::new();
-    for (home, epoch, those, results) in join_all(asked).await {
+    for (home, epoch, those, results) in join_all(responses).await {
         if results.iter().any(|result| result.as_ref().is_err_and(is_doubtful)) {
             core.topology.suspect(TopologyHint::Node(home.id().clone()));
         }
@@ -115,7 +115,7 @@ async fn one_round(
             let result = match result {
                 // The former primary hung, and still acts as a primary although it was replaced.
                 Ok(_) if replaced => {
-                    Err(ServerError::unknown("the node that answered does not decide for the key any more"))
+                    Err(ServerError::unknown("the node that answered is no longer the primary of the key"))
                 }
                 result => result,
             };
@@ -159,12 +159,15 @@ async fn one_by_one(
         let work = core.exchange(requests[at].clone(), until, RetryPolicy::Retries, &progress);
         let answer = tokio::select! {
             biased;
-            asked = work => {
-                let copied = matches!(&before[at], Some((Err(ServerError::Unknown { .. }), ..))) || asked.was_retransmitted();
-                let result = asked.result.map_err(|error| if copied { after_unanswered(error) } else { error });
-                (result, asked.by, asked.epoch)
+            outcome = work => {
+                let was_unknown = matches!(&before[at], Some((Err(ServerError::Unknown { .. }), ..)));
+                let copied = was_unknown || outcome.was_retransmitted();
+                let result = outcome.result.map_err(|error| if copied { after_unanswered(error) } else { error });
+                (result, outcome.by, outcome.epoch)
             }
-            () = core.clock.sleep_until(until) => (Err(progress.at_the_end()), core.home(requests[at].first_key()), None),
+            () = core.clock.sleep_until(until) => {
+                (Err(progress.at_the_end()), core.home(requests[at].first_key()), None)
+            }
         };
         answers.push((at, answer));
     }
@@ -188,7 +191,7 @@ async fn committed(
             nodes.entry((by.id().clone(), connection)).or_default().push(at);
         }
     }
-    let asked = nodes.into_values().map(|those| async move {
+    let responses = nodes.into_values().map(|those| async move {
         let (first, answered) = (those[0], answers[those[0]].as_ref());
         let proven = match answered {
             Some((_, by, epoch)) => commit(&**by, epoch.as_ref(), durability, requests[first].first_key()).await,
@@ -196,7 +199,7 @@ async fn committed(
         };
         (those, proven)
     });
-    for (those, proven) in join_all(asked).await {
+    for (those, proven) in join_all(responses).await {
         for at in those {
             durable[at].clone_from(&proven);
         }

@@ -88,7 +88,7 @@ impl Core {
     /// Sends a request to a primary, and retries it while the node is still a primary.
     pub async fn run_at(&self, primary: &Primary, request: Request, until: Instant) -> Result<Reply, ServerError> {
         self.is_open()?;
-        ask(self, &primary.server, request, until).await
+        send_to(self, &primary.server, request, until).await
     }
 
     /// Sends a request to every primary concurrently.
@@ -98,11 +98,11 @@ impl Core {
         until: Instant,
     ) -> Result<ByNode<T>, ServerError> {
         let primaries = self.primaries_until(until).await?;
-        let asked = primaries.iter().map(async |primary| {
-            let answer = ask(self, &primary.server, request.clone(), until).await.and_then(Reply::into_typed);
+        let responses = primaries.iter().map(async |primary| {
+            let answer = send_to(self, &primary.server, request.clone(), until).await.and_then(Reply::into_typed);
             (primary.id().clone(), answer)
         });
-        Ok(join_all(asked).await)
+        Ok(join_all(responses).await)
     }
 
     fn is_open(&self) -> Result<(), ServerError> {
@@ -123,13 +123,18 @@ fn decides(core: &Core, server: &Arc<dyn Server>) -> bool {
 /// A refused login or the beginning of a shutdown ends the attempts at once. An error of
 /// [`Server::refusal`] also ends them, unless a transmission is unanswered or the request is
 /// dedicated.
-async fn ask(core: &Core, server: &Arc<dyn Server>, request: Request, until: Instant) -> Result<Reply, ServerError> {
+async fn send_to(
+    core: &Core,
+    server: &Arc<dyn Server>,
+    request: Request,
+    until: Instant,
+) -> Result<Reply, ServerError> {
     let request = Arc::new(request);
     // Number of transmissions without a reply. Each may have been executed, whatever the reply to a
     // later transmission says.
     let mut unanswered = 0;
     let error = loop {
-        let replaced = || format!("{} is no primary any more", server.id());
+        let replaced = || format!("{} is no longer a primary", server.id());
         if !decides(core, server) {
             break ServerError::not_sent(replaced());
         }

@@ -58,7 +58,7 @@ impl Progress {
     /// Notes that the last transmission arrived too late and did nothing.
     ///
     /// If `repeated`, an earlier transmission may have been executed.
-    pub(in crate::connection) fn came_late(&self, repeated: bool) {
+    pub(in crate::connection) fn arrived_late(&self, repeated: bool) {
         match repeated {
             true => self.unanswered(),
             false => self.not_done(),

@@ -45,8 +45,8 @@ impl<'a> ResponseFuture<'a> {
 
     /// Creates a response that arrives through a channel, from the task that sends the request. It
     /// needs only the channel's receiver, and no boxed future.
-    pub(in crate::connection) fn queued(told: oneshot::Receiver<Result<Reply, ServerError>>) -> Self {
-        ResponseFuture(Inner::Others(told))
+    pub(in crate::connection) fn queued(receiver: oneshot::Receiver<Result<Reply, ServerError>>) -> Self {
+        ResponseFuture(Inner::Others(receiver))
     }
 }
 
@@ -57,9 +57,9 @@ impl Future for ResponseFuture<'_> {
         match &mut self.0 {
             Inner::Caller(fetched) => fetched.as_mut().poll(cx),
             // If the sender of the reply is gone, the request may have been sent.
-            Inner::Others(told) => Pin::new(told)
+            Inner::Others(receiver) => Pin::new(receiver)
                 .poll(cx)
-                .map(|told| told.unwrap_or_else(|_| Err(ServerError::unknown("no answer came in time")))),
+                .map(|receiver| receiver.unwrap_or_else(|_| Err(ServerError::unknown("no answer came in time")))),
         }
     }
 }
@@ -73,8 +73,8 @@ mod tests {
         let (sender, receiver) = oneshot::channel();
         sender.send(Ok(Reply::Int(7))).unwrap();
         assert_eq!(ResponseFuture::queued(receiver).await, Ok(Reply::Int(7)));
-        let (gone, receiver) = oneshot::channel();
-        drop(gone);
+        let (sender, receiver) = oneshot::channel();
+        drop(sender);
         assert!(ResponseFuture::queued(receiver).await.unwrap_err().is_unknown());
     }
 

@@ -186,15 +186,15 @@ impl Tries {
         progress: &Progress,
     ) -> Option<RequestOutcome> {
         self.unknowns = 0;
-        progress.came_late(self.unanswered.is_some());
+        progress.arrived_late(self.unanswered.is_some());
         let again = core.clock.now() + jittered(core.settings.retry_delay);
         if again < self.until {
             core.clock.sleep_until(again).await;
             return None;
         }
         outcome.result = Err(match self.unanswered {
-            Some(_) => ServerError::unknown("the server found the last copy of the request too late"),
-            None => ServerError::not_sent("the server found the request too late"),
+            Some(_) => ServerError::unknown("the last copy of the request reached the server too late"),
+            None => ServerError::not_sent("the request reached the server too late"),
         });
         Some(outcome)
     }
@@ -217,7 +217,7 @@ pub(super) async fn admitted<'a>(
     until: Instant,
     progress: &Progress,
 ) -> Result<SemaphorePermit<'a>, ServerError> {
-    let waited = || ServerError::not_sent("too many requests were under way (see `max_in_flight`)");
+    let waited = || ServerError::not_sent("too many requests were in flight (see `max_in_flight`)");
     progress.waits(Some(Obstacle::Error(waited())));
     let permit = async {
         tokio::select! {
@@ -238,7 +238,7 @@ pub(super) async fn admitted<'a>(
     Ok(permit)
 }
 
-/// Waits until a primary that has not replied is replaced, and then for the time `last_words`, in
+/// Waits until a primary that has not replied is replaced, and then for the time `grace`, in
 /// which its reply may still arrive.
 ///
 /// Never completes if the request was redirected to another node (`sent_on`).
@@ -246,22 +246,22 @@ pub(super) async fn replaced(
     topology: &dyn Topology,
     home: &Arc<dyn Server>,
     is_replaced: impl Fn() -> bool,
-    last_words: Duration,
+    grace: Duration,
     sent_on: &AtomicBool,
 ) {
     let mut changes = topology.changes();
-    let mut doubted = false;
+    let mut suspected = false;
     while !is_replaced() {
-        if !doubted && !home.answers() {
+        if !suspected && !home.answers() {
             topology.suspect(TopologyHint::Silent(home.id().clone()));
-            doubted = true;
+            suspected = true;
         }
         tokio::select! {
             changed = changes.changed() => if changed.is_err() { std::future::pending::<()>().await },
-            () = tokio::time::sleep(last_words), if !doubted => {}
+            () = tokio::time::sleep(grace), if !suspected => {}
         }
     }
-    tokio::time::sleep(last_words).await;
+    tokio::time::sleep(grace).await;
     if sent_on.load(Ordering::Relaxed) {
         std::future::pending::<()>().await;
     }
@@ -285,15 +285,15 @@ pub fn may_execute_until(limit: Instant, window: Duration) -> Instant {
 async fn pause(
     core: &Core,
     key: &[u8],
-    (asked, at_home): (&Arc<dyn Server>, bool),
+    (server, at_home): (&Arc<dyn Server>, bool),
     heeds_refusal: bool,
     until: Instant,
 ) {
     let mut changes = core.topology.changes();
-    if at_home && !is_same(&core.topology.primary(key), asked) {
+    if at_home && !is_same(&core.topology.primary(key), server) {
         return;
     }
-    let mut epoch = asked.connection_id();
+    let mut epoch = server.connection_id();
     let is_up = epoch.borrow().is_some();
     let wait = async {
         if is_up || !at_home {
@@ -310,7 +310,7 @@ async fn pause(
             std::future::pending::<()>().await;
         }
     };
-    let mut refusal = asked.refusal();
+    let mut refusal = server.refusal();
     tokio::select! {
         () = wait => {}
         Ok(()) = changes.changed() => {}

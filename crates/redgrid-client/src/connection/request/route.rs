@@ -26,8 +26,8 @@ impl Redirection {
     /// Parses `MOVED 3999 127.0.0.1:6381` and `ASK …` from a server at `host`.
     fn of(error: &ServerError, host: &str) -> Option<Redirection> {
         let ServerError::Refused { code: code @ (Code::Moved | Code::Ask), message } = error else { return None };
-        let mut words = message.trim_start_matches('-').split(' ');
-        let (_, slot, address) = (words.next()?, words.next()?.parse().ok()?, words.next()?);
+        let mut parts = message.trim_start_matches('-').split(' ');
+        let (_, slot, address) = (parts.next()?, parts.next()?.parse().ok()?, parts.next()?);
         let (named, port) = address.rsplit_once(':')?;
         // A server without a known name sends no host, or `?`. In that case, `host` is inserted.
         let named = if matches!(named, "" | "?") { host } else { named };
@@ -101,8 +101,8 @@ mod tests {
         // ASKING.
         assert_eq!(of_asking(vec![denied(), Ok(Reply::Int(1))]).unwrap(), Reply::Int(1));
         assert!(of_asking(vec![denied(), Err(ServerError::unknown("cut"))]).unwrap_err().is_unknown());
-        let asked = || Ok(Reply::Bytes("OK".into()));
-        assert_eq!(of_asking(vec![asked(), refused("MOVED 1 a:1")]).unwrap_err().code(), Some(Code::Moved));
+        let ok = || Ok(Reply::Bytes("OK".into()));
+        assert_eq!(of_asking(vec![ok(), refused("MOVED 1 a:1")]).unwrap_err().code(), Some(Code::Moved));
         assert_eq!(of_asking(vec![Ok(Reply::Int(2))]).unwrap(), Reply::Int(2));
         assert!(of_asking(Vec::new()).unwrap_err().is_unknown());
     }

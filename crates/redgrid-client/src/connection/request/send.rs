@@ -14,7 +14,7 @@ use super::retry::{RetryPolicy, Tries, admitted, replaced};
 use super::route::{follow, is_doubtful};
 use crate::clock::Instant;
 use crate::config::Durability;
-use crate::connection::link::patience;
+use crate::connection::link::suspicion_timeout;
 use crate::connection::slot::hash_tag;
 use crate::connection::{CommitError, ConnectionId, Core, Reply, Request, Server, Topology, is_same};
 use crate::error::ServerError;
@@ -104,7 +104,7 @@ impl Core {
                 let sent = self.clock.now();
                 let limit = tries.limit(sent, self.settings.response_timeout);
                 if !progress.begin() {
-                    return tries.unsent(ServerError::not_sent("it was given up"), &to, sent);
+                    return tries.unsent(ServerError::not_sent("the call was given up"), &to, sent);
                 }
                 let answer = match request.reads {
                     true => transmit(topology, Arc::clone(&to), &request, limit, &AtomicBool::new(false)).await,
@@ -136,8 +136,13 @@ impl Core {
     }
 
     /// Waits until the reply of a request about `key` is as durable as requested.
-    pub async fn commit(&self, asked: &RequestOutcome, durability: Durability, key: &[u8]) -> Result<(), CommitError> {
-        commit(&*asked.by, asked.epoch.as_ref(), durability, key).await
+    pub async fn commit(
+        &self,
+        outcome: &RequestOutcome,
+        durability: Durability,
+        key: &[u8],
+    ) -> Result<(), CommitError> {
+        commit(&*outcome.by, outcome.epoch.as_ref(), durability, key).await
     }
 }
 
@@ -216,32 +221,32 @@ pub async fn unless_replaced(topology: &dyn Topology, request: &Arc<Request>, li
 /// Sends one transmission, and rejects the reply of a primary that was replaced meanwhile.
 ///
 /// A primary that hung and resumes still acts as a primary after it was replaced, but its grants
-/// are void. The wait for a hanging primary is limited to the time in which a live primary answers.
+/// are invalid. The wait for a hanging primary is limited to the time in which a live primary answers.
 /// Then the topology is checked for a replacement.
 ///
 /// In a cluster, the former primary may have lost only this slot, and still be a primary. From then
 /// on it answers requests for the slot with a redirect. So any other reply is from the time when it
 /// served the slot, and is valid. But an idempotent request is repeated at the new primary.
 async fn by_primary(topology: &dyn Topology, home: Arc<dyn Server>, request: &Arc<Request>, limit: Instant) -> Answer {
-    let last_words = patience(home.time().round_trip());
+    let grace = suspicion_timeout(home.time().round_trip());
     let is_replaced = || {
         !is_same(&topology.primary(request.first_key()), &home)
             && (request.is_idempotent() || !topology.primaries().iter().any(|primary| is_same(primary, &home)))
     };
     let sent_on = AtomicBool::new(false);
-    let mut asked = pin!(transmit(topology, Arc::clone(&home), request, limit, &sent_on));
+    let mut response = pin!(transmit(topology, Arc::clone(&home), request, limit, &sent_on));
     let given_up = async {
-        tokio::time::sleep(last_words).await;
-        Box::pin(replaced(topology, &home, is_replaced, last_words, &sent_on)).await;
+        tokio::time::sleep(grace).await;
+        Box::pin(replaced(topology, &home, is_replaced, grace, &sent_on)).await;
     };
-    let void = || ServerError::unknown("the node that was to answer does not decide for the key any more");
+    let stale = || ServerError::unknown("the node that received the request is no longer the primary of the key");
     tokio::select! {
         biased;
-        answer = &mut asked => match answer.result.is_ok() && answer.at_home && is_replaced() {
-            true => Answer { result: Err(void()), ..answer },
+        answer = &mut response => match answer.result.is_ok() && answer.at_home && is_replaced() {
+            true => Answer { result: Err(stale()), ..answer },
             false => answer,
         },
-        () = given_up => Answer { result: Err(void()), by: home, epoch: None, at_home: true },
+        () = given_up => Answer { result: Err(stale()), by: home, epoch: None, at_home: true },
     }
 }
 

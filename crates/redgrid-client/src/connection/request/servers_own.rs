@@ -4,9 +4,9 @@ use super::{Request, What};
 use crate::connection::slot::slot;
 use crate::script::ScriptRef;
 
-/// First words of the messages by which a server temporarily refuses a script before it has begun.
+/// Beginnings of the messages by which a server temporarily refuses a script before it has begun.
 /// Redirects are parsed in full instead.
-const OWN_WORDS: [&str; 11] = [
+const OWN_MESSAGES: [&str; 11] = [
     "NOSCRIPT No matching script",
     "READONLY You can't write against a read only",
     "LOADING Redis is loading",
@@ -30,7 +30,7 @@ impl Request {
             // A refused SCRIPT KILL is not retried: UNKILLABLE means that the script continues.
             _ if self.dedicated => false,
             What::Script(ScriptRef::Owned(_)) | What::Function { .. } => {
-                OWN_WORDS.iter().any(|words| message.starts_with(words)) || self.is_sent_elsewhere(message)
+                OWN_MESSAGES.iter().any(|own| message.starts_with(own)) || self.is_sent_elsewhere(message)
             }
             What::Command(_) | What::Script(ScriptRef::Static(_)) | What::Together(_) => true,
         }
@@ -39,8 +39,8 @@ impl Request {
     /// Returns whether the whole `message` is a redirect for the slot of the first key, such as
     /// `MOVED 3999 127.0.0.1:6381`.
     fn is_sent_elsewhere(&self, message: &str) -> bool {
-        let words: Vec<_> = message.split(' ').collect();
-        let ["MOVED" | "ASK", number, address] = words[..] else { return false };
+        let parts: Vec<_> = message.split(' ').collect();
+        let ["MOVED" | "ASK", number, address] = parts[..] else { return false };
         let is_port = |(_, port): (&str, &str)| port.parse::<u16>().is_ok();
         let is_its_slot = |number: u16| self.keys.first().is_some_and(|key| slot(key) == number);
         number.parse().is_ok_and(is_its_slot) && address.rsplit_once(':').is_some_and(is_port)
@@ -58,7 +58,7 @@ mod tests {
     fn only_a_complete_server_message_in_a_script_is_not_its_own() {
         let number = slot(b"a");
         let script = || OwnedScript::new("s", "return 1").with([Bytes::from_static(b"a")]);
-        for words in [
+        for message in [
             format!("MOVED {number} 127.0.0.1:6381"),
             format!("ASK {number} :6381"),
             format!("MOVED {number} ?:6381"),
@@ -66,9 +66,9 @@ mod tests {
             "CLUSTERDOWN The cluster is down and only accepts read commands".into(),
             "NOREPLICAS Not enough good replicas to write.".into(),
         ] {
-            assert!(script().is_servers_own(&words), "{words}");
+            assert!(script().is_servers_own(&message), "{message}");
         }
-        for words in [
+        for message in [
             format!("MOVED {} 127.0.0.1:6381", number + 1),
             format!("MOVED {number} 127.0.0.1:6381 "),
             format!("MOVED {number} 127.0.0.1"),
@@ -77,8 +77,8 @@ mod tests {
             "ASK me".into(),
             "CLUSTERDOWN come later".into(),
         ] {
-            assert!(!script().is_servers_own(&words), "{words}");
-            assert!(Request::command("GET").key("a").is_servers_own(&words), "{words}");
+            assert!(!script().is_servers_own(&message), "{message}");
+            assert!(Request::command("GET").key("a").is_servers_own(&message), "{message}");
         }
         let keyless = OwnedScript::new("s", "return 1").with([]);
         assert!(!keyless.is_servers_own(&format!("MOVED {number} 127.0.0.1:6381")));

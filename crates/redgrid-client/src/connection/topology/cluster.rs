@@ -4,7 +4,7 @@
 //! A MOVED takes effect at once for its slot; the refresh that it triggers updates all other slots.
 //! Nodes are opened when a map first names them and closed when no map names them any more.
 
-mod look;
+mod refresh;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 
 use super::lag::{self, Copies};
 use super::map::{Known, Map};
-use super::nowhere::Nowhere;
+use super::unknown_primary::UnknownPrimary;
 use super::{close, listener, reader, shard};
 use crate::clock::Instant;
 use crate::config::{Address, Cluster as Seeds, ShardedSubscriptions};
@@ -41,12 +41,12 @@ pub(super) fn open(seeds: &Seeds, nodes: Nodes) -> Arc<Cluster> {
     let cluster = Arc::new(Cluster {
         nodes,
         seeds: seeds.seeds.clone(),
-        nowhere: Arc::new(Nowhere::new("no node of the cluster has answered yet")),
+        unknown_primary: Arc::new(UnknownPrimary::new("no node of the cluster has answered yet")),
         map: Mutex::default(),
         doubts: Notify::new(),
         changes: watch::Sender::new(0),
-        turn: AtomicUsize::new(0),
-        asks: AtomicUsize::new(0),
+        next_reader: AtomicUsize::new(0),
+        refreshes: AtomicUsize::new(0),
         closed: AtomicBool::new(false),
         tasks: Mutex::default(),
     });
@@ -66,12 +66,12 @@ pub(super) fn open(seeds: &Seeds, nodes: Nodes) -> Arc<Cluster> {
 pub(super) struct Cluster {
     nodes: Nodes,
     seeds: Vec<Address>,
-    nowhere: Arc<Nowhere>,
+    unknown_primary: Arc<UnknownPrimary>,
     map: Mutex<Map>,
     doubts: Notify,
     changes: watch::Sender<u64>,
-    turn: AtomicUsize,
-    asks: AtomicUsize,
+    next_reader: AtomicUsize,
+    refreshes: AtomicUsize,
     closed: AtomicBool,
     tasks: Mutex<JoinSet<()>>,
 }
@@ -116,7 +116,7 @@ impl Cluster {
         let map = self.map.lock();
         match map.owner(slot(key)) {
             Some(primary) => choose(&map, primary),
-            None => Arc::clone(&self.nowhere) as Arc<dyn Server>,
+            None => Arc::clone(&self.unknown_primary) as Arc<dyn Server>,
         }
     }
 }
@@ -130,7 +130,7 @@ impl Topology for Cluster {
     fn primaries(&self) -> Vec<Arc<dyn Server>> {
         let owners = self.map.lock().owners();
         if owners.is_empty() {
-            return vec![Arc::clone(&self.nowhere) as Arc<dyn Server>];
+            return vec![Arc::clone(&self.unknown_primary) as Arc<dyn Server>];
         }
         owners.into_iter().map(|node| node as Arc<dyn Server>).collect()
     }
@@ -146,7 +146,7 @@ impl Topology for Cluster {
 
     fn reader(&self, key: &[u8]) -> Arc<dyn Server> {
         let mode = self.nodes.settings.read_mode;
-        self.choose(key, |map, primary| reader(mode, &self.turn, primary, map.replicas_of(primary)))
+        self.choose(key, |map, primary| reader(mode, &self.next_reader, primary, map.replicas_of(primary)))
     }
 
     fn listener(&self, key: &[u8]) -> Arc<dyn Server> {
@@ -190,7 +190,7 @@ impl Topology for Cluster {
         }
         if let TopologyHint::Node(id) | TopologyHint::Silent(id) = &doubt {
             let (map, now) = (self.map.lock(), self.nodes.clock.now());
-            if map.known.values().any(|known| known.node.id() == id && known.is_looked_for(now)) {
+            if map.known.values().any(|known| known.node.id() == id && known.is_searched(now)) {
                 // Frequent refreshes are already running because of this node. No further refresh
                 // is needed.
                 return;
@@ -255,10 +255,10 @@ mod tests {
     #[tokio::test]
     async fn slots_that_a_map_leaves_out_stay_for_a_while_and_their_replicas_with_them() {
         let cluster = cluster();
-        cluster.take_in(&[range(0, 99, 11, &[12]), range(100, 199, 21, &[22, 23])]);
+        cluster.apply(&[range(0, 99, 11, &[12]), range(100, 199, 21, &[22, 23])]);
         // Primary 21 has failed: the map lists neither this node nor its replicas. Some slots of
         // primary 11 are in two ranges.
-        cluster.take_in(&[range(20, 49, 11, &[12]), range(40, 60, 11, &[12])]);
+        cluster.apply(&[range(20, 49, 11, &[12]), range(40, 60, 11, &[12])]);
         for (slot, port) in [(0, 11), (30, 11), (61, 11), (99, 11), (100, 21), (199, 21)] {
             assert_eq!(owner(&cluster, slot), Some(address(port)), "{slot}");
         }
@@ -268,7 +268,7 @@ mod tests {
         kept.sort_by_key(|address| address.port);
         assert_eq!(kept, [address(22), address(23)]);
         // Replica 22 is promoted. Replica 23 stays open until a map names it again.
-        cluster.take_in(&[range(0, 99, 11, &[12]), range(100, 149, 22, &[])]);
+        cluster.apply(&[range(0, 99, 11, &[12]), range(100, 149, 22, &[])]);
         assert_eq!((owner(&cluster, 120), owner(&cluster, 150)), (Some(address(22)), Some(address(21))));
         assert_eq!(replicas(&cluster, 21), [address(23)]);
         cluster.close().await;
@@ -277,10 +277,10 @@ mod tests {
     #[tokio::test]
     async fn slots_that_no_map_names_any_more_are_given_up() {
         let cluster = cluster();
-        cluster.take_in(&[range(0, 99, 11, &[])]);
+        cluster.apply(&[range(0, 99, 11, &[])]);
         let now = cluster.nodes.clock.now();
         let later = now + Duration::from_secs(3600);
-        cluster.take_in(&[range(0, 9, 11, &[])]);
+        cluster.apply(&[range(0, 9, 11, &[])]);
         {
             let map = cluster.map.lock();
             let left_out = |at| map.left_out(&[], at).iter().map(|kept| (kept.first, kept.last)).collect::<Vec<_>>();
@@ -293,13 +293,13 @@ mod tests {
     #[tokio::test]
     async fn a_slot_that_was_redirected_is_at_no_node_that_was_closed() {
         let cluster = cluster();
-        cluster.take_in(&[range(0, 99, 11, &[12])]);
+        cluster.apply(&[range(0, 99, 11, &[12])]);
         assert!(cluster.at("127.0.0.1:12").is_some());
         assert!(replicas(&cluster, 11).is_empty(), "it was opened anew as a primary");
         cluster.suspect(TopologyHint::Moved(5, "127.0.0.1:12".into()));
         assert_eq!(owner(&cluster, 5), Some(address(12)));
         // An older map lists node 12 as a replica.
-        cluster.take_in(&[range(0, 99, 11, &[12])]);
+        cluster.apply(&[range(0, 99, 11, &[12])]);
         assert_eq!(owner(&cluster, 5), Some(address(11)));
         cluster.close().await;
     }
@@ -308,7 +308,7 @@ mod tests {
     async fn one_node_with_an_old_view_takes_no_slots_from_a_live_primary() {
         let cluster = cluster();
         let present = vec![range(0, 99, 11, &[12]), range(100, 199, 21, &[])];
-        cluster.take_in(&present);
+        cluster.apply(&present);
         let now = cluster.nodes.clock.now();
         {
             let map = cluster.map.lock();
@@ -317,16 +317,16 @@ mod tests {
             for to in [12, 31] {
                 // Slots go to a replica, and to an unknown node.
                 let old = vec![range(0, 89, to, &[]), range(90, 99, 11, &[]), range(100, 199, 21, &[])];
-                assert_eq!(map.believed(std::slice::from_ref(&old), now, all), None, "{to}");
-                assert_eq!(map.believed(&[old.clone(), present.clone()], now, all), Some(1));
+                assert_eq!(map.trusted(std::slice::from_ref(&old), now, all), None, "{to}");
+                assert_eq!(map.trusted(&[old.clone(), present.clone()], now, all), Some(1));
                 // A map is trusted if another one agrees on these slots, or if the previous owner
                 // is silent.
                 let another = vec![range(0, 99, to, &[]), range(150, 199, 41, &[])];
-                assert_eq!(map.believed(&[another.clone(), old.clone()], now, all), Some(1));
-                assert_eq!(map.believed(&[old], now, |node| *node.id() != id(11)), Some(0));
+                assert_eq!(map.trusted(&[another.clone(), old.clone()], now, all), Some(1));
+                assert_eq!(map.trusted(&[old], now, |node| *node.id() != id(11)), Some(0));
             }
             // Slots move between answering nodes.
-            assert_eq!(map.believed(&[vec![range(0, 199, 21, &[])]], now, all), Some(0));
+            assert_eq!(map.trusted(&[vec![range(0, 199, 21, &[])]], now, all), Some(0));
         }
         cluster.close().await;
     }
@@ -335,15 +335,15 @@ mod tests {
     async fn one_node_alone_cannot_give_slots_back_to_a_recent_owner() {
         let cluster = cluster();
         let before = vec![range(0, 99, 11, &[]), range(100, 199, 21, &[])];
-        cluster.take_in(&before);
-        cluster.take_in(&[range(0, 49, 11, &[]), range(50, 199, 21, &[])]);
+        cluster.apply(&before);
+        cluster.apply(&[range(0, 49, 11, &[]), range(50, 199, 21, &[])]);
         let now = cluster.nodes.clock.now();
         {
             let map = cluster.map.lock();
-            let told = [before.clone(), before];
-            assert_eq!(map.believed(&told[..1], now, |_| true), None);
-            assert_eq!(map.believed(&told, now, |_| true), Some(0));
-            assert_eq!(map.believed(&told[..1], now + Duration::from_secs(60), |_| true), Some(0));
+            let maps = [before.clone(), before];
+            assert_eq!(map.trusted(&maps[..1], now, |_| true), None);
+            assert_eq!(map.trusted(&maps, now, |_| true), Some(0));
+            assert_eq!(map.trusted(&maps[..1], now + Duration::from_secs(60), |_| true), Some(0));
         }
         cluster.close().await;
     }

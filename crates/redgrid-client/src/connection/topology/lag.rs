@@ -31,7 +31,7 @@ pub(super) struct Copies {
 /// If waiters subscribe at replicas, a topology change is published when a replica becomes usable
 /// or unusable.
 pub(super) async fn watch(nodes: Nodes, copies: impl Fn() -> Vec<Copies>, changes: watch::Sender<u64>) {
-    let mut trails: Vec<(Arc<Node>, Trail)> = Vec::new();
+    let mut histories: Vec<(Arc<Node>, OffsetHistory)> = Vec::new();
     let (mut fit, is_listened_to) = (BTreeSet::new(), nodes.settings.subscription_mode == SubscriptionMode::Replica);
     let mut next = tokio::time::interval(nodes.settings.scan_interval);
     next.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -53,28 +53,28 @@ pub(super) async fn watch(nodes: Nodes, copies: impl Fn() -> Vec<Copies>, change
             () = any_changed(&mut epochs), if is_listened_to => continue,
         }
         let copies = copies();
-        trails.retain(|(of, _)| copies.iter().any(|copies| Arc::ptr_eq(&copies.primary, of)));
+        histories.retain(|(of, _)| copies.iter().any(|copies| Arc::ptr_eq(&copies.primary, of)));
         for Copies { primary, .. } in &copies {
-            if !trails.iter().any(|(of, _)| Arc::ptr_eq(of, primary)) {
-                trails.push((Arc::clone(primary), Trail::default()));
+            if !histories.iter().any(|(of, _)| Arc::ptr_eq(of, primary)) {
+                histories.push((Arc::clone(primary), OffsetHistory::default()));
             }
         }
-        let looks = copies.iter().map(async |copies| {
-            let asked = nodes.clock.now();
-            let said = join_all(copies.replicas.iter().map(|replica| place(&nodes, replica)));
-            (asked, join(place(&nodes, &copies.primary), said).await)
+        let queries = copies.iter().map(async |copies| {
+            let sent = nodes.clock.now();
+            let at_replicas = join_all(copies.replicas.iter().map(|replica| query_offset(&nodes, replica)));
+            (sent, join(query_offset(&nodes, &copies.primary), at_replicas).await)
         });
-        for (Copies { primary, replicas }, (asked, (at_primary, at_replicas))) in
-            copies.iter().zip(join_all(looks).await)
+        for (Copies { primary, replicas }, (sent, (at_primary, at_replicas))) in
+            copies.iter().zip(join_all(queries).await)
         {
-            let Some((_, trail)) = trails.iter_mut().find(|(of, _)| Arc::ptr_eq(of, primary)) else { continue };
-            if let Place::Primary(offset) = at_primary {
+            let Some((_, history)) = histories.iter_mut().find(|(of, _)| Arc::ptr_eq(of, primary)) else { continue };
+            if let ReplOffset::Primary(offset) = at_primary {
                 let epoch = primary.current_connection_id();
-                trail.passed(epoch, (asked, nodes.clock.now()), offset, nodes.settings.max_replica_lag);
+                history.record(epoch, (sent, nodes.clock.now()), offset, nodes.settings.max_replica_lag);
             }
-            let wanted = trail.before(asked - nodes.settings.max_replica_lag);
-            for (replica, place) in replicas.iter().zip(at_replicas) {
-                if let Some(behind) = is_behind(&place, &at_primary, wanted) {
+            let wanted = history.before(sent - nodes.settings.max_replica_lag);
+            for (replica, reported) in replicas.iter().zip(at_replicas) {
+                if let Some(behind) = is_behind(&reported, &at_primary, wanted) {
                     replica.set_behind(behind);
                 }
             }
@@ -100,35 +100,39 @@ async fn any_changed(epochs: &mut [watch::Receiver<Option<ConnectionId>>]) {
 
 /// The replication offset that a server reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum ReplOffset {
     Primary(i64),
     Replica(i64),
     /// The user is not allowed to query the offset, or the reply has none.
-    Untold,
+    Unknown,
     /// The server did not answer in time, or refused the query for a temporary reason.
-    Silent,
+    NoReply,
     /// There is no connection, so the server gets no requests.
-    Gone,
+    Disconnected,
 }
 
-async fn place(nodes: &Nodes, node: &Node) -> Place {
-    let within = nodes.settings.max_replica_lag.min(nodes.settings.response_timeout);
-    match tokio::time::timeout(within, node.call_one(Request::command("ROLE"))).await {
-        Ok(Ok(role)) => place_in(role),
-        Ok(Err(ServerError::NotSent { .. } | ServerError::Unauthorized { .. })) => Place::Gone,
-        Ok(Err(ServerError::Refused { code, .. })) if !code.is_passing() => Place::Untold,
-        Ok(_) | Err(_) => Place::Silent,
+async fn query_offset(nodes: &Nodes, node: &Node) -> ReplOffset {
+    let timeout = nodes.settings.max_replica_lag.min(nodes.settings.response_timeout);
+    match tokio::time::timeout(timeout, node.call_one(Request::command("ROLE"))).await {
+        Ok(Ok(role)) => offset_in(role),
+        Ok(Err(ServerError::NotSent { .. } | ServerError::Unauthorized { .. })) => ReplOffset::Disconnected,
+        Ok(Err(ServerError::Refused { code, .. })) if !code.is_passing() => ReplOffset::Unknown,
+        Ok(_) | Err(_) => ReplOffset::NoReply,
     }
 }
 
 /// Reads the offset from a reply to ROLE: `master, offset, …` or `slave, host, port, state,
 /// offset`.
-fn place_in(role: Reply) -> Place {
-    let Reply::Array(words) = role else { return Place::Untold };
-    match (words.first(), words.get(1), words.get(4)) {
-        (Some(Reply::Bytes(role)), Some(Reply::Int(offset)), _) if &role[..] == b"master" => Place::Primary(*offset),
-        (Some(Reply::Bytes(role)), _, Some(Reply::Int(offset))) if &role[..] == b"slave" => Place::Replica(*offset),
-        _ => Place::Untold,
+fn offset_in(role: Reply) -> ReplOffset {
+    let Reply::Array(parts) = role else { return ReplOffset::Unknown };
+    match (parts.first(), parts.get(1), parts.get(4)) {
+        (Some(Reply::Bytes(role)), Some(Reply::Int(offset)), _) if &role[..] == b"master" => {
+            ReplOffset::Primary(*offset)
+        }
+        (Some(Reply::Bytes(role)), _, Some(Reply::Int(offset))) if &role[..] == b"slave" => {
+            ReplOffset::Replica(*offset)
+        }
+        _ => ReplOffset::Unknown,
     }
 }
 
@@ -136,45 +140,51 @@ fn place_in(role: Reply) -> Place {
 ///
 /// Nothing new is known, for example, while the history of a new primary is too short for a
 /// comparison. A promotion does not mean that a lagging replica has caught up.
-fn is_behind(place: &Place, at_primary: &Place, wanted: Option<i64>) -> Option<bool> {
-    match *place {
-        Place::Replica(offset) => match wanted {
+fn is_behind(reported: &ReplOffset, at_primary: &ReplOffset, wanted: Option<i64>) -> Option<bool> {
+    match *reported {
+        ReplOffset::Replica(offset) => match wanted {
             Some(wanted) => Some(offset < wanted),
-            None => (*at_primary == Place::Untold).then_some(false),
+            None => (*at_primary == ReplOffset::Unknown).then_some(false),
         },
-        Place::Untold => Some(false),
-        Place::Silent => Some(true),
-        Place::Primary(_) | Place::Gone => None,
+        ReplOffset::Unknown => Some(false),
+        ReplOffset::NoReply => Some(true),
+        ReplOffset::Primary(_) | ReplOffset::Disconnected => None,
     }
 }
 
 /// The offset history of a primary.
 #[derive(Default)]
-struct Trail {
-    life: Option<ConnectionId>,
+struct OffsetHistory {
+    connection: Option<ConnectionId>,
     steps: VecDeque<(Instant, i64)>,
 }
 
-impl Trail {
-    /// Adds an offset that was requested at `asked` and received at `learned`.
+impl OffsetHistory {
+    /// Adds an offset that was requested at `sent` and received at `received`.
     ///
-    /// The primary had this offset at `learned` at the latest. The replicas were queried at
-    /// `asked`, at the same time as the primary.
-    fn passed(&mut self, life: Option<ConnectionId>, (asked, learned): (Instant, Instant), offset: i64, lag: Duration) {
+    /// The primary had this offset at `received` at the latest. The replicas were queried at
+    /// `sent`, at the same time as the primary.
+    fn record(
+        &mut self,
+        connection: Option<ConnectionId>,
+        (sent, received): (Instant, Instant),
+        offset: i64,
+        lag: Duration,
+    ) {
         // Another server process has its own offsets. A new connection to the same process keeps
         // the history.
-        let is_same = self.life.as_ref().zip(life.as_ref()).is_some_and(|(known, new)| {
+        let is_same = self.connection.as_ref().zip(connection.as_ref()).is_some_and(|(known, new)| {
             known.run_id == new.run_id && (!new.run_id.is_empty() || known.connection == new.connection)
         });
         if !is_same {
             self.steps.clear();
         }
-        self.life = life;
-        if self.steps.back().is_none_or(|(last, _)| learned.since(*last) >= lag / PARTS) {
-            self.steps.push_back((learned, offset));
+        self.connection = connection;
+        if self.steps.back().is_none_or(|(last, _)| received.since(*last) >= lag / PARTS) {
+            self.steps.push_back((received, offset));
         }
         // Of the entries that are older than `lag`, only the newest is ever needed.
-        while self.steps.get(1).is_some_and(|(at, _)| *at <= asked - lag) {
+        while self.steps.get(1).is_some_and(|(at, _)| *at <= sent - lag) {
             self.steps.pop_front();
         }
     }
@@ -199,60 +209,60 @@ mod tests {
         Instant::MIN + Duration::from_secs(60) + Duration::from_millis(millis)
     }
 
-    fn life(run_id: &str, connection: u64) -> Option<ConnectionId> {
+    fn connection(run_id: &str, connection: u64) -> Option<ConnectionId> {
         Some(ConnectionId { run_id: run_id.into(), connection })
     }
 
     #[test]
     fn a_usable_replica_has_the_offset_of_the_primary_a_lag_ago() {
-        let mut trail = Trail::default();
-        let wanted = |trail: &Trail, asked: u64| trail.before(at(asked) - LAG);
-        trail.passed(life("a", 1), (at(0), at(0)), 100, LAG);
-        assert_eq!((wanted(&trail, 999), wanted(&trail, 1000)), (None, Some(100)));
-        trail.passed(life("a", 1), (at(900), at(900)), 5000, LAG);
-        trail.passed(life("a", 2), (at(1800), at(1800)), 6000, LAG);
+        let mut history = OffsetHistory::default();
+        let wanted = |history: &OffsetHistory, sent: u64| history.before(at(sent) - LAG);
+        history.record(connection("a", 1), (at(0), at(0)), 100, LAG);
+        assert_eq!((wanted(&history, 999), wanted(&history, 1000)), (None, Some(100)));
+        history.record(connection("a", 1), (at(900), at(900)), 5000, LAG);
+        history.record(connection("a", 2), (at(1800), at(1800)), 6000, LAG);
         assert_eq!(
-            (wanted(&trail, 1800), wanted(&trail, 1900), wanted(&trail, 9000)),
+            (wanted(&history, 1800), wanted(&history, 1900), wanted(&history, 9000)),
             (Some(100), Some(5000), Some(6000))
         );
-        let primary = Place::Primary(6000);
-        assert_eq!(is_behind(&Place::Replica(4999), &primary, Some(5000)), Some(true));
-        assert_eq!(is_behind(&Place::Replica(5000), &primary, Some(5000)), Some(false));
+        let primary = ReplOffset::Primary(6000);
+        assert_eq!(is_behind(&ReplOffset::Replica(4999), &primary, Some(5000)), Some(true));
+        assert_eq!(is_behind(&ReplOffset::Replica(5000), &primary, Some(5000)), Some(false));
         // Another process has its own offsets.
-        trail.passed(life("b", 3), (at(2700), at(2700)), 10, LAG);
-        assert_eq!((wanted(&trail, 3600), wanted(&trail, 3700)), (None, Some(10)));
+        history.record(connection("b", 3), (at(2700), at(2700)), 10, LAG);
+        assert_eq!((wanted(&history, 3600), wanted(&history, 3700)), (None, Some(10)));
     }
 
     #[test]
     fn queries_once_per_lag_always_have_an_offset_to_compare_with() {
-        let mut trail = Trail::default();
+        let mut history = OffsetHistory::default();
         // The replies take different times; the queries are sent once per lag.
-        for (look, took) in [30, 80, 20, 90, 40, 0, 70].into_iter().enumerate() {
-            let asked = 1000 * u64::try_from(look).unwrap();
-            let offset = i64::try_from(asked).unwrap();
-            trail.passed(life("a", 1), (at(asked), at(asked + took)), offset, LAG);
-            let wanted = trail.before(at(asked) - LAG);
-            assert!(look < 2 || wanted.is_some_and(|wanted| wanted >= offset - 2000), "{look}: {wanted:?}");
+        for (nth, took) in [30, 80, 20, 90, 40, 0, 70].into_iter().enumerate() {
+            let sent = 1000 * u64::try_from(nth).unwrap();
+            let offset = i64::try_from(sent).unwrap();
+            history.record(connection("a", 1), (at(sent), at(sent + took)), offset, LAG);
+            let wanted = history.before(at(sent) - LAG);
+            assert!(nth < 2 || wanted.is_some_and(|wanted| wanted >= offset - 2000), "{nth}: {wanted:?}");
         }
     }
 
     #[test]
     fn a_new_primary_does_not_make_a_lagging_replica_usable() {
-        let replica = Place::Replica(0);
-        for primary in [Place::Primary(7), Place::Silent, Place::Gone] {
+        let replica = ReplOffset::Replica(0);
+        for primary in [ReplOffset::Primary(7), ReplOffset::NoReply, ReplOffset::Disconnected] {
             assert_eq!(is_behind(&replica, &primary, None), None, "{primary:?}");
         }
         // If the user is not allowed to query offsets, no replica is ever compared.
-        assert_eq!(is_behind(&replica, &Place::Untold, None), Some(false));
+        assert_eq!(is_behind(&replica, &ReplOffset::Unknown, None), Some(false));
     }
 
     #[test]
     fn frequent_queries_keep_only_a_few_offsets() {
-        let mut trail = Trail::default();
+        let mut history = OffsetHistory::default();
         for millis in (0..60_000).step_by(10) {
-            trail.passed(life("a", 1), (at(millis), at(millis)), i64::try_from(millis).unwrap(), LAG);
-            assert!(trail.steps.len() <= 10, "{:?}", trail.steps);
-            let wanted = trail.before(at(millis) - LAG).map_or(0, |offset| u64::try_from(offset).unwrap());
+            history.record(connection("a", 1), (at(millis), at(millis)), i64::try_from(millis).unwrap(), LAG);
+            assert!(history.steps.len() <= 10, "{:?}", history.steps);
+            let wanted = history.before(at(millis) - LAG).map_or(0, |offset| u64::try_from(offset).unwrap());
             assert!(
                 millis < 1000 || (millis.saturating_sub(1130)..=millis - 1000).contains(&wanted),
                 "{millis} {wanted}"
@@ -265,12 +275,12 @@ mod tests {
         let text = |text: &'static str| Reply::Bytes(text.into());
         let primary = Reply::Array(vec![text("master"), Reply::Int(7), Reply::Array(Vec::new())]);
         let replica = vec![text("slave"), text("10.0.0.1"), Reply::Int(6379), text("connected"), Reply::Int(5)];
-        assert_eq!(place_in(primary), Place::Primary(7));
-        assert_eq!(place_in(Reply::Array(replica)), Place::Replica(5));
-        assert_eq!(place_in(Reply::Array(vec![text("sentinel")])), Place::Untold);
-        let primary = Place::Primary(1);
-        assert_eq!(is_behind(&Place::Untold, &primary, Some(1)), Some(false));
-        assert_eq!(is_behind(&Place::Silent, &primary, None), Some(true));
-        assert_eq!(is_behind(&Place::Gone, &primary, Some(1)), None);
+        assert_eq!(offset_in(primary), ReplOffset::Primary(7));
+        assert_eq!(offset_in(Reply::Array(replica)), ReplOffset::Replica(5));
+        assert_eq!(offset_in(Reply::Array(vec![text("sentinel")])), ReplOffset::Unknown);
+        let primary = ReplOffset::Primary(1);
+        assert_eq!(is_behind(&ReplOffset::Unknown, &primary, Some(1)), Some(false));
+        assert_eq!(is_behind(&ReplOffset::NoReply, &primary, None), Some(true));
+        assert_eq!(is_behind(&ReplOffset::Disconnected, &primary, Some(1)), None);
     }
 }

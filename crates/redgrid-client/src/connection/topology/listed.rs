@@ -13,12 +13,12 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use tokio::time::Instant;
 
-use super::nowhere::{kind_of, said_by};
 use super::replicated::Replicated;
 use super::role::role;
+use super::unknown_primary::{kind_of, text_of};
 use super::votes::{Choice, Election};
 use crate::config::{Address, Network, ReplicatedNodes, Settings};
-use crate::connection::link::{NodeRole, patience};
+use crate::connection::link::{NodeRole, suspicion_timeout};
 use crate::connection::node::{Node, Nodes};
 use crate::connection::trouble::{Kind, Trouble};
 use crate::connection::{DeploymentKind, Server};
@@ -28,13 +28,13 @@ use crate::error::ServerError;
 pub(super) fn open(servers: &ReplicatedNodes, nodes: Nodes) -> Arc<Replicated> {
     let replicated = Replicated::new(DeploymentKind::Replicated, nodes.clone(), "no node has answered yet");
     // One connection is enough to query a node's role.
-    let asking = Nodes { settings: Settings { connections_per_node: 1, ..nodes.settings.clone() }, ..nodes };
-    let listed = servers.nodes.iter().map(|address| (address.clone(), asking.open(address, NodeRole::Any)));
+    let probing = Nodes { settings: Settings { connections_per_node: 1, ..nodes.settings.clone() }, ..nodes };
+    let listed = servers.nodes.iter().map(|address| (address.clone(), probing.open(address, NodeRole::Any)));
     let watch = Watch {
         replicated: Arc::clone(&replicated),
         listed: listed.collect(),
-        settings: asking.settings.clone(),
-        network: Arc::clone(&asking.entry.network),
+        settings: probing.settings.clone(),
+        network: Arc::clone(&probing.entry.network),
         open_since: None,
     };
     // The connections for these queries are closed when the task ends.
@@ -55,9 +55,9 @@ struct Watch {
 impl Watch {
     async fn run(mut self) {
         loop {
-            self.look().await;
-            self.replicated.look_after_replicas_at_intervals();
-            self.replicated.next_look(self.open_since.is_some()).await;
+            self.refresh().await;
+            self.replicated.check_replicas_at_intervals();
+            self.replicated.next_refresh(self.open_since.is_some()).await;
         }
     }
 
@@ -68,14 +68,14 @@ impl Watch {
         lasted.is_some_and(|lasted| lasted >= self.settings.response_timeout / 3 * 2)
     }
 
-    async fn look(&mut self) {
+    async fn refresh(&mut self) {
         let listed = self.listed.clone();
-        let asking = listed.iter().map(|(address, node)| async move {
-            let limit = patience(node.time().round_trip());
+        let queries = listed.iter().map(|(address, node)| async move {
+            let limit = suspicion_timeout(node.time().round_trip());
             let answer = tokio::time::timeout(limit, role(&**node)).await;
             (address, answer.unwrap_or_else(|_| Err(ServerError::unknown("it does not answer in time"))))
         });
-        let answers = join_all(asking).await;
+        let answers = join_all(queries).await;
         let present = self.replicated.primary_address();
         let missed_for = self.replicated.missed_for();
         let election = Election {
@@ -96,15 +96,15 @@ impl Watch {
                 nodes.zip(&answers).filter_map(|(node, (_, answer))| Some((node, answer.as_ref().err()?))).collect();
             // A node that has answered may be promoted, so waiting can help.
             let kind = if errors.len() < answers.len() { Kind::Passing } else { kind_of(errors.iter().copied()) };
-            let trouble = errors.first().map(|(node, error)| format!(": {}", said_by(node, error)));
-            let why = if is_open { "several nodes may be the primary" } else { "no node says that it is the primary" };
-            let words = format!("{why}{}", trouble.unwrap_or_default());
-            return self.replicated.unknown_because(Trouble { words, kind });
+            let trouble = errors.first().map(|(node, error)| format!(": {}", text_of(node, error)));
+            let why = if is_open { "several nodes may be the primary" } else { "no node claims to be the primary" };
+            let message = format!("{why}{}", trouble.unwrap_or_default());
+            return self.replicated.unknown_because(Trouble { message, kind });
         };
-        self.replicated.told();
+        self.replicated.clear_trouble();
         self.replicated.set_primary(primary.clone(), None);
-        let is_silent = answers.iter().filter(|(_, answer)| answer.is_err());
-        let silent: Vec<_> = is_silent.map(|(address, _)| (*address).clone()).collect();
-        self.replicated.set_replicas(&election.replicas_of(primary), &silent);
+        let unanswered = answers.iter().filter(|(_, answer)| answer.is_err());
+        let unanswered: Vec<_> = unanswered.map(|(address, _)| (*address).clone()).collect();
+        self.replicated.set_replicas(&election.replicas_of(primary), &unanswered);
     }
 }

@@ -36,7 +36,7 @@ pub(super) struct Map {
     pub(super) known: HashMap<Address, Known>,
     /// Nodes that have lost slots to other nodes recently, and until when the loss is remembered.
     left: HashMap<Address, Instant>,
-    pub(super) looked_after: Instant,
+    pub(super) replicas_checked: Instant,
     /// Whether it is known if sharded channels are used.
     pub(super) probed: bool,
 }
@@ -81,7 +81,7 @@ pub(super) struct Known {
 }
 
 impl Known {
-    pub(super) fn is_looked_for(&self, now: Instant) -> bool {
+    pub(super) fn is_searched(&self, now: Instant) -> bool {
         self.missed_since.is_some_and(|since| now < since + EAGER_FOR)
     }
 }
@@ -117,14 +117,14 @@ impl Map {
         for known in self.known.values_mut() {
             let is_missed = !known.node.answers() && self.served.iter().any(|it| Arc::ptr_eq(&it.node, &known.node));
             known.missed_since = is_missed.then(|| known.missed_since.unwrap_or(now));
-            if let Some(since) = known.missed_since.filter(|_| known.is_looked_for(now)) {
+            if let Some(since) = known.missed_since.filter(|_| known.is_searched(now)) {
                 latest = latest.max(Some(since));
             }
         }
         latest.map(|since| now.since(since))
     }
 
-    /// Returns the index of the map to trust among the maps `told`, each reported by a different
+    /// Returns the index of the map to trust among `maps`, each reported by a different
     /// node. Returns `None` if none can be trusted.
     ///
     /// A node that was cut off or has hung reports an old map without any sign of its age. So a map
@@ -132,14 +132,14 @@ impl Map {
     /// node is suspect if it is silent, unknown or a replica, or has lost slots recently. Slots do
     /// not make a map doubtful if redirects (MOVED) have named the same new node for all of them. A
     /// doubtful map is trusted only if another node reports the same moves.
-    pub(super) fn believed(&self, told: &[Vec<Range>], now: Instant, answers: impl Fn(&Node) -> bool) -> Option<usize> {
-        let doubtful: Vec<_> = told.iter().map(|ranges| self.doubtful(ranges, now, &answers)).collect();
+    pub(super) fn trusted(&self, maps: &[Vec<Range>], now: Instant, answers: impl Fn(&Node) -> bool) -> Option<usize> {
+        let doubtful: Vec<_> = maps.iter().map(|ranges| self.doubtful(ranges, now, &answers)).collect();
         let is_confirmed = |at: usize| {
-            let is_by_another = |taken: &Taken<'_>| (0..told.len()).any(|by| by != at && taken.is_in(&told[by]));
+            let is_by_another = |taken: &Taken<'_>| (0..maps.len()).any(|by| by != at && taken.is_in(&maps[by]));
             doubtful[at].iter().all(is_by_another)
         };
         let without_doubt = doubtful.iter().position(Vec::is_empty);
-        without_doubt.or_else(|| (0..told.len()).find(|at| is_confirmed(*at)))
+        without_doubt.or_else(|| (0..maps.len()).find(|at| is_confirmed(*at)))
     }
 
     fn doubtful<'a>(&'a self, ranges: &'a [Range], now: Instant, answers: impl Fn(&Node) -> bool) -> Vec<Taken<'a>> {
@@ -147,10 +147,10 @@ impl Map {
             let to = self.known.get(taken.to).map(|known| &known.node);
             let is_replica = self.known.get(taken.to).is_some_and(|known| known.part == NodeRole::ClusterReplica);
             let is_back = self.left.get(taken.to).is_some_and(|until| *until > now);
-            let is_told = |slot| self.moved.get(&slot).zip(to).is_some_and(|((at, _), to)| Arc::ptr_eq(at, to));
+            let is_redirected = |slot| self.moved.get(&slot).zip(to).is_some_and(|((at, _), to)| Arc::ptr_eq(at, to));
             answers(&taken.from.node)
                 && (is_back || is_replica || to.is_none_or(|to| !answers(to)))
-                && !(taken.first..=taken.last).all(is_told)
+                && !(taken.first..=taken.last).all(is_redirected)
         };
         self.taken(ranges).filter(is_doubtful).collect()
     }

@@ -28,24 +28,24 @@ async fn watch(replicated: Arc<Replicated>, servers: MasterSlave, nodes: Nodes) 
     // The address of the primary, and a separate node object for queries of its role. If that
     // server is now a replica, the topology's own connection to it does not come up, because that
     // connection requires a primary.
-    let mut asked: Option<(Address, Arc<Node>)> = None;
+    let mut probe: Option<(Address, Arc<Node>)> = None;
     loop {
         let in_doubt = tokio::select! {
             () = replicated.doubts.notified() => true,
             () = tokio::time::sleep(nodes.settings.scan_interval) => false,
         };
-        replicated.look_after_replicas();
+        replicated.check_replicas();
         let Some(primary) = replicated.primary_address() else { continue };
         if !in_doubt {
             continue;
         }
-        if asked.as_ref().is_none_or(|(address, _)| *address != primary) {
+        if probe.as_ref().is_none_or(|(address, _)| *address != primary) {
             let node = nodes.open(&primary, NodeRole::Any);
-            if let Some((_, former)) = asked.replace((primary.clone(), node)) {
+            if let Some((_, former)) = probe.replace((primary.clone(), node)) {
                 former.close().await;
             }
         }
-        let Some((_, node)) = &asked else { continue };
+        let Some((_, node)) = &probe else { continue };
         let answers = tokio::time::timeout(nodes.settings.connect_timeout, async {
             let _ = node.connection_id().wait_for(Option::is_some).await;
             role(&**node).await
@@ -57,7 +57,7 @@ async fn watch(replicated: Arc<Replicated>, servers: MasterSlave, nodes: Nodes) 
             replicated.set_primary(other, None);
             replicated.set_replicas(&replicas, &[]);
         }
-        if let Some((_, node)) = asked.take() {
+        if let Some((_, node)) = probe.take() {
             node.close().await;
         }
         // Hints that arrive in this pause share one refresh.

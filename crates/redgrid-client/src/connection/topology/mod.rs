@@ -5,12 +5,12 @@ mod lag;
 mod listed;
 mod map;
 mod master_slave;
-mod nowhere;
 mod replicated;
 mod role;
 mod sentinel;
 mod single;
 mod slots;
+mod unknown_primary;
 mod votes;
 
 pub(super) use single::Single;
@@ -97,14 +97,14 @@ fn shard(primary: &Arc<Node>, slots: Vec<RangeInclusive<u16>>, replicas: &[Arc<N
 ///
 /// With [`ReadMode::Any`], candidates are the primary and the usable replicas ([`Node::is_fit`]).
 /// With [`ReadMode::Replica`], the primary is a candidate only if no replica is usable.
-fn reader(mode: ReadMode, turn: &AtomicUsize, primary: &Arc<Node>, replicas: &[Arc<Node>]) -> Arc<dyn Server> {
+fn reader(mode: ReadMode, next: &AtomicUsize, primary: &Arc<Node>, replicas: &[Arc<Node>]) -> Arc<dyn Server> {
     if mode == ReadMode::Primary {
         return Arc::clone(primary) as Arc<dyn Server>;
     }
     let fit: Vec<_> = replicas.iter().filter(|replica| replica.is_fit()).collect();
     let with_primary = usize::from(mode != ReadMode::Replica || fit.is_empty());
-    let turn = turn.fetch_add(1, Ordering::Relaxed) % (fit.len() + with_primary);
-    Arc::clone(fit.get(turn).copied().unwrap_or(primary)) as Arc<dyn Server>
+    let next = next.fetch_add(1, Ordering::Relaxed) % (fit.len() + with_primary);
+    Arc::clone(fit.get(next).copied().unwrap_or(primary)) as Arc<dyn Server>
 }
 
 /// Returns the server at which waiters of `key` subscribe.

@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::lag::{self, Copies};
-use super::nowhere::Nowhere;
+use super::unknown_primary::UnknownPrimary;
 use super::{EAGER_FOR, close, eager_interval, gap, listener, reader, shard};
 use crate::config::Address;
 use crate::connection::link::NodeRole;
@@ -30,12 +30,12 @@ const HELD_BACK: Duration = Duration::from_millis(1500);
 pub(super) struct Replicated {
     kind: DeploymentKind,
     nodes: Nodes,
-    nowhere: Arc<Nowhere>,
+    unknown_primary: Arc<UnknownPrimary>,
     members: RwLock<Members>,
     /// Notified when the primary may have been replaced.
     pub(super) doubts: Notify,
     changes: watch::Sender<u64>,
-    turn: AtomicUsize,
+    next_reader: AtomicUsize,
     tasks: Mutex<JoinSet<()>>,
     closed: AtomicBool,
 }
@@ -48,7 +48,7 @@ struct Members {
     /// Why no node currently reports the primary.
     trouble: Option<String>,
     missed_since: Option<Instant>,
-    looked_after: Option<Instant>,
+    replicas_checked: Option<Instant>,
 }
 
 impl Replicated {
@@ -57,11 +57,11 @@ impl Replicated {
         Arc::new(Replicated {
             kind,
             nodes,
-            nowhere: Arc::new(Nowhere::new(why)),
+            unknown_primary: Arc::new(UnknownPrimary::new(why)),
             members: RwLock::default(),
             doubts: Notify::new(),
             changes: watch::Sender::new(0),
-            turn: AtomicUsize::new(0),
+            next_reader: AtomicUsize::new(0),
             tasks: Mutex::default(),
             closed: AtomicBool::new(false),
         })
@@ -96,11 +96,11 @@ impl Replicated {
 
     /// Sets why no node reports the primary, and whether waiting can help. A known primary is kept.
     pub(super) fn unknown_because(&self, trouble: Trouble) {
-        self.change_members().trouble = Some(trouble.words.clone());
-        self.nowhere.because(trouble);
+        self.change_members().trouble = Some(trouble.message.clone());
+        self.unknown_primary.because(trouble);
     }
 
-    pub(super) fn told(&self) {
+    pub(super) fn clear_trouble(&self) {
         self.change_members().trouble = None;
     }
 
@@ -125,7 +125,7 @@ impl Replicated {
     /// Waits until the primary must be determined again: after an interval, or after a hint.
     ///
     /// The interval is short while the primary is unknown or does not answer.
-    pub(super) async fn next_look(&self, is_unknown: bool) {
+    pub(super) async fn next_refresh(&self, is_unknown: bool) {
         let settings = &self.nodes.settings;
         let interval = match self.missed_for() {
             _ if is_unknown || self.primary_address().is_none() => settings.retry_delay,
@@ -219,17 +219,17 @@ impl Replicated {
 
     /// Schedules a check of each replica. Replicas that have lost their primary or are still
     /// loading their data are then excluded from reads.
-    pub(super) fn look_after_replicas(&self) {
-        self.members().replicas.iter().for_each(|replica| replica.look_after());
+    pub(super) fn check_replicas(&self) {
+        self.members().replicas.iter().for_each(|replica| replica.schedule_check());
     }
 
-    /// Calls [`Replicated::look_after_replicas`], but at most once per `scan_interval`.
-    pub(super) fn look_after_replicas_at_intervals(&self) {
+    /// Calls [`Replicated::check_replicas`], but at most once per `scan_interval`.
+    pub(super) fn check_replicas_at_intervals(&self) {
         let mut members = self.change_members();
-        if members.looked_after.is_none_or(|at| at.elapsed() >= self.nodes.settings.scan_interval) {
-            members.looked_after = Some(Instant::now());
+        if members.replicas_checked.is_none_or(|at| at.elapsed() >= self.nodes.settings.scan_interval) {
+            members.replicas_checked = Some(Instant::now());
             drop(members);
-            self.look_after_replicas();
+            self.check_replicas();
         }
     }
 
@@ -245,7 +245,7 @@ impl Replicated {
         let members = self.members();
         match &members.primary {
             Some(primary) => choose(primary, &members.replicas),
-            None => Arc::clone(&self.nowhere) as Arc<dyn Server>,
+            None => Arc::clone(&self.unknown_primary) as Arc<dyn Server>,
         }
     }
 }
@@ -281,7 +281,7 @@ impl Topology for Replicated {
     }
 
     fn reader(&self, _key: &[u8]) -> Arc<dyn Server> {
-        self.choose(|primary, replicas| reader(self.nodes.settings.read_mode, &self.turn, primary, replicas))
+        self.choose(|primary, replicas| reader(self.nodes.settings.read_mode, &self.next_reader, primary, replicas))
     }
 
     fn listener(&self, key: &[u8]) -> Arc<dyn Server> {
@@ -326,7 +326,7 @@ mod tests {
     fn replicated() -> Arc<Replicated> {
         let config = Config::sentinel("primary", ["127.0.0.1:1"]).unwrap().read_mode(ReadMode::Replica);
         let nodes = Nodes::new(&config, &Clock::runtime()).unwrap();
-        Replicated::new(DeploymentKind::Sentinel, nodes, "no sentinel was asked yet")
+        Replicated::new(DeploymentKind::Sentinel, nodes, "no sentinel was queried yet")
     }
 
     fn replicas(of: &Replicated) -> Vec<Address> {

@@ -23,15 +23,15 @@ pub(super) async fn role(node: &dyn Server) -> Result<Role, ServerError> {
 }
 
 /// Reads the role from a reply to `ROLE`. The reply of a sentinel is rejected.
-fn role_of(words: Vec<Reply>) -> Result<Role, ServerError> {
-    if let [role, _, Reply::Array(replicas)] = &words[..]
+fn role_of(parts: Vec<Reply>) -> Result<Role, ServerError> {
+    if let [role, _, Reply::Array(replicas)] = &parts[..]
         && matches!(role, Reply::Bytes(role) if &role[..] == b"master")
     {
         return Ok(Role::Primary { replicas: replicas.len() });
     }
-    let mut words = words.into_iter();
-    let mut text = || words.next().and_then(|word| word.into_typed::<String>().ok()).unwrap_or_default();
-    let unexpected = || ServerError::unknown("the answer to ROLE is neither that of a primary nor of a replica");
+    let mut parts = parts.into_iter();
+    let mut text = || parts.next().and_then(|part| part.into_typed::<String>().ok()).unwrap_or_default();
+    let unexpected = || ServerError::unknown("the reply to ROLE is neither that of a primary nor that of a replica");
     match text().as_str() {
         "master" => Ok(Role::Primary { replicas: 0 }),
         "slave" => {

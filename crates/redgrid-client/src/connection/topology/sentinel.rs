@@ -29,8 +29,8 @@ use tokio::time::Instant;
 use self::elected::Elected;
 use self::events::SentinelEvents;
 use self::report::{PrimaryReport, is_among_most, others_by, primary_by, replicas_by};
-use super::nowhere::{kind_of, said_by};
 use super::replicated::Replicated;
+use super::unknown_primary::{kind_of, text_of};
 use crate::config::{Address, Sentinel};
 use crate::connection::link::NodeRole;
 use crate::connection::node::{Node, Nodes};
@@ -51,25 +51,25 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 /// A warning is logged after this number of consecutive refreshes that no sentinel answered: 5.
 ///
 /// The warning is not repeated before a sentinel has answered.
-const MOST_SILENT: u32 = 5;
+const MAX_FAILED_REFRESHES: u32 = 5;
 
 /// Opens the topology, and starts to query the sentinels.
 pub(super) fn open(sentinel: &Sentinel, nodes: Nodes) -> Arc<Replicated> {
     let replicated = Replicated::new(DeploymentKind::Sentinel, nodes.clone(), "no sentinel has answered yet");
-    let asking = Nodes { entry: nodes.entry.at_sentinels(sentinel, &nodes.settings), ..nodes };
+    let sentinel_nodes = Nodes { entry: nodes.entry.at_sentinels(sentinel, &nodes.settings), ..nodes };
     let mut watch = Watch {
         replicated: Arc::clone(&replicated),
         name: sentinel.master_name.clone(),
-        nodes: asking,
+        nodes: sentinel_nodes,
         seeds: sentinel.sentinels.clone(),
         sentinels: HashMap::new(),
         switched: Arc::default(),
         latest: 0,
         elected: None,
         held_back_for: None,
-        silent: 0,
+        failed_refreshes: 0,
     };
-    sentinel.sentinels.iter().for_each(|address| watch.ask(address));
+    sentinel.sentinels.iter().for_each(|address| watch.add_sentinel(address));
     replicated.watched_by(watch.run());
     replicated.compare_replicas();
     replicated
@@ -81,7 +81,7 @@ struct Watch {
     name: String,
     nodes: Nodes,
     seeds: Vec<Address>,
-    sentinels: HashMap<Address, Asked>,
+    sentinels: HashMap<Address, WatchedSentinel>,
     /// Notified when a sentinel publishes a new primary, or a replica chosen for promotion.
     switched: Arc<Notify>,
     /// The number of the latest election whose primary this client uses.
@@ -91,23 +91,23 @@ struct Watch {
     /// The last promotion for which requests were suspended: the number of the election before it,
     /// and the replica. Requests are suspended only once for the same promotion.
     held_back_for: Option<(u64, Address)>,
-    silent: u32,
+    failed_refreshes: u32,
 }
 
-struct Asked {
+struct WatchedSentinel {
     node: Arc<Node>,
     listening: JoinHandle<()>,
     lost_at: Option<Instant>,
 }
 
-impl Drop for Asked {
+impl Drop for WatchedSentinel {
     fn drop(&mut self) {
         self.listening.abort();
     }
 }
 
 impl Watch {
-    fn ask(&mut self, address: &Address) {
+    fn add_sentinel(&mut self, address: &Address) {
         if !self.sentinels.contains_key(address) {
             let node = self.nodes.open(address, NodeRole::Sentinel);
             let pause = self.nodes.settings.retry_delay.min(LONGEST_PAUSE);
@@ -119,19 +119,19 @@ impl Watch {
                 pause,
             };
             let listening = tokio::spawn(events.listen());
-            self.sentinels.insert(address.clone(), Asked { node, listening, lost_at: Some(Instant::now()) });
-            self.tell_sentinels();
+            self.sentinels.insert(address.clone(), WatchedSentinel { node, listening, lost_at: Some(Instant::now()) });
+            self.publish_sentinels();
         }
     }
 
-    fn tell_sentinels(&self) {
-        self.replicated.set_sentinels(self.sentinels.values().map(|asked| Arc::clone(&asked.node)).collect());
+    fn publish_sentinels(&self) {
+        self.replicated.set_sentinels(self.sentinels.values().map(|sentinel| Arc::clone(&sentinel.node)).collect());
     }
 
     async fn run(mut self) {
         loop {
-            self.look().await;
-            self.replicated.look_after_replicas_at_intervals();
+            self.refresh().await;
+            self.replicated.check_replicas_at_intervals();
             let chosen = self.elected.as_ref().filter(|elected| elected.followed_at.is_none());
             let mut chosen = chosen.map(|elected| elected.node.connection_id());
             let promoted = async {
@@ -146,7 +146,7 @@ impl Watch {
             tokio::select! {
                 () = promoted => { self.follow_elected(); }
                 () = self.switched.notified() => {}
-                () = self.replicated.next_look(false) => {}
+                () = self.replicated.next_refresh(false) => {}
             }
         }
     }
@@ -169,61 +169,62 @@ impl Watch {
 
     /// Returns the sentinels that have had no connection for [`FORGOTTEN_AFTER`] scan intervals.
     /// Configured sentinels are not returned.
-    fn long_gone(&mut self) -> Vec<Address> {
-        let patience = self.nodes.settings.scan_interval * FORGOTTEN_AFTER;
-        let mut gone = Vec::new();
-        for (address, asked) in &mut self.sentinels {
-            if asked.node.connection_id().borrow().is_some() {
-                asked.lost_at = None;
-            } else if asked.lost_at.get_or_insert_with(Instant::now).elapsed() > patience
+    fn long_unreachable(&mut self) -> Vec<Address> {
+        let limit = self.nodes.settings.scan_interval * FORGOTTEN_AFTER;
+        let mut unreachable = Vec::new();
+        for (address, sentinel) in &mut self.sentinels {
+            if sentinel.node.connection_id().borrow().is_some() {
+                sentinel.lost_at = None;
+            } else if sentinel.lost_at.get_or_insert_with(Instant::now).elapsed() > limit
                 && !self.seeds.contains(address)
             {
-                gone.push(address.clone());
+                unreachable.push(address.clone());
             }
         }
-        gone
+        unreachable
     }
 
-    async fn look(&mut self) {
-        let long_gone = self.long_gone();
-        let (name, patience) = (&*self.name.clone(), self.nodes.settings.connect_timeout);
-        let asking = self.sentinels.values().map(|asked| async move {
-            let told = tokio::time::timeout(patience, primary_by(&*asked.node, name)).await;
-            (&asked.node, told.unwrap_or_else(|_| Err(ServerError::unknown("a sentinel did not answer in time"))))
+    async fn refresh(&mut self) {
+        let long_unreachable = self.long_unreachable();
+        let (name, timeout) = (&*self.name.clone(), self.nodes.settings.connect_timeout);
+        let queries = self.sentinels.values().map(|sentinel| async move {
+            let report = tokio::time::timeout(timeout, primary_by(&*sentinel.node, name)).await;
+            (&sentinel.node, report.unwrap_or_else(|_| Err(ServerError::unknown("a sentinel did not answer in time"))))
         });
-        let answers = self.until_clear(asking.collect()).await;
-        let latest = answers.iter().filter_map(|(node, told)| Some((*node, told.as_ref().ok()?)));
-        let Some((by, told)) = latest.max_by_key(|(_, told)| (told.epoch, told.elected.is_some())) else {
-            let errors = || answers.iter().filter_map(|(node, told)| Some((&***node, told.as_ref().err()?)));
+        let answers = self.until_clear(queries.collect()).await;
+        let latest = answers.iter().filter_map(|(node, report)| Some((*node, report.as_ref().ok()?)));
+        let Some((by, report)) = latest.max_by_key(|(_, report)| (report.epoch, report.elected.is_some())) else {
+            let errors = || answers.iter().filter_map(|(node, report)| Some((&***node, report.as_ref().err()?)));
             let kind = kind_of(errors());
-            let why = errors().next().map_or_else(|| "none is set".into(), |(node, error)| said_by(node, error));
+            let why = errors().next().map_or_else(|| "none is set".into(), |(node, error)| text_of(node, error));
             let why = format!("no sentinel reports the address of `{name}`: {why}");
-            self.silent = self.silent.saturating_add(1);
-            if self.silent == MOST_SILENT {
+            self.failed_refreshes = self.failed_refreshes.saturating_add(1);
+            if self.failed_refreshes == MAX_FAILED_REFRESHES {
                 tracing::warn!(why, "the sentinels have been silent for some time; a failover would not be noticed");
             }
-            return self.replicated.unknown_because(Trouble { words: why, kind });
+            return self.replicated.unknown_because(Trouble { message: why, kind });
         };
-        if self.silent >= MOST_SILENT {
+        if self.failed_refreshes >= MAX_FAILED_REFRESHES {
             tracing::info!("a sentinel has answered again");
         }
-        self.silent = 0;
-        self.replicated.told();
-        let said = answers.iter().filter(|(_, told)| told.is_ok()).count();
-        let is_down = is_called_down(answers.iter().filter_map(|(_, told)| told.as_ref().ok()), &told.primary);
-        let (by, told) = (Arc::clone(by), PrimaryReport { is_down, ..told.clone() });
+        self.failed_refreshes = 0;
+        self.replicated.clear_trouble();
+        let answered = answers.iter().filter(|(_, report)| report.is_ok()).count();
+        let is_down = is_called_down(answers.iter().filter_map(|(_, report)| report.as_ref().ok()), &report.primary);
+        let (by, report) = (Arc::clone(by), PrimaryReport { is_down, ..report.clone() });
         let all = self.sentinels.len();
-        let is_news = is_followed(told.epoch, self.latest, said, all)
-            || is_followed(told.epoch, self.latest, said, all - long_gone.len()) && is_among_most(&*by, name).await;
+        let is_news = is_followed(report.epoch, self.latest, answered, all)
+            || is_followed(report.epoch, self.latest, answered, all - long_unreachable.len())
+                && is_among_most(&*by, name).await;
         if !is_news {
-            tracing::debug!(by = %by.id(), "it knows of an older election only");
+            tracing::debug!(by = %by.id(), "a sentinel reported the result of an older election");
             return;
         }
-        self.latest = told.epoch;
+        self.latest = report.epoch;
         let leader = self.elected.as_ref().map(|elected| &elected.leader);
-        let is_heard =
-            leader.is_some_and(|leader| answers.iter().any(|(node, told)| told.is_ok() && Arc::ptr_eq(node, leader)));
-        self.follow(&by, told, is_heard);
+        let has_leader_answered = leader
+            .is_some_and(|leader| answers.iter().any(|(node, report)| report.is_ok() && Arc::ptr_eq(node, leader)));
+        self.follow(&by, report, has_leader_answered);
         if self.nodes.settings.uses_replicas()
             && let Ok((up, down)) = replicas_by(&*by, name).await
         {
@@ -235,40 +236,43 @@ impl Watch {
             let wanted: HashSet<&Address> = others.iter().chain(&self.seeds).chain(self.known(&by)).collect();
             // A sentinel does not name itself. So every connected sentinel stays, under whatever
             // address it is known.
-            let is_gone = |(known, asked): &(&Address, &Asked)| {
-                !wanted.contains(known) && asked.node.connection_id().borrow().is_none()
+            let is_obsolete = |(known, sentinel): &(&Address, &WatchedSentinel)| {
+                !wanted.contains(known) && sentinel.node.connection_id().borrow().is_none()
             };
-            let gone: Vec<_> = self.sentinels.iter().filter(is_gone).map(|(gone, _)| gone.clone()).collect();
-            gone.iter().for_each(|gone| {
-                self.sentinels.remove(gone);
+            let obsolete: Vec<_> =
+                self.sentinels.iter().filter(is_obsolete).map(|(obsolete, _)| obsolete.clone()).collect();
+            obsolete.iter().for_each(|obsolete| {
+                self.sentinels.remove(obsolete);
             });
-            self.tell_sentinels();
-            others.iter().for_each(|other| self.ask(other));
+            self.publish_sentinels();
+            others.iter().for_each(|other| self.add_sentinel(other));
         }
     }
 
     /// Follows the server that `by` names as the primary, or as the chosen replica.
     ///
-    /// `is_heard` is true if the sentinel that leads the failover has answered this time.
-    fn follow(&mut self, by: &Arc<Node>, told: PrimaryReport, is_heard: bool) {
+    /// `has_leader_answered` is true if the sentinel that leads the failover has answered this
+    /// time.
+    fn follow(&mut self, by: &Arc<Node>, report: PrimaryReport, has_leader_answered: bool) {
         // A failover is over if its election was counted and the winner is named, or if the
         // failover was given up.
-        let is_over =
-            |elected: &mut Elected| elected.after != told.epoch || elected.is_given_up(told.elected.as_ref(), is_heard);
+        let is_over = |elected: &mut Elected| {
+            elected.after != report.epoch || elected.is_given_up(report.elected.as_ref(), has_leader_answered)
+        };
         let before = self.elected.take_if(is_over);
-        let has_chosen = told.elected.is_some();
-        if let Some(address) = told.elected
+        let has_chosen = report.elected.is_some();
+        if let Some(address) = report.elected
             && self.elected.as_ref().is_none_or(|elected| elected.address != address)
         {
-            let held_back_for = Some((told.epoch, address.clone()));
+            let held_back_for = Some((report.epoch, address.clone()));
             if self.held_back_for != held_back_for {
                 self.held_back_for = held_back_for;
                 self.replicated.hold_back();
             }
             let node = self.replicated.open(&address);
-            self.elected = Some(Elected::new(address, node, told.epoch, by));
+            self.elected = Some(Elected::new(address, node, report.epoch, by));
         } else if let Some(elected) = &mut self.elected {
-            elected.is_backed = told.is_down || has_chosen;
+            elected.is_backed = report.is_down || has_chosen;
             if has_chosen {
                 elected.chosen_at = Instant::now();
             }
@@ -277,8 +281,8 @@ impl Watch {
             return;
         }
         let is_over = before.is_some() && self.elected.is_none();
-        let opened = before.filter(|elected| elected.address == told.primary).map(|elected| elected.node);
-        self.replicated.set_primary(told.primary, opened);
+        let opened = before.filter(|elected| elected.address == report.primary).map(|elected| elected.node);
+        self.replicated.set_primary(report.primary, opened);
         if is_over {
             self.replicated.go_on();
         }
@@ -298,28 +302,28 @@ impl Watch {
     ///   sentinel that died with the primary must not delay the result.
     async fn until_clear<T>(
         &self,
-        mut asking: FuturesUnordered<impl Future<Output = (T, Result<PrimaryReport, ServerError>)>>,
+        mut queries: FuturesUnordered<impl Future<Output = (T, Result<PrimaryReport, ServerError>)>>,
     ) -> Vec<(T, Result<PrimaryReport, ServerError>)> {
-        let (all, known) = (asking.len(), self.replicated.primary_address().is_some());
+        let (all, known) = (queries.len(), self.replicated.primary_address().is_some());
         let mut answers = Vec::with_capacity(all);
         let mut enough = pin!(std::future::pending().left_future());
         loop {
             tokio::select! {
-                answer = asking.next() => match answer {
+                answer = queries.next() => match answer {
                     None => return answers,
                     Some(answer) => answers.push(answer),
                 },
                 () = &mut enough => return answers,
             }
-            let said = answers.iter().filter_map(|(_, told)| told.as_ref().ok());
-            let newest = said.clone().map(|told| told.epoch).max().unwrap_or_default();
+            let reports = answers.iter().filter_map(|(_, report)| report.as_ref().ok());
+            let newest = reports.clone().map(|report| report.epoch).max().unwrap_or_default();
             if known && newest > self.latest {
                 return answers;
             }
             // A majority that reports only older elections is not sufficient: wait for the other
             // sentinels.
-            let is_majority = said.clone().count() * 2 > all;
-            if is_majority && said.clone().any(|told| told.epoch >= self.latest && told.elected.is_some()) {
+            let is_majority = reports.clone().count() * 2 > all;
+            if is_majority && reports.clone().any(|report| report.epoch >= self.latest && report.elected.is_some()) {
                 return answers;
             }
             if is_majority && newest >= self.latest {
@@ -329,7 +333,7 @@ impl Watch {
     }
 
     fn known(&self, node: &Arc<Node>) -> Option<&Address> {
-        self.sentinels.iter().find_map(|(address, asked)| Arc::ptr_eq(&asked.node, node).then_some(address))
+        self.sentinels.iter().find_map(|(address, sentinel)| Arc::ptr_eq(&sentinel.node, node).then_some(address))
     }
 }
 
@@ -337,23 +341,23 @@ impl Watch {
 /// sentinel may be cut off from the primary.
 fn is_called_down<'a>(answers: impl Iterator<Item = &'a PrimaryReport>, primary: &Address) -> bool {
     let (mut all, mut down) = (0, 0);
-    for told in answers {
+    for report in answers {
         all += 1;
-        down += usize::from(told.is_down && told.primary == *primary);
+        down += usize::from(report.is_down && report.primary == *primary);
     }
     down * 2 > all
 }
 
-/// Returns whether the client follows the election number `told`. The client has followed the
-/// number `latest` before. Of `all` sentinels, `said` have answered, and `told` is the latest
-/// election that they report.
+/// Returns whether the client follows the election number `reported`. The client has followed the
+/// number `latest` before. Of `all` sentinels, `answered` have answered, and `reported` is the
+/// latest election that they report.
 ///
 /// An older election is usually reported by a sentinel that is cut off, perhaps together with the
 /// former primary. But if most sentinels report only older elections, they have been set up anew,
 /// and the client follows the latest of these. Sentinels that were replaced elsewhere are not
 /// counted in `all` after a while.
-fn is_followed(told: u64, latest: u64, said: usize, all: usize) -> bool {
-    told >= latest || said * 2 > all
+fn is_followed(reported: u64, latest: u64, answered: usize, all: usize) -> bool {
+    reported >= latest || answered * 2 > all
 }
 
 /// The number of scan intervals without a connection after which a sentinel can be forgotten,
@@ -369,15 +373,15 @@ mod tests {
     #[test]
     fn a_primary_is_down_if_a_majority_reports_it() {
         let one = Address::new("one", 1);
-        let told =
+        let report =
             |primary: &Address, is_down| PrimaryReport { primary: primary.clone(), epoch: 1, elected: None, is_down };
         let is_down = |downs: &[bool]| {
-            let answers: Vec<_> = downs.iter().map(|down| told(&one, *down)).collect();
+            let answers: Vec<_> = downs.iter().map(|down| report(&one, *down)).collect();
             is_called_down(answers.iter(), &one)
         };
         assert!(is_down(&[true]) && is_down(&[true, true, false]));
         assert!(!is_down(&[true, false]) && !is_down(&[true, false, false]) && !is_down(&[]));
-        let another = [told(&Address::new("two", 2), true)];
+        let another = [report(&Address::new("two", 2), true)];
         assert!(!is_called_down(another.iter(), &one));
     }
 

@@ -77,8 +77,8 @@ impl<'a> Election<'a> {
             return Choice::Nothing;
         };
         let is_tie = candidates.iter().filter(|(others, ..)| others == votes).count() > 1;
-        let is_unheard = self.present.is_none() && self.answers.iter().any(|(_, answer)| answer.is_err());
-        let is_open = is_tie || *votes == Votes::default() && is_unheard;
+        let is_incomplete = self.present.is_none() && self.answers.iter().any(|(_, answer)| answer.is_err());
+        let is_open = is_tie || *votes == Votes::default() && is_incomplete;
         if is_open && !is_present && !self.is_open_for_long { Choice::Open } else { Choice::Follow(address) }
     }
 
@@ -247,9 +247,9 @@ mod tests {
         assert_eq!(followed(&tie, Present::None, true), "b");
         assert_eq!(followed(&[primary(0), primary(0)], Present::None, true), "a");
         // The node that has not answered yet may be the primary.
-        let unheard = [silent(), copies("a"), primary(0)];
-        follows(&unheard, Present::None, "open");
-        assert_eq!(followed(&unheard, Present::None, true), "c");
+        let incomplete = [silent(), copies("a"), primary(0)];
+        follows(&incomplete, Present::None, "open");
+        assert_eq!(followed(&incomplete, Present::None, true), "c");
     }
 
     #[test]

@@ -10,7 +10,7 @@ use super::*;
 const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Time from the start of a request to its deadline.
-const PATIENCE: Duration = Duration::from_secs(2);
+const CALL_TIMEOUT: Duration = Duration::from_secs(2);
 
 #[derive(Default)]
 struct Flag(AtomicBool);
@@ -70,7 +70,7 @@ impl World {
     fn submit(&mut self, caller: usize) {
         let flag = Arc::<Flag>::default();
         self.submitted += 1;
-        let (request, until) = (self.submitted, self.now + PATIENCE);
+        let (request, until) = (self.submitted, self.now + CALL_TIMEOUT);
         let index = self.waiters.enqueue(request, until, Some(Waker::from(Arc::clone(&flag))));
         self.callers[caller] = Some(Caller { index, request, until, flag, was_sent: false, batch: 0 });
     }
@@ -109,7 +109,10 @@ impl World {
             let first = self.callers.iter().flatten().filter(|who| !who.is_woken()).map(deadline).min();
             assert!(first.is_none_or(|first| next <= first && first > self.now), "the next check is too late");
             assert!(next > self.now, "the next check is not in the future");
-            assert!(!self.is_awaited() || next <= self.now + PATIENCE, "the next check is too late for new callers");
+            assert!(
+                !self.is_awaited() || next <= self.now + CALL_TIMEOUT,
+                "the next check is too late for new callers"
+            );
             self.check_abandoned();
         }
     }
@@ -180,7 +183,7 @@ impl World {
             let shares = self.callers.iter().flatten().filter(|other| other.index == who.index).count();
             assert_eq!(shares, 1);
         }
-        let free = all.slots.iter().filter(|seat| matches!(seat, Waiter::Free)).count();
+        let free = all.slots.iter().filter(|waiter| matches!(waiter, Waiter::Free)).count();
         assert_eq!(free, all.free.len());
         let is_forgotten = all.driver_waker.is_some() && (0..self.batches.len()).any(|index| self.is_abandoned(index));
         assert!(!is_forgotten || self.driver.0.load(Ordering::Relaxed), "an abandoned batch has not woken the driver");

@@ -113,7 +113,9 @@ impl Table {
             return Step::Done;
         }
         let mut answers = Answers::new();
-        if !lock.asking && (lock.server_lease.is_some() || lock.queue.iter().any(|entry| !entry.request.once)) {
+        if !lock.request_in_flight
+            && (lock.server_lease.is_some() || lock.queue.iter().any(|entry| !entry.request.once))
+        {
             // Waiting requests of this process go before try-only requests.
             answers = lock.reject_try_waiters();
         }
@@ -121,29 +123,29 @@ impl Table {
             // The waiter's timeout has passed, but its future was not polled to report that. Its
             // position must not delay the waiters behind it.
             let position = &entry.status.position;
-            if position.is_asked() && !position.is_asking() {
+            if position.was_requested() && !position.has_request_in_flight() {
                 self.release_position_of(lock, entry);
             }
         }
         self.listen(fair_loop, lock, now);
         let passes_locally = self.passes_locally(lock).is_some();
         if passes_locally {
-            // Notifications from before this process acquired the lock are void. While an operation
+            // Notifications from before this process acquired the lock are stale. While an operation
             // on the server lease is in flight, it may be the release, so notifications are kept.
             let is_idle = lock.busy == Busy::No;
             lock.queue.iter().filter(|_| is_idle).for_each(|entry| entry.status.position.clear_notification());
-        } else if let Some(at) = self.next_to_ask(lock, now)
+        } else if let Some(at) = self.next_to_request(lock, now)
             && let Some(attempt) = self.attempt_for(&fair_loop.key, lock, at, now)
         {
-            lock.asking = true;
+            lock.request_in_flight = true;
             let table = Arc::clone(self);
             self.spawn_background(Box::pin(async move {
                 table.try_for(attempt).await;
             }));
         }
-        let queued = || lock.queue.iter().filter(|entry| entry.status.position.is_inside() && entry.until > now);
+        let queued = || lock.queue.iter().filter(|entry| entry.status.position.is_queued() && entry.until > now);
         let positions: Vec<_> = queued().map(|entry| (entry.id, entry.status.position.number(entry.id))).collect();
-        let next_attempt = queued().map(|entry| entry.status.position.due()).min().filter(|_| may_ask(lock));
+        let next_attempt = queued().map(|entry| entry.status.position.due()).min().filter(|_| may_request(lock));
         let next_timeout = queued().map(|entry| entry.until).min();
         if passes_locally {
             self.send_pass(&mut state, &fair_loop.key, false);
@@ -174,7 +176,7 @@ impl Table {
         let waits = lock.queue.iter().filter(|entry| !entry.request.once && entry.until > now);
         for (at, entry) in waits.enumerate() {
             let position = &entry.status.position;
-            if at >= depth && !position.is_asked() {
+            if at >= depth && !position.was_requested() {
                 continue;
             }
             let number = position.number(entry.id);
@@ -188,7 +190,7 @@ impl Table {
             if let Some(wake) = watch.take() {
                 if wake.messages > 0 {
                     position.notify();
-                } else if position.is_asked() {
+                } else if position.was_requested() {
                     // A notification may have been missed before the subscription was active: check
                     // now.
                     fair_loop.next_keepalive = now;
@@ -206,8 +208,8 @@ impl Table {
     ///
     /// While a pass request that may enqueue a waiter is in flight, neither that waiter nor any
     /// behind it sends its own enqueue request.
-    fn next_to_ask(&self, lock: &LockState, now: Instant) -> Option<usize> {
-        if !may_ask(lock) {
+    fn next_to_request(&self, lock: &LockState, now: Instant) -> Option<usize> {
+        if !may_request(lock) {
             return None;
         }
         let depth = usize::try_from(self.core.settings.fair_depth).unwrap_or(usize::MAX);
@@ -216,9 +218,9 @@ impl Table {
         let waits = lock.queue.iter().enumerate().filter(|(_, entry)| entry.until > now);
         for (nth, (at, entry)) in waits.enumerate() {
             let position = &entry.status.position;
-            if !position.is_inside() {
+            if !position.is_queued() {
                 let may = nth < depth && (!holds || !entry.request.once);
-                not_queued = not_queued.or(may.then_some((at, position.is_asking())));
+                not_queued = not_queued.or(may.then_some((at, position.has_request_in_flight())));
             } else if holds {
                 // The notification is from before this process acquired the lock.
                 position.clear_notification();
@@ -226,7 +228,7 @@ impl Table {
                 return Some(at);
             }
         }
-        not_queued.filter(|(_, asking)| !asking).map(|(at, _)| at)
+        not_queued.filter(|(_, in_flight)| !in_flight).map(|(at, _)| at)
     }
 
     async fn keepalive(self: &Arc<Self>, fair_loop: &mut FairLoop, positions: &[(u64, u64)]) {
@@ -249,8 +251,8 @@ impl Table {
             other => {
                 // Waiting without a reply counts as loss of contact.
                 lock.contended = false;
-                let error = other.err().map_or("wrong number of parts".to_owned(), |error| error.to_string());
-                tracing::debug!(name = %fair_loop.key.keys.name, error, "keepalive without a valid reply");
+                let error = other.err().map_or("wrong number of values".to_owned(), |error| error.to_string());
+                tracing::debug!(name = %fair_loop.key.keys.name, error, "a keepalive got no valid reply");
                 return;
             }
         };
@@ -264,11 +266,11 @@ impl Table {
             let entry = lock.queue.iter().find(|entry| entry.id == *request);
             let Some(entry) = entry.filter(|entry| entry.status.position.number(*request) == *number) else { continue };
             let position = &entry.status.position;
-            if *kept == 0 && position.is_inside() && !position.is_asking() {
+            if *kept == 0 && position.is_queued() && !position.has_request_in_flight() {
                 position.left();
                 lost.push(*number);
                 count::position_lost(fair_loop.key.kind);
-                tracing::warn!(name = %fair_loop.key.keys.name, "a live position was removed; it is enqueued again");
+                tracing::warn!(name = %fair_loop.key.keys.name, "a live queue position was lost; it is enqueued again");
             } else if first == nth {
                 match u64::try_from(left) {
                     Ok(left) => position.is_next_until(received, Duration::from_millis(left.max(1))),
@@ -284,8 +286,8 @@ impl Table {
 }
 
 /// Returns whether an attempt can be made: no operation that conflicts with it is in flight.
-fn may_ask(lock: &LockState) -> bool {
-    !lock.asking && !matches!(lock.busy, Busy::AdjustingLease(_))
+fn may_request(lock: &LockState) -> bool {
+    !lock.request_in_flight && !matches!(lock.busy, Busy::AdjustingLease(_))
 }
 
 /// Counts a fair lock among those that send keepalives, until this value is dropped.

@@ -37,7 +37,7 @@ pub(in crate::lock) struct LocalPass {
     /// Numbers of the served positions, which stay in the server's queue until they are reported.
     served: Vec<u64>,
     /// Whether a pass request is in flight.
-    asking: bool,
+    in_flight: bool,
     /// Served positions that the pass request in flight reports.
     reporting: Vec<u64>,
     /// A hand-over that is suspended until the pass request completes: the id of its server lease.
@@ -49,8 +49,8 @@ pub(in crate::lock) struct LocalPass {
 }
 
 impl LocalPass {
-    pub(in crate::lock) fn is_asking(&self) -> bool {
-        self.asking
+    pub(in crate::lock) fn is_in_flight(&self) -> bool {
+        self.in_flight
     }
 
     /// Removes a position that is not at the head any more.
@@ -70,7 +70,7 @@ impl LockState {
         while let Some(number) = pass.next.front() {
             let is_it = |waiter: &Waiter| {
                 let position = &waiter.status.position;
-                position.is_inside() && position.number(waiter.id) == *number && waiter.is_live(now)
+                position.is_queued() && position.number(waiter.id) == *number && waiter.is_live(now)
             };
             if let Some(waiter) = self.queue.iter().position(is_it).and_then(|at| self.queue.remove(at)) {
                 self.queue.push_front(waiter);
@@ -117,9 +117,10 @@ impl Table {
             return true;
         }
         lock.busy = Busy::AdjustingLease(server_lease.id);
-        let is_asked = lock.local_pass.as_ref().is_some_and(|pass| pass.asking) || self.send_pass(state, key, true);
+        let is_requested =
+            lock.local_pass.as_ref().is_some_and(|pass| pass.in_flight) || self.send_pass(state, key, true);
         let Some(lock) = state.locks.get_mut(key) else { return false };
-        match lock.local_pass.as_mut().filter(|_| is_asked) {
+        match lock.local_pass.as_mut().filter(|_| is_requested) {
             Some(pass) => pass.suspended = Some((server_lease.id, fitted)),
             None => self.release_unclaimed_grant(lock, server_lease, Instant::MIN),
         }
@@ -129,7 +130,7 @@ impl Table {
     /// Records that a request got the server lease by its position.
     pub(in crate::lock) fn served(self: &Arc<Self>, lock: &mut LockState, waiter: &Waiter, now: Instant) {
         let position = &waiter.status.position;
-        if !position.is_inside() {
+        if !position.is_queued() {
             return;
         }
         let number = position.number(waiter.id);
@@ -170,10 +171,10 @@ impl Table {
         if served.is_empty() {
             return None;
         }
-        let asked = self
+        let outcome = self
             .send_pass_request(queue, server_lease, (&served, &[]), ReleaseAfterPass::Yes, until, RetryPolicy::ToTheEnd)
             .await;
-        let reply = asked.result.clone().and_then(PassReply::read);
+        let reply = outcome.result.clone().and_then(PassReply::read);
         if reply.is_err() {
             let mut state = self.state();
             let lock = state.locks.get_mut(&server_lease.lock_id())?;
@@ -182,9 +183,9 @@ impl Table {
             // Perhaps the server refuses only pass requests: a plain release follows.
             return None;
         }
-        self.released_by_pass(server_lease, &asked);
+        self.released_by_pass(server_lease, &outcome);
         let was_ours = reply.map(|reply| matches!(reply, PassReply::Released));
-        Some(Released { result: released(server_lease, &asked, was_ours), subscribers: None })
+        Some(Released { result: released(server_lease, &outcome, was_ours), subscribers: None })
     }
 
     fn pass_of<'a>(state: &'a mut State, server_lease: &ServerLease) -> Option<&'a mut LockState> {
@@ -234,19 +235,19 @@ impl Table {
             return false;
         };
         let pass = lock.local_pass.get_or_insert_default();
-        if pass.asking {
+        if pass.in_flight {
             return false;
         }
         let waits = lock.queue.iter().filter(|waiter| !waiter.request.once && waiter.is_live(now));
         let is_outside = |waiter: &&Waiter| {
             let position = &waiter.status.position;
-            !position.is_inside() && !position.is_asking()
+            !position.is_queued() && !position.has_request_in_flight()
         };
         let new: Vec<_> = waits.take(depth).filter(is_outside).map(NewPosition::of).collect();
         if new.is_empty() && pass.served.is_empty() && !frees {
             return false;
         }
-        pass.asking = true;
+        pass.in_flight = true;
         let served = std::mem::take(&mut pass.served);
         pass.reporting.clone_from(&served);
         let request = PassRequest { server_lease, queue, served, new, frees };
@@ -259,25 +260,25 @@ impl Table {
         let gives_back = if *frees { ReleaseAfterPass::UnlessNext } else { ReleaseAfterPass::No };
         let until = (self.now() + self.core.settings.patience()).min(server_lease.deadline());
         let positions = (&served[..], &new[..]);
-        let asked =
+        let outcome =
             self.send_pass_request(*queue, server_lease, positions, gives_back, until, RetryPolicy::Retries).await;
-        self.passed(&key, request, &asked);
+        self.passed(&key, request, &outcome);
     }
 
-    fn passed(self: &Arc<Self>, key: &LockId, request: PassRequest, asked: &RequestOutcome) {
-        let reply = asked.result.clone().and_then(PassReply::read);
+    fn passed(self: &Arc<Self>, key: &LockId, request: PassRequest, outcome: &RequestOutcome) {
+        let reply = outcome.result.clone().and_then(PassReply::read);
         let PassRequest { server_lease, served, new, frees, .. } = request;
         let mut state = self.state();
         let mut answers = Answers::new();
         for new in &new {
-            self.enqueued(&state, &server_lease, new, asked, reply.is_ok());
+            self.enqueued(&state, &server_lease, new, outcome, reply.is_ok());
         }
         let Some(lock) = state.locks.get_mut(key) else { return };
         let pass = lock.local_pass.get_or_insert_default();
-        pass.asking = false;
+        pass.in_flight = false;
         pass.reporting.clear();
         if reply.is_ok() {
-            lock.contact = asked.received;
+            lock.contact = outcome.received;
         } else {
             pass.served.extend(served);
         }
@@ -301,15 +302,15 @@ impl Table {
         let pass = lock.local_pass.get_or_insert_default();
         match reply {
             Ok(PassReply::Held(next)) => {
-                (pass.next, pass.listed) = (next, Some(asked.sent));
+                (pass.next, pass.listed) = (next, Some(outcome.sent));
                 // A late retransmission could release the lock that another task has acquired
                 // meanwhile.
-                let may_be_undone = frees && asked.was_retransmitted();
+                let may_be_undone = frees && outcome.was_retransmitted();
                 if may_be_undone {
                     pass.ended = Some(server_lease.id);
                 }
                 if let Some(fitted) = suspended {
-                    match may_be_undone || (frees && !lock.promote_next_of_pass(asked.received)) {
+                    match may_be_undone || (frees && !lock.promote_next_of_pass(outcome.received)) {
                         true => self.release_unclaimed_grant(lock, &server_lease, Instant::MIN),
                         false => answers = self.hand_over_next(&mut state, key, fitted, self.now()),
                     }
@@ -323,11 +324,11 @@ impl Table {
             Ok(PassReply::Released | PassReply::NotOurs) => {
                 state.schedule.remove(server_lease.id);
                 drop(state);
-                self.released_by_pass(&server_lease, asked);
+                self.released_by_pass(&server_lease, outcome);
                 return self.release_answered(None, &server_lease, None);
             }
             Err(error) => {
-                tracing::debug!(name = %server_lease.keys.name, %error, "not passed along");
+                tracing::debug!(name = %server_lease.keys.name, %error, "a pass request failed");
                 pass.ended = Some(server_lease.id);
                 self.take_out_served(lock);
                 if suspended.is_some() {
@@ -347,16 +348,16 @@ impl Table {
         state: &State,
         server_lease: &ServerLease,
         new: &NewPosition,
-        asked: &RequestOutcome,
+        outcome: &RequestOutcome,
         is_known: bool,
     ) {
         let NewPosition { waiter, number, status, request } = new;
         let lock = state.locks.get(&server_lease.lock_id());
         if status.position.number(*waiter) == *number {
-            asked.retransmission_ends.into_iter().for_each(|until| status.set_maybe_executed(until));
+            outcome.retransmission_ends.into_iter().for_each(|until| status.set_maybe_executed(until));
             let is_it = |waiting: &Waiter| waiting.id == *waiter && !waiting.answer.is_closed();
             if lock.is_some_and(|lock| lock.queue.iter().any(is_it)) {
-                return status.position.landed(is_known);
+                return status.position.request_ended(is_known);
             }
             status.position.left();
         }
@@ -365,7 +366,7 @@ impl Table {
         // number, the release of its hold suffices.
         let ours = lock.and_then(|lock| lock.server_lease.as_ref());
         if ours.is_none_or(|ours| ours.id != *number) {
-            let limit = asked.retransmission_ends.unwrap_or(Instant::MIN).max(status.may_execute_until());
+            let limit = outcome.retransmission_ends.unwrap_or(Instant::MIN).max(status.may_execute_until());
             let (keys, lease) = (&server_lease.keys, request.lease.duration());
             self.schedule_cleanup(DeferredRelease::of(server_lease.protocol, keys, *number, lease, Some(limit)));
         }

@@ -36,7 +36,7 @@ pub(super) struct NewPosition {
 impl NewPosition {
     /// Returns the new position of a waiter, and marks the position as requested.
     pub(super) fn of(waiter: &Waiter) -> NewPosition {
-        waiter.status.position.asked();
+        waiter.status.position.mark_requested();
         let (number, status) = (waiter.status.position.number(waiter.id), Arc::clone(&waiter.status));
         NewPosition { waiter: waiter.id, number, status, request: Arc::clone(&waiter.request) }
     }
@@ -56,7 +56,7 @@ impl PassReply {
             [1, _, next @ ..] => Ok(PassReply::Held(next.iter().copied().collect())),
             [0, ..] => Ok(PassReply::NotOurs),
             [3, ..] => Ok(PassReply::Released),
-            _ => Err(ServerError::unknown("an answer of another kind")),
+            _ => Err(ServerError::unknown("an unexpected reply to a pass request")),
         }
     }
 }

@@ -25,13 +25,13 @@ struct Place {
     number: Option<u64>,
     /// Whether a request for the position was sent, so that the position may be queued or hold the
     /// lock.
-    is_asked: bool,
+    was_requested: bool,
     /// Whether a request for the position is in flight.
-    is_asking: bool,
+    has_request_in_flight: bool,
     /// Whether the server has the position in its queue.
-    is_inside: bool,
+    is_queued: bool,
     /// Whether a notification or a reply said that the position is next.
-    is_called: bool,
+    is_notified: bool,
     /// When the holder's lease ends, if this position is the head.
     next_at: Option<Instant>,
 }
@@ -52,9 +52,10 @@ impl QueuePosition {
         *self.place() = Place { number: Some(number), ..Place::default() };
     }
 
-    pub(in crate::lock) fn asked(&self) {
+    pub(in crate::lock) fn mark_requested(&self) {
         let mut place = self.place();
-        (place.is_asked, place.is_asking, place.is_called, place.next_at) = (true, true, false, None);
+        (place.was_requested, place.has_request_in_flight, place.is_notified, place.next_at) =
+            (true, true, false, None);
     }
 
     /// Records the end of a request for the position. `waits` says whether the position is
@@ -63,10 +64,10 @@ impl QueuePosition {
     /// If `waits` is false, the waiter has left or the outcome is unknown. An earlier release may
     /// have been executed before the position was created. So the position counts as requested,
     /// and must be released again.
-    pub(in crate::lock) fn landed(&self, waits: bool) {
+    pub(in crate::lock) fn request_ended(&self, waits: bool) {
         let mut place = self.place();
-        place.is_inside = std::mem::take(&mut place.is_asking) && waits;
-        place.is_asked |= !waits;
+        place.is_queued = std::mem::take(&mut place.has_request_in_flight) && waits;
+        place.was_requested |= !waits;
     }
 
     /// Records that the position left the queue: it was granted, removed, given up, or is about to
@@ -74,29 +75,29 @@ impl QueuePosition {
     pub(in crate::lock) fn left(&self) -> bool {
         let mut place = self.place();
         let number = place.number;
-        std::mem::replace(&mut *place, Place { number, ..Place::default() }).is_asked
+        std::mem::replace(&mut *place, Place { number, ..Place::default() }).was_requested
     }
 
-    pub(in crate::lock) fn is_inside(&self) -> bool {
-        self.place().is_inside
+    pub(in crate::lock) fn is_queued(&self) -> bool {
+        self.place().is_queued
     }
 
-    pub(in crate::lock) fn is_asked(&self) -> bool {
-        self.place().is_asked
+    pub(in crate::lock) fn was_requested(&self) -> bool {
+        self.place().was_requested
     }
 
-    pub(in crate::lock) fn is_asking(&self) -> bool {
-        self.place().is_asking
+    pub(in crate::lock) fn has_request_in_flight(&self) -> bool {
+        self.place().has_request_in_flight
     }
 
     /// Records that the position is next and the lock may be free.
     pub(in crate::lock) fn notify(&self) {
-        self.place().is_called = true;
+        self.place().is_notified = true;
     }
 
     pub(in crate::lock) fn clear_notification(&self) {
         let mut place = self.place();
-        (place.is_called, place.next_at) = (false, None);
+        (place.is_notified, place.next_at) = (false, None);
     }
 
     /// Records for how long the lock is taken, if the position is the head of the queue.
@@ -110,7 +111,7 @@ impl QueuePosition {
     /// lease ends.
     pub(in crate::lock) fn due(&self) -> Instant {
         let place = self.place();
-        if place.is_called { Instant::MIN } else { place.next_at.unwrap_or(Instant::MAX) }
+        if place.is_notified { Instant::MIN } else { place.next_at.unwrap_or(Instant::MAX) }
     }
 }
 
@@ -168,7 +169,7 @@ impl QueuePositionView {
     /// Returns the holder field in the queue; `None` while the request is not queued.
     pub fn field(&self) -> Option<Bytes> {
         let Self { client, waiter, status } = self;
-        status.position.is_inside().then(|| format!("{client}:{}", status.position.number(*waiter)).into())
+        status.position.is_queued().then(|| format!("{client}:{}", status.position.number(*waiter)).into())
     }
 }
 

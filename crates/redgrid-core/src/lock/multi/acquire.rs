@@ -85,13 +85,13 @@ impl MultiRequest {
 struct MultiCall {
     /// Index of each key, and the number in its holder field.
     claims: Vec<(usize, u64)>,
-    asked: RequestOutcome,
+    outcome: RequestOutcome,
 }
 
 impl MultiCall {
     /// Returns the parsed reply, and the index of the key that it concerns.
     fn verdict(&self) -> (AcquireReply, usize) {
-        let reply = || self.asked.result.clone();
+        let reply = || self.outcome.result.clone();
         // The script for a single key replies without the number of a key.
         let place = |nth: u64| {
             let at = usize::try_from(nth).ok().and_then(|nth| self.claims.get(nth.checked_sub(1)?));
@@ -100,16 +100,16 @@ impl MultiCall {
         let refused = reply().and_then(|reply| reply.into_typed::<(i64, u64, u64, String)>());
         if let Ok((REFUSED, _, nth, text)) = refused {
             let failure = AcquireFailure::from(ServerError::refused(text));
-            let failure = if self.asked.was_retransmitted() { failure.unknown() } else { failure };
+            let failure = if self.outcome.was_retransmitted() { failure.unknown() } else { failure };
             return (AcquireReply::Failed(failure), place(nth));
         }
         let nth = reply().and_then(|reply| reply.into_typed::<(i64, u64, i64, u64)>()).map_or(1, |(.., nth)| nth);
-        (parse_reply(&self.asked), place(nth))
+        (parse_reply(&self.outcome), place(nth))
     }
 
     fn deferred_release(&self, request: &MultiRequest, lease: Duration) -> DeferredRelease {
         let claims = self.claims.iter().map(|(at, id)| (Arc::clone(&request.targets[*at]), *id)).collect();
-        DeferredRelease::of_all(request.kind, claims, lease, self.asked.retransmission_ends)
+        DeferredRelease::of_all(request.kind, claims, lease, self.outcome.retransmission_ends)
     }
 }
 
@@ -133,28 +133,32 @@ impl Table {
             return Ok(MultiOutcome::All(MultiGrant::of(Vec::new())));
         };
         let (answer, outcome) = oneshot::channel();
-        let patience = self.now() + self.core.settings.patience();
-        let over = until.min(patience + wanted.durability.timeout()) + GRACE;
+        let contact_deadline = self.now() + self.core.settings.patience();
+        let over = until.min(contact_deadline + wanted.durability.timeout()) + GRACE;
         let progress = Arc::new(Progress::default());
-        let (until, seen) = (until.min(patience), Arc::clone(&progress));
-        let look = MultiRequest { client: client.clone(), kind, targets, request: wanted, until, progress };
+        let (until, seen) = (until.min(contact_deadline), Arc::clone(&progress));
+        let multi = MultiRequest { client: client.clone(), kind, targets, request: wanted, until, progress };
         let table = Arc::clone(self);
         // The attempt runs in a background task: if the caller is dropped, the drop of the result
         // releases the grants.
         self.spawn_background(Box::pin(async move {
-            let _ = answer.send(table.try_all(&look).await);
+            let _ = answer.send(table.try_all(&multi).await);
         }));
         tokio::select! {
             biased;
-            answer = outcome => answer.unwrap_or_else(|_| Err(AcquireFailure::ShuttingDown.into_error(&self.core, &first))),
-            () = self.core.clock.sleep_until(over) => Err(no_answer(&self.core, &seen, &key).into_error(&self.core, &first)),
+            answer = outcome => {
+                answer.unwrap_or_else(|_| Err(AcquireFailure::ShuttingDown.into_error(&self.core, &first)))
+            }
+            () = self.core.clock.sleep_until(over) => {
+                Err(no_answer(&self.core, &seen, &key).into_error(&self.core, &first))
+            }
         }
     }
 
-    async fn try_all(self: &Arc<Self>, look: &MultiRequest) -> Result<MultiOutcome, AcquireError> {
+    async fn try_all(self: &Arc<Self>, multi: &MultiRequest) -> Result<MultiOutcome, AcquireError> {
         let mut waited = false;
         let (entered, wanted) = loop {
-            match self.reserve(look, waited)? {
+            match self.reserve(multi, waited)? {
                 LocalCheck::Busy { at, theirs } => return Ok(MultiOutcome::Busy { at, theirs }),
                 LocalCheck::NotBefore(instant) => self.core.clock.sleep_until(instant).await,
                 LocalCheck::Reserved { entered, wanted } => break (entered, wanted),
@@ -164,76 +168,76 @@ impl Table {
         if wanted.is_empty() {
             return Ok(MultiOutcome::All(MultiGrant::of(entered.into_iter().map(|(_, grant)| grant).collect())));
         }
-        let handover_window = self.handover_window(look.kind, &look.key(wanted[0].0));
-        let lease = look.request.server_lease(handover_window);
+        let handover_window = self.handover_window(multi.kind, &multi.key(wanted[0].0));
+        let lease = multi.request.server_lease(handover_window);
         let mut was_late = false;
         let (failure, at) = loop {
-            let call = self.send_multi(look, &wanted, lease).await;
-            let (asked, first) = (&call.asked, call.claims[0].0);
+            let call = self.send_multi(multi, &wanted, lease).await;
+            let (outcome, first) = (&call.outcome, call.claims[0].0);
             let (reply, at) = call.verdict();
             let token = match reply {
                 AcquireReply::Granted { token, .. } => token,
                 AcquireReply::TooLate if !std::mem::replace(&mut was_late, true) => {
-                    self.clean_up_copies(look, &call, lease, false);
+                    self.clean_up_copies(multi, &call, lease, false);
                     continue;
                 }
                 AcquireReply::Busy { .. } => {
-                    self.clean_up_copies(look, &call, lease, false);
-                    self.unreserve(look, &wanted);
+                    self.clean_up_copies(multi, &call, lease, false);
+                    self.unreserve(multi, &wanted);
                     return Ok(MultiOutcome::Busy { at, theirs: true });
                 }
                 AcquireReply::TooLate => {
-                    self.clean_up_copies(look, &call, lease, false);
+                    self.clean_up_copies(multi, &call, lease, false);
                     break (AcquireFailure::too_late_twice(), first);
                 }
                 AcquireReply::Failed(failure) => {
-                    self.clean_up_copies(look, &call, lease, matches!(failure, AcquireFailure::Unknown(_)));
+                    self.clean_up_copies(multi, &call, lease, matches!(failure, AcquireFailure::Unknown(_)));
                     break (failure, at);
                 }
             };
-            if let Err(error) = self.core.commit(asked, look.request.durability, &look.targets[first].key).await {
+            if let Err(error) = self.core.commit(outcome, multi.request.durability, &multi.targets[first].key).await {
                 // Release before reporting the error or retrying, so that this grant does not make
                 // the keys busy.
-                self.clean_up(call.deferred_release(look, lease)).await;
-                if error.is_passing() && self.now() < look.until {
+                self.clean_up(call.deferred_release(multi, lease)).await;
+                if error.is_passing() && self.now() < multi.until {
                     tokio::time::sleep(jittered(self.core.settings.retry_delay)).await;
                     continue;
                 }
                 break (AcquireFailure::NotDurable(error), first);
             }
-            if self.now() >= deadline(asked.sent, lease.min(look.request.lease.duration())) {
-                self.clean_up_copies(look, &call, lease, true);
-                let why = ServerError::unknown("the answer came when the lease had ended");
+            if self.now() >= deadline(outcome.sent, lease.min(multi.request.lease.duration())) {
+                self.clean_up_copies(multi, &call, lease, true);
+                let why = ServerError::unknown("the reply arrived after the end of the lease");
                 break (AcquireFailure::Unknown(why), first);
             }
-            return self.install_all(look, &call, (entered, wanted), token, (lease, handover_window));
+            return self.install_all(multi, &call, (entered, wanted), token, (lease, handover_window));
         };
-        self.unreserve(look, &wanted);
-        Err(failure.into_error(&self.core, &look.targets[at].name))
+        self.unreserve(multi, &wanted);
+        Err(failure.into_error(&self.core, &multi.targets[at].name))
     }
 
     /// Schedules the release of all keys that transmissions of the request may acquire.
     ///
     /// With `at_once` the keys are also released now, because the answered transmission may have
     /// acquired them.
-    fn clean_up_copies(self: &Arc<Self>, look: &MultiRequest, call: &MultiCall, lease: Duration, at_once: bool) {
-        if at_once || call.asked.was_retransmitted() {
-            self.schedule_cleanup(DeferredRelease { at_once, ..call.deferred_release(look, lease) });
+    fn clean_up_copies(self: &Arc<Self>, multi: &MultiRequest, call: &MultiCall, lease: Duration, at_once: bool) {
+        if at_once || call.outcome.was_retransmitted() {
+            self.schedule_cleanup(DeferredRelease { at_once, ..call.deferred_release(multi, lease) });
         }
     }
 
     /// Reserves the keys, all or none: this process then sends no other acquire request for them.
-    fn reserve(self: &Arc<Self>, look: &MultiRequest, waited: bool) -> Result<LocalCheck, AcquireError> {
+    fn reserve(self: &Arc<Self>, multi: &MultiRequest, waited: bool) -> Result<LocalCheck, AcquireError> {
         let now = self.now();
         let mut state = self.state();
         if state.closed {
-            return Err(AcquireFailure::ShuttingDown.into_error(&self.core, &look.targets[0].name));
+            return Err(AcquireFailure::ShuttingDown.into_error(&self.core, &multi.targets[0].name));
         }
         let mut entered: Vec<(usize, Arc<Hold>)> = Vec::new();
-        let mut wanted = Vec::with_capacity(look.targets.len());
+        let mut wanted = Vec::with_capacity(multi.targets.len());
         let mut not_before = Instant::MIN;
-        for (at, target) in look.targets.iter().enumerate() {
-            let key = look.key(at);
+        for (at, target) in multi.targets.iter().enumerate() {
+            let key = multi.key(at);
             let Some(lock) = state.locks.get_mut(&key) else {
                 // If this process released the key recently, other processes go first. This request
                 // is in no queue: it finds the key busy, or is delayed if it is try-only.
@@ -241,7 +245,7 @@ impl Table {
                 let continued = recent.map(|recent| recent.handover_ends).filter(|ends| *ends > now);
                 if let Some(recent) = recent.filter(|_| continued.is_none()) {
                     match recent.yields_until(now) {
-                        _ if !look.request.once => return Ok(LocalCheck::Busy { at, theirs: true }),
+                        _ if !multi.request.once => return Ok(LocalCheck::Busy { at, theirs: true }),
                         Some(_) if recent.plan.is_wanted() => return Ok(LocalCheck::Busy { at, theirs: true }),
                         Some(until) => not_before = not_before.max(until),
                         None => {}
@@ -250,12 +254,15 @@ impl Table {
                 wanted.push((at, continued));
                 continue;
             };
-            if let Some(known) = reenter(lock, &look.request, target) {
+            if let Some(known) = reenter(lock, &multi.request, target) {
                 entered.push((at, known?));
                 continue;
             }
             lock.queue.retain(|entry| !entry.answer.is_closed());
-            let alone = lock.queue.is_empty() && lock.server_lease.is_none() && lock.busy == Busy::No && !lock.asking;
+            let alone = lock.queue.is_empty()
+                && lock.server_lease.is_none()
+                && lock.busy == Busy::No
+                && !lock.request_in_flight;
             if !alone {
                 return Ok(LocalCheck::Busy { at, theirs: lock.is_taken() || !lock.queue.is_empty() });
             }
@@ -265,85 +272,90 @@ impl Table {
             return Ok(LocalCheck::NotBefore(not_before));
         }
         for (at, _) in &wanted {
-            let (kind, target) = (look.kind, &look.targets[*at]);
+            let (kind, target) = (multi.kind, &multi.targets[*at]);
             let lock = state
                 .locks
-                .entry(look.key(*at))
+                .entry(multi.key(*at))
                 .or_insert_with(|| Box::new(LockState::new(kind, Arc::clone(target), now)));
-            lock.asking = true;
+            lock.request_in_flight = true;
         }
         let entered =
-            entered.into_iter().map(|(at, hold)| (at, HoldGuard::further(look.client.clone(), hold))).collect();
+            entered.into_iter().map(|(at, hold)| (at, HoldGuard::further(multi.client.clone(), hold))).collect();
         Ok(LocalCheck::Reserved { entered, wanted })
     }
 
     /// Ends the reservation, so that requests which arrived meanwhile can proceed.
-    fn unreserve(self: &Arc<Self>, look: &MultiRequest, wanted: &[(usize, Option<Instant>)]) {
+    fn unreserve(self: &Arc<Self>, multi: &MultiRequest, wanted: &[(usize, Option<Instant>)]) {
         let now = self.now();
         for part in wanted.chunks(CHUNK) {
             let mut state = self.state();
             for (at, _) in part {
-                self.asked(&mut state, &look.key(*at), now);
+                self.end_request(&mut state, &multi.key(*at), now);
             }
         }
     }
 
     /// Records the end of the attempt for one key.
-    fn asked(self: &Arc<Self>, state: &mut State, key: &LockId, now: Instant) {
+    fn end_request(self: &Arc<Self>, state: &mut State, key: &LockId, now: Instant) {
         if let Some(lock) = state.locks.get_mut(key) {
-            lock.asking = false;
+            lock.request_in_flight = false;
             lock.contact = now;
         }
         self.go_on(state, key);
     }
 
-    async fn send_multi(&self, look: &MultiRequest, wanted: &[(usize, Option<Instant>)], lease: Duration) -> MultiCall {
+    async fn send_multi(
+        &self,
+        multi: &MultiRequest,
+        wanted: &[(usize, Option<Instant>)],
+        lease: Duration,
+    ) -> MultiCall {
         let claims: Vec<_> = wanted.iter().map(|(at, _)| (*at, self.number())).collect();
         let request = {
             let fields: Vec<_> = claims.iter().map(|(_, id)| self.core.field(*id)).collect();
             let each = claims.iter().zip(&fields);
             let each: Vec<_> =
-                each.map(|((at, _), field)| HoldArgs { target: &look.targets[*at], field, lease }).collect();
-            match look.kind.multi_key() {
+                each.map(|((at, _), field)| HoldArgs { target: &multi.targets[*at], field, lease }).collect();
+            match multi.kind.multi_key() {
                 Some(together) if each.len() > 1 => together.acquire_many(&each),
-                _ => look.kind.acquire(each[0]),
+                _ => multi.kind.acquire(each[0]),
             }
         };
-        let asked = self.core.exchange(request, look.until, RetryPolicy::Retries, &look.progress).await;
-        MultiCall { claims, asked }
+        let outcome = self.core.exchange(request, multi.until, RetryPolicy::Retries, &multi.progress).await;
+        MultiCall { claims, outcome }
     }
 
     /// Installs each granted key as a server lease with a first hold for the caller.
     fn install_all(
         self: &Arc<Self>,
-        look: &MultiRequest,
-        ask: &MultiCall,
+        multi: &MultiRequest,
+        call: &MultiCall,
         (mut grants, wanted): (Entered, Wanted),
         token: u64,
         (lease, handover_window): (Duration, Duration),
     ) -> Result<MultiOutcome, AcquireError> {
-        let (sent, now) = (ask.asked.sent, self.now());
-        let (mut robbed, mut closed) = (None, false);
-        let claimed: Vec<_> = ask.claims.iter().zip(&wanted).collect();
+        let (sent, now) = (call.outcome.sent, self.now());
+        let (mut superseded, mut closed) = (None, false);
+        let claimed: Vec<_> = call.claims.iter().zip(&wanted).collect();
         for part in claimed.chunks(CHUNK) {
             let (mut answers, mut unwanted) = (Answers::new(), Vec::new());
             let mut state = self.state();
             for ((at, id), (_, continued)) in part {
                 let ends = continued.unwrap_or(sent + handover_window);
-                let granted = GrantReply::by(&ask.asked, *id, token, (lease, look.request.durability), ends);
-                let key = look.key(*at);
-                let server_lease = Arc::new(ServerLease::new(granted, &key, look.kind, self.core.clock.clone()));
-                let request = state.shared(&look.request);
+                let granted = GrantReply::by(&call.outcome, *id, token, (lease, multi.request.durability), ends);
+                let key = multi.key(*at);
+                let server_lease = Arc::new(ServerLease::new(granted, &key, multi.kind, self.core.clock.clone()));
+                let request = state.shared(&multi.request);
                 match self.install_grant(&mut state, &key, &server_lease, sent) {
                     InstallOutcome::Ours { lock, schedule } => {
                         let hold = self.create_hold((schedule, lock), &server_lease, (sent, now), request);
                         hold.reserve();
-                        grants.push((*at, HoldGuard::first(look.client.clone(), hold)));
+                        grants.push((*at, HoldGuard::first(multi.client.clone(), hold)));
                         answers.extend(lock.reject_try_waiters());
                         lock.queue.iter().for_each(|entry| entry.status.set_busy());
                     }
                     InstallOutcome::Superseded => {
-                        robbed = Some(*at);
+                        superseded = Some(*at);
                         unwanted.push(server_lease);
                     }
                     InstallOutcome::Closed => {
@@ -351,7 +363,7 @@ impl Table {
                         unwanted.push(server_lease);
                     }
                 }
-                self.asked(&mut state, &key, now);
+                self.end_request(&mut state, &key, now);
             }
             drop(state);
             send(answers);
@@ -359,8 +371,8 @@ impl Table {
         }
         grants.sort_by_key(|(at, _)| *at);
         let bundle = MultiGrant::of(grants.into_iter().map(|(_, grant)| grant).collect());
-        match robbed {
-            _ if closed => Err(AcquireFailure::ShuttingDown.into_error(&self.core, &look.targets[0].name)),
+        match superseded {
+            _ if closed => Err(AcquireFailure::ShuttingDown.into_error(&self.core, &multi.targets[0].name)),
             Some(at) => Ok(MultiOutcome::Busy { at, theirs: true }),
             None => Ok(MultiOutcome::All(bundle)),
         }

@@ -172,8 +172,8 @@ impl Table {
         };
         let counting = async { if let Some(counting) = counting { counting.await } else { Vec::new() } };
         let sending = self.core.give_back(request, ends.unwrap_or(Instant::MIN), RetryPolicy::Together);
-        let (asked, at_replicas) = join(sending, counting).await;
-        let answers = asked.result.clone().and_then(|reply| reply.into_typed::<Vec<i64>>());
+        let (outcome, at_replicas) = join(sending, counting).await;
+        let answers = outcome.result.clone().and_then(|reply| reply.into_typed::<Vec<i64>>());
         let answers = answers.ok().filter(|answers| answers.len() == releases.len());
         for (nth, release) in releases.into_iter().enumerate() {
             let status = answers.as_ref().map_or(-1, |answers| answers[nth]);
@@ -189,7 +189,7 @@ impl Table {
             let listeners = status.unsigned_abs().saturating_sub(if status < 0 { 2 } else { 1 });
             let count = SubscriberCount { listeners, unannounced, own: own[nth], ..SubscriberCount::default() };
             let count = (status != 0).then_some(count.with(at_replicas.get(nth).copied()));
-            errors.extend(released(&release.server_lease, &asked, Ok(status != 0)).err());
+            errors.extend(released(&release.server_lease, &outcome, Ok(status != 0)).err());
             self.release_answered(release.id, &release.server_lease, count);
         }
     }

@@ -324,12 +324,12 @@ impl HoldGuard {
     pub async fn unshared(&self) {
         let alone = self.hold.server_lease.alone();
         loop {
-            let mut told = std::pin::pin!(alone.notified());
-            told.as_mut().enable();
+            let mut notified = std::pin::pin!(alone.notified());
+            notified.as_mut().enable();
             if !self.is_shared() {
                 return;
             }
-            told.await;
+            notified.await;
         }
     }
 }

@@ -36,7 +36,7 @@ impl Table {
     }
 
     /// Announces that a request of this process waits.
-    pub(in crate::lock) async fn announce(&self, key: &LockId, within: Duration) {
+    pub(in crate::lock) async fn announce(&self, key: &LockId, timeout: Duration) {
         let request = {
             let mut state = self.state();
             let Some(lock) = state.locks.get_mut(key) else { return };
@@ -44,16 +44,16 @@ impl Table {
             lock.protocol.read_write().and_then(|mode| mode.announce(&lock.keys, &self.core.id, self.number()))
         };
         if let Some(request) = request {
-            let _ = once(&*self.core.topology, request, self.now() + within).await;
+            let _ = once(&*self.core.topology, request, self.now() + timeout).await;
         }
     }
 
     /// Evicts holders with expired leases; otherwise they would block others until the key's TTL
     /// ends.
-    pub(in crate::lock) async fn evict_expired(&self, key: &LockId, within: Duration) {
+    pub(in crate::lock) async fn evict_expired(&self, key: &LockId, timeout: Duration) {
         let about = self.state().locks.get(key).map(|lock| (lock.protocol, Arc::clone(&lock.keys)));
         let Some((mode, keys)) = about.and_then(|(kind, keys)| Some((kind.read_write()?, keys))) else { return };
-        let (Some(request), limit) = (mode.holders(&keys), self.now() + within) else { return };
+        let (Some(request), limit) = (mode.holders(&keys), self.now() + timeout) else { return };
         let answer = once(&*self.core.topology, request, limit).await.result;
         let Ok(holders) = answer.and_then(Reply::into_typed::<Vec<Bytes>>) else { return };
         for request in mode.evict_expired(&keys, &holders) {
@@ -82,16 +82,16 @@ impl Table {
         self.give_back_at(server_lease.lease_ends(), request, server_lease.lease());
     }
 
-    /// Sends `request` at the instant `at`, for `within` at most. A shutdown does not wait for the
+    /// Sends `request` at the instant `at`, for `timeout` at most. A shutdown does not wait for the
     /// request, because the lifetime of the key ends the hold, too.
-    fn give_back_at(&self, at: Instant, request: Request, within: Duration) {
+    fn give_back_at(&self, at: Instant, request: Request, timeout: Duration) {
         let core = Arc::clone(&self.core);
         self.spawn_background(Box::pin(async move {
             tokio::select! {
                 () = core.clock.sleep_until(at) => {
-                    core.give_back(request, at + within, RetryPolicy::ToTheEnd).await;
+                    core.give_back(request, at + timeout, RetryPolicy::ToTheEnd).await;
                 }
-                () = core.life.asked() => {}
+                () = core.life.shutdown_requested() => {}
             }
         }));
     }

@@ -137,10 +137,10 @@ impl Listen {
         let target = self.target?;
         let Some(client) = self.client else { return Err(unavailable(ServerError::not_sent("there is no client"))) };
         if self.kinds.is_empty() {
-            return invalid("kinds", "one at least", "none".into());
+            return invalid("kinds", "at least one", "none".into());
         }
         if let Some(name) = self.kinds.invalid_name() {
-            return invalid("kinds", "names of events, as `hset`", format!("{name:?}"));
+            return invalid("kinds", "names of events, such as `hset`", format!("{name:?}"));
         }
         if !KEPT_RANGE.contains(&self.kept) {
             return invalid("buffer", "1 to 1048576 notifications", self.kept.to_string());
@@ -158,7 +158,7 @@ impl Listen {
         let (source, space) = match &target {
             Target::Key { key, .. } => (EventSource::Key(key.clone()), 'K'),
             Target::Pattern(pattern) if pattern.is_empty() => {
-                return invalid("pattern", "one that is not empty", "\"\"".into());
+                return invalid("pattern", "a pattern that is not empty", "\"\"".into());
             }
             Target::Pattern(_) => (EventSource::All, 'E'),
         };

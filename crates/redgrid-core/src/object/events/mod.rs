@@ -89,7 +89,7 @@ impl fmt::Display for Gap {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Gap::Interrupted => f.write_str("the subscription was interrupted"),
-            Gap::Slow { missed } => write!(f, "the reader was slow, and {missed} were not kept"),
+            Gap::Slow { missed } => write!(f, "the reader was too slow ({missed} events were dropped)"),
         }
     }
 }

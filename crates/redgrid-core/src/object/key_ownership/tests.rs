@@ -62,8 +62,8 @@ fn a_key_with_an_id_that_may_be_an_object_of_its_own_has_to_be_checked() {
     assert_eq!(candidate(format!("{{R}}:value:{CLIENT}")), Some(("R".into(), Evidence::Types(1))));
     assert_eq!(candidate(format!("a{{R}}:permits:{CLIENT}")), Some(("a{R}".into(), Evidence::Types(2))));
     let round = Evidence::Exists(format!("redgrid_adder_round:{{R}}:{ROUND}").into());
-    for word in ["counter", "semaphore"] {
-        assert_eq!(candidate(format!("{{R}}:{ROUND}:{word}")), Some(("R".into(), round.clone())));
+    for suffix in ["counter", "semaphore"] {
+        assert_eq!(candidate(format!("{{R}}:{ROUND}:{suffix}")), Some(("R".into(), round.clone())));
     }
     assert_eq!(candidate(format!("a:value:{CLIENT}")), None);
     assert_eq!(candidate("{R}:V7p3tUdzrwY3/qsccaFtGw".into()), Some(("R".into(), Evidence::Multimap)));

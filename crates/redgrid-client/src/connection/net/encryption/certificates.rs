@@ -140,7 +140,7 @@ impl Pem {
         let expected = match error {
             PemError::NoItemsFound => format!("{what}{place}, found none"),
             // The text is not quoted: it may contain a key.
-            _ => format!("{what}{place}, found a text that is damaged or something else"),
+            _ => format!("{what}{place}, found text that is damaged or not PEM"),
         };
         Wrong::new(self.setting, expected)
     }

@@ -15,7 +15,7 @@ use crate::connection::trouble::Trouble;
 /// Limit for connecting and for an answer: 250 ms each. The probe starts
 /// [`super::set_up::LATE`] (300 ms) after the login began, and waits for up to two answers. So the
 /// probe ends within a second of the login, unless connecting takes long.
-const WITHIN: Duration = Duration::from_millis(250);
+const TIMEOUT: Duration = Duration::from_millis(250);
 
 /// The kind of process that listens at an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,7 +35,7 @@ impl Listener {
     /// Returns the error if the listener is not the expected one; `None` if the listener does not
     /// explain why there is no connection.
     pub(super) fn trouble(self, is_encrypted: bool) -> Option<Trouble> {
-        let lasting = |words: &str| Some(Trouble::lasting(words));
+        let lasting = |message: &str| Some(Trouble::lasting(message));
         match (self, is_encrypted) {
             (Listener::Plain, true) => {
                 lasting("the server does not speak TLS there (`redis://` instead of `rediss://`)")
@@ -43,9 +43,9 @@ impl Listener {
             (Listener::Tls, false) => lasting("the server speaks TLS there (`rediss://` instead of `redis://`)"),
             (Listener::Http, _) => lasting("an HTTP server answers there, no Redis or Valkey"),
             (Listener::Ssh, _) => lasting("an SSH server answers there, no Redis or Valkey"),
-            (Listener::Other, _) => lasting("what answers there does not speak the protocol of Redis and Valkey"),
+            (Listener::Other, _) => lasting("the process there does not speak the protocol of Redis and Valkey"),
             // A server that hangs may recover.
-            (Listener::Silent, _) => Some(Trouble::passing("the server takes connections and says nothing")),
+            (Listener::Silent, _) => Some(Trouble::passing("the server accepts connections, but sends nothing")),
             (Listener::Plain, false) | (Listener::Tls, true) => None,
         }
     }
@@ -80,13 +80,13 @@ enum First {
 
 /// Sends `question` and reads the first bytes of the answer; `None` without a connection.
 async fn first_bytes(open: impl Future<Output = Option<Box<dyn Stream>>>, question: &[u8]) -> Option<First> {
-    let mut stream = timeout(WITHIN, open).await.ok()??;
+    let mut stream = timeout(TIMEOUT, open).await.ok()??;
     let mut bytes = vec![0; 64];
-    let asking = async {
+    let probing = async {
         stream.write_all(question).await?;
         stream.read(&mut bytes).await
     };
-    Some(match timeout(WITHIN, asking).await {
+    Some(match timeout(TIMEOUT, probing).await {
         Ok(Ok(0) | Err(_)) => First::End,
         Ok(Ok(count)) => {
             bytes.truncate(count);

@@ -112,11 +112,11 @@ impl Connection {
         let Some(Reply::Array(role)) = tolerate_refusal(self.send(wire(["ROLE"])).await)? else {
             return Ok(());
         };
-        let word = |at: usize| match role.get(at) {
-            Some(Reply::Bytes(word)) => String::from_utf8_lossy(word).into_owned(),
+        let text = |at: usize| match role.get(at) {
+            Some(Reply::Bytes(text)) => String::from_utf8_lossy(text).into_owned(),
             _ => String::new(),
         };
-        match (part, word(0).as_str(), word(3).as_str()) {
+        match (part, text(0).as_str(), text(3).as_str()) {
             (NodeRole::Primary, "master", _) | (NodeRole::Replica | NodeRole::ClusterReplica, "slave", "connected") => {
                 Ok(())
             }

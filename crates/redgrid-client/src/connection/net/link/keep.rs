@@ -58,7 +58,7 @@ impl Connection {
                     // diagnosed, because a server that hangs is silent, too.
                     if !was_up
                         && self.trouble() != SILENT
-                        && let Some(trouble) = self.look_into().await
+                        && let Some(trouble) = self.diagnose_listener().await
                     {
                         self.fail_by(trouble);
                     }
@@ -79,13 +79,13 @@ impl Connection {
         // The flag was meant for the previous connection.
         self.leaving.store(false, Ordering::Release);
         // Requests of a previous connection are no longer outstanding.
-        self.silence.heard(self.target.clock.now());
+        self.silence.received(self.target.clock.now());
         loop {
             match self.unless_silent(self.breaks_after(), self.handshake()).await {
                 Ok(epoch) => {
                     self.greeted();
-                    if let Some(seat) = &self.seat {
-                        seat.tell(Some((&epoch, &self.history())));
+                    if let Some(member) = &self.member {
+                        member.report(Some((&epoch, &self.history())));
                     }
                     self.epoch.send_replace(Some(epoch));
                     wait = SHORTEST_WAIT;
@@ -107,21 +107,21 @@ impl Connection {
                 }
             }
             loop {
-                let (patience, mut is_silent_by_now) = (self.breaks_after(), false);
+                let (limit, mut is_half_over) = (self.breaks_after(), false);
                 tokio::select! {
                     biased;
                     () = self.doubt.notified() => {}
                     // This is half of the permitted silence. The answer to the probe must arrive
                     // within the other half.
-                    () = self.silence.lasts_for(&self.target.clock, patience / 2) => is_silent_by_now = true,
+                    () = self.silence.lasts_for(&self.target.clock, limit / 2) => is_half_over = true,
                     () = sleep(self.target.settings.ping_interval) => {}
                 }
                 if self.leaving.swap(false, Ordering::AcqRel) {
                     return;
                 }
-                let probed = match is_silent_by_now {
-                    true => self.unless_silent(patience / 2, self.sign_of_life()).await,
-                    false => self.unless_silent(patience, self.probe()).await,
+                let probed = match is_half_over {
+                    true => self.unless_silent(limit / 2, self.sign_of_life()).await,
+                    false => self.unless_silent(limit, self.probe()).await,
                 };
                 match probed {
                     Err(error) if is_silent(&error) => return self.fail(SILENT),
@@ -137,7 +137,7 @@ impl Connection {
                     Err(ServerError::NotSent { .. }) if pipeline.end().is_none() => {}
                     Err(_) => {
                         let lost = pipeline.end();
-                        return self.fail(lost.as_deref().unwrap_or("it was given up after an unexpected answer"));
+                        return self.fail(lost.as_deref().unwrap_or("it was closed after an unexpected reply"));
                     }
                 }
             }
@@ -163,7 +163,7 @@ impl Connection {
                     self.reconnect("the password has changed");
                 }
             } else if let Err(error) = followed {
-                tracing::warn!(client = %self.client_name, %error, "could not log in anew; the connection stays");
+                tracing::warn!(client = %self.client_name, %error, "could not log in again; the connection stays open");
             }
         }
     }
@@ -181,18 +181,18 @@ impl Connection {
     async fn unless_silent<T>(
         &self,
         limit: Duration,
-        asking: impl Future<Output = Result<T, ServerError>>,
+        response: impl Future<Output = Result<T, ServerError>>,
     ) -> Result<T, ServerError> {
-        let mut asking = pin!(asking);
+        let mut response = pin!(response);
         loop {
-            let silent = self.silence.lasts_for(&self.target.clock, limit);
+            let silence = self.silence.lasts_for(&self.target.clock, limit);
             tokio::select! {
                 biased;
-                answer = &mut asking => return answer,
-                () = silent => {}
+                answer = &mut response => return answer,
+                () = silence => {}
             }
             // After a suspend, a process finds the reply and the expired limit at the same time.
-            if let Ok(answer) = tokio::time::timeout(MOMENT, asking.as_mut()).await {
+            if let Ok(answer) = tokio::time::timeout(MOMENT, response.as_mut()).await {
                 return answer;
             }
             if poll_immediate(self.silence.lasts_for(&self.target.clock, limit)).await.is_some() {
@@ -218,7 +218,7 @@ fn is_subscribed_only(error: &ServerError) -> bool {
     matches!(error, ServerError::Refused { message, .. } if message.contains("allowed in this context"))
 }
 
-const SILENT: &str = "the server says nothing";
+const SILENT: &str = "the server sends nothing";
 
 fn is_silent(error: &ServerError) -> bool {
     matches!(error, ServerError::Unknown { reason } if reason == SILENT)

@@ -27,7 +27,7 @@ pub(super) use self::pushes::Expects;
 use self::pushes::{Pushed, sort, unasked};
 use super::resp::{Frame, NoProtocol, Scan, decode, encode};
 use super::server_text::{is_read_only, wants_login};
-use super::silence::{Asked, Silence};
+use super::silence::{SentRequest, Silence};
 use super::{Connection, WireCommand};
 use crate::clock::Clock;
 use crate::config::network::Stream;
@@ -51,7 +51,7 @@ const READ: usize = 16 * 1024;
 const READS: usize = 16;
 
 /// How long to read the server's last bytes after a failed write: 10 ms.
-const LAST_WORDS: Duration = Duration::from_millis(10);
+const READ_GRACE: Duration = Duration::from_millis(10);
 
 /// Longest wait for a reply while a long reply or request is being transferred, in response
 /// timeouts: 20.
@@ -141,9 +141,9 @@ impl Connection {
     }
 
     pub(super) async fn send_once(&self, command: &[Bytes], expects: Expects) -> Result<Reply, ServerError> {
-        let (pipeline, owed) = (self.pipeline(), self.silence.asked(self.target.clock.now()));
-        let asked = pipeline.ask(command, expects);
-        self.answer(&pipeline, asked, owed).await
+        let (pipeline, outstanding) = (self.pipeline(), self.silence.request_sent(self.target.clock.now()));
+        let receiver = pipeline.enqueue(command, expects);
+        self.answer(&pipeline, receiver, outstanding).await
     }
 
     /// Waits for a reply until the response timeout, or longer while a long reply or request is
@@ -151,10 +151,10 @@ impl Connection {
     pub(super) async fn answer(
         &self,
         pipeline: &Pipeline,
-        asked: Result<oneshot::Receiver<Answer>, Unanswered>,
-        owed: Asked<'_>,
+        receiver: Result<oneshot::Receiver<Answer>, Unanswered>,
+        outstanding: SentRequest<'_>,
     ) -> Result<Reply, ServerError> {
-        let mut answer = asked.map_err(|why| self.unanswered(pipeline, why))?;
+        let mut answer = receiver.map_err(|why| self.unanswered(pipeline, why))?;
         let (mut waited, limit) = (1, self.timeout());
         let answered = loop {
             match timeout(limit, &mut answer).await {
@@ -167,7 +167,7 @@ impl Connection {
             }
             waited += 1;
         };
-        drop(owed);
+        drop(outstanding);
         match answered {
             Ok(Reply::Error(error)) => {
                 if is_read_only(&error) {
@@ -200,14 +200,17 @@ impl Pipeline {
     }
 
     /// Enqueues a request for writing. It is sent whether or not the answer is awaited.
-    pub(super) fn ask(&self, command: &[Bytes], expects: Expects) -> Result<oneshot::Receiver<Answer>, Unanswered> {
+    pub(super) fn enqueue(&self, command: &[Bytes], expects: Expects) -> Result<oneshot::Receiver<Answer>, Unanswered> {
         let answer = self.0.queue.lock().add(command, expects)?;
         self.0.more.notify_one();
         Ok(answer)
     }
 
     /// Enqueues several requests for writing with no other request between them.
-    pub(super) fn ask_together(&self, commands: &[WireCommand]) -> Result<Vec<oneshot::Receiver<Answer>>, Unanswered> {
+    pub(super) fn enqueue_together(
+        &self,
+        commands: &[WireCommand],
+    ) -> Result<Vec<oneshot::Receiver<Answer>>, Unanswered> {
         let mut queue = self.0.queue.lock();
         queue.check(commands.len())?;
         let answers = commands.iter().map(|command| queue.add(command, Expects::Reply)).collect();
@@ -300,8 +303,8 @@ async fn drive(finish: Finish, stream: Box<dyn Stream>, outputs: Outputs) {
     let why = tokio::select! {
         // The write branch comes first: it is short, while reading may continue for a long time.
         biased;
-        why = write(&finish.0, writer, &outputs) => match tokio::time::timeout(LAST_WORDS, reading).await {
-            Ok(last_words) => last_words,
+        why = write(&finish.0, writer, &outputs) => match tokio::time::timeout(READ_GRACE, reading).await {
+            Ok(read_end) => read_end,
             Err(_) => why,
         },
         why = &mut reading => why,
@@ -326,7 +329,7 @@ async fn write(pipeline: &Pipeline, mut writer: WriteHalf<Box<dyn Stream>>, outp
                     shared.is_writing.store(bytes.has_remaining(), Ordering::Relaxed);
                     if had_to_wait {
                         // The server still accepts data.
-                        outputs.silence.heard_in_part(outputs.clock.now());
+                        outputs.silence.received_part(outputs.clock.now());
                     }
                     had_to_wait = true;
                 }
@@ -374,9 +377,9 @@ async fn read(pipeline: &Pipeline, mut reader: ReadHalf<Box<dyn Stream>>, output
         let (is_reading, now) = (!buffer.is_empty(), outputs.clock.now());
         pipeline.0.is_reading.store(is_reading, Ordering::Relaxed);
         if frames.is_empty() {
-            outputs.silence.heard_in_part(now);
+            outputs.silence.received_part(now);
         } else {
-            outputs.silence.heard(now);
+            outputs.silence.received(now);
         }
         if is_whole {
             scan = is_reading.then(Scan::new);

@@ -13,9 +13,9 @@ use crate::error::ServerError;
 
 pub(super) fn encode(out: &mut BytesMut, command: &[Bytes]) {
     header(out, b'*', command.len());
-    for word in command {
-        header(out, b'$', word.len());
-        out.put_slice(word);
+    for arg in command {
+        header(out, b'$', arg.len());
+        out.put_slice(arg);
         out.put_slice(b"\r\n");
     }
 }
@@ -46,8 +46,8 @@ pub(super) fn decode(buffer: &mut BytesMut, is_resp2: bool) -> Result<Option<Fra
         Some(b'-') => {
             let Some(end) = line_end(buffer) else { return Ok(None) };
             let line = buffer.split_to(end);
-            let words = String::from_utf8_lossy(&line[1..end - 2]).into_owned();
-            return Ok(Some(Frame::Reply(Reply::Error(ServerError::refused(words)))));
+            let message = String::from_utf8_lossy(&line[1..end - 2]).into_owned();
+            return Ok(Some(Frame::Reply(Reply::Error(ServerError::refused(message)))));
         }
         Some(_) => {}
     }

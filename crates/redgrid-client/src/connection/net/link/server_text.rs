@@ -12,8 +12,8 @@ pub(crate) fn wants_login(error: &ServerError) -> bool {
 
 /// Returns whether the server rejects writes. As in [`wants_login`], the server's text is compared.
 pub(super) fn is_read_only(error: &ServerError) -> bool {
-    let words = "READONLY You can't write against a read only";
-    matches!(error, ServerError::Refused { message, .. } if message.contains(words))
+    let text = "READONLY You can't write against a read only";
+    matches!(error, ServerError::Refused { message, .. } if message.contains(text))
 }
 
 /// Returns the value of a field in the text of INFO; empty if the field is missing.
@@ -34,7 +34,7 @@ pub(super) fn refuses_resp3(why: &str) -> bool {
         // The error concerns another set-up command, such as SELECT. Its text can contain `hello`
         // as the name of a user or as an argument.
         () if quoted_command(why).is_some_and(|name| !name.eq_ignore_ascii_case("hello")) => false,
-        () => names_hello && (is("ERR") || is("NOPERM")) || UNKNOWN.iter().any(|words| why.starts_with(words)),
+        () => names_hello && (is("ERR") || is("NOPERM")) || UNKNOWN.iter().any(|text| why.starts_with(text)),
     }
 }
 

@@ -52,14 +52,14 @@ impl Drop for Connected {
 struct Failure {
     trouble: Trouble,
     /// The error of the server or of the layers below; `None` if the server was not reached.
-    said: Option<String>,
+    text: Option<String>,
     /// The diagnosis of the process that listens at the address, if it has already been made.
     found: Option<Trouble>,
 }
 
 impl Failure {
-    fn of(said: String) -> Self {
-        Failure { trouble: Trouble::of(&said), said: Some(said), found: None }
+    fn of(text: String) -> Self {
+        Failure { trouble: Trouble::of(&text), text: Some(text), found: None }
     }
 }
 
@@ -82,7 +82,7 @@ impl Connection {
         let is_resp2 = self.speaks_resp2();
         let failure = match self.connect(is_resp2).await {
             Ok(connected) => return Ok(connected),
-            Err(Failure { said: Some(said), .. }) if !is_resp2 && self.falls_back(&said) => {
+            Err(Failure { text: Some(text), .. }) if !is_resp2 && self.falls_back(&text) => {
                 match self.connect(true).await {
                     Ok(connected) => return Ok(connected),
                     Err(failure) => failure,
@@ -90,12 +90,12 @@ impl Connection {
             }
             Err(failure) => failure,
         };
-        let found = match (failure.found, &failure.said) {
+        let found = match (failure.found, &failure.text) {
             (Some(found), _) => Some(found),
             // If the error has a code, or refuses a login or certificate, the listening process is
             // a server.
-            (None, Some(said)) if failure.trouble.kind != Kind::Unauthorized && !begins_with_code(said) => {
-                self.look_into().await
+            (None, Some(text)) if failure.trouble.kind != Kind::Unauthorized && !begins_with_code(text) => {
+                self.diagnose_listener().await
             }
             (None, _) => None,
         };
@@ -116,11 +116,11 @@ impl Connection {
 
     /// Returns whether to try RESP2, because this error rejects RESP3. If so, all later connections
     /// to the server use RESP2, too.
-    fn falls_back(&self, said: &str) -> bool {
-        if self.target.settings.protocol != Protocol::Auto || !refuses_resp3(said) {
+    fn falls_back(&self, text: &str) -> bool {
+        if self.target.settings.protocol != Protocol::Auto || !refuses_resp3(text) {
             return false;
         }
-        let note = format!("the server speaks RESP2 only ({})", without_arguments(said));
+        let note = format!("the server speaks RESP2 only ({})", without_arguments(text));
         if self.target.without_resp3.set(note.clone()).is_ok() {
             tracing::warn!(node = %self.target.place, "{note}");
         }
@@ -128,11 +128,11 @@ impl Connection {
     }
 
     async fn connect(&self, is_resp2: bool) -> Result<Connected, Failure> {
-        let stream = self.dial().await.map_err(|trouble| Failure { trouble, said: None, found: None })?;
+        let stream = self.dial().await.map_err(|trouble| Failure { trouble, text: None, found: None })?;
         let outputs = self.outputs(Arc::clone(&self.silence), self.messages.clone());
-        let looked_into = async {
+        let diagnosing = async {
             sleep(LATE).await;
-            let found = self.look_into().await;
+            let found = self.diagnose_listener().await;
             if let Some(trouble) = &found {
                 self.fail_by(trouble.clone());
             }
@@ -143,12 +143,12 @@ impl Connection {
         let connected = tokio::select! {
             biased;
             connected = &mut connecting => connected,
-            looked = looked_into => {
-                found = looked;
+            diagnosed = diagnosing => {
+                found = diagnosed;
                 connecting.await
             }
         };
-        connected.map_err(|said| Failure { found, ..Failure::of(without_arguments(&said).to_owned()) })
+        connected.map_err(|text| Failure { found, ..Failure::of(without_arguments(&text).to_owned()) })
     }
 
     fn outputs(&self, silence: Arc<Silence>, messages: mpsc::UnboundedSender<Push>) -> Outputs {
@@ -207,9 +207,9 @@ impl Connection {
                 connected.pipeline.quit().await;
                 true
             }
-            Err(said) => {
-                let why = readable(without_arguments(&said));
-                tracing::warn!(why, "the server does not accept the new password yet; the connection stays");
+            Err(text) => {
+                let why = readable(without_arguments(&text));
+                tracing::warn!(why, "the server does not accept the new password yet; the connection stays open");
                 false
             }
         }
@@ -220,8 +220,8 @@ impl Connection {
     /// Returns `None` if that does not explain the failure. The check is made only for connections
     /// for requests, and only before their first success: a process that has answered once is a
     /// server.
-    pub(super) async fn look_into(&self) -> Option<Trouble> {
-        if self.seat.is_none() || self.has_been_up.load(Ordering::Acquire) {
+    pub(super) async fn diagnose_listener(&self) -> Option<Trouble> {
+        if self.member.is_none() || self.has_been_up.load(Ordering::Acquire) {
             return None;
         }
         listener(|| async { self.dial().await.ok() }).await?.trouble(self.target.entry.encryption.is_some())
@@ -232,7 +232,7 @@ impl Connection {
 ///
 /// If there is no username, the user is `default` with RESP3. With RESP2 the password is sent
 /// alone. Proxies and servers before Redis 6 accept a password without a user.
-pub(super) fn login_words(credentials: Credentials, is_resp2: bool) -> WireCommand {
+pub(super) fn login_args(credentials: Credentials, is_resp2: bool) -> WireCommand {
     let Credentials { username, password } = credentials;
     let user = username.or_else(|| (!is_resp2).then(|| "default".into()));
     user.into_iter().chain([password.reveal().to_owned()]).map(Bytes::from).collect()
@@ -247,21 +247,21 @@ async fn log_in(pipeline: &Pipeline, credentials: Option<Credentials>, database:
     let is_resp2 = pipeline.is_resp2();
     let login = credentials
         .into_iter()
-        .flat_map(|credentials| std::iter::once("AUTH".into()).chain(login_words(credentials, is_resp2)));
+        .flat_map(|credentials| std::iter::once("AUTH".into()).chain(login_args(credentials, is_resp2)));
     let command: WireCommand =
         if is_resp2 { login.collect() } else { wire(["HELLO", "3"]).into_iter().chain(login).collect() };
     if !command.is_empty() {
-        ask(pipeline, &command).await?;
+        execute(pipeline, &command).await?;
     }
     if database != 0 {
-        ask(pipeline, &["SELECT".into(), database.to_string().into()]).await?;
+        execute(pipeline, &["SELECT".into(), database.to_string().into()]).await?;
     }
     Ok(())
 }
 
-async fn ask(pipeline: &Pipeline, command: &[Bytes]) -> Result<(), String> {
+async fn execute(pipeline: &Pipeline, command: &[Bytes]) -> Result<(), String> {
     let ended = || pipeline.end().unwrap_or_else(|| CLOSED.into());
-    let answer = pipeline.ask(command, Expects::Reply).map_err(|_| ended())?;
+    let answer = pipeline.enqueue(command, Expects::Reply).map_err(|_| ended())?;
     match answer.await {
         Ok(Ok(Reply::Error(ServerError::Refused { message, .. } | ServerError::Unauthorized { message }))) => {
             Err(message)
@@ -272,7 +272,7 @@ async fn ask(pipeline: &Pipeline, command: &[Bytes]) -> Result<(), String> {
 }
 
 /// Returns whether the first word looks like a server's error code, such as `ERR` or `WRONGPASS`.
-fn begins_with_code(said: &str) -> bool {
+fn begins_with_code(text: &str) -> bool {
     let is_of_code = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_' || c == '-';
-    said.split_once(' ').is_some_and(|(word, _)| word.len() > 1 && word.chars().all(is_of_code))
+    text.split_once(' ').is_some_and(|(word, _)| word.len() > 1 && word.chars().all(is_of_code))
 }

@@ -10,70 +10,76 @@ use crate::sync::Mutex;
 
 /// The outstanding requests of one connection, and the time of the last received data.
 pub(super) struct Silence {
-    owed: Mutex<Owed>,
+    outstanding: Mutex<Outstanding>,
     /// Notified when a request is sent while the watcher ([`Silence::lasts_for`]) is idle.
     begins: Notify,
 }
 
-struct Owed {
+struct Outstanding {
     answers: usize,
     /// Time of the first outstanding request, or of the last received data if that is later.
     since: Instant,
     /// Time of the last request if nothing has been received since; otherwise `MAX`. Cancelled
     /// requests count.
-    unheard: Instant,
+    unanswered_since: Instant,
     /// Whether a request was sent since the watcher last checked.
-    asked: bool,
+    sent_since_check: bool,
     /// Whether the watcher checks at intervals, because a request was sent recently.
     watched: bool,
 }
 
 impl Default for Silence {
     fn default() -> Self {
-        let owed = Owed { answers: 0, since: Instant::MIN, unheard: Instant::MAX, asked: false, watched: false };
-        Silence { owed: Mutex::new(owed), begins: Notify::new() }
+        let outstanding = Outstanding {
+            answers: 0,
+            since: Instant::MIN,
+            unanswered_since: Instant::MAX,
+            sent_since_check: false,
+            watched: false,
+        };
+        Silence { outstanding: Mutex::new(outstanding), begins: Notify::new() }
     }
 }
 
 impl Silence {
     /// Notes a request sent now. It is outstanding until the returned guard is dropped.
-    pub(super) fn asked(&self, now: Instant) -> Asked<'_> {
-        let mut owed = self.owed.lock();
-        if owed.answers == 0 {
-            owed.since = now;
+    pub(super) fn request_sent(&self, now: Instant) -> SentRequest<'_> {
+        let mut outstanding = self.outstanding.lock();
+        if outstanding.answers == 0 {
+            outstanding.since = now;
         }
-        owed.answers += 1;
-        self.watch(owed, now);
-        Asked(self)
+        outstanding.answers += 1;
+        self.watch(outstanding, now);
+        SentRequest(self)
     }
 
-    pub(super) fn heard(&self, now: Instant) {
-        let mut owed = self.owed.lock();
-        (owed.since, owed.unheard) = (now, Instant::MAX);
+    pub(super) fn received(&self, now: Instant) {
+        let mut outstanding = self.outstanding.lock();
+        (outstanding.since, outstanding.unanswered_since) = (now, Instant::MAX);
     }
 
     /// Notes partial progress: part of a reply was received or part of a request was accepted.
     ///
     /// The rest is still outstanding.
-    pub(super) fn heard_in_part(&self, now: Instant) {
-        let mut owed = self.owed.lock();
-        owed.since = now;
-        self.watch(owed, now);
+    pub(super) fn received_part(&self, now: Instant) {
+        let mut outstanding = self.outstanding.lock();
+        outstanding.since = now;
+        self.watch(outstanding, now);
     }
 
     /// Restarts the silence at `now` and wakes the watcher.
-    fn watch(&self, mut owed: MutexGuard<'_, Owed>, now: Instant) {
-        (owed.unheard, owed.asked) = (now, true);
-        let is_watched = std::mem::replace(&mut owed.watched, true);
-        drop(owed);
+    fn watch(&self, mut outstanding: MutexGuard<'_, Outstanding>, now: Instant) {
+        (outstanding.unanswered_since, outstanding.sent_since_check) = (now, true);
+        let is_watched = std::mem::replace(&mut outstanding.watched, true);
+        drop(outstanding);
         if !is_watched {
             self.begins.notify_one();
         }
     }
 
     pub(super) fn lasts(&self, clock: &Clock) -> Duration {
-        let owed = self.owed.lock();
-        if owed.answers == 0 { Duration::ZERO } else { clock.now().since(owed.since) }
+        let outstanding = self.outstanding.lock();
+        if outstanding.answers == 0 { Duration::ZERO } else { clock.now().since(outstanding.since) }
     }
 
     /// Completes when nothing has been received for `limit` after the last request.
@@ -98,23 +104,23 @@ impl Silence {
     /// Returns the time of the next check; `None` if no request waits for a sign of life, and none
     /// was sent since the last check.
     fn ends(&self, now: Instant, limit: Duration) -> Option<Instant> {
-        let mut owed = self.owed.lock();
-        let asked = std::mem::replace(&mut owed.asked, false);
-        match owed.unheard {
+        let mut outstanding = self.outstanding.lock();
+        let sent_since_check = std::mem::replace(&mut outstanding.sent_since_check, false);
+        match outstanding.unanswered_since {
             Instant::MAX => {
-                owed.watched = asked;
-                asked.then(|| now + limit)
+                outstanding.watched = sent_since_check;
+                sent_since_check.then(|| now + limit)
             }
             since => Some(since + limit),
         }
     }
 }
 
-pub(super) struct Asked<'a>(&'a Silence);
+pub(super) struct SentRequest<'a>(&'a Silence);
 
-impl Drop for Asked<'_> {
+impl Drop for SentRequest<'_> {
     fn drop(&mut self) {
-        self.0.owed.lock().answers -= 1;
+        self.0.outstanding.lock().answers -= 1;
     }
 }
 
@@ -131,12 +137,12 @@ mod tests {
         let (silence, clock) = (Silence::default(), Clock::runtime());
         tokio::time::advance(50 * MS).await;
         assert_eq!(silence.lasts(&clock), Duration::ZERO);
-        let first = silence.asked(clock.now());
+        let first = silence.request_sent(clock.now());
         tokio::time::advance(30 * MS).await;
-        let second = silence.asked(clock.now());
+        let second = silence.request_sent(clock.now());
         assert_eq!(silence.lasts(&clock), 30 * MS);
         tokio::time::advance(10 * MS).await;
-        silence.heard(clock.now());
+        silence.received(clock.now());
         drop(first);
         tokio::time::advance(20 * MS).await;
         assert_eq!(silence.lasts(&clock), 20 * MS);
@@ -160,43 +166,43 @@ mod tests {
         assert!(idle.is_err(), "no answer is outstanding");
         let begin = clock.now();
         // The request is cancelled and nothing was received. A later request restarts the limit.
-        drop(silence.asked(clock.now()));
+        drop(silence.request_sent(clock.now()));
         tokio::time::advance(30 * MS).await;
-        let later = silence.asked(clock.now());
+        let later = silence.request_sent(clock.now());
         silence.lasts_for(&clock, LIMIT).await;
         assert_eq!(clock.now().since(begin), 130 * MS);
         drop(later);
-        let asked = silence.asked(clock.now());
-        silence.heard(clock.now());
+        let request = silence.request_sent(clock.now());
+        silence.received(clock.now());
         assert!(tokio::time::timeout(3600 * LIMIT, silence.lasts_for(&clock, LIMIT)).await.is_err());
-        drop(asked);
+        drop(request);
     }
 
     #[tokio::test(start_paused = true)]
     async fn the_clock_is_read_once_per_limit_and_never_without_requests() {
         let (silence, clock) = (Silence::default(), Clock::runtime());
         let is_notified = || silence.begins.notified().now_or_never().is_some();
-        let next_look = || {
+        let next_check = || {
             let now = clock.now();
             silence.ends(now, LIMIT).map(|end| end.since(now))
         };
-        assert_eq!((next_look(), is_notified()), (None, false));
-        let ask = || {
-            let _asked = silence.asked(clock.now());
-            silence.heard(clock.now());
+        assert_eq!((next_check(), is_notified()), (None, false));
+        let exchange = || {
+            let _request = silence.request_sent(clock.now());
+            silence.received(clock.now());
         };
-        ask();
+        exchange();
         assert!(is_notified(), "a request was sent");
         for _ in 0..3 {
-            assert_eq!(next_look(), Some(LIMIT));
+            assert_eq!(next_check(), Some(LIMIT));
             tokio::time::advance(LIMIT / 2).await;
-            ask();
-            ask();
+            exchange();
+            exchange();
             tokio::time::advance(LIMIT / 2).await;
             assert!(!is_notified(), "the next reading of the clock sees the request");
         }
-        assert_eq!((next_look(), next_look()), (Some(LIMIT), None));
-        ask();
+        assert_eq!((next_check(), next_check()), (Some(LIMIT), None));
+        exchange();
         assert!(is_notified(), "the last request was long ago");
     }
 }

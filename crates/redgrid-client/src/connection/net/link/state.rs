@@ -43,8 +43,8 @@ impl Connection {
 
     /// Builds the error of a rejected client. The server's text comes first: it contains the error
     /// code.
-    fn unauthorized(&self, words: String) -> ServerError {
-        ServerError::Unauthorized { message: format!("{words} (at {})", self.target.place) }
+    fn unauthorized(&self, message: String) -> ServerError {
+        ServerError::Unauthorized { message: format!("{message} (at {})", self.target.place) }
     }
 
     pub(super) fn unanswered(&self, pipeline: &Pipeline, why: Unanswered) -> ServerError {
@@ -65,8 +65,8 @@ impl Connection {
         let mut state = self.state.lock();
         (state.refused_since, state.trouble.kind) = (None, Kind::Passing);
         drop(state);
-        if let Some(seat) = &self.seat {
-            seat.refuse(None);
+        if let Some(member) = &self.member {
+            member.refuse(None);
         }
     }
 
@@ -81,7 +81,7 @@ impl Connection {
     /// Returns why there is no connection, or why there was none before the current one.
     pub(crate) fn trouble(&self) -> String {
         let of_login = self.login.as_ref().and_then(|login| login.trouble());
-        of_login.unwrap_or_else(|| self.state.lock().trouble.words.clone())
+        of_login.unwrap_or_else(|| self.state.lock().trouble.message.clone())
     }
 
     pub(super) fn fail(&self, why: &str) {
@@ -89,7 +89,7 @@ impl Connection {
     }
 
     pub(super) fn fail_by(&self, trouble: Trouble) {
-        let why = trouble.words.clone();
+        let why = trouble.message.clone();
         // Set the reason before the loss is published: a caller that sees the loss may read the
         // reason.
         let mut state = self.state.lock();
@@ -97,9 +97,9 @@ impl Connection {
         state.refused_since = is_refused.then(|| state.refused_since.unwrap_or_else(Instant::now));
         state.trouble = trouble;
         drop(state);
-        if let Some(seat) = &self.seat {
-            seat.refuse(self.refusal());
-            seat.tell(None);
+        if let Some(member) = &self.member {
+            member.refuse(self.refusal());
+            member.report(None);
         }
         let lost = self.epoch.send_replace(None).is_some();
         if lost {

@@ -142,7 +142,7 @@ impl Drop for InlineCall<'_> {
 impl Node {
     pub(super) fn batch_mode(&self) -> BatchMode {
         match self.time.round_trip() <= NEAR {
-            true if self.batchers.one_thread => BatchMode::InTurns,
+            true if self.batchers.one_thread => BatchMode::OrderedReplies,
             true => BatchMode::Near,
             false => BatchMode::Far,
         }
@@ -159,7 +159,7 @@ pub(super) enum BatchMode {
     Far,
     /// A near server, from a runtime with one thread: several requests in flight, with replies
     /// delivered in order.
-    InTurns,
+    OrderedReplies,
 }
 
 /// The mutex that orders the delivery of replies.
@@ -228,20 +228,20 @@ impl BatchQueue {
 
     /// Returns the maximum size of the next batch.
     ///
-    /// With [`BatchMode::InTurns`], it is a quarter of all calls, waiting and in flight, so that
+    /// With [`BatchMode::OrderedReplies`], it is a quarter of all calls, waiting and in flight, so that
     /// four requests share them equally. In another mode, or while four other requests are in
     /// flight, it is [`MAX_BATCH`].
     fn max_batch(&self, mode: BatchMode) -> usize {
         let all = self.waiting.len() + self.in_flight;
         match mode {
-            BatchMode::InTurns if self.inline_in_flight + self.senders <= MAX_IN_FLIGHT => {
+            BatchMode::OrderedReplies if self.inline_in_flight + self.senders <= MAX_IN_FLIGHT => {
                 all.div_ceil(MAX_IN_FLIGHT).min(MAX_BATCH)
             }
             _ => MAX_BATCH,
         }
     }
 
-    /// Takes the calls of the next batch, for a task that sends them. With [`BatchMode::InTurns`]
+    /// Takes the calls of the next batch, for a task that sends them. With [`BatchMode::OrderedReplies`]
     /// it also returns the mutex that orders the delivery of replies.
     ///
     /// It takes no call if none waits, or if the task has sent before and the other senders suffice
@@ -258,7 +258,7 @@ impl BatchQueue {
         calls.extend(std::iter::from_fn(|| self.next(now)).take(size));
         self.senders -= usize::from(calls.is_empty());
         self.in_flight += calls.len();
-        let order = (mode == BatchMode::InTurns).then(|| Arc::clone(self.reply_order.get_or_insert_default()));
+        let order = (mode == BatchMode::OrderedReplies).then(|| Arc::clone(self.reply_order.get_or_insert_default()));
         (calls, order)
     }
 
@@ -312,7 +312,7 @@ mod tests {
 
     #[test]
     fn with_ordered_replies_a_batch_is_a_quarter_of_all_calls() {
-        let take = |queue: &mut BatchQueue| queue.take_batch(BatchMode::InTurns, Instant::MIN, false).0.len();
+        let take = |queue: &mut BatchQueue| queue.take_batch(BatchMode::OrderedReplies, Instant::MIN, false).0.len();
         let (mut many, _replies) = queue(0, 1, 30);
         assert_eq!([(); 4].map(|()| take(&mut many)), [8, 8, 8, 6]);
         // Calls in flight count: when their callers send again, there are as many calls as before.

@@ -85,12 +85,12 @@ impl Batchers {
 
     /// Takes the calls of the next batch; see [`BatchQueue::take_batch`].
     ///
-    /// With [`BatchMode::InTurns`], one more sender is started if calls remain and there is room.
+    /// With [`BatchMode::OrderedReplies`], one more sender is started if calls remain and there is room.
     fn take_batch(&self, key: BatchKey, node: &Node, has_sent: bool) -> (Vec<Call>, Option<ReplyOrder>) {
         let (now, mode, mut batch) = (node.clock.now(), node.batch_mode(), (Vec::new(), None));
         self.change(key, |queue| {
             batch = queue.take_batch(mode, now, has_sent);
-            mode == BatchMode::InTurns && queue.longest_wait(now).is_some() && queue.has_room(mode)
+            mode == BatchMode::OrderedReplies && queue.longest_wait(now).is_some() && queue.has_room(mode)
         });
         batch
     }
@@ -127,9 +127,9 @@ impl Node {
         limit: Option<Instant>,
     ) -> Result<Reply, ServerError> {
         let command = |name: &'static str, script: Bytes| {
-            let mut words = Vec::with_capacity(3 + keys.len() + room);
-            words.extend([name.into(), script, decimal(keys.len() as i64)]);
-            self.append(words, keys.clone(), args.clone(), limit)
+            let mut command = Vec::with_capacity(3 + keys.len() + room);
+            command.extend([name.into(), script, decimal(keys.len() as i64)]);
+            self.append(command, keys.clone(), args.clone(), limit)
         };
         match link.send(command("EVALSHA", body.sha().clone())?).await {
             Err(ServerError::Refused { message, .. }) if Code::of(&message) == Code::NoScript => {
@@ -165,7 +165,7 @@ pub(super) async fn watch(node: Weak<Node>, key: BatchKey) {
 async fn send_waiting(node: Weak<Node>, key: BatchKey) {
     // If the node is dropped, the reply channels of the waiting calls are dropped, too. That
     // notifies the callers.
-    let (mut has_sent, mut turn) = (false, None);
+    let (mut has_sent, mut guard) = (false, None);
     while let Some(node) = node.upgrade() {
         let (calls, order) = node.batchers.take_batch(key, &node, has_sent);
         has_sent = true;
@@ -173,7 +173,7 @@ async fn send_waiting(node: Weak<Node>, key: BatchKey) {
         if count == 0 {
             return;
         }
-        turn = join(send(&node, calls, order), end_turn(turn.take())).await.0;
+        guard = join(send(&node, calls, order), release_order(guard.take())).await.0;
         node.batchers.completed(key, count);
         if count > 1 {
             node.batchers.coalesce(key, count).await;
@@ -183,8 +183,8 @@ async fn send_waiting(node: Weak<Node>, key: BatchKey) {
 
 /// Unlocks the [`ReplyOrder`] after a yield to the runtime. During the yield, the requests that
 /// were just enqueued are written.
-async fn end_turn(turn: Option<OwnedMutexGuard<()>>) {
-    if turn.is_some() {
+async fn release_order(guard: Option<OwnedMutexGuard<()>>) {
+    if guard.is_some() {
         yield_now().await;
     }
 }
@@ -196,11 +196,11 @@ async fn end_turn(turn: Option<OwnedMutexGuard<()>>) {
 /// after its next batch is enqueued. So the answered callers can send again before other replies
 /// are delivered.
 async fn send(node: &Node, calls: Vec<Call>, order: Option<ReplyOrder>) -> Option<OwnedMutexGuard<()>> {
-    let (rest, turn) = if calls.len() > 1 { send_batch(node, calls, order).await } else { (calls, None) };
+    let (rest, guard) = if calls.len() > 1 { send_batch(node, calls, order).await } else { (calls, None) };
     if rest.is_empty() {
-        return turn;
+        return guard;
     }
-    drop(turn);
+    drop(guard);
     send_each(node, rest).await;
     None
 }
@@ -227,7 +227,7 @@ async fn in_time<T>(node: &Node, limit: Instant, sent: impl Future<Output = T>) 
     if reply.is_none() {
         // The node is checked, as it is when a single request gets no reply within the client's
         // timeout.
-        node.look_after();
+        node.schedule_check();
     }
     reply
 }
@@ -261,8 +261,8 @@ async fn send_batch(
     let Some(reply) = in_time(node, limit, sent).await else { return (Vec::new(), None) };
     match reply {
         Ok(Reply::Array(replies)) if replies.len() == 1 + calls.len() => {
-            let turn = turn(order).await;
-            (answer_each(calls, replies), turn)
+            let guard = lock_order(order).await;
+            (answer_each(calls, replies), guard)
         }
         // Nothing was executed. The error may be about one call only, so each call is sent alone.
         Err(ServerError::Refused { code, .. }) if !concerns_all(code) => (calls, None),
@@ -272,7 +272,7 @@ async fn send_batch(
 }
 
 /// Locks the [`ReplyOrder`], if replies are delivered in order. Gives up after [`MAX_REPLY_DELAY`].
-async fn turn(order: Option<ReplyOrder>) -> Option<OwnedMutexGuard<()>> {
+async fn lock_order(order: Option<ReplyOrder>) -> Option<OwnedMutexGuard<()>> {
     tokio::time::timeout(MAX_REPLY_DELAY, order?.lock_owned()).await.ok()
 }
 

@@ -101,7 +101,7 @@ impl Node {
 
     /// Schedules a role check. A node that lost its role counts as disconnected until it has the
     /// role again.
-    pub(crate) fn look_after(&self) {
+    pub(crate) fn schedule_check(&self) {
         self.commands.suspect();
     }
 
@@ -112,7 +112,7 @@ impl Node {
 
     pub(crate) fn set_behind(&self, behind: bool) {
         if self.behind.swap(behind, Ordering::AcqRel) != behind {
-            let news = if behind { "a replica is behind, and left out" } else { "a replica has caught up" };
+            let news = if behind { "a replica lags, and is not used" } else { "a replica has caught up" };
             tracing::info!(node = %self.id, news);
         }
     }

@@ -24,7 +24,7 @@ struct FakeServer {
     time: ServerClock,
     /// The results of the next requests. The last one is repeated.
     results: Mutex<Vec<Answer>>,
-    asked: AtomicUsize,
+    requests: AtomicUsize,
     admission: Semaphore,
 }
 
@@ -36,7 +36,7 @@ impl FakeServer {
             refusal: watch::Sender::new(None),
             time: ServerClock::default(),
             results: Mutex::new(results.into_iter().collect()),
-            asked: AtomicUsize::new(0),
+            requests: AtomicUsize::new(0),
             admission: Semaphore::new(1),
         }
     }
@@ -47,8 +47,8 @@ impl FakeServer {
         down
     }
 
-    fn asked(&self) -> usize {
-        self.asked.load(Ordering::Relaxed)
+    fn request_count(&self) -> usize {
+        self.requests.load(Ordering::Relaxed)
     }
 }
 
@@ -59,7 +59,7 @@ impl Server for FakeServer {
     }
 
     async fn call(&self, requests: Vec<Request>) -> Vec<Answer> {
-        self.asked.fetch_add(requests.len(), Ordering::Relaxed);
+        self.requests.fetch_add(requests.len(), Ordering::Relaxed);
         let mut results = self.results.lock();
         let next = |_| if results.len() > 1 { results.remove(0) } else { results[0].clone() };
         requests.iter().map(next).collect()
@@ -170,7 +170,7 @@ async fn a_write_that_waited_for_admission_goes_to_the_primary_of_then() {
         nodes.nodes[0].admission.add_permits(1);
     });
     let () = replaced;
-    assert_eq!((run.unwrap(), nodes.nodes[0].asked()), (2, 0));
+    assert_eq!((run.unwrap(), nodes.nodes[0].request_count()), (2, 0));
 }
 
 #[tokio::test(start_paused = true)]
@@ -179,7 +179,7 @@ async fn a_request_to_a_dead_primary_waits_for_its_connection() {
     let result = run_on(&client, &primary_of(&client).await, size()).await;
     assert!(matches!(result, Err(ServerError::NotSent { .. })), "{result:?}");
     // There is only one hint: more hints would defeat the back-off of the topology refreshes.
-    assert_eq!((nodes.nodes[0].asked(), nodes.hints.load(Ordering::Relaxed)), (1, 1));
+    assert_eq!((nodes.nodes[0].request_count(), nodes.hints.load(Ordering::Relaxed)), (1, 1));
 }
 
 #[tokio::test(start_paused = true)]
@@ -201,7 +201,7 @@ async fn a_refused_login_ends_a_request_to_a_primary() {
     let (nodes, client) = client_of([FakeServer::up("a:1", [lost(), refused()])]);
     let result = run_on(&client, &primary_of(&client).await, size()).await;
     assert!(result.as_ref().is_err_and(ServerError::is_unknown), "{result:?}");
-    assert_eq!(nodes.nodes[0].asked(), 2);
+    assert_eq!(nodes.nodes[0].request_count(), 2);
 
     let (nodes, client) = client_of([FakeServer::down()]);
     nodes.nodes[0].refusal.send_replace(Some(wrong_password()));
@@ -226,5 +226,5 @@ async fn after_a_reply_that_a_copy_was_too_late_lost_replies_are_counted_anew() 
     let (nodes, client) = client_of([FakeServer::up("a:1", [lost(), too_late(), Err(wrong_password())])]);
     let result = client.run::<i64>(late()).await;
     assert!(result.as_ref().is_err_and(ServerError::is_unknown), "{result:?}");
-    assert_eq!(nodes.nodes[0].asked(), 3);
+    assert_eq!(nodes.nodes[0].request_count(), 3);
 }

@@ -17,7 +17,7 @@ use crate::connection::node::Node;
 const COUNTED_WITHIN: Duration = Duration::from_secs(10);
 
 /// How long the leading sentinel can leave queries unanswered before its choice is given up: 2 s.
-const LEADER_SILENT_FOR: Duration = Duration::from_secs(2);
+const LEADER_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A replica that was chosen to replace a primary.
 pub(super) struct Elected {
@@ -45,12 +45,12 @@ impl Elected {
     /// Returns whether this replica must be given up before it was followed at all.
     ///
     /// It is given up if another replica is now chosen. If no replica is chosen, it is given up
-    /// once the leading sentinel has answered, or has been silent for [`LEADER_SILENT_FOR`]. No
+    /// once the leading sentinel has answered, or has been silent for [`LEADER_TIMEOUT`]. No
     /// other sentinel reports the failover.
-    pub(super) fn is_given_up(&self, chosen: Option<&Address>, is_leader_heard: bool) -> bool {
+    pub(super) fn is_given_up(&self, chosen: Option<&Address>, has_leader_answered: bool) -> bool {
         let is_other = match chosen {
             Some(chosen) => *chosen != self.address,
-            None => is_leader_heard || self.chosen_at.elapsed() > LEADER_SILENT_FOR,
+            None => has_leader_answered || self.chosen_at.elapsed() > LEADER_TIMEOUT,
         };
         self.followed_at.is_none() && is_other
     }

@@ -35,12 +35,12 @@ impl SentinelEvents {
         let mut pushes: mpsc::UnboundedReceiver<Push> = self.node.pushes();
         // If the user has no permission for [`CHOSEN`], the choice is detected at the next refresh.
         // A rejected subscription to that channel is not repeated.
-        let mut hears_choices = true;
+        let mut may_subscribe_to_choices = true;
         loop {
             match self.subscribe(SWITCHED).await {
                 Some(true) => {
                     self.switched.notify_one();
-                    hears_choices = hears_choices && self.subscribe(CHOSEN).await != Some(false);
+                    may_subscribe_to_choices = may_subscribe_to_choices && self.subscribe(CHOSEN).await != Some(false);
                 }
                 _ => tokio::time::sleep(self.pause).await,
             }
@@ -76,9 +76,9 @@ impl SentinelEvents {
 /// Returns whether a message of [`CHOSEN`] is about a replica of this primary.
 ///
 /// The message is `slave <name> <ip> <port> @ <primary> <ip> <port>`.
-fn is_about(told: &[u8], primary: &str) -> bool {
-    let words: Vec<_> = told.split(|byte| *byte == b' ').collect();
-    matches!(words[..], [.., b"@", name, _, _] if name == primary.as_bytes())
+fn is_about(message: &[u8], primary: &str) -> bool {
+    let parts: Vec<_> = message.split(|byte| *byte == b' ').collect();
+    matches!(parts[..], [.., b"@", name, _, _] if name == primary.as_bytes())
 }
 
 #[cfg(test)]
@@ -87,8 +87,8 @@ mod tests {
 
     #[test]
     fn a_choice_is_about_the_primary_that_it_names() {
-        let told = b"slave 127.0.0.1:6380 127.0.0.1 6380 @ mymaster 127.0.0.1 6379";
-        assert!(is_about(told, "mymaster"));
-        assert!(!is_about(told, "another") && !is_about(told, "127.0.0.1") && !is_about(b"", "mymaster"));
+        let message = b"slave 127.0.0.1:6380 127.0.0.1 6380 @ mymaster 127.0.0.1 6379";
+        assert!(is_about(message, "mymaster"));
+        assert!(!is_about(message, "another") && !is_about(message, "127.0.0.1") && !is_about(b"", "mymaster"));
     }
 }

@@ -49,14 +49,14 @@ async fn list(sentinel: &dyn Server, what: &'static str, name: &str) -> Result<V
 /// later. So the address is queried by a separate command. The election number is queried before
 /// and after the address, and must be the same both times.
 pub(super) async fn primary_by(sentinel: &dyn Server, name: &str) -> Result<PrimaryReport, ServerError> {
-    for _ in 0..MOST_LOOKS {
-        let questions = vec![about("MASTER", name), about("GET-MASTER-ADDR-BY-NAME", name), about("MASTER", name)];
-        let answers = sentinel.call(questions).await.into_iter().collect::<Result<Vec<Reply>, _>>()?;
+    for _ in 0..MAX_ATTEMPTS {
+        let queries = vec![about("MASTER", name), about("GET-MASTER-ADDR-BY-NAME", name), about("MASTER", name)];
+        let answers = sentinel.call(queries).await.into_iter().collect::<Result<Vec<Reply>, _>>()?;
         let Ok([before, address, after]) = <[Reply; 3]>::try_from(answers) else {
-            return Err(ServerError::unknown("not as many answers as questions"));
+            return Err(ServerError::unknown("the number of replies differs from the number of requests"));
         };
         let (host, port): (String, String) = address.into_typed()?;
-        let port = port.parse().map_err(|_| ServerError::unknown("a sentinel named no port"))?;
+        let port = port.parse().map_err(|_| ServerError::unknown("a sentinel reported no port"))?;
         let (before, after): (Facts, Facts) = (before.into_typed()?, after.into_typed()?);
         let epoch = epoch_in(&before);
         if epoch_in(&after) == epoch {
@@ -68,12 +68,12 @@ pub(super) async fn primary_by(sentinel: &dyn Server, name: &str) -> Result<Prim
             return Ok(PrimaryReport { primary, epoch, elected, is_down: !is_up(&after) });
         }
     }
-    Err(ServerError::unknown("a sentinel changed its mind at every look"))
+    Err(ServerError::unknown("a sentinel gave contradictory replies in each attempt"))
 }
 
 /// Maximum number of attempts of a query. It is repeated if the election number changes meanwhile,
 /// which happens once per election.
-const MOST_LOOKS: usize = 3;
+const MAX_ATTEMPTS: usize = 3;
 
 fn epoch_in(facts: &Facts) -> u64 {
     facts.get("config-epoch").and_then(|epoch| epoch.parse().ok()).unwrap_or_default()
@@ -95,7 +95,7 @@ async fn elected_by(sentinel: &dyn Server, name: &str) -> Option<Address> {
 }
 
 fn has_flag(facts: &Facts, flag: &str) -> bool {
-    facts.get("flags").is_some_and(|flags| flags.split(',').any(|word| word == flag))
+    facts.get("flags").is_some_and(|flags| flags.split(',').any(|name| name == flag))
 }
 
 type Facts = HashMap<String, String>;

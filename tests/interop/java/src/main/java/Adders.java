@@ -18,8 +18,8 @@ final class Adders {
     }
 
     /**
-     * {@code adder.verb NAME ARGUMENT…}; the part of a name behind a {@code #} distinguishes
-     * objects of one name.
+     * {@code adder.verb NAME ARGUMENT…}; the part of NAME after a {@code #} distinguishes objects
+     * of one name.
      */
     static Object perform(RedissonClient redisson, String[] verb, String[] words) {
         String object = words[2];

@@ -8,7 +8,7 @@ import org.redisson.api.*;
 import org.redisson.api.geo.*;
 
 /**
- * Bit sets, Bloom filters, HyperLogLogs and places: the verbs of {@link Peer} that begin with
+ * Bit sets, Bloom filters, HyperLogLogs and positions: the verbs of {@link Peer} that begin with
  * {@code bits}, {@code bloom}, {@code hll} or {@code geo}.
  */
 final class Bits {
@@ -17,7 +17,7 @@ final class Bits {
 
     /**
      * {@code kind.verb NAME CODEC ARGUMENT…}; a value has the form of those of {@link Values}. Bits
-     * have no codec, and a {@code -} in its place.
+     * have no codec, so CODEC is {@code -}.
      */
     static Object perform(RedissonClient redisson, String[] words) {
         String[] verb = words[1].split("\\.", 2);

@@ -70,7 +70,7 @@ final class Codecs {
         }
     }
 
-    /** Values and the values of maps are objects with names; the keys of maps are text. */
+    /** A JSON codec: values, and the values of maps, are objects; the keys of maps are text. */
     private static Codec typed(ObjectMapper mapper) {
         return new TypedJsonJacksonCodec(TreeMap.class, String.class, TreeMap.class, mapper);
     }

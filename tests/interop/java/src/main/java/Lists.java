@@ -11,7 +11,7 @@ import org.redisson.api.SortOrder;
 
 /** Lists: the verbs of {@link Peer} that begin with {@code list}. */
 final class Lists {
-    /** Iterators that are under way, by the name of their list. */
+    /** Unfinished iterators, by the name of their list. */
     private static final Map<String, Iterator<Object>> ITERATORS = new ConcurrentHashMap<>();
 
     private Lists() {

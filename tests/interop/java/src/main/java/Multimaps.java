@@ -15,8 +15,8 @@ import org.redisson.api.RedissonClient;
 import org.redisson.client.codec.Codec;
 
 /**
- * Multimaps: the verbs of {@link Peer} that begin with {@code sets}, {@code lists}, or these behind
- * {@code expiring} or {@code native}.
+ * Multimaps: the verbs of {@link Peer} that begin with {@code sets} or {@code lists}, also with the
+ * prefix {@code expiring} or {@code native}.
  */
 final class Multimaps {
     private Multimaps() {

@@ -124,7 +124,7 @@ final class Numbers {
         }
     }
 
-    /** Missing in the older line of Redisson; the condition has a name such as {@code less}. */
+    /** Not in the older line of Redisson. The condition has a name such as {@code less}. */
     private static Object compareAndDelete(Class<?> kind, Object number, String how, Class<?> of, Object threshold)
             throws Exception {
         Class<?> args = Class.forName("org.redisson.api.atomic.CompareAndDeleteArgs");

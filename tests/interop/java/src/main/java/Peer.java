@@ -22,7 +22,7 @@ import org.redisson.config.Config;
  * {@code ACTOR VERB ARGUMENT…}. An actor is a thread, created when it is first named; Redisson sees
  * it as a holder. The answer is {@code ACTOR started} when the actor begins, and
  * {@code ACTOR ok VALUE} or {@code ACTOR error CLASS MESSAGE} when it is done. The process ends, as
- * if killed, with its standard input.
+ * if killed, when its standard input ends.
  */
 public final class Peer {
     private static final PrintStream OUT = new PrintStream(System.out, true, StandardCharsets.UTF_8);
@@ -135,7 +135,7 @@ public final class Peer {
                 }
                 return "";
             case "tryLock":
-                // A lease of -1 is the watchdog's.
+                // With a lease of -1 the watchdog renews the lock.
                 return lock.tryLock(number(words[3]), number(words[4]), TimeUnit.MILLISECONDS);
             case "unlock":
                 lock.unlock();
@@ -163,7 +163,7 @@ public final class Peer {
         }
     }
 
-    /** Returns a lock by its name, which has the kind in front if it is not the ordinary kind. */
+    /** Returns a lock by its name, which begins with the kind of the lock unless it is ordinary. */
     private RLock lock(String word) {
         String name = word.substring(word.indexOf('|') + 1);
         if (word.startsWith("read|")) {
@@ -180,7 +180,7 @@ public final class Peer {
      */
     private static boolean sleeps(Thread thread) {
         for (StackTraceElement frame : thread.getStackTrace()) {
-            // Redisson waits for the lock's channel with this class, and for the server otherwise.
+            // Redisson uses this class only to wait for the lock's channel, not for the server.
             if (frame.getClassName().equals("java.util.concurrent.Semaphore")) {
                 return true;
             }
@@ -189,8 +189,8 @@ public final class Peer {
     }
 
     /**
-     * Whether a thread waits at a latch for the message. While it waits for the server, futures are
-     * in its trace.
+     * Whether a thread waits at a latch for the message. While it waits for the server instead, its
+     * stack trace contains futures.
      */
     private static boolean sleepsAtLatch(Thread thread) {
         boolean waits = false;

@@ -51,7 +51,7 @@ final class Permits {
                 semaphore.release(number(words[3]));
                 return "";
             case "releaseIfExists":
-                // Missing in the older line of Redisson.
+                // The older line of Redisson does not have this method.
                 return RSemaphore.class.getMethod(verb, int.class).invoke(semaphore, number(words[3]));
             case "delete":
                 return semaphore.delete();
@@ -88,7 +88,7 @@ final class Permits {
                         ? semaphore.acquire(number(words[3]), number(words[4]), TimeUnit.MILLISECONDS)
                         : semaphore.acquire(number(words[3])));
             case "tryAcquire":
-                // The answer is empty if there are too few.
+                // The answer is empty if too few permits are available.
                 return String.join(",", semaphore.tryAcquire(number(words[3])));
             case "tryRelease":
                 return semaphore.tryRelease(words[3]);
@@ -114,8 +114,8 @@ final class Permits {
     }
 
     /**
-     * Takes one to three permits so many times, counts the permits in use, and returns the highest
-     * count.
+     * Takes one to three permits this many times, counts the permits in use, and returns the
+     * highest count.
      */
     private static long crowd(RAtomicLong inside, int times, Taking taking) throws Exception {
         long most = 0;

@@ -88,7 +88,7 @@ final class Queues {
     }
 
     /**
-     * Waits for one element after the other until the last one comes; returns all earlier elements.
+     * Takes elements one after the other until {@code last} is taken; returns all earlier elements.
      */
     private static String takeUntil(RBlockingQueue<Object> queue, Object last) throws InterruptedException {
         List<String> taken = new ArrayList<>();

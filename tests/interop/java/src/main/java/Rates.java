@@ -51,7 +51,7 @@ final class Rates {
         }
     }
 
-    /** Missing in the older line of Redisson. */
+    /** Keeps the state while the rate changes; not in the older line of Redisson. */
     private static Object keepState(RRateLimiter limiter, String[] words) throws Exception {
         Class<?> kind = Class.forName("org.redisson.api.ratelimiter.RateLimiterArgs");
         Object args = kind.getMethod("of", RateType.class, long.class, Duration.class)

@@ -95,7 +95,7 @@ final class Streams {
         }
     }
 
-    /** Takes and acknowledges entries until no more entry comes; returns the values of all. */
+    /** Takes and acknowledges entries until none arrives in time; returns the values of all. */
     private static String work(RStream<Object, Object> stream, String group, String consumer) {
         StringJoiner done = new StringJoiner(" ");
         while (true) {

@@ -23,8 +23,8 @@ final class Topics {
     }
 
     /**
-     * {@code kind.verb NAME CODEC ARGUMENT…}; a value has the form of those of {@link Values}. If
-     * there are several listeners, each has a word of its own.
+     * {@code kind.verb NAME CODEC ARGUMENT…}; a value has the form of those of {@link Values}.
+     * Several listeners of one name are distinguished by an additional word.
      */
     static Object perform(RedissonClient redisson, String[] words) throws InterruptedException {
         String[] verb = words[1].split("\\.", 2);

@@ -77,7 +77,7 @@ final class Values {
                 map.readAllMap().forEach((key, value) -> sorted.put(String.valueOf(key), value));
                 return sorted;
             case "compute":
-                // Adds one so many times, each time under a lock of the key.
+                // Adds one this many times, each time under a lock of the key.
                 for (long n = Long.parseLong(words[5]); n > 0; n--) {
                     map.merge(Codecs.value(words[4]), 1L, (one, other) -> (Long) one + (Long) other);
                 }

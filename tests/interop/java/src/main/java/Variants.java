@@ -124,8 +124,8 @@ final class Variants {
     }
 
     /**
-     * Adds one to a counter so many times, under the lock and in two steps, so that two holders at
-     * a time would lose updates.
+     * Adds one to a counter this many times, under the lock and in two steps, so that two holders
+     * at a time would lose updates.
      */
     static long count(RedissonClient redisson, RLock lock, String counter, long times) {
         RBucket<String> bucket = redisson.getBucket(counter, StringCodec.INSTANCE);

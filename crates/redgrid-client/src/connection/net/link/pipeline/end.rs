@@ -49,7 +49,7 @@ impl Pipeline {
 
     /// Closes the connection once outstanding requests are answered, or after a short limit.
     pub(in super::super) async fn quit(&self) {
-        if let Ok(answer) = self.ask(&wire(["QUIT"]), Expects::Reply) {
+        if let Ok(answer) = self.enqueue(&wire(["QUIT"]), Expects::Reply) {
             let _ = tokio::time::timeout(QUIT, answer).await;
         }
         self.abort();

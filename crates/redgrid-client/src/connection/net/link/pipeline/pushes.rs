@@ -78,8 +78,8 @@ const UNSUBSCRIBED: [&[u8]; 3] = [b"unsubscribe", b"punsubscribe", b"sunsubscrib
 
 /// Returns whether an array is one of those that RESP2 sends for subscriptions.
 fn is_push(parts: &[Reply]) -> bool {
-    let Some(Reply::Bytes(word)) = parts.first() else { return false };
-    [MESSAGES, SUBSCRIBED, UNSUBSCRIBED].iter().flatten().any(|push| *push == &word[..])
+    let Some(Reply::Bytes(kind)) = parts.first() else { return false };
+    [MESSAGES, SUBSCRIBED, UNSUBSCRIBED].iter().flatten().any(|push| *push == &kind[..])
 }
 
 /// Classifies a push. `waiting` are the outstanding requests, the oldest first.
@@ -88,20 +88,20 @@ fn is_push(parts: &[Reply]) -> bool {
 ///
 /// Why the connection must end.
 pub(super) fn sort(parts: Vec<Reply>, waiting: &mut VecDeque<Waiting>) -> Result<Pushed, String> {
-    let mut words = parts.into_iter().map(|part| match part {
+    let mut fields = parts.into_iter().map(|part| match part {
         Reply::Bytes(bytes) => bytes,
         Reply::Int(n) => n.to_string().into(),
         _ => Bytes::new(),
     });
-    let mut next = || words.next().unwrap_or_default();
-    let word = next();
-    Ok(match &word[..] {
+    let mut next = || fields.next().unwrap_or_default();
+    let kind = next();
+    Ok(match &kind[..] {
         b"message" => Pushed::Message(Push::Message { channel: next(), payload: next() }),
         b"smessage" => Pushed::Message(Push::ShardedMessage { channel: next(), payload: next() }),
         b"pmessage" => Pushed::Message(Push::PatternMessage { pattern: next(), channel: next(), payload: next() }),
-        word if SUBSCRIBED.contains(&word) || UNSUBSCRIBED.contains(&word) => {
+        kind if SUBSCRIBED.contains(&kind) || UNSUBSCRIBED.contains(&kind) => {
             let channel = next();
-            let confirmed = waiting.front_mut().is_some_and(|first| first.confirm(word, &channel));
+            let confirmed = waiting.front_mut().is_some_and(|first| first.confirm(kind, &channel));
             match waiting.front() {
                 Some(Waiting { expects: Expects::Confirmations(_, missing), .. })
                     if confirmed && missing.is_empty() =>
@@ -109,8 +109,8 @@ pub(super) fn sort(parts: Vec<Reply>, waiting: &mut VecDeque<Waiting>) -> Result
                     waiting.pop_front().map_or(Pushed::Nothing, Pushed::Confirmed)
                 }
                 _ if confirmed => Pushed::Nothing,
-                _ if word == b"sunsubscribe" && waiting.iter().any(|one| one.leaves(&channel)) => Pushed::Nothing,
-                _ if word == b"sunsubscribe" => Pushed::Message(Push::Lost { channel }),
+                _ if kind == b"sunsubscribe" && waiting.iter().any(|one| one.leaves(&channel)) => Pushed::Nothing,
+                _ if kind == b"sunsubscribe" => Pushed::Message(Push::Lost { channel }),
                 _ => return Err(NO_PROTOCOL.into()),
             }
         }
@@ -135,9 +135,9 @@ impl Waiting {
         matches!(&self.expects, Expects::Pong { channels, .. } if channels.contains(channel))
     }
 
-    fn confirm(&mut self, word: &[u8], channel: &[u8]) -> bool {
+    fn confirm(&mut self, kind: &[u8], channel: &[u8]) -> bool {
         let Expects::Confirmations(command, missing) = &mut self.expects else { return false };
-        let at = missing.iter().position(|missing| missing == channel).filter(|_| command.as_bytes() == word);
+        let at = missing.iter().position(|missing| missing == channel).filter(|_| command.as_bytes() == kind);
         at.map(|at| missing.swap_remove(at)).is_some()
     }
 }

@@ -11,13 +11,13 @@ fn connected(is_resp2: bool, room: usize) -> (Pipeline, DuplexStream, mpsc::Unbo
 }
 
 fn get(pipeline: &Pipeline) -> oneshot::Receiver<Answer> {
-    pipeline.ask(&["GET".into(), "k".into()], Expects::Reply).unwrap()
+    pipeline.enqueue(&["GET".into(), "k".into()], Expects::Reply).unwrap()
 }
 
 fn subscribe(pipeline: &Pipeline, command: &'static str, channels: &[&'static str]) -> oneshot::Receiver<Answer> {
     let channels: Vec<_> = channels.iter().map(|channel| Bytes::from_static(channel.as_bytes())).collect();
-    let words: Vec<_> = std::iter::once(command.into()).chain(channels.iter().cloned()).collect();
-    pipeline.ask(&words, Expects::Confirmations(command, channels)).unwrap()
+    let request: Vec<_> = std::iter::once(command.into()).chain(channels.iter().cloned()).collect();
+    pipeline.enqueue(&request, Expects::Confirmations(command, channels)).unwrap()
 }
 
 fn text(text: &'static str) -> Reply {
@@ -25,9 +25,9 @@ fn text(text: &'static str) -> Reply {
 }
 
 /// An array as a server sends it; a push if `sign` is `>`.
-fn list(sign: char, words: &[&str]) -> String {
-    let words: String = words.iter().map(|word| format!("${}\r\n{word}\r\n", word.len())).collect();
-    format!("{sign}{}\r\n{words}", words.matches('$').count())
+fn list(sign: char, parts: &[&str]) -> String {
+    let parts: String = parts.iter().map(|part| format!("${}\r\n{part}\r\n", part.len())).collect();
+    format!("{sign}{}\r\n{parts}", parts.matches('$').count())
 }
 
 async fn say(server: &mut DuplexStream, what: &str) {
@@ -39,8 +39,8 @@ async fn answers_come_in_the_order_of_the_requests_also_after_a_drop() {
     let (pipeline, mut server, _messages) = connected(false, 1024);
     let (first, second, third) = (get(&pipeline), get(&pipeline), get(&pipeline));
     drop(second);
-    let mut asked = vec![0; 3 * b"*2\r\n$3\r\nGET\r\n$1\r\nk\r\n".len()];
-    server.read_exact(&mut asked).await.unwrap();
+    let mut received = vec![0; 3 * b"*2\r\n$3\r\nGET\r\n$1\r\nk\r\n".len()];
+    server.read_exact(&mut received).await.unwrap();
     say(&mut server, "$1\r\na\r\n$1\r\nb").await;
     assert_eq!(first.await.unwrap(), Ok(text("a")));
     say(&mut server, "\r\n*3\r\n+message\r\n+c\r\n+d\r\n").await;
@@ -60,7 +60,7 @@ async fn only_a_completely_written_request_may_have_been_executed() {
     assert_eq!(second.await.unwrap(), Err(Unanswered::NotWritten));
     assert_eq!(third.await.unwrap(), Err(Unanswered::NotWritten));
     assert_eq!(pipeline.lost().await, CLOSED);
-    assert_eq!(pipeline.ask(&["GET".into()], Expects::Reply).err(), Some(Unanswered::NotWritten));
+    assert_eq!(pipeline.enqueue(&["GET".into()], Expects::Reply).err(), Some(Unanswered::NotWritten));
 }
 
 #[tokio::test]
@@ -88,11 +88,11 @@ async fn a_subscription_is_answered_when_all_of_it_is_confirmed() {
 async fn a_subscription_that_the_server_ends_answers_no_request() {
     let (pipeline, mut server, mut messages) = connected(false, 1024);
     let joined = subscribe(&pipeline, "ssubscribe", &["a"]);
-    let asked = get(&pipeline);
+    let response = get(&pipeline);
     say(&mut server, &list('>', &["ssubscribe", "a", "1"])).await;
     say(&mut server, &list('>', &["sunsubscribe", "a", "0"])).await;
     say(&mut server, "+OK\r\n").await;
-    assert_eq!((joined.await.unwrap(), asked.await.unwrap()), (Ok(Reply::Nil), Ok(text("OK"))));
+    assert_eq!((joined.await.unwrap(), response.await.unwrap()), (Ok(Reply::Nil), Ok(text("OK"))));
     assert_eq!(messages.recv().await, Some(Push::Lost { channel: "a".into() }));
 }
 
@@ -126,9 +126,9 @@ async fn an_unsubscription_in_a_moved_slot_takes_no_other_answer() {
 #[tokio::test]
 async fn by_resp2_a_list_is_a_message_only_where_something_is_subscribed() {
     let (pipeline, mut server, _messages) = connected(true, 1024);
-    let asked = get(&pipeline);
+    let response = get(&pipeline);
     say(&mut server, &list('*', &["message", "a", "b"])).await;
-    assert_eq!(asked.await.unwrap(), Ok(Reply::Array(vec![text("message"), text("a"), text("b")])));
+    assert_eq!(response.await.unwrap(), Ok(Reply::Array(vec![text("message"), text("a"), text("b")])));
 }
 
 #[tokio::test]
@@ -137,10 +137,10 @@ async fn an_unrequested_error_is_the_reason_why_a_connection_ends() {
     say(&mut server, "-ERR max number of clients reached\r\n").await;
     assert_eq!(pipeline.lost().await, "ERR max number of clients reached");
     let (pipeline, mut server, _messages) = connected(false, 1024);
-    let asked = get(&pipeline);
+    let response = get(&pipeline);
     server.read_u8().await.unwrap();
     say(&mut server, "HTTP/1.1 400 Bad Request\r\n").await;
-    assert_eq!(asked.await.unwrap(), Err(Unanswered::Lost));
+    assert_eq!(response.await.unwrap(), Err(Unanswered::Lost));
     assert_eq!(pipeline.lost().await, NO_PROTOCOL);
 }
 
@@ -154,16 +154,16 @@ async fn callers_get_an_error_when_the_task_is_aborted() {
         is_socket: true,
     };
     let pipeline = Pipeline::start(Box::new(near), false, outputs);
-    let asked = get(&pipeline);
+    let response = get(&pipeline);
     pipeline.abort();
-    assert_eq!(asked.await.unwrap(), Err(Unanswered::NotWritten));
+    assert_eq!(response.await.unwrap(), Err(Unanswered::NotWritten));
     assert_eq!(pipeline.lost().await, CLOSED);
 }
 
 #[tokio::test]
 async fn the_queue_of_requests_is_bounded() {
     let (pipeline, _server, _messages) = connected(false, 1024);
-    let asked: Vec<_> = (0..LONGEST_QUEUE).map(|_| get(&pipeline)).collect();
-    assert_eq!(pipeline.ask(&["GET".into()], Expects::Reply).err(), Some(Unanswered::Full));
-    assert_eq!(asked.len(), LONGEST_QUEUE);
+    let requests: Vec<_> = (0..LONGEST_QUEUE).map(|_| get(&pipeline)).collect();
+    assert_eq!(pipeline.enqueue(&["GET".into()], Expects::Reply).err(), Some(Unanswered::Full));
+    assert_eq!(requests.len(), LONGEST_QUEUE);
 }

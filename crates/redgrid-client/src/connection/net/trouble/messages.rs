@@ -12,24 +12,24 @@ use super::Kind::{self, Lasting, Passing, Unauthorized};
 /// `Os { code: 111, …, message: "Connection refused" }` or
 /// `Custom { …, error: InvalidCertificate(UnknownIssuer) }`.
 pub(crate) fn readable(why: &str) -> String {
-    if let Some((.., words)) = TLS.iter().find(|(mark, ..)| why.contains(mark)) {
+    if let Some((.., message)) = TLS.iter().find(|(mark, ..)| why.contains(mark)) {
         let names = names(why).map(|names| format!("it is for {names}"));
         return match names.or_else(|| moment(why)).or_else(|| alert(why)) {
-            Some(details) => format!("{words}: {details}"),
-            None => (*words).to_owned(),
+            Some(details) => format!("{message}: {details}"),
+            None => (*message).to_owned(),
         };
     }
-    if let Some(words) = system(why) {
-        return words;
+    if let Some(message) = system(why) {
+        return message;
     }
     if is_debug(why) { plain(why) } else { why.to_owned() }
 }
 
 /// Returns the operating system's message, without the error number and the library's prefix.
 pub(crate) fn of_system(error: &io::Error) -> String {
-    let said = error.to_string();
-    let said = said.strip_prefix(LOOKUP).map_or(said.as_str(), |rest| rest.trim_start_matches([':', ' ']));
-    said.split(" (os error ").next().unwrap_or_default().to_owned()
+    let text = error.to_string();
+    let text = text.strip_prefix(LOOKUP).map_or(text.as_str(), |rest| rest.trim_start_matches([':', ' ']));
+    text.split(" (os error ").next().unwrap_or_default().to_owned()
 }
 
 const LOOKUP: &str = "failed to lookup address information";
@@ -103,11 +103,11 @@ fn names(why: &str) -> Option<String> {
 /// Returns the end or the start of a certificate's validity, from a text such as
 /// `not_after: UnixTime(1700000000)`.
 fn moment(why: &str) -> Option<String> {
-    let moment = |field, words| {
+    let moment = |field, text| {
         let (_, rest) = why.split_once(field)?;
         let seconds = rest.strip_prefix("UnixTime(")?.split(')').next()?.parse().ok()?;
         let moment = UNIX_EPOCH.checked_add(Duration::from_secs(seconds))?;
-        Some(format!("{words} {}", humantime::format_rfc3339_seconds(moment)))
+        Some(format!("{text} {}", humantime::format_rfc3339_seconds(moment)))
     };
     moment("not_after: ", "it was valid until").or_else(|| moment("not_before: ", "it is valid from"))
 }
@@ -154,7 +154,7 @@ pub(super) const TLS: [(&str, Kind, &str); 23] = [
     ("AlertReceived(HandshakeFailure)", Lasting, ENDED),
     ("AlertReceived(ProtocolVersion)", Lasting, ENDED),
     ("AlertReceived(", Passing, ENDED),
-    ("PeerIncompatible(", Lasting, "the server has no version or cipher of TLS that is used here"),
+    ("PeerIncompatible(", Lasting, "the server and the client have no TLS version or cipher in common"),
     ("InvalidMessage(", Lasting, "the server does not speak TLS there"),
     ("tls handshake eof", Passing, "the connection was closed in the TLS handshake"),
 ];
@@ -178,7 +178,7 @@ mod tests {
         let early = "InvalidCertificate(NotValidYetContext { time: UnixTime(1), not_before: UnixTime(1600000000) })";
         let lookup = r#"Custom { kind: Uncategorized, error: "failed to lookup address information: Try again" }"#;
         let no_hello = "ERR unknown command 'HELLO' (see COMMAND)";
-        for (debug, words) in [
+        for (debug, expected) in [
             (r#"Os { code: 111, kind: ConnectionRefused, message: "Connection refused" }"#, "Connection refused"),
             (
                 r#"Os { code: 104, kind: ConnectionReset, message: "Connection reset by peer" }"#,
@@ -204,11 +204,11 @@ mod tests {
             (&custom("InvalidMessage(InvalidContentType)"), "the server does not speak TLS there"),
             (
                 &custom("PeerIncompatible(ServerDoesNotSupportTls12Or13)"),
-                "the server has no version or cipher of TLS that is used here",
+                "the server and the client have no TLS version or cipher in common",
             ),
             ("Custom { kind: Other, error: DecryptError }", "decrypt error"),
         ] {
-            assert_eq!(readable(debug), words, "{debug}");
+            assert_eq!(readable(debug), expected, "{debug}");
             assert!(!shows_debug(&readable(debug)), "{debug}");
         }
     }

@@ -8,8 +8,8 @@ use std::time::Duration;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
 use super::super::map::{Known, Served};
-use super::super::nowhere::{kind_of, said_by};
 use super::super::slots::{self, Range};
+use super::super::unknown_primary::{kind_of, text_of};
 use super::super::{close, eager_interval, gap};
 use super::{Cluster, NAMED_FOR};
 use crate::clock::Instant;
@@ -27,12 +27,12 @@ impl Cluster {
     pub(super) async fn watch(self: Arc<Self>) {
         let settings = self.nodes.settings.clone();
         loop {
-            let looked = self.look().await;
-            let mut interval = match looked {
+            let refreshed = self.refresh().await;
+            let mut interval = match refreshed {
                 Ok(()) => settings.scan_interval,
-                Err(Trouble { words, kind }) => {
-                    let words = format!("no node of the cluster reports the slot map: {words}");
-                    self.nowhere.because(Trouble { words, kind });
+                Err(Trouble { message, kind }) => {
+                    let message = format!("no node of the cluster reports the slot map: {message}");
+                    self.unknown_primary.because(Trouble { message, kind });
                     settings.retry_delay.min(settings.scan_interval)
                 }
             };
@@ -54,26 +54,26 @@ impl Cluster {
     /// # Errors
     ///
     /// The error says why no map can be trusted, and whether waiting can help.
-    async fn look(&self) -> Result<(), Trouble> {
+    async fn refresh(&self) -> Result<(), Trouble> {
         let mut candidates = self.candidates();
-        let turn = self.asks.fetch_add(1, Ordering::Relaxed) % candidates.len().max(1);
-        candidates.rotate_left(turn);
+        let first = self.refreshes.fetch_add(1, Ordering::Relaxed) % candidates.len().max(1);
+        candidates.rotate_left(first);
         // Answering nodes come first.
         candidates.sort_by_key(|node| !node.answers());
-        let mut troubles: Vec<(Arc<Node>, ServerError)> = Vec::new();
+        let mut errors: Vec<(Arc<Node>, ServerError)> = Vec::new();
         let mut waiting = candidates.into_iter();
-        let mut asking = FuturesUnordered::new();
-        let mut told = Vec::new();
+        let mut queries = FuturesUnordered::new();
+        let mut maps = Vec::new();
         loop {
-            let believed = self.map.lock().believed(&told, self.nodes.clock.now(), |node| node.answers());
-            if let Some(at) = believed {
-                self.take_in(&told[at]);
+            let trusted = self.map.lock().trusted(&maps, self.nodes.clock.now(), |node| node.answers());
+            if let Some(at) = trusted {
+                self.apply(&maps[at]);
                 return Ok(());
             }
             if let Some(node) = waiting.next() {
-                asking.push(async move {
-                    let asked = tokio::time::timeout(self.nodes.settings.connect_timeout, self.ask(&node)).await;
-                    asked
+                queries.push(async move {
+                    let reply = tokio::time::timeout(self.nodes.settings.connect_timeout, self.query(&node)).await;
+                    reply
                         .unwrap_or_else(|_| Err(ServerError::unknown("no answer in time")))
                         .map_err(|error| (node, error))
                 });
@@ -82,7 +82,7 @@ impl Cluster {
                 // Query the next node as well if this one is slow. Check the received maps again,
                 // too: once the previous owner of a slot counts as silent, no confirmation is
                 // needed.
-                if waiting.len() > 0 || !told.is_empty() {
+                if waiting.len() > 0 || !maps.is_empty() {
                     tokio::time::sleep(SLOW).await
                 } else {
                     std::future::pending().await
@@ -90,22 +90,22 @@ impl Cluster {
             };
             tokio::select! {
                 biased;
-                answer = asking.next() => match answer {
-                    Some(Ok(ranges)) => told.push(ranges),
-                    Some(Err(trouble)) => troubles.push(trouble),
-                    None if waiting.len() == 0 => match &told[..] {
+                answer = queries.next() => match answer {
+                    Some(Ok(ranges)) => maps.push(ranges),
+                    Some(Err(error)) => errors.push(error),
+                    None if waiting.len() == 0 => match &maps[..] {
                         [] => {
-                            let all = || troubles.iter().map(|(node, error)| (&**node, error));
-                            let why = all().map(|(node, error)| said_by(node, error)).next_back();
-                            let words = why.unwrap_or_else(|| "none is set".into());
-                            return Err(Trouble { words, kind: kind_of(all()) });
+                            let all = || errors.iter().map(|(node, error)| (&**node, error));
+                            let why = all().map(|(node, error)| text_of(node, error)).next_back();
+                            let message = why.unwrap_or_else(|| "none is set".into());
+                            return Err(Trouble { message, kind: kind_of(all()) });
                         }
                         // No other node has answered, so nothing can confirm this map.
                         [ranges] => {
-                            self.take_in(ranges);
+                            self.apply(ranges);
                             return Ok(());
                         }
-                        _ => return Err(Trouble::passing("they contradict each other")),
+                        _ => return Err(Trouble::passing("the nodes contradict each other")),
                     },
                     None => {}
                 },
@@ -126,11 +126,11 @@ impl Cluster {
         map.known.values().map(|known| Arc::clone(&known.node)).collect()
     }
 
-    async fn ask(&self, node: &Node) -> Result<Vec<Range>, ServerError> {
+    async fn query(&self, node: &Node) -> Result<Vec<Range>, ServerError> {
         let slots = node.call_one(Request::command("CLUSTER").arg("SLOTS")).await?;
         let ranges = slots::read(slots, node.id().host())?;
         if ranges.is_empty() {
-            return Err(ServerError::not_sent(format!("{} knows of no slots", node.id())));
+            return Err(ServerError::not_sent(format!("{} reports no slots", node.id())));
         }
         if !self.map.lock().probed {
             if self.nodes.settings.sharded_subscriptions == ShardedSubscriptions::Auto {
@@ -147,7 +147,7 @@ impl Cluster {
         Ok(ranges)
     }
 
-    pub(super) fn take_in(&self, ranges: &[Range]) {
+    pub(super) fn apply(&self, ranges: &[Range]) {
         let now = self.nodes.clock.now();
         let mut map = self.map.lock();
         // The clone keeps the former replicas in memory. So no node that is opened below can have
@@ -199,7 +199,7 @@ impl Cluster {
         let changed = map.served != served || map.moved.len() != moved || all_read(&read) != all_read(&replicas);
         map.served = served;
         map.replicas = replicas;
-        let mut gone = Vec::new();
+        let mut removed = Vec::new();
         map.known.retain(|address, known| {
             if known.until == Instant::MAX {
                 // Once the first map is known, a seed stays open only if a map names the seed's
@@ -208,17 +208,17 @@ impl Cluster {
             }
             let stays = named.contains(address) || known.until > now;
             if !stays {
-                gone.push(Arc::clone(&known.node));
+                removed.push(Arc::clone(&known.node));
             }
             stays
         });
-        if now.since(map.looked_after) >= self.nodes.settings.scan_interval {
+        if now.since(map.replicas_checked) >= self.nodes.settings.scan_interval {
             // Replicas are checked at most once per interval, however often the map is refreshed.
-            map.looked_after = now;
-            map.replicas.values().flatten().for_each(|replica| replica.look_after());
+            map.replicas_checked = now;
+            map.replicas.values().flatten().for_each(|replica| replica.schedule_check());
         }
         drop(map);
-        close(gone);
+        close(removed);
         if changed {
             tracing::debug!(nodes = named.len(), "slots");
             self.changes.send_modify(|count| *count += 1);

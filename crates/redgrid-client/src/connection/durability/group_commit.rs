@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot};
 
-use super::question::{Failure, Question};
+use super::wait_command::{Failure, WaitCommand};
 use super::{CommitError, Level, check_provable};
 use crate::clock::{Clock, Instant};
 use crate::config::Durability;
@@ -19,17 +19,17 @@ use crate::error::{Code, ServerError};
 
 pub(super) struct Member {
     pub(super) since: ConnectionId,
-    pub(super) asked: Durability,
+    pub(super) requested: Durability,
     pub(super) tag: Bytes,
     pub(super) by: Instant,
     pub(super) answer: oneshot::Sender<Result<(), CommitError>>,
 }
 
 /// One durability level with its connection and its waiters.
-pub(super) struct Lane {
+pub(super) struct GroupCommit {
     pub(super) level: Level,
     pub(super) link: Arc<Connection>,
-    /// The connections that carried the writes which this lane confirms.
+    /// The connections that carried the writes which this level confirms.
     pub(super) commands: Arc<ConnectionPool>,
     pub(super) clock: Clock,
     /// The longest duration of one WAIT; a longer wait consists of several WAITs. So a dead
@@ -40,7 +40,7 @@ pub(super) struct Lane {
     pub(super) groups: u64,
 }
 
-impl Lane {
+impl GroupCommit {
     pub(super) async fn run(mut self) {
         let link = Arc::clone(&self.link);
         tokio::select! {
@@ -82,14 +82,14 @@ impl Lane {
                 continue;
             };
             if group.iter().any(|member| member.since.run_id != epoch.run_id) {
-                let elsewhere = CommitError::unproven("the commit connection leads to another server process");
+                let elsewhere = CommitError::unproven("the commit connection now leads to another server process");
                 settle_some(&mut group, |member| (member.since.run_id != epoch.run_id).then(|| Err(elsewhere.clone())));
                 // Either the commit connection or the connection of the reply is outdated. The
                 // commit connection is replaced, because nothing else depends on it.
                 self.link.renew();
                 continue;
             }
-            let question = Question {
+            let wait_command = WaitCommand {
                 level: self.level,
                 tag: group.first().map(|member| member.tag.clone()).filter(|_| written != Some(epoch.connection)),
                 number: self.groups,
@@ -99,10 +99,10 @@ impl Lane {
             // The time limit is the timeout of the WAIT plus one slice for the transfer. When it
             // has passed, the connection counts as dead.
             let link = Arc::clone(&self.link);
-            let asking = tokio::time::timeout(question.wait + self.slice, question.ask(&link));
-            let Ok(answer) = self.meanwhile(asking).await else {
-                let silent = ServerError::unknown("the server did not answer in time");
-                settle_some(&mut group, |_| Some(Err(silent.clone().into())));
+            let response = tokio::time::timeout(wait_command.wait + self.slice, wait_command.send(&link));
+            let Ok(answer) = self.meanwhile(response).await else {
+                let no_reply = ServerError::unknown("the server did not answer in time");
+                settle_some(&mut group, |_| Some(Err(no_reply.clone().into())));
                 return self.link.renew();
             };
             let broken = match answer {
@@ -110,7 +110,7 @@ impl Lane {
                     written = Some(epoch.connection);
                     let now = self.clock.now();
                     settle_some(&mut group, |member| match check_provable(&self.commands, &member.since) {
-                        Ok(()) => verdict(member.asked, self.level.needs(), acknowledged, member.by <= now),
+                        Ok(()) => verdict(member.requested, self.level.needs(), acknowledged, member.by <= now),
                         Err(error) => Some(Err(error)),
                     });
                     None
@@ -120,7 +120,7 @@ impl Lane {
                 Err(Failure::Changed) => {
                     let changed = "the server's role or its replication history has changed";
                     settle_some(&mut group, |_| Some(Err(CommitError::unproven(changed))));
-                    if self.commands.history() == question.history {
+                    if self.commands.history() == wait_command.history {
                         self.commands.repeat_handshake(changed);
                     }
                     None
@@ -130,7 +130,7 @@ impl Lane {
                     // key, only the members with the key's tag fail. Otherwise all members fail.
                     let all = !writing || !is_elsewhere(&error);
                     settle_some(&mut group, |member| {
-                        let concerned = all || question.tag.as_ref() == Some(&member.tag);
+                        let concerned = all || wait_command.tag.as_ref() == Some(&member.tag);
                         concerned.then(|| Err(self.level.refused(error.clone())))
                     });
                     None
@@ -183,7 +183,7 @@ impl Lane {
                 }
                 () = self.clock.sleep_until(first) => {
                     let (now, needs) = (self.clock.now(), self.level.needs());
-                    settle_some(&mut self.queue, |member| verdict(member.asked, needs, 0, member.by <= now));
+                    settle_some(&mut self.queue, |member| verdict(member.requested, needs, 0, member.by <= now));
                     first = self.queue.iter().map(|member| member.by).min().unwrap_or(Instant::MAX);
                 }
             }
@@ -203,11 +203,11 @@ fn is_elsewhere(error: &ServerError) -> bool {
 
 /// Returns the result of one member for a number of acknowledgements; `None` while the member can
 /// still wait.
-fn verdict(asked: Durability, needs: u32, acknowledged: u32, is_over: bool) -> Option<Result<(), CommitError>> {
+fn verdict(requested: Durability, needs: u32, acknowledged: u32, is_over: bool) -> Option<Result<(), CommitError>> {
     if acknowledged >= needs {
         return Some(Ok(()));
     }
-    is_over.then_some(Err(CommitError::Shortfall { asked, acknowledged }))
+    is_over.then_some(Err(CommitError::Shortfall { asked: requested, acknowledged }))
 }
 
 /// Answers and removes the members for which `judge` returns a result. Also removes members with a
@@ -228,17 +228,17 @@ fn settle_some(members: &mut Vec<Member>, mut judge: impl FnMut(&Member) -> Opti
 mod tests {
     use super::*;
 
-    const WITHIN: Duration = Duration::from_millis(40);
+    const TIMEOUT: Duration = Duration::from_millis(40);
 
     #[test]
     fn too_few_acknowledgements_are_an_error_with_their_number() {
-        let asked = Durability::Replicas { at_least: 2, timeout: WITHIN };
-        assert_eq!(verdict(asked, 2, 2, true), Some(Ok(())));
-        assert_eq!(verdict(asked, 2, 3, false), Some(Ok(())));
-        assert_eq!(verdict(asked, 2, 1, false), None);
-        let short = verdict(asked, 2, 1, true).unwrap().unwrap_err();
+        let requested = Durability::Replicas { at_least: 2, timeout: TIMEOUT };
+        assert_eq!(verdict(requested, 2, 2, true), Some(Ok(())));
+        assert_eq!(verdict(requested, 2, 3, false), Some(Ok(())));
+        assert_eq!(verdict(requested, 2, 1, false), None);
+        let short = verdict(requested, 2, 1, true).unwrap().unwrap_err();
         assert_eq!(short.to_string(), "1 of 2 replicas acknowledged within 40ms");
-        let disk = verdict(Durability::Disk { timeout: WITHIN }, 1, 0, true).unwrap().unwrap_err();
+        let disk = verdict(Durability::Disk { timeout: TIMEOUT }, 1, 0, true).unwrap().unwrap_err();
         assert_eq!(disk.to_string(), "it was not synced to the server's disk within 40ms");
     }
 }

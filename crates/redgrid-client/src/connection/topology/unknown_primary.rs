@@ -31,7 +31,7 @@ pub(super) fn kind_of<'a>(answers: impl Iterator<Item = (&'a Node, &'a ServerErr
 
 /// Returns the text of a node's error with the node's address. The prefix of
 /// [`ServerError::NotSent`] is left out.
-pub(super) fn said_by(node: &Node, error: &ServerError) -> String {
+pub(super) fn text_of(node: &Node, error: &ServerError) -> String {
     let text = match error {
         ServerError::NotSent { reason } => reason.clone().into_owned(),
         other => other.to_string(),
@@ -40,7 +40,7 @@ pub(super) fn said_by(node: &Node, error: &ServerError) -> String {
     if text.contains(&id) { text } else { format!("{text} (at {id})") }
 }
 
-pub(super) struct Nowhere {
+pub(super) struct UnknownPrimary {
     id: NodeId,
     why: Mutex<String>,
     refusal: watch::Sender<Option<ServerError>>,
@@ -48,9 +48,9 @@ pub(super) struct Nowhere {
     time: ServerClock,
 }
 
-impl Nowhere {
+impl UnknownPrimary {
     pub(super) fn new(why: impl Into<String>) -> Self {
-        Nowhere {
+        UnknownPrimary {
             id: NodeId("nowhere".into()),
             why: Mutex::new(why.into()),
             refusal: watch::Sender::new(None),
@@ -60,13 +60,13 @@ impl Nowhere {
     }
 
     /// Sets why no server is known, and whether waiting can help.
-    pub(super) fn because(&self, Trouble { words, kind }: Trouble) {
+    pub(super) fn because(&self, Trouble { message, kind }: Trouble) {
         let refusal = match kind {
             Kind::Passing => None,
-            Kind::Unauthorized => Some(ServerError::Unauthorized { message: words.clone() }),
-            Kind::Lasting => Some(ServerError::not_sent(words.clone())),
+            Kind::Unauthorized => Some(ServerError::Unauthorized { message: message.clone() }),
+            Kind::Lasting => Some(ServerError::not_sent(message.clone())),
         };
-        *self.why.lock() = words;
+        *self.why.lock() = message;
         publish(&self.refusal, refusal);
     }
 
@@ -80,7 +80,7 @@ impl Nowhere {
 }
 
 #[async_trait]
-impl Server for Nowhere {
+impl Server for UnknownPrimary {
     fn id(&self) -> &NodeId {
         &self.id
     }

@@ -15,7 +15,7 @@ use crate::error::ServerError;
 /// write to the replication stream.
 const KEY_LIVES_MS: &str = "1000";
 
-pub(super) struct Question {
+pub(super) struct WaitCommand {
     pub(super) level: Level,
     /// The hash tag of the key to write; `None` if this group's write was already sent on the
     /// present connection.
@@ -38,11 +38,11 @@ pub(super) enum Failure {
     },
 }
 
-impl Question {
+impl WaitCommand {
     /// Sends the write, the WAIT and the INFO back to back on one connection.
     ///
     /// Returns the number of acknowledgements.
-    pub(super) async fn ask(&self, link: &Connection) -> Result<u32, Failure> {
+    pub(super) async fn send(&self, link: &Connection) -> Result<u32, Failure> {
         let commands: Vec<_> = self.write().into_iter().chain([self.wait(), wire(["INFO", "replication"])]).collect();
         let mut answers = link.send_together(commands).await.into_iter();
         if self.tag.is_some() {
