@@ -47,8 +47,20 @@ impl Lint {
     }
 }
 
+/// What looks wrong, and what could not be checked.
+#[derive(Debug)]
+pub(crate) struct Findings {
+    pub(crate) lints: Vec<Lint>,
+    pub(crate) unchecked: Vec<String>,
+}
+
+/// Returns the findings.
+pub(crate) fn findings(snapshot: &Snapshot, now: u64) -> Findings {
+    Findings { lints: check(snapshot, now), unchecked: unchecked(snapshot) }
+}
+
 /// Returns what could not be checked, and why. So nothing that could not be read looks well.
-pub(crate) fn unchecked(snapshot: &Snapshot) -> Vec<String> {
+fn unchecked(snapshot: &Snapshot) -> Vec<String> {
     let mut parts = Vec::new();
     let sweep = &snapshot.sweep;
     if let Some((why, _)) = &sweep.trouble {
@@ -85,7 +97,7 @@ pub(crate) fn unchecked(snapshot: &Snapshot) -> Vec<String> {
 }
 
 /// Returns the findings, those about locks first.
-pub(crate) fn check(snapshot: &Snapshot, now: u64) -> Vec<Lint> {
+fn check(snapshot: &Snapshot, now: u64) -> Vec<Lint> {
     let mut lints = Vec::new();
     of_locks(snapshot, now, &mut lints);
     of_processes(snapshot, &mut lints);

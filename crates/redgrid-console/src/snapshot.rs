@@ -1,7 +1,7 @@
 //! The data that the collector has at one moment.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use redgrid_core::Health;
 use redgrid_core::report::ClientReport;
@@ -9,6 +9,7 @@ use redgrid_inspect::{DoctorReport, LockView};
 
 use crate::board::LockRow;
 use crate::holder_state::Seen;
+use crate::lints::Findings;
 
 /// The state of one source: its last answer, and whether it fails now. Times are in milliseconds
 /// since 1970.
@@ -93,6 +94,8 @@ pub(crate) struct Snapshot {
     pub(crate) watched: Arc<BTreeMap<String, Reading<LockView>>>,
     /// What was seen of the holders of these locks, by the lock.
     pub(crate) watched_holders: Arc<BTreeMap<String, BTreeMap<HolderKey, Seen>>>,
+    /// The findings, once a page has needed them. All pages of a state share them.
+    pub(crate) findings: Arc<OnceLock<Findings>>,
     /// The last checks of the settings.
     pub(crate) doctor: Reading<DoctorReport>,
     /// Whether checks are running.

@@ -95,8 +95,9 @@ pub struct HolderView {
     pub state: HolderState,
     /// The remaining lease of a reader, which is shorter than that of the lock if others read, too.
     ///
-    /// `None` for other holders, for readers after the first hundred, and if the user may not read
-    /// it or its slot moves. Zero if the lease is over and the reader was not removed yet.
+    /// Zero if the lease is over and the reader was not removed yet. It is `None` for holders that
+    /// are not readers, and where it could not be read: for readers after the first hundred, without
+    /// the permission, and while the slot moves.
     pub reader_lease_left: Option<Duration>,
     /// Whether the holder has released the lock, which stays taken until its lease ends
     /// (`hold_at_least`).

@@ -157,7 +157,9 @@ impl Collector {
             if self.is_search_fast() {
                 lists.clear();
             }
-            self.change(|snapshot| forget_watched(snapshot, &pages));
+            if self.snapshot.borrow().watched.keys().any(|name| !pages.contains(name)) {
+                self.change(|snapshot| forget_watched(snapshot, &pages));
+            }
             if self.snapshot.borrow().sweep.is_too_large {
                 // No search removes them.
                 let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
@@ -248,10 +250,8 @@ fn forget_search(snapshot: &mut Snapshot, is_too_large: bool) {
 
 /// Forgets the locks that have no page any more.
 fn forget_watched(snapshot: &mut Snapshot, pages: &BTreeSet<String>) {
-    if snapshot.watched.keys().any(|name| !pages.contains(name)) {
-        Arc::make_mut(&mut snapshot.watched).retain(|name, _| pages.contains(name));
-        Arc::make_mut(&mut snapshot.watched_holders).retain(|name, _| pages.contains(name));
-    }
+    Arc::make_mut(&mut snapshot.watched).retain(|name, _| pages.contains(name));
+    Arc::make_mut(&mut snapshot.watched_holders).retain(|name, _| pages.contains(name));
 }
 
 /// Returns what is known of the holders of a lock after a reading.

@@ -217,7 +217,10 @@ impl Collector {
     }
 
     fn change(&self, change: impl FnOnce(&mut Snapshot)) {
-        self.snapshot.send_modify(change);
+        self.snapshot.send_modify(|snapshot| {
+            change(snapshot);
+            snapshot.findings = Arc::default();
+        });
     }
 
     /// Makes a change, and the list of locks that follows from it. Pages see both at once.
@@ -236,6 +239,7 @@ impl Collector {
             sources.board()
         };
         next.are_locks_cut = board.is_cut;
+        next.findings = Arc::default();
         if *next.locks != board.rows {
             next.locks = Arc::new(board.rows);
         }

@@ -70,7 +70,8 @@ pub(super) fn frame(view: &View) -> Markup {
 
 pub(super) fn view(content: &Content<'_>, view: &mut View) -> Vec<String> {
     let snapshot = content.snapshot;
-    view.part("lints", findings(&lints::check(snapshot, content.now), &lints::unchecked(snapshot)));
+    let known = snapshot.findings.get_or_init(|| lints::findings(snapshot, content.now));
+    view.part("lints", findings(&known.lints, &known.unchecked));
     view.part("numbers", numbers(snapshot));
     view.part("servers-trouble", trouble(&snapshot.servers, "INFO of the servers"));
     nodes(snapshot, view);

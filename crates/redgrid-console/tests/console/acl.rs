@@ -5,7 +5,7 @@ use redgrid_locks::Lock;
 use redgrid_testkit::redis::Value;
 
 use crate::live::Stream;
-use crate::support::{Setup, until_shown};
+use crate::support::{Setup, get, until_shown};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_published_permissions_are_enough() {
@@ -25,7 +25,10 @@ async fn the_published_permissions_are_enough() {
     until_shown(&router, "/locks", "nightly").await;
     until_shown(&router, "/lock?name=job", user.id()).await;
     until_shown(&router, "/clients", user.id()).await;
-    until_shown(&router, "/overview", "state alive").await;
+    let page = until_shown(&router, "/overview", "Nothing looks wrong.").await;
+    assert!(!page.contains("Not checked"), "{page}");
+    let search = get(&router, "/objects?pattern=*&kind=all").await;
+    until_shown(&router, &format!("/{}", search.location()), "lock?name=job").await;
     let log: Vec<Value> = setup.observer.query(&["ACL", "LOG"]).await.expect("an answer");
     assert!(log.is_empty(), "{log:?}");
 }
@@ -57,7 +60,7 @@ async fn questions_that_are_refused_are_shown_and_do_not_delay_pages() {
     // A page waits for 1.5 s if its data does not come.
     let quick = async || {
         let began = std::time::Instant::now();
-        crate::support::get(&router, "/clients").await;
+        get(&router, "/clients").await;
         began.elapsed() < std::time::Duration::from_millis(1_400)
     };
     redgrid_testkit::wait_until(crate::support::SOON, quick).await;
