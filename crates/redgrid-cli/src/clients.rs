@@ -14,9 +14,9 @@ use crate::text::{printable, table};
 
 /// The end of `redgrid clients --help`.
 pub(crate) const HELP: &str = "\
-A client is a connected process with redgrid, or one of several in a process. Each is asked for its report, at most 50
-a second. A client that does not answer within --timeout is silent: its process is stopped or overloaded, or its
-version is too old to answer.
+Each `Client` of a process is one line. Each is asked for its report, at most 50 a second. A client that does not answer
+within --timeout, nor to a second question, is silent: its process is stopped or overloaded, or it does not report
+(introspection is off, it may not publish, or its version is too old).
 
 Exit codes:
   0   done
@@ -30,7 +30,7 @@ const CHUNK: usize = 50;
 #[derive(Debug, Args)]
 pub(crate) struct ClientsOptions {
     /// How long a client may take to answer
-    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration, default_value = "1s")]
+    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration, default_value = "2500ms")]
     timeout: Duration,
     #[command(flatten)]
     reach: Reach,

@@ -1,5 +1,6 @@
 //! `redgrid console`: serves the web console.
 
+use std::env::VarError;
 use std::fs::File;
 use std::io::Read as _;
 use std::net::{IpAddr, SocketAddr};
@@ -72,10 +73,13 @@ impl Login {
         }
         let text = match &options.token_file {
             Some(file) => Some((read(file)?, file.display().to_string())),
-            None => std::env::var(TOKEN_VARIABLE)
-                .ok()
-                .filter(|text| !text.is_empty())
-                .map(|text| (text, TOKEN_VARIABLE.to_owned())),
+            None => match std::env::var(TOKEN_VARIABLE) {
+                Ok(text) => Some((text, TOKEN_VARIABLE.to_owned())).filter(|(text, _)| !text.is_empty()),
+                Err(VarError::NotPresent) => None,
+                Err(VarError::NotUnicode(_)) => {
+                    return Err(Failure::usage(format!("cannot use {TOKEN_VARIABLE}: it is not text (UTF-8)")));
+                }
+            },
         };
         let Some((text, place)) = text else { return Ok(Login::Made(AccessToken::generate())) };
         let token = AccessToken::new(text);
@@ -155,7 +159,8 @@ fn reachable(mut local: SocketAddr) -> SocketAddr {
 
 /// Appended to the long help.
 pub(crate) const HELP: &str = "\
-The console changes nothing. It reads the servers only while a page is open, and for 30 s beyond.
+The console changes nothing. It reads the servers only while a page is open, and for 30 s after the last
+one was closed.
 
 Browsers log in with the token. Scripts send it as `Authorization: Bearer TOKEN`. At another address than a loopback
 one, put a proxy with TLS in front of the console, and name its host with --host.

@@ -22,8 +22,9 @@ pub(crate) async fn run(global: &Global, options: &DoctorOptions) -> Result<Exit
     let report = report.map_err(|error| match error {
         InspectError::NoAddresses => Failure::usage(one_line(&error)),
         error => server.failed(&error),
-    })?;
+    });
     server.leave().await;
+    let report = report?;
     if global.json { print_json(&report) } else { print_line(&text(&report)) }?;
     Ok(if report.worst == Level::Fail { ExitCode::from(WRONG) } else { ExitCode::SUCCESS })
 }

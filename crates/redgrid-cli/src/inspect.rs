@@ -19,12 +19,15 @@ use crate::text::{holder_text, lease_text, printable, process_text, time_text};
 
 /// The end of `redgrid inspect --help`.
 pub(crate) const HELP: &str = "\
-Holders whose clients are connected are asked for their host and program, which takes up to 1 s. The state of a holder:
-  alive        it has answered
-  silent       it is connected and did not answer: stopped, overloaded, or a version that is too old
-  gone         it is not connected; the lock is free when its lease ends
+The first 20 holders whose clients are connected are asked for their host and program, which takes up to 4 s. A client
+that seems to be gone is looked for again 2 s later. The state of a holder:
+  alive        its client is connected
+  silent       its client is connected, and did not answer twice: its process is stopped or overloaded, or it does not
+               report (introspection is off, it may not publish, or its version is too old)
+  gone         its client was not connected twice, and did not renew the lease; the lock is free when that ends
   not redgrid  a holder of Redisson
-  unknown      this user may not see it (+pubsub|numsub)
+  unknown      this user may not see it (+pubsub|numsub), a server did not answer or was just started, or the holder
+               renews its lease without a channel (its user may not subscribe to &redgrid_client:*)
 
 Exit codes:
   0   the lock is held or free
@@ -102,7 +105,7 @@ pub(crate) async fn run(global: &Global, options: &InspectOptions) -> Result<Exi
 /// Reads the lock, and asks the clients of its holders.
 async fn read(server: &Server, name: &Name) -> Result<(LockView, Vec<Answer>), Failure> {
     let inspector = Inspector::new(server.grid.client());
-    let mut view = inspector.lock(name.as_str()).await.map_err(|error| server.failed(&error))?;
+    let mut view = inspector.lock_twice(name.as_str()).await.map_err(|error| server.failed(&error))?;
     if let LockKind::NotALock { type_name, fields } = &view.kind {
         let what = match type_name.as_str() {
             "" => "another kind of value has this name".to_owned(),
@@ -257,9 +260,11 @@ fn state_text(view: &LockView, holder: &HolderView) -> String {
         (true, _, Some(left)) => format!("released; the lock stays taken for {left}"),
         (_, HolderState::Gone, Some(left)) => format!("gone: free in {left}"),
         (_, HolderState::Gone, None) => "gone, without an end of its lease: take it away with `redgrid unlock`".into(),
-        (_, HolderState::Silent, _) => format!("silent: no answer within {ASK_TIMEOUT:?}"),
+        (_, HolderState::Silent, _) => "silent: no answer to two questions".into(),
         (_, HolderState::NotRedgrid, _) => "not a client of redgrid".into(),
-        (_, HolderState::Unknown, _) => "unknown: this user may not see it, or a server did not answer".into(),
+        (_, HolderState::Unknown, _) => {
+            "unknown: whether its client is connected could not be read, or was contradictory".into()
+        }
         (_, state, _) => state.as_str().into(),
     }
 }

@@ -14,8 +14,14 @@ let source = null;
 let retry = 0;
 /** Whether the stream is broken, so that nothing is counted. */
 let isBroken = false;
-/** Whether the page already says that the login has ended. */
-let isLoggedOut = false;
+/** Since when it is broken, and why. */
+let staleSince = null;
+let reason = "";
+
+const AWAY = "the console does not answer.";
+
+/** This page with its query, as the login knows it. */
+const here = (location.pathname.split("/").pop() || "overview") + location.search;
 
 const two = (n) => String(n).padStart(2, "0");
 
@@ -133,7 +139,7 @@ function take(message) {
   const change = JSON.parse(message);
   ahead = change.now - Date.now();
   isBroken = false;
-  isLoggedOut = false;
+  reason = "";
   body.classList.remove("broken");
   for (const [id, html] of Object.entries(change.parts ?? {})) {
     const element = document.getElementById(id);
@@ -147,12 +153,14 @@ function take(message) {
   tick();
 }
 
-/** Says since when the page is stale. */
+/** Says since when the page is stale, and why. */
 function broken(text, link) {
-  if (isBroken && (!link || isLoggedOut)) return;
-  isLoggedOut = Boolean(link);
-  const now = new Date(Date.now() + ahead);
-  const since = `${two(now.getUTCHours())}:${two(now.getUTCMinutes())}:${two(now.getUTCSeconds())}`;
+  if (isBroken && text === reason) return;
+  // The reason of an answer stays until there is another answer.
+  if (isBroken && text === AWAY && reason !== AWAY) return;
+  if (!isBroken) staleSince = new Date(Date.now() + ahead);
+  const since = [staleSince.getUTCHours(), staleSince.getUTCMinutes(), staleSince.getUTCSeconds()].map(two).join(":");
+  reason = text;
   isBroken = true;
   body.classList.add("broken");
   sent.delete(status);
@@ -180,12 +188,14 @@ function open() {
   source = opened;
   opened.onmessage = (event) => take(event.data);
   opened.onerror = async () => {
-    broken("the console does not answer.");
+    broken(AWAY);
     if (opened.readyState !== EventSource.CLOSED || source !== opened) return;
     // The answer was not a stream, so the browser does not try again.
     source = null;
     const answer = await fetch(live, { method: "HEAD" }).catch(() => null);
-    if (answer?.status === 401) broken("the login has ended.", "login");
+    if (answer?.status === 401) broken("the login has ended.", `login?next=${encodeURIComponent(here)}`);
+    else if (answer?.status === 403) broken("the console refuses the request.");
+    else if (answer?.status === 503) broken("too many pages are open.");
     if (source === null && !document.hidden) retry = setTimeout(open, RETRY_MS);
   };
 }

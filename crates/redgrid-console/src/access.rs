@@ -5,24 +5,25 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use axum::extract::{ConnectInfo, OriginalUri, Request, State};
-use axum::http::header::{AUTHORIZATION, COOKIE, WWW_AUTHENTICATE};
+use axum::http::header::{AUTHORIZATION, COOKIE, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, Method, StatusCode, Uri};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use crate::console::App;
-use crate::pages::{not_found, problem, see_other};
-use crate::text::{encoded, now_ms};
+use crate::hosts::host;
+use crate::pages::{Page, no_such_page, not_found, problem, see_other};
+use crate::text::{encoded, now_ms, visible};
 
-/// The name of the cookie.
-pub(crate) const COOKIE_NAME: &str = "redgrid_console";
+/// The path of the streams.
+const LIVE: &str = "live";
 
 /// The permission of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Access {
-    /// Nothing. With a [token](crate::Console::token), the request can still log in.
+    /// The request may see nothing. If a [token](crate::Console::token) is set, it may log in.
     None,
     /// See all pages.
     Read,
@@ -41,12 +42,13 @@ pub(crate) async fn check_host(State(app): State<Arc<App>>, request: Request, ne
     if app.hosts.accept(&parts) {
         return next.run(Request::from_parts(parts, body)).await;
     }
-    problem(
-        StatusCode::MISDIRECTED_REQUEST,
-        "Unknown host",
-        "This console does not serve the host name of the address. Use an IP address, or add the name to the \
-         list (allow_host, or --host of redgrid console).",
-    )
+    let host =
+        host(&parts).map_or_else(|| "of this request".to_owned(), |host| format!("\u{201c}{}\u{201d}", visible(host)));
+    let text = format!(
+        "This console does not serve the host name {host}. Use an IP address, or add the name to the list \
+         (allow_host, or --host of redgrid console)."
+    );
+    problem(StatusCode::MISDIRECTED_REQUEST, "Unknown host", &text)
 }
 
 /// Lets a request pass that may read; otherwise answers 401, 403 or 429, or redirects to the login.
@@ -54,7 +56,11 @@ pub(crate) async fn check_access(State(app): State<Arc<App>>, request: Request, 
     let (parts, body) = request.into_parts();
     // Only the login accepts another method, and it is not behind this check.
     if parts.method != Method::GET && parts.method != Method::HEAD {
-        return not_found().await;
+        return not_found(parts.uri).await;
+    }
+    if is_embedded(&parts) {
+        let text = "Another site may link to this page, but not load it.";
+        return problem(StatusCode::FORBIDDEN, "Request of another site", text);
     }
     match permission(&app, &parts) {
         Ok(until) => {
@@ -78,24 +84,26 @@ fn permission(app: &App, parts: &Parts) -> Result<Option<u64>, Box<Response>> {
             "The application that contains this console does not permit this request.",
         )));
     };
-    if let Some(given) = bearer(&parts.headers) {
-        let (address, now) = (address(parts), Instant::now());
-        if !app.throttle.permits(address, now) {
-            return Err(Box::new(too_many()));
-        }
-        if given.is_some_and(|given| token.is(given)) {
-            return Ok(None);
-        }
-        app.throttle.failed(address, now);
-        return Err(Box::new(unauthorized("The token is wrong.")));
+    let given = bearer(&parts.headers);
+    if given.is_some_and(|given| token.is(given)) {
+        return Ok(None);
     }
     let now_s = now_ms() / 1_000;
-    if let Some(until) = cookies(&parts.headers).find_map(|cookie| token.valid_until(cookie, now_s)) {
+    let name = token.cookie_name();
+    if let Some(until) = cookies(&parts.headers, &name).find_map(|cookie| token.valid_until(cookie, now_s)) {
         return Ok(Some(until));
     }
-    let path = parts.uri.path().trim_start_matches('/');
-    if path == "live" {
+    if given.is_some() {
+        let is_one_of_few = app.throttle.failed(address(parts), Instant::now());
+        return Err(Box::new(if is_one_of_few { unauthorized("The token is wrong.") } else { too_many() }));
+    }
+    let path = parts.uri.path().strip_prefix('/').unwrap_or_default();
+    if path == LIVE {
         return Err(Box::new(unauthorized("Log in first.")));
+    }
+    if !path.is_empty() && Page::of_id(path).is_none() {
+        // A relative link to the login would lead to a wrong path.
+        return Err(Box::new(no_such_page(&parts.uri)));
     }
     let target = parts.uri.query().map_or_else(|| path.to_owned(), |query| format!("{path}?{query}"));
     let next = if target.is_empty() { String::new() } else { format!("?next={}", encoded(&target)) };
@@ -119,17 +127,25 @@ pub(crate) fn is_root(uri: &Uri) -> bool {
     uri.path().trim_start_matches('/').is_empty()
 }
 
-/// Returns the token of `Authorization: Bearer`: `None` without the header, `Some(None)` if it is
-/// another scheme or no text.
-fn bearer(headers: &HeaderMap) -> Option<Option<&str>> {
-    let value = headers.get(AUTHORIZATION)?;
-    let text = value.to_str().ok().and_then(|text| text.split_once(' '));
-    Some(text.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer")).map(|(_, token)| token.trim()))
+/// Returns whether a page of another site loads this address as a part of itself. A link to a page
+/// is no part, but nobody follows a link to a stream.
+fn is_embedded(parts: &Parts) -> bool {
+    let header = |name| parts.headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok()).unwrap_or_default();
+    let is_other_site = matches!(header("sec-fetch-site"), "cross-site" | "same-site");
+    let is_link = header("sec-fetch-mode") == "navigate" && header("sec-fetch-dest") == "document";
+    is_other_site && (!is_link || parts.uri.path().ends_with(LIVE))
 }
 
-fn cookies(headers: &HeaderMap) -> impl Iterator<Item = &str> {
+/// Returns the token of `Authorization: Bearer`. Other schemes are none: a proxy may pass on the
+/// password with which it protects itself.
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let (scheme, token) = headers.get(AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
+}
+
+fn cookies<'a>(headers: &'a HeaderMap, name: &'a str) -> impl Iterator<Item = &'a str> {
     let pairs = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok()).flat_map(|all| all.split(';'));
-    pairs.filter_map(|pair| pair.trim().strip_prefix(COOKIE_NAME)?.strip_prefix('='))
+    pairs.filter_map(move |pair| pair.trim().strip_prefix(name)?.strip_prefix('='))
 }
 
 /// Returns the address of the peer, if the server reports it.
@@ -139,8 +155,9 @@ pub(crate) fn address(parts: &Parts) -> Option<IpAddr> {
 
 /// Answers an address with too many wrong tokens.
 pub(crate) fn too_many() -> Response {
-    let text = "Too many wrong tokens came from this address. Wait for a minute.";
-    problem(StatusCode::TOO_MANY_REQUESTS, "Too many tries", text)
+    let text = "Too many wrong tokens came from this address within a minute. The right token is still accepted.";
+    let response = problem(StatusCode::TOO_MANY_REQUESTS, "Too many tries", text);
+    ([(RETRY_AFTER, "60")], response).into_response()
 }
 
 fn unauthorized(text: &str) -> Response {

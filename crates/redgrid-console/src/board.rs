@@ -1,26 +1,32 @@
 //! The list of locks: what the search found on the servers, together with what the processes report.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use redgrid_core::report::ClientReport;
 use redgrid_inspect::ObjectKind;
 
-use crate::holder_state::{State, state_of};
+use crate::holder_state::{Seen, State, state_of};
 use crate::snapshot::{Living, Process, Reading};
 
 /// Locks that are listed. A larger deployment is searched by a pattern instead.
 pub(crate) const MOST_LOCKS: usize = 10_000;
 
-/// A change of a lease's end by less than this is the inaccuracy of its measurement: 1.5 s.
-const JITTER_MS: u64 = 1_500;
+/// Holders of a lock that are listed. Further ones are counted.
+pub(crate) const MOST_HOLDERS: usize = 100;
+
+/// Holds and waits of all reports that are read, so that the list takes bounded memory and time.
+const MOST_ENTRIES: usize = 50_000;
 
 /// A lock in the list. Times are in milliseconds since 1970.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct LockRow {
     pub(crate) name: String,
     pub(crate) kind: String,
-    /// Empty if the holders are not known, as for a read-write lock that no report mentions.
+    /// The first holders. Empty if they are not known, as for a read-write lock that no report
+    /// mentions.
     pub(crate) holders: Vec<Holder>,
+    /// How many holders are in each state, also those that are not listed.
+    pub(crate) states: BTreeMap<State, u64>,
     /// When the lease ends.
     pub(crate) until: Option<u64>,
     /// Whether the key has no lifetime, so that a dead holder keeps the lock.
@@ -32,9 +38,14 @@ pub(crate) struct LockRow {
 }
 
 impl LockRow {
-    /// Returns whether the state of a holder is not known.
-    pub(crate) fn has_unknown(&self) -> bool {
-        self.holders.iter().any(|holder| holder.state == State::Unknown)
+    /// Returns whether a holder is in this state.
+    pub(crate) fn has(&self, state: State) -> bool {
+        self.states.contains_key(&state)
+    }
+
+    /// Returns the number of known holders.
+    pub(crate) fn holder_count(&self) -> u64 {
+        self.states.values().sum()
     }
 }
 
@@ -56,23 +67,16 @@ pub(crate) struct Holder {
 pub(crate) struct Found {
     pub(crate) kind: ObjectKind,
     pub(crate) holder: Option<(String, u64)>,
-    pub(crate) until: Option<u64>,
-    pub(crate) seen_at: u64,
-    /// When this holder was first seen.
-    pub(crate) holder_since: u64,
+    /// What was seen of the holder, or of the lock if it has several.
+    pub(crate) seen: Seen,
 }
 
 impl Found {
     /// Continues an older finding of the same name.
-    pub(crate) fn after(mut self, old: Option<&Found>) -> Found {
-        let Some(old) = old else { return self };
-        if old.holder == self.holder {
-            self.holder_since = old.holder_since;
-            if let (Some(until), Some(before)) = (self.until, old.until)
-                && until.abs_diff(before) < JITTER_MS
-            {
-                self.until = old.until;
-            }
+    pub(crate) fn after(mut self, old: Option<&Found>, living: &Reading<Living>) -> Found {
+        if let Some(old) = old.filter(|old| old.holder == self.holder) {
+            let absent_since = self.holder.as_ref().and_then(|(client, _)| living.absent_since(client));
+            self.seen = old.seen.again(self.seen.last_at, self.seen.until, absent_since);
         }
         self
     }
@@ -88,89 +92,167 @@ pub(crate) struct Sources<'a> {
     pub(crate) processes: &'a BTreeMap<String, Process>,
 }
 
-impl Sources<'_> {
-    /// Returns the list, sorted by name.
-    pub(crate) fn rows(&self) -> Vec<LockRow> {
-        let mut rows = BTreeMap::new();
-        for (name, found) in self.found {
-            rows.insert(name.clone(), self.found_row(name, found));
-        }
-        for (id, process) in self.processes {
-            let Some((report, at)) = &process.report else { continue };
-            self.add_held(&mut rows, id, process, report, *at);
-            add_waits(&mut rows, process, report);
-        }
-        rows.into_values().take(MOST_LOCKS).collect()
+/// The list.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Board {
+    /// The locks, sorted by name.
+    pub(crate) rows: Vec<LockRow>,
+    /// Whether there are more, or the reports have more entries than are read.
+    pub(crate) is_cut: bool,
+}
+
+/// A row while the list is made.
+#[derive(Default)]
+struct Draft<'a> {
+    row: LockRow,
+    /// All holders: their states, and their places among the listed ones.
+    known: HashMap<(&'a str, Option<u64>), (State, Option<usize>)>,
+    /// Whether a report is newer than what the search found.
+    has_passed_on: bool,
+}
+
+impl<'a> Draft<'a> {
+    fn has(&self, client: &'a str, number: Option<u64>) -> bool {
+        self.known.contains_key(&(client, number))
     }
 
-    fn found_row(&self, name: &str, found: &Found) -> LockRow {
-        let holder = found.holder.as_ref().map(|(client, number)| Holder {
-            client: client.clone(),
-            number: Some(*number),
-            state: self.state(client, found.holder_since),
-            process: self.processes.get(client).and_then(Process::report).map(process_text),
-            label: None,
-            since: None,
-            token: None,
-        });
-        LockRow {
+    /// Adds a holder, or replaces what is known of it.
+    fn set(&mut self, client: &'a str, number: Option<u64>, state: State, details: impl FnOnce() -> Holder) {
+        let holders = &mut self.row.holders;
+        let place = match self.known.get(&(client, number)) {
+            Some((old, place)) => {
+                if let Some(count) = self.row.states.get_mut(old) {
+                    *count -= 1;
+                    if *count == 0 {
+                        self.row.states.remove(old);
+                    }
+                }
+                if let Some(holder) = place.and_then(|place| holders.get_mut(place)) {
+                    *holder = details();
+                }
+                *place
+            }
+            None if holders.len() < MOST_HOLDERS => {
+                holders.push(details());
+                Some(holders.len() - 1)
+            }
+            None => None,
+        };
+        self.known.insert((client, number), (state, place));
+        *self.row.states.entry(state).or_default() += 1;
+    }
+
+    /// Forgets the holder that the search found.
+    fn pass_on(&mut self, until: Option<u64>) {
+        self.known.clear();
+        self.row.holders.clear();
+        self.row.states.clear();
+        self.row.until = until;
+        self.has_passed_on = true;
+    }
+}
+
+impl<'a> Sources<'a> {
+    /// Returns the list.
+    pub(crate) fn board(&self) -> Board {
+        let mut drafts = BTreeMap::new();
+        for (name, found) in self.found {
+            drafts.insert(name.clone(), self.found_draft(name, found));
+        }
+        let mut left = MOST_ENTRIES;
+        for (id, process) in self.processes {
+            let Some((report, at)) = &process.report else { continue };
+            self.add_held(&mut drafts, id, process, report, *at, &mut left);
+            // The tasks of a process that has left wait no more.
+            if process.left_at.is_none() {
+                add_waits(&mut drafts, process, report, &mut left);
+            }
+        }
+        let is_cut = left == 0 || drafts.len() > MOST_LOCKS;
+        Board { rows: drafts.into_values().take(MOST_LOCKS).map(|draft| draft.row).collect(), is_cut }
+    }
+
+    fn found_draft(&self, name: &str, found: &'a Found) -> Draft<'a> {
+        let row = LockRow {
             name: name.to_owned(),
             kind: found.kind.as_str().to_owned(),
-            holders: holder.into_iter().collect(),
-            until: found.until,
-            is_endless: found.until.is_none(),
+            until: found.seen.until,
+            is_endless: found.seen.until.is_none(),
             ..LockRow::default()
+        };
+        let mut draft = Draft { row, ..Draft::default() };
+        if let Some((client, number)) = &found.holder {
+            let state = self.state(client, &found.seen);
+            draft.set(client, Some(*number), state, || Holder {
+                client: client.clone(),
+                number: Some(*number),
+                state,
+                process: self.processes.get(client).and_then(Process::report).map(process_text),
+                label: None,
+                since: None,
+                token: None,
+            });
         }
+        draft
     }
 
     /// Adds what a process reported at this time to hold.
     fn add_held(
         &self,
-        rows: &mut BTreeMap<String, LockRow>,
-        id: &str,
+        drafts: &mut BTreeMap<String, Draft<'a>>,
+        id: &'a str,
         process: &Process,
         report: &ClientReport,
         at: u64,
+        left: &mut usize,
     ) {
         for held in report.held.iter().filter(|held| is_lock(&held.kind)) {
-            let details = Holder {
-                client: id.to_owned(),
-                number: Some(held.number),
-                state: self.state(id, at),
-                process: Some(process_text(report)),
-                label: held.label.clone(),
-                since: Some(at.saturating_sub(held.held_for_ms)),
-                token: held.token,
-            };
+            if *left == 0 {
+                return;
+            }
+            *left -= 1;
             let name = format!("{}{}", process.namespace, held.name);
             let found = self.found.get(&name);
             if found.is_none() && self.searched_since.is_some_and(|since| since > at) {
                 // The lock was released after the report.
                 continue;
             }
-            let row = rows.entry(name.clone()).or_insert_with(|| LockRow {
-                name,
-                kind: reported_kind(&held.kind).to_owned(),
-                until: held.lease_left_ms.map(|left| at.saturating_add(left)),
-                ..LockRow::default()
+            let until = held.lease_left_ms.map(|left| at.saturating_add(left));
+            let draft = drafts.entry(name.clone()).or_insert_with(|| {
+                let kind = reported_kind(&held.kind).to_owned();
+                Draft { row: LockRow { name, kind, until, ..LockRow::default() }, ..Draft::default() }
             });
-            let same = |holder: &&mut Holder| holder.client == id && holder.number == Some(held.number);
-            if let Some(holder) = row.holders.iter_mut().find(same) {
-                *holder = details;
-            } else if found.is_none_or(|found| found.holder.is_none() || found.seen_at < at) {
-                if found.is_some_and(|found| found.holder.is_some()) {
-                    // The report is newer: the lock has passed on since the search.
-                    row.holders.clear();
-                    row.until = held.lease_left_ms.map(|left| at.saturating_add(left));
+            let number = Some(held.number);
+            if !draft.has(id, number) {
+                let has_found_holder = found.is_some_and(|found| found.holder.is_some());
+                if has_found_holder && found.is_some_and(|found| found.seen.last_at >= at) {
+                    // The search is newer, and saw another holder.
+                    continue;
                 }
-                row.holders.push(details);
+                let is_shared = found.is_some_and(|found| found.kind == ObjectKind::ReadWriteLock);
+                if has_found_holder && !is_shared && !draft.has_passed_on {
+                    // The report is newer: the lock has passed on since the search.
+                    draft.pass_on(until);
+                }
             }
+            let is_found =
+                |found: &&Found| found.holder.as_ref().is_some_and(|(client, n)| client == id && *n == held.number);
+            let seen = found.filter(is_found).map_or_else(|| Seen::first(at, until), |found| found.seen);
+            let state = self.state(id, &seen);
+            draft.set(id, number, state, || Holder {
+                client: id.to_owned(),
+                number,
+                state,
+                process: Some(process_text(report)),
+                label: held.label.clone(),
+                since: Some(at.saturating_sub(held.held_for_ms)),
+                token: held.token,
+            });
         }
     }
 
-    /// Returns the state of a holder that was first seen at this time.
-    fn state(&self, client: &str, seen_at: u64) -> State {
-        state_of(client, seen_at, self.living, self.processes)
+    fn state(&self, client: &str, seen: &Seen) -> State {
+        state_of(client, seen, self.living, self.processes)
     }
 }
 
@@ -181,16 +263,19 @@ pub(crate) fn process_text(report: &ClientReport) -> String {
 }
 
 /// Adds what tasks of a process wait for.
-fn add_waits(rows: &mut BTreeMap<String, LockRow>, process: &Process, report: &ClientReport) {
+fn add_waits(drafts: &mut BTreeMap<String, Draft<'_>>, process: &Process, report: &ClientReport, left: &mut usize) {
     for wait in report.waits.iter().filter(|wait| is_lock(&wait.kind)) {
+        if *left == 0 {
+            return;
+        }
+        *left -= 1;
         let name = format!("{}{}", process.namespace, wait.name);
-        let row = rows.entry(name.clone()).or_insert_with(|| LockRow {
-            name,
-            kind: reported_kind(&wait.kind).to_owned(),
-            ..LockRow::default()
+        let draft = drafts.entry(name.clone()).or_insert_with(|| {
+            let kind = reported_kind(&wait.kind).to_owned();
+            Draft { row: LockRow { name, kind, ..LockRow::default() }, ..Draft::default() }
         });
-        row.waiting_tasks = row.waiting_tasks.saturating_add(wait.tasks);
-        row.waiting_processes += 1;
+        draft.row.waiting_tasks = draft.row.waiting_tasks.saturating_add(wait.tasks);
+        draft.row.waiting_processes += 1;
     }
 }
 
@@ -210,126 +295,4 @@ fn reported_kind(kind: &str) -> &'static str {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use redgrid_core::report::{HeldReport, WaitReport};
-
-    use super::*;
-
-    /// A client of redgrid, and one of Redisson.
-    const OWN: &str = "0f8fad5b-d9cb-869f-a165-70867728950e";
-    const JAVA: &str = "0f8fad5b-d9cb-469f-a165-70867728950e";
-
-    fn found(client: &str, seen_at: u64) -> Found {
-        let holder = Some((client.to_owned(), 7));
-        Found { kind: ObjectKind::Lock, holder, until: Some(60_000), seen_at, holder_since: seen_at }
-    }
-
-    fn living(ids: &[&str], read_at: u64) -> Reading<Living> {
-        let mut reading = Reading::default();
-        reading.answered(Living::of(ids.iter().map(|id| (*id).to_owned()).collect(), true), read_at);
-        reading
-    }
-
-    fn process(held: &[(&str, u64)], waits: &[(&str, u64)], at: u64) -> Process {
-        let mut report = ClientReport::default();
-        report.held = held.iter().map(|(name, number)| held_report(name, *number)).collect();
-        report.waits = waits.iter().map(|(name, tasks)| wait_report(name, *tasks)).collect();
-        Process { report: Some((Arc::new(report), at)), ..Process::default() }
-    }
-
-    fn held_report(name: &str, number: u64) -> HeldReport {
-        let mut held = HeldReport::default();
-        (held.name, held.kind, held.number, held.held_for_ms) = (name.to_owned(), "lock".into(), number, 100);
-        (held.label, held.lease_left_ms) = (Some("nightly".into()), Some(5_000));
-        held
-    }
-
-    fn wait_report(name: &str, tasks: u64) -> WaitReport {
-        let mut wait = WaitReport::default();
-        (wait.name, wait.kind, wait.tasks) = (name.to_owned(), "fair".into(), tasks);
-        wait
-    }
-
-    fn rows(
-        found: &[(&str, Found)],
-        searched_since: Option<u64>,
-        living: &Reading<Living>,
-        processes: &[(&str, Process)],
-    ) -> Vec<LockRow> {
-        let found = found.iter().map(|(name, found)| ((*name).to_owned(), found.clone())).collect();
-        let processes = processes.iter().map(|(id, process)| ((*id).to_owned(), process.clone())).collect();
-        Sources { found: &found, searched_since, living, processes: &processes }.rows()
-    }
-
-    #[test]
-    fn a_holder_without_a_client_is_gone_or_foreign_once_the_list_is_newer() {
-        for (client, read_at, state) in [
-            (OWN, 11, State::Gone),
-            (JAVA, 11, State::Foreign),
-            ("odd", 11, State::Foreign),
-            // The list is older than the holder.
-            (OWN, 10, State::Unknown),
-            (JAVA, 9, State::Unknown),
-        ] {
-            let rows = rows(&[("a", found(client, 10))], None, &living(&[], read_at), &[]);
-            assert_eq!(rows[0].holders[0].state, state, "{client} {read_at}");
-        }
-        let alive = rows(&[("a", found(OWN, 10))], None, &living(&[OWN], 1), &[]);
-        assert_eq!(alive[0].holders[0].state, State::Alive);
-        let unknown = rows(&[("a", found(OWN, 10))], None, &Reading::default(), &[]);
-        assert_eq!(unknown[0].holders[0].state, State::Unknown);
-        let silent = Process { silent_since: Some(5), ..Process::default() };
-        let rows = rows(&[("a", found(OWN, 10))], None, &living(&[OWN], 1), &[(OWN, silent)]);
-        assert_eq!(rows[0].holders[0].state, State::Silent);
-    }
-
-    #[test]
-    fn a_report_adds_what_only_the_process_knows() {
-        let reporter = process(&[("a", 7)], &[("b", 3)], 1_000);
-        let rows = rows(&[("a", found(OWN, 900))], None, &living(&[OWN], 1_000), &[(OWN, reporter)]);
-        let holder = &rows[0].holders[0];
-        assert_eq!((rows[0].holders.len(), holder.since, holder.label.as_deref()), (1, Some(900), Some("nightly")));
-        assert_eq!(rows[0].until, Some(60_000));
-        assert_eq!((rows[1].name.as_str(), rows[1].kind.as_str(), rows[1].waiting_tasks), ("b", "fair lock", 3));
-        assert!(rows[1].holders.is_empty() && !rows[1].is_endless);
-    }
-
-    #[test]
-    fn the_newer_of_search_and_report_counts() {
-        let list = living(&[OWN], 5_000);
-        let report = |at| [(OWN, process(&[("a", 7)], &[], at))];
-        // The search saw another holder later.
-        let newer = rows(&[("a", found(JAVA, 2_000))], None, &list, &report(1_000));
-        assert_eq!(newer[0].holders[0].client, JAVA);
-        // The process got the lock after the search.
-        let older = rows(&[("a", found(JAVA, 500))], None, &list, &report(1_000));
-        assert_eq!((older[0].holders.len(), older[0].holders[0].client.as_str()), (1, OWN));
-        assert_eq!(older[0].until, Some(6_000));
-        // A complete search after the report has not found the lock.
-        assert!(rows(&[], Some(1_001), &list, &report(1_000)).is_empty());
-        assert_eq!(rows(&[], Some(999), &list, &report(1_000)).len(), 1);
-    }
-
-    #[test]
-    fn names_of_another_namespace_have_it_as_prefix() {
-        let mut reporter = process(&[("a", 7)], &[], 1_000);
-        reporter.namespace = "prod:".into();
-        let rows = rows(&[], None, &living(&[OWN], 1_000), &[(OWN, reporter)]);
-        assert_eq!(rows[0].name, "prod:a");
-    }
-
-    #[test]
-    fn the_end_of_a_lease_does_not_flicker() {
-        let first = found(OWN, 10);
-        let mut next = found(OWN, 20);
-        next.until = Some(60_900);
-        let next = next.after(Some(&first));
-        assert_eq!((next.until, next.holder_since), (Some(60_000), 10));
-        let mut renewed = found(OWN, 30);
-        renewed.until = Some(70_000);
-        assert_eq!(renewed.after(Some(&next)).until, Some(70_000));
-        assert_eq!(found(JAVA, 40).after(Some(&next)).holder_since, 40);
-    }
-}
+mod tests;

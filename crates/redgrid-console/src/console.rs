@@ -88,15 +88,16 @@ impl Console {
     /// Sets the token for the login, and for scripts that send `Authorization: Bearer`. Without it,
     /// there is no login.
     ///
-    /// Five wrong tokens a minute are accepted from one address. For this, serve the router with
-    /// `into_make_service_with_connect_info::<SocketAddr>()`; otherwise all addresses are counted
-    /// together.
+    /// After five wrong tokens from one address in a minute, further wrong ones are answered with
+    /// 429. The right token is always accepted. For the addresses, serve the router with
+    /// `into_make_service_with_connect_info::<SocketAddr>()`; otherwise all of them are counted
+    /// together, as they are behind a proxy.
     pub fn token(mut self, token: AccessToken) -> Self {
         self.token = Some(token);
         self
     }
 
-    /// Serves requests whose `Host` is this name, without a port. May be called several times.
+    /// Also serves this host name; leave the port out. May be called several times.
     ///
     /// Other names than `localhost` are refused otherwise, so that a page of an attacker cannot
     /// read the console through a name of its own (DNS rebinding). IP addresses are always
@@ -115,8 +116,8 @@ impl Console {
     /// Sets the configuration of the client. With it, the console can check the settings of the
     /// servers, as `redgrid doctor` does.
     ///
-    /// The checks connect to each server with the credentials of the configuration. To check the
-    /// permissions, they write two keys with random names, and delete them at once.
+    /// The checks connect to each server with the credentials of the configuration. They only read,
+    /// so the permissions inside scripts are left to `redgrid doctor`.
     pub fn config(mut self, config: &Config) -> Self {
         self.requirements = Some(Requirements::of(config));
         self

@@ -22,7 +22,8 @@
 //!
 //! - A page is shown only if the [access](Console::access) closure or a [token](Console::token)
 //!   permits it.
-//! - The console changes no object. The only route for POST is the login.
+//! - The console only reads: it writes no key, and asks the clients by messages. The only route for
+//!   POST is the login.
 //! - It loads the servers with what one viewer needs, however many there are. 30 s after the last
 //!   viewer has left, only the pings of the connection remain.
 //! - It never subscribes to the channel of a lock, so it does not count as a waiter.
@@ -50,6 +51,7 @@ mod hosts;
 mod lints;
 mod live;
 mod login;
+mod object_name;
 mod pages;
 mod query;
 mod search;

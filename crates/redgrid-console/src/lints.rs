@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use crate::holder_state::State;
+use crate::holder_state::{State, connected_state};
 use crate::snapshot::Snapshot;
-use crate::text::{count, duration};
+use crate::text::{count, duration, visible};
 
 /// A holder that is gone is reported while its lock stays taken for at least this long: 10 s.
 const GONE_MS: u64 = 10_000;
@@ -24,6 +24,9 @@ const FEWEST_HOLDS: usize = 20;
 
 /// Names in one finding.
 const SHOWN: usize = 5;
+
+/// Kinds of holds that are compared. A process reports the kind, so there could be any number.
+const MOST_KINDS: usize = 16;
 
 /// A finding.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,8 +47,57 @@ impl Lint {
     }
 }
 
+/// What looks wrong, and what could not be checked.
+#[derive(Debug)]
+pub(crate) struct Findings {
+    pub(crate) lints: Vec<Lint>,
+    pub(crate) unchecked: Vec<String>,
+}
+
+/// Returns the findings.
+pub(crate) fn findings(snapshot: &Snapshot, now: u64) -> Findings {
+    Findings { lints: check(snapshot, now), unchecked: unchecked(snapshot) }
+}
+
+/// Returns what could not be checked, and why. So nothing that could not be read looks well.
+fn unchecked(snapshot: &Snapshot) -> Vec<String> {
+    let mut parts = Vec::new();
+    let sweep = &snapshot.sweep;
+    if let Some((why, _)) = &sweep.trouble {
+        parts.push(format!("the locks of processes that do not report ({why})"));
+    } else if sweep.is_too_large {
+        parts.push("the locks of processes that do not report, because the keys are not searched".to_owned());
+    } else if sweep.completed.is_none() {
+        parts.push("the locks, which are still searched for".to_owned());
+    } else if sweep.is_cut || snapshot.are_locks_cut {
+        parts.push("the locks that are not listed, because there are too many".to_owned());
+    }
+    match (&snapshot.living.trouble, snapshot.living.get()) {
+        (Some((why, _)), _) => parts.push(format!("whether holders are connected ({why})")),
+        (None, None) => parts.push("whether holders are connected, which is not known yet".to_owned()),
+        (None, Some(living)) if !living.is_complete => {
+            parts.push("whether holders are connected, because a part of the clients is not known".to_owned());
+        }
+        _ => {}
+    }
+    if let Some((why, _)) = &snapshot.questions.trouble {
+        parts.push(format!("whether clients answer ({why})"));
+    }
+    let unreported = snapshot.connected().filter(|(_, it)| connected_state(Some(it)) == State::Unreported).count();
+    if unreported > 0 {
+        let (clients, do_they) = (count(unreported, "client"), if unreported == 1 { "does" } else { "do" });
+        parts.push(format!("whether {clients} that {do_they} not report are stopped or blocked"));
+    }
+    match (&snapshot.servers.trouble, snapshot.servers.get()) {
+        (Some((why, _)), _) => parts.push(format!("the settings of the memory ({why})")),
+        (None, None) => parts.push("the settings of the memory, which are not known yet".to_owned()),
+        _ => {}
+    }
+    parts
+}
+
 /// Returns the findings, those about locks first.
-pub(crate) fn check(snapshot: &Snapshot, now: u64) -> Vec<Lint> {
+fn check(snapshot: &Snapshot, now: u64) -> Vec<Lint> {
     let mut lints = Vec::new();
     of_locks(snapshot, now, &mut lints);
     of_processes(snapshot, &mut lints);
@@ -54,16 +106,19 @@ pub(crate) fn check(snapshot: &Snapshot, now: u64) -> Vec<Lint> {
 }
 
 fn of_locks(snapshot: &Snapshot, now: u64, lints: &mut Vec<Lint>) {
-    let (mut endless, mut gone, mut silent, mut crowded) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let (mut kept, mut endless, mut gone) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut silent, mut crowded) = (Vec::new(), Vec::new());
     for row in snapshot.locks.iter() {
-        let has = |state| row.holders.iter().any(|holder| holder.state == state);
-        if row.is_endless {
-            endless.push(row.name.clone());
+        let is_gone = row.has(State::Gone);
+        match (row.is_endless, is_gone) {
+            (true, true) => kept.push(row.name.clone()),
+            (true, false) => endless.push(row.name.clone()),
+            (false, true) if row.until.is_none_or(|until| until > now.saturating_add(GONE_MS)) => {
+                gone.push(row.name.clone());
+            }
+            _ => {}
         }
-        if has(State::Gone) && row.until.is_none_or(|until| until > now.saturating_add(GONE_MS)) {
-            gone.push(row.name.clone());
-        }
-        if has(State::Silent) {
+        if row.has(State::Silent) {
             silent.push(row.name.clone());
         }
         if row.waiting_tasks > MANY_WAITING {
@@ -71,6 +126,11 @@ fn of_locks(snapshot: &Snapshot, now: u64, lints: &mut Vec<Lint>) {
         }
     }
     let found = [
+        (
+            kept,
+            "without a lifetime, held by clients that are gone",
+            "Nothing frees such a lock. Take it away with redgrid unlock --force, and check the program that took it.",
+        ),
         (
             endless,
             "without a lifetime",
@@ -85,8 +145,8 @@ fn of_locks(snapshot: &Snapshot, now: u64, lints: &mut Vec<Lint>) {
         (
             silent,
             "held by clients that do not answer",
-            "The processes are stopped or blocked. Look for long computations in asynchronous tasks, and for processes \
-             without CPU time.",
+            "The clients have answered before. Their processes may be stopped or blocked: look for long computations in \
+             asynchronous tasks, and for processes without CPU time.",
         ),
         (
             crowded,
@@ -102,10 +162,14 @@ fn of_locks(snapshot: &Snapshot, now: u64, lints: &mut Vec<Lint>) {
 }
 
 fn of_processes(snapshot: &Snapshot, lints: &mut Vec<Lint>) {
-    let reports = || snapshot.processes.values().filter_map(|process| process.report());
-    let mut holds: BTreeMap<&str, Vec<(u64, &str)>> = BTreeMap::new();
-    for held in reports().flat_map(|report| &report.held) {
-        holds.entry(&held.kind).or_default().push((held.held_for_ms, &held.name));
+    let reports = || snapshot.connected().filter_map(|(_, process)| process.report());
+    let mut holds: BTreeMap<&str, Vec<(u64, String)>> = BTreeMap::new();
+    for (_, process) in snapshot.connected() {
+        for held in process.report().into_iter().flat_map(|report| &report.held) {
+            let is_listed = holds.len() < MOST_KINDS || holds.contains_key(held.kind.as_str());
+            let kind = if is_listed { held.kind.as_str() } else { "other" };
+            holds.entry(kind).or_default().push((held.held_for_ms, format!("{}{}", process.namespace, held.name)));
+        }
     }
     for (kind, mut held) in holds {
         if held.len() < FEWEST_HOLDS {
@@ -114,10 +178,11 @@ fn of_processes(snapshot: &Snapshot, lints: &mut Vec<Lint>) {
         held.sort_unstable();
         let median = held[held.len() / 2].0;
         let oldest = held.iter().rev().take_while(|(age, _)| *age > median.saturating_mul(OLD_FACTOR).max(OLD_MS));
-        let names: Vec<String> = oldest.map(|(_, name)| (*name).to_owned()).collect();
+        let names: Vec<String> = oldest.map(|(_, name)| name.clone()).collect();
         if !names.is_empty() {
             let median = duration(Duration::from_millis(median));
-            let title = format!("{} of kind {kind} held far longer than usual ({median})", count(names.len(), "hold"));
+            let (holds, kind) = (count(names.len(), "hold"), visible(kind));
+            let title = format!("{holds} of kind {kind} held far longer than usual; the median is {median}");
             lints.push(Lint::of_locks(title, "The holder may hang. The page of the lock names its process.", names));
         }
     }
@@ -161,7 +226,9 @@ mod tests {
     fn row(name: &str, state: State, until: Option<u64>) -> LockRow {
         let holder =
             Holder { client: "c".into(), number: Some(1), state, process: None, label: None, since: None, token: None };
-        LockRow { name: name.into(), holders: vec![holder], until, is_endless: until.is_none(), ..LockRow::default() }
+        let states = BTreeMap::from([(state, 1)]);
+        let holders = vec![holder];
+        LockRow { name: name.into(), holders, states, until, is_endless: until.is_none(), ..LockRow::default() }
     }
 
     fn titles(snapshot: &Snapshot) -> Vec<String> {
@@ -184,6 +251,50 @@ mod tests {
         let lints = check(&snapshot, 1_000);
         assert_eq!(lints.iter().map(|lint| lint.names.concat()).collect::<String>(), "abcd");
         assert_eq!(lints[0].title, "1 lock without a lifetime");
+        let locks = Arc::new(vec![row("a", State::Gone, None)]);
+        let kept = check(&Snapshot { locks, ..Snapshot::default() }, 1_000);
+        assert_eq!(
+            (kept.len(), kept[0].title.as_str()),
+            (1, "1 lock without a lifetime, held by clients that are gone")
+        );
+        assert!(kept[0].advice.starts_with("Nothing frees"), "{}", kept[0].advice);
+    }
+
+    #[test]
+    fn what_could_not_be_read_is_not_called_well() {
+        let all = unchecked(&Snapshot::default());
+        assert_eq!(all.len(), 3, "{all:?}");
+        let mut snapshot = Snapshot::default();
+        snapshot.sweep.completed = Some((1, 2));
+        snapshot.living.answered(crate::snapshot::Living::of(Vec::new(), true), 1);
+        snapshot.servers.answered(Vec::new(), 1);
+        assert_eq!(unchecked(&snapshot), Vec::<String>::new());
+        snapshot.sweep.trouble = Some(("no permission for SCAN".into(), 1));
+        snapshot.living.failed("no permission for PUBSUB".into(), 1);
+        snapshot.questions.failed("no permission for PUBLISH".into(), 1);
+        snapshot.servers.failed("no permission for INFO".into(), 1);
+        let off = Process { is_asked: true, silent_since: Some(1), ..Process::default() };
+        snapshot.processes = Arc::new(BTreeMap::from([("a".to_owned(), off)]));
+        let all = unchecked(&snapshot);
+        assert_eq!(all.len(), 5);
+        assert!(["SCAN", "PUBSUB", "PUBLISH", "INFO"].iter().all(|what| all.concat().contains(what)), "{all:?}");
+    }
+
+    #[test]
+    fn forged_kinds_are_shown_as_text_and_in_bounded_number() {
+        let held = |nth: u64| {
+            let mut held = HeldReport::default();
+            held.kind = format!("\u{202e}{}", nth / 21);
+            held.held_for_ms = if nth % 21 == 20 { 100_000 } else { 10 };
+            held
+        };
+        let mut report = ClientReport::default();
+        report.held = (0..21 * 100).map(held).collect();
+        let forger = Process { report: Some((Arc::new(report), 0)), ..Process::default() };
+        let processes = Arc::new(BTreeMap::from([("a".to_owned(), forger)]));
+        let titles = titles(&Snapshot { processes, ..Snapshot::default() });
+        assert_eq!(titles.len(), MOST_KINDS + 1);
+        assert!(titles.iter().all(|title| !title.contains('\u{202e}')), "{titles:?}");
     }
 
     #[test]
@@ -207,7 +318,7 @@ mod tests {
         let snapshot = Snapshot { processes: Arc::new(processes), ..Snapshot::default() };
         assert_eq!(
             titles(&snapshot),
-            ["2 holds of kind lock held far longer than usual (10 ms)", "2 versions of redgrid in use"]
+            ["2 holds of kind lock held far longer than usual; the median is 10 ms", "2 versions of redgrid in use"]
         );
     }
 

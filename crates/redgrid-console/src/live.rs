@@ -33,6 +33,10 @@ const RETRY: Duration = Duration::from_secs(3);
 /// A comment keeps proxies from ending a silent stream.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
+/// Longest life of a stream: an hour. Then the browser opens it again, and the permission is checked
+/// again.
+const LONGEST_STREAM: Duration = Duration::from_secs(3_600);
+
 /// Longest time until a change that nothing announces is seen, such as a finding about a time.
 const LONGEST: Duration = Duration::from_secs(5);
 
@@ -45,7 +49,7 @@ struct Live {
     /// The view that the viewer has seen.
     seen: View,
     is_first: bool,
-    ends: Option<Instant>,
+    ends: Instant,
     _client: Client,
 }
 
@@ -67,10 +71,7 @@ pub(crate) async fn stream(
             return problem(StatusCode::SERVICE_UNAVAILABLE, "Too many viewers", text);
         }
     };
-    let ends = until.map(|until| {
-        let left = until.saturating_mul(1_000).saturating_sub(now_ms());
-        Instant::now() + Duration::from_millis(left)
-    });
+    let ends = Instant::now() + life(until, now_ms());
     let _client = app.client.clone();
     let live = Live { page, query, viewer, changes, seen: View::default(), is_first: true, ends, _client };
     let events = stream::unfold(live, async |mut live| {
@@ -86,7 +87,7 @@ impl Live {
     /// Returns the next message; `None` when the permission has ended.
     async fn next(&mut self) -> Option<Event> {
         loop {
-            if self.ends.is_some_and(|ends| Instant::now() >= ends) {
+            if Instant::now() >= self.ends {
                 return None;
             }
             if !std::mem::take(&mut self.is_first) {
@@ -106,5 +107,23 @@ impl Live {
                 return Some(Event::default().retry(RETRY).data(text));
             }
         }
+    }
+}
+
+/// Returns how long a stream may live, whose permission lasts until this time, in seconds since 1970.
+fn life(until: Option<u64>, now_ms: u64) -> Duration {
+    let left = until.map(|until| Duration::from_millis(until.saturating_mul(1_000).saturating_sub(now_ms)));
+    left.map_or(LONGEST_STREAM, |left| left.min(LONGEST_STREAM))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stream_ends_with_its_permission_and_after_an_hour() {
+        assert_eq!(life(Some(1_010), 1_000_000), Duration::from_secs(10));
+        assert_eq!((life(Some(999), 1_000_000), life(Some(1_000_000), 0)), (Duration::ZERO, LONGEST_STREAM));
+        assert_eq!(life(None, 1_000_000), LONGEST_STREAM);
     }
 }

@@ -12,18 +12,15 @@ use axum::response::{IntoResponse, Response};
 use maud::html;
 use serde::Deserialize;
 
-use crate::access::{COOKIE_NAME, address, too_many};
+use crate::access::{address, too_many};
 use crate::console::App;
-use crate::pages::{bare_page, see_other};
+use crate::pages::{Page, bare_page, see_other};
 use crate::query::Query;
 use crate::text::now_ms;
 use crate::token::COOKIE_LIFETIME_S;
 
 /// Largest body of a login: 16 KiB.
 pub(crate) const MAX_BODY: usize = 16 << 10;
-
-/// Pages to which the login can return.
-const PAGES: [&str; 6] = ["overview", "locks", "lock", "clients", "objects", "doctor"];
 
 /// The fields of the form.
 #[derive(Deserialize)]
@@ -42,12 +39,10 @@ pub(crate) async fn form(State(app): State<Arc<App>>, uri: Uri) -> Response {
 /// Checks the token, and sets the cookie.
 pub(crate) async fn submit(State(app): State<Arc<App>>, parts: Parts, Form(fields): Form<Fields>) -> Response {
     let Some(token) = &app.token else { return StatusCode::NOT_FOUND.into_response() };
-    let (address, now) = (address(&parts), Instant::now());
-    if !app.throttle.permits(address, now) {
-        return too_many();
-    }
     if !token.is(fields.token.trim()) {
-        app.throttle.failed(address, now);
+        if !app.throttle.failed(address(&parts), Instant::now()) {
+            return too_many();
+        }
         return page(&app, StatusCode::UNAUTHORIZED, &fields.next, Some("This is not the token."));
     }
     // The browser itself says whether it uses TLS; behind a proxy the server cannot see it.
@@ -55,7 +50,8 @@ pub(crate) async fn submit(State(app): State<Arc<App>>, parts: Parts, Form(field
     let secure = if is_secure { "; Secure" } else { "" };
     // Without `Path`, the cookie is valid below the path of the console.
     let cookie = format!(
-        "{COOKIE_NAME}={}; HttpOnly; SameSite=Strict; Max-Age={COOKIE_LIFETIME_S}{secure}",
+        "{}={}; HttpOnly; SameSite=Strict; Max-Age={COOKIE_LIFETIME_S}{secure}",
+        token.cookie_name(),
         token.cookie(now_ms() / 1_000)
     );
     ([(SET_COOKIE, cookie)], see_other(target(&fields.next))).into_response()
@@ -65,7 +61,7 @@ pub(crate) async fn submit(State(app): State<Arc<App>>, parts: Parts, Form(field
 fn target(next: &str) -> &str {
     let (page, _) = next.split_once('?').unwrap_or((next, ""));
     let is_plain = next.bytes().all(|byte| byte.is_ascii_graphic());
-    if is_plain && PAGES.contains(&page) { next } else { "overview" }
+    if is_plain && Page::of_id(page).is_some() { next } else { Page::Overview.path() }
 }
 
 fn page(app: &App, status: StatusCode, next: &str, fault: Option<&str>) -> Response {

@@ -4,6 +4,8 @@ use std::borrow::Cow;
 
 use percent_encoding::percent_decode_str;
 
+use crate::object_name::id_of;
+
 /// Parameters that are read; further ones are ignored.
 const MOST: usize = 32;
 
@@ -14,16 +16,19 @@ pub(crate) struct Query {
 }
 
 impl Query {
-    /// Reads `name=value&name=value`. Bytes that are not UTF-8 become `U+FFFD`.
+    /// Reads `name=value&name=value`. Bytes that are not UTF-8 become `U+FFFD`, except in the
+    /// parameter `name`: it is the id of the name of an object.
     pub(crate) fn read(query: Option<&str>) -> Query {
-        let text = |part: &str| {
+        let bytes = |part: &str| {
             let part: Cow<'_, str> = if part.contains('+') { part.replace('+', " ").into() } else { part.into() };
-            percent_decode_str(&part).decode_utf8_lossy().into_owned()
+            percent_decode_str(&part).collect::<Vec<u8>>()
         };
+        let text = |part: &str| String::from_utf8_lossy(&bytes(part)).into_owned();
         let parts = query.unwrap_or_default().split('&').filter(|part| !part.is_empty()).take(MOST);
         let parameter = |part: &str| {
             let (name, value) = part.split_once('=').unwrap_or((part, ""));
-            (text(name), text(value))
+            let value = if name == "name" { id_of(&bytes(value)) } else { text(value) };
+            (text(name), value)
         };
         Query { parameters: parts.map(parameter).collect() }
     }
@@ -48,7 +53,8 @@ mod tests {
         let query = Query::read(Some("name=a%20b%26c+d%00&state=gone&p=3&&q"));
         assert_eq!((query.get("name"), query.get("state"), query.get("q")), ("a b&c d\0", "gone", ""));
         assert_eq!((query.page(), query.get("none")), (3, ""));
-        assert_eq!(Query::read(Some("name=%ff")).get("name"), "\u{fffd}");
+        assert_eq!(Query::read(Some("q=%ff")).get("q"), "\u{fffd}");
+        assert_eq!(Query::read(Some("name=a%ff")).get("name"), id_of(b"a\xff"));
         for odd in ["p=0", "p=-1", "p=x", "p=99999999999999999999999", ""] {
             assert_eq!(Query::read(Some(odd)).page(), 1, "{odd}");
         }

@@ -1,7 +1,7 @@
 //! Searches for objects, which go on from page to page.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use futures_util::stream::BoxStream;
@@ -25,8 +25,13 @@ const MOST_OBJECTS: usize = 10_000;
 /// Time for one request. Then the page shows what was found so far.
 const LIMIT: Duration = Duration::from_secs(2);
 
-/// A search rests nine times as long as it has worked: it takes at most 10 % of a node's time.
+/// A search rests nine times as long as it has worked: it takes at most 10 % of a node's time. One
+/// search works at a time, so this is the share of all of them.
 pub(crate) const REST: u32 = 9;
+
+/// The longest name that is kept, in bytes; a longer one is cut. Names of redgrid have at most
+/// 1,024.
+const LONGEST_NAME: usize = 4_096;
 
 /// Why there is no page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,7 +45,9 @@ pub(crate) enum SearchError {
 /// All searches of a console.
 #[derive(Default)]
 pub(crate) struct Searches {
-    searches: Mutex<HashMap<String, Entry>>,
+    searches: Arc<Mutex<HashMap<String, Entry>>>,
+    /// Held by the search that works.
+    turn: tokio::sync::Mutex<()>,
 }
 
 struct Entry {
@@ -97,6 +104,9 @@ impl Searches {
         };
         let id = Uuid::new_v4().simple().to_string();
         let entry = Entry { used_at: Instant::now(), search: Arc::new(tokio::sync::Mutex::new(search)) };
+        if searches.is_empty() {
+            tokio::spawn(remove_ended(Arc::downgrade(&self.searches)));
+        }
         searches.insert(id.clone(), entry);
         Ok(id)
     }
@@ -110,22 +120,43 @@ impl Searches {
             entry.used_at = Instant::now();
             Arc::clone(&entry.search)
         };
-        Ok(search.lock().await.page(page).await)
+        let ends = Instant::now() + LIMIT;
+        let mut search = search.lock().await;
+        // If the others take all the time, the page shows what was found so far.
+        let turn = tokio::time::timeout_at(ends, self.turn.lock()).await;
+        let page = search.page(page, if turn.is_ok() { ends } else { Instant::now() }).await;
+        Ok(page)
     }
 
     /// Removes the searches that have ended.
     fn live(&self) -> std::sync::MutexGuard<'_, HashMap<String, Entry>> {
         let mut searches = self.searches.lock().unwrap_or_else(PoisonError::into_inner);
-        searches.retain(|_, entry| entry.used_at.elapsed() < IDLE);
+        retain_used(&mut searches);
         searches
     }
 }
 
+fn retain_used(searches: &mut HashMap<String, Entry>) {
+    searches.retain(|_, entry| entry.used_at.elapsed() < IDLE);
+}
+
+/// Removes searches when they have ended, also if nobody opens the page again, until none is left.
+async fn remove_ended(searches: Weak<Mutex<HashMap<String, Entry>>>) {
+    loop {
+        tokio::time::sleep(IDLE / 4).await;
+        let Some(searches) = searches.upgrade() else { return };
+        let mut searches = searches.lock().unwrap_or_else(PoisonError::into_inner);
+        retain_used(&mut searches);
+        if searches.is_empty() {
+            return;
+        }
+    }
+}
+
 impl Search {
-    async fn page(&mut self, page: usize) -> Found {
+    async fn page(&mut self, page: usize, ends: Instant) -> Found {
         // One more than the page, so that the last page has no link to a next one.
         let wanted = page.saturating_mul(PAGE).saturating_add(1);
-        let ends = Instant::now() + LIMIT;
         while self.found.len() < wanted && Instant::now() < ends {
             let Some(objects) = &mut self.objects else { break };
             if self.found.len() >= MOST_OBJECTS {
@@ -137,7 +168,7 @@ impl Search {
             match next {
                 Err(_) => break,
                 Ok(None) => self.objects = None,
-                Ok(Some(Ok(object))) => self.found.push(object),
+                Ok(Some(Ok(object))) => self.found.push(shortened(object)),
                 Ok(Some(Err(error))) => (self.trouble, self.objects) = (Some(error.to_string()), None),
             }
         }
@@ -153,6 +184,17 @@ impl Search {
             trouble: self.trouble.clone(),
         }
     }
+}
+
+/// Cuts a name that is longer than every name of this library.
+fn shortened(mut object: ObjectView) -> ObjectView {
+    if object.name.len() > LONGEST_NAME {
+        let end = (0..=LONGEST_NAME).rev().find(|end| object.name.is_char_boundary(*end)).unwrap_or(0);
+        object.name.truncate(end);
+        object.name.shrink_to_fit();
+        object.name.push('…');
+    }
+    object
 }
 
 #[cfg(test)]
@@ -186,6 +228,33 @@ mod tests {
         assert_eq!(searches.start(nothing(), "*", ""), Err(SearchError::TooMany));
         tokio::time::advance(IDLE).await;
         assert!(searches.start(nothing(), "*", "").is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_an_ended_search_has_found_is_released_without_a_request() {
+        let searches = Searches::default();
+        searches.start(nothing(), "*", "").unwrap();
+        tokio::time::sleep(IDLE + IDLE / 4).await;
+        assert!(searches.searches.lock().unwrap().is_empty());
+        searches.start(nothing(), "*", "").unwrap();
+        tokio::time::sleep(IDLE + IDLE / 4).await;
+        assert!(searches.searches.lock().unwrap().is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_search_works_at_a_time() {
+        let searches = Arc::new(Searches::default());
+        let id = searches.start(stream::pending(), "*", "").unwrap();
+        let other = searches.start(nothing(), "*", "").unwrap();
+        let first = tokio::spawn({
+            let searches = Arc::clone(&searches);
+            async move { searches.page(&id, 1).await }
+        });
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        let began = Instant::now();
+        let found = searches.page(&other, 1).await.unwrap();
+        assert!(began.elapsed() >= LIMIT - Duration::from_millis(2), "{:?}", began.elapsed());
+        assert!(first.await.unwrap().is_ok() && found.total == 0);
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,13 +1,15 @@
 //! The data that the collector has at one moment.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use redgrid_core::Health;
 use redgrid_core::report::ClientReport;
 use redgrid_inspect::{DoctorReport, LockView};
 
 use crate::board::LockRow;
+use crate::holder_state::Seen;
+use crate::lints::Findings;
 
 /// The state of one source: its last answer, and whether it fails now. Times are in milliseconds
 /// since 1970.
@@ -47,9 +49,9 @@ impl<T> Reading<T> {
 }
 
 impl Reading<Living> {
-    /// Returns whether all living clients are known.
-    pub(crate) fn is_all(&self) -> bool {
-        self.trouble.is_none() && self.get().is_some_and(|living| living.is_complete)
+    /// Returns since when, at the latest, a client is absent.
+    pub(crate) fn absent_since(&self, client: &str) -> Option<u64> {
+        self.get()?.absent_since(client, self.read_at()?)
     }
 }
 
@@ -74,31 +76,63 @@ pub(crate) struct Snapshot {
     pub(crate) unreachable_since: Option<u64>,
     /// `INFO` of the primaries.
     pub(crate) servers: Reading<Vec<ServerInfo>>,
+    /// The number of keys of all primaries; `None` if it is not known.
+    pub(crate) keys: Option<u64>,
     /// The clients with a channel.
     pub(crate) living: Reading<Living>,
-    /// The state of each living client, by its UUID.
+    /// The last round of questions to the clients.
+    pub(crate) questions: Reading<()>,
+    /// Each living client, and those that have left within the last minute, by their UUIDs.
     pub(crate) processes: Arc<BTreeMap<String, Process>>,
     /// The search for locks.
     pub(crate) sweep: Sweep,
     /// The locks that are held or awaited, by their names.
     pub(crate) locks: Arc<Vec<LockRow>>,
+    /// Whether the reports name more locks than are listed.
+    pub(crate) are_locks_cut: bool,
     /// The locks of open lock pages, by their names.
     pub(crate) watched: Arc<BTreeMap<String, Reading<LockView>>>,
+    /// What was seen of the holders of these locks, by the lock.
+    pub(crate) watched_holders: Arc<BTreeMap<String, BTreeMap<HolderKey, Seen>>>,
+    /// The findings, once a page has needed them. All pages of a state share them.
+    pub(crate) findings: Arc<OnceLock<Findings>>,
     /// The last checks of the settings.
     pub(crate) doctor: Reading<DoctorReport>,
     /// Whether checks are running.
     pub(crate) is_doctor_running: bool,
 }
 
+/// A holder of a lock: its client, and its number.
+pub(crate) type HolderKey = (String, Option<u64>);
+
+impl Snapshot {
+    /// Returns the processes of connected clients.
+    pub(crate) fn connected(&self) -> impl Iterator<Item = (&String, &Process)> {
+        self.processes.iter().filter(|(_, process)| process.left_at.is_none())
+    }
+}
+
+/// The UUIDs of clients, with the ids for questions.
+type Clients = BTreeMap<String, String>;
+
 /// The living clients.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Living {
     /// Their UUIDs, with the ids for questions. The latter begin with the namespace of the client,
     /// if it is another one than the console's.
-    pub(crate) clients: BTreeMap<String, String>,
+    pub(crate) clients: Arc<Clients>,
     /// Whether these are all.
     pub(crate) is_complete: bool,
+    /// When a primary was replaced or restarted for the last time, as far as it is known.
+    pub(crate) changed_at: Option<u64>,
+    /// Earlier complete lists, the oldest first: one that is old enough for a second look, and all
+    /// after it.
+    earlier: Vec<(Arc<Clients>, u64)>,
 }
+
+/// The time between two looks for a client that is absent: 1.5 s, so that a subscription has time
+/// to reconnect, and a client that was killed is shown as gone within 3 s.
+const LOOKS_APART_MS: u64 = 1_500;
 
 /// Length of a UUID.
 const UUID_LEN: usize = 36;
@@ -110,7 +144,30 @@ impl Living {
             let start = id.len().checked_sub(UUID_LEN).filter(|start| id.is_char_boundary(*start))?;
             Some((id[start..].to_owned(), id))
         };
-        Living { clients: ids.into_iter().filter_map(uuid).collect(), is_complete }
+        let clients = Arc::new(ids.into_iter().filter_map(uuid).collect());
+        Living { clients, is_complete, ..Living::default() }
+    }
+
+    /// Remembers the lists before this one, which was read at this time.
+    pub(crate) fn after(mut self, last: &Reading<Living>, at: u64) -> Living {
+        if let Some((list, read_at)) = &last.answer
+            && list.is_complete
+        {
+            self.earlier.clone_from(&list.earlier);
+            self.earlier.push((Arc::clone(&list.clients), *read_at));
+            let old = self.earlier.iter().rposition(|(_, read_at)| read_at.saturating_add(LOOKS_APART_MS) <= at);
+            self.earlier.drain(..old.unwrap_or(0));
+        }
+        self.changed_at = self.changed_at.or(last.get().and_then(|list| list.changed_at));
+        self
+    }
+
+    /// Returns since when, at the latest, a client is absent; `None` unless it was absent in two
+    /// looks, and in each list between them.
+    pub(crate) fn absent_since(&self, client: &str, read_at: u64) -> Option<u64> {
+        let (_, first) = self.earlier.first().filter(|(_, at)| at.saturating_add(LOOKS_APART_MS) <= read_at)?;
+        let is_absent = !self.has(client) && self.earlier.iter().all(|(clients, _)| !clients.contains_key(client));
+        is_absent.then_some(*first)
     }
 
     /// Returns whether the client with this UUID lives.
@@ -131,6 +188,10 @@ pub(crate) struct Process {
     pub(crate) silent_since: Option<u64>,
     /// Whether it was asked at all.
     pub(crate) is_asked: bool,
+    /// Whether it has ever answered.
+    pub(crate) has_answered: bool,
+    /// Since when its client is not connected; its last report is kept for a minute.
+    pub(crate) left_at: Option<u64>,
 }
 
 impl Process {
@@ -147,7 +208,8 @@ pub(crate) struct Sweep {
     pub(crate) completed: Option<(u64, u64)>,
     /// Objects found by the search under way.
     pub(crate) found: usize,
-    /// Whether the deployment has too many keys to be searched without a request.
+    /// Whether the deployment has too many keys to be searched without a request, or their number is
+    /// not known.
     pub(crate) is_too_large: bool,
     /// Whether more locks exist than are kept.
     pub(crate) is_cut: bool,

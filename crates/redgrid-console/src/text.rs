@@ -6,12 +6,15 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use maud::{Markup, html};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 
+use crate::object_name::{bytes_of, text_of};
+
 /// Bytes that stand for themselves in a query.
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
-/// Returns text of another program so that every character can be seen: control characters,
-/// invisible ones, and those that change the direction of text, as `\u{…}`.
+/// Returns text of another program, or the name of an object, so that every character can be seen:
+/// control characters, invisible ones, and those that change the direction of text, as `\u{…}`.
 pub(crate) fn visible(text: &str) -> String {
+    let text = text_of(text);
     let mut shown = String::with_capacity(text.len());
     for character in text.chars() {
         if is_invisible(character) {
@@ -34,9 +37,9 @@ fn is_invisible(character: char) -> bool {
             | '\u{e0000}'..='\u{e0fff}')
 }
 
-/// Returns text for the value of a parameter in a link.
+/// Returns text, or the name of an object, for the value of a parameter in a link.
 pub(crate) fn encoded(text: &str) -> String {
-    percent_encode(text.as_bytes(), PLAIN).to_string()
+    percent_encode(&bytes_of(text), PLAIN).to_string()
 }
 
 /// Shows text of another program. `bdi` keeps its direction from its neighbours.
@@ -161,6 +164,12 @@ mod tests {
     #[test]
     fn every_byte_of_a_name_fits_into_a_link() {
         assert_eq!(encoded("a b&c=d#e%/?\u{202e}\0"), "a%20b%26c%3Dd%23e%25%2F%3F%E2%80%AE%00");
+    }
+
+    #[test]
+    fn a_name_that_is_not_text_can_be_shown_and_linked() {
+        let id = crate::object_name::id_of(b"a\xff\0");
+        assert_eq!((visible(&id).as_str(), encoded(&id).as_str()), ("a\\xff\\x00", "a%FF%00"));
     }
 
     #[test]

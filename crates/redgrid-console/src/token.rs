@@ -86,6 +86,14 @@ impl AccessToken {
         hmac::sign(&self.key, self.text.as_bytes())
     }
 
+    /// Returns the name of the cookie. It depends on the token, because browsers send the cookies of
+    /// one host to all its ports: two consoles on one host do not replace each other's cookies.
+    pub(crate) fn cookie_name(&self) -> String {
+        let tag = hmac::sign(&self.key, b"redgrid console cookie name");
+        let digits: String = tag.as_ref().iter().take(4).map(|byte| format!("{byte:02x}")).collect();
+        format!("redgrid_console_{digits}")
+    }
+
     /// Returns the value of a cookie that is valid from now on, in seconds since 1970.
     pub(crate) fn cookie(&self, now_s: u64) -> String {
         let body = format!("1.{now_s}.{}", now_s.saturating_add(COOKIE_LIFETIME_S));
@@ -160,6 +168,8 @@ mod tests {
         assert_ne!(longer, cookie);
         assert_eq!(token.valid_until(&longer, 1_000), None);
         let other = AccessToken::new("fedcba9876543210").unwrap();
+        assert_eq!(token.cookie_name(), AccessToken::new("0123456789abcdef").unwrap().cookie_name());
+        assert_ne!(token.cookie_name(), other.cookie_name());
         assert_eq!(other.valid_until(&cookie, 1_000), None);
         for garbage in ["", ".", "1.2.3", "1.2.3.", "…", &token.own_tag().as_ref().escape_ascii().to_string()] {
             assert_eq!(token.valid_until(garbage, 1_000), None, "{garbage}");

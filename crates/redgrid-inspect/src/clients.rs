@@ -22,6 +22,12 @@ const MAX_CHANNELS: u64 = 50_000;
 /// How long one node may take to answer: 2 s. The others have answered by then.
 const NODE_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// A node that was started less than 10 s ago may lack clients that have not reconnected yet.
+const SETTLED: Duration = Duration::from_secs(10);
+
+/// The most clients of a lock's holders, and the most of its waiters, that are looked for.
+const MAX_OF_LOCK: usize = 100;
+
 /// The most namespaces that are tried for a key: a key `a:b:c` can be of the namespaces `a` and
 /// `a:b`.
 const MAX_NAMESPACES: usize = 8;
@@ -38,6 +44,9 @@ pub struct LivingClients {
     /// Whether these are all of them. Otherwise a node did not answer or has more than 50,000
     /// channels, or there are more than 10,000 clients.
     pub is_complete: bool,
+    /// The number of channels of the node that has the most, as far as the user may read it. Listing
+    /// takes a node some 100 µs for each 1,000 of its channels.
+    pub most_channels: u64,
 }
 
 impl LivingClients {
@@ -50,7 +59,10 @@ impl LivingClients {
         }
     }
 
-    /// Returns whether the client of a holder is alive.
+    /// Returns whether the client of a holder is alive, as far as this list tells.
+    ///
+    /// A client is absent for a moment while its subscription reconnects. So look again before you
+    /// rely on [`HolderState::Gone`], as [`Inspector::lock_twice`] does.
     pub fn state_of(&self, client: &str) -> HolderState {
         match self.find(client) {
             Some(_) => HolderState::Alive,
@@ -64,6 +76,8 @@ impl LivingClients {
 pub(crate) struct Presence {
     /// The ids of the connected clients, each with the id for questions, if it can be asked.
     living: BTreeMap<String, Option<String>>,
+    /// The clients that were looked for.
+    wanted: BTreeSet<String>,
     is_complete: bool,
 }
 
@@ -72,7 +86,7 @@ impl Presence {
     pub(crate) fn of(&self, client: &str) -> (HolderState, Option<String>) {
         match self.living.get(client) {
             Some(ask_id) => (HolderState::Alive, ask_id.clone()),
-            None if self.is_complete => (HolderState::of_absent(client), None),
+            None if self.is_complete && self.wanted.contains(client) => (HolderState::of_absent(client), None),
             None => (HolderState::Unknown, None),
         }
     }
@@ -83,7 +97,8 @@ impl Inspector {
     ///
     /// A client has a channel as long as its process lives, so this costs the clients nothing. A
     /// process that ends is absent at once. A client on a machine that is cut off is absent when
-    /// the server closes its connection. There are at most 10,000.
+    /// the server closes its connection. A client whose user may not subscribe to its channel
+    /// (`&redgrid_client:*`) is never present. There are at most 10,000.
     ///
     /// # Errors
     ///
@@ -100,16 +115,17 @@ impl Inspector {
         let nodes = self.client.primaries().await.map_err(failed)?;
         let replies = join_all(nodes.iter().map(|node| within(self.channels_at(node, &pattern)))).await;
         let mut ids = BTreeSet::new();
-        let mut is_complete = true;
-        let mut has_answer = false;
+        let (mut is_complete, mut has_answer) = (true, false);
+        let mut most_channels = 0;
         let mut failure = None;
         for reply in replies {
             match reply {
-                Ok(Some(channels)) => {
+                Ok((count, channels)) => {
                     has_answer = true;
-                    ids.extend(channels.iter().filter_map(|channel| id_of(channel, &prefix)));
+                    most_channels = most_channels.max(count);
+                    is_complete &= channels.is_some();
+                    ids.extend(channels.iter().flatten().filter_map(|channel| id_of(channel, &prefix)));
                 }
-                Ok(None) => (has_answer, is_complete) = (true, false),
                 Err(error) if error.code() == Some(Code::NoPermission) => return Err(failed(error)),
                 Err(error) => {
                     is_complete = false;
@@ -121,13 +137,13 @@ impl Inspector {
             Some(error) if !has_answer => Err(failed(error)),
             _ => {
                 is_complete &= ids.len() <= MAX_CLIENTS;
-                Ok(LivingClients { ids: ids.into_iter().take(MAX_CLIENTS).collect(), is_complete })
+                Ok(LivingClients { ids: ids.into_iter().take(MAX_CLIENTS).collect(), is_complete, most_channels })
             }
         }
     }
 
-    /// Lists channels at a node; `None` if it has too many.
-    async fn channels_at(&self, node: &Primary, pattern: &str) -> Result<Option<Vec<Bytes>>, ServerError> {
+    /// Returns the number of all channels of a node, and those that match; `None` if it has too many.
+    async fn channels_at(&self, node: &Primary, pattern: &str) -> Result<(u64, Option<Vec<Bytes>>), ServerError> {
         let info = Request::command("INFO").arg("stats").idempotent();
         // Without the permission, the number is not checked.
         let count = match self.client.run_on::<String>(node, info).await {
@@ -137,10 +153,26 @@ impl Inspector {
             }
         };
         if count > MAX_CHANNELS {
-            return Ok(None);
+            return Ok((count, None));
         }
         let list = Request::command("PUBSUB").arg("CHANNELS").arg(pattern.to_owned()).idempotent();
-        self.client.run_on(node, list).await.map(Some)
+        Ok((count, Some(self.client.run_on(node, list).await?)))
+    }
+
+    /// Returns whether each primary has run for at least 10 s. Clients may not have connected to a
+    /// node that was started a moment ago. Without the permission for INFO it is assumed.
+    pub(crate) async fn is_settled(&self) -> Result<bool, ServerError> {
+        let info = Request::command("INFO").arg("server").idempotent();
+        let nodes = self.client.primaries().await?;
+        let replies = nodes.iter().map(|node| within(self.client.run_on::<String>(node, info.clone())));
+        let is_settled = |reply: Result<String, ServerError>| match reply {
+            Err(error) => error.code() == Some(Code::NoPermission),
+            Ok(info) => {
+                let uptime = info.lines().find_map(|line| line.strip_prefix("uptime_in_seconds:")?.trim().parse().ok());
+                uptime.is_none_or(|uptime: u64| Duration::from_secs(uptime) >= SETTLED)
+            }
+        };
+        Ok(join_all(replies).await.into_iter().all(is_settled))
     }
 
     /// Finds out which of these clients are connected. They are clients of a lock with this key, so
@@ -148,12 +180,13 @@ impl Inspector {
     ///
     /// It counts the subscribers of their channels, so its cost does not depend on the number of
     /// other channels.
-    pub(crate) async fn presence(&self, key: &[u8], clients: &BTreeSet<String>) -> Result<Presence, ServerError> {
-        let mut presence = Presence { living: BTreeMap::new(), is_complete: true };
+    pub(crate) async fn presence(&self, key: &[u8], wanted: BTreeSet<String>) -> Result<Presence, ServerError> {
+        let mut presence = Presence { living: BTreeMap::new(), wanted, is_complete: true };
         let namespaces = namespaces_of(key);
-        let channels: Vec<(String, &String)> = clients
+        let channels: Vec<(String, String)> = presence
+            .wanted
             .iter()
-            .flat_map(|client| namespaces.iter().map(move |namespace| (channel_of(namespace, client), client)))
+            .flat_map(|client| namespaces.iter().map(move |namespace| (channel_of(namespace, client), client.clone())))
             .collect();
         if channels.is_empty() {
             return Ok(presence);
@@ -176,11 +209,25 @@ impl Inspector {
         let prefix = self.client.notice_prefix();
         for (channel, client) in channels.into_iter().filter(|(channel, _)| subscribed.contains(channel.as_bytes())) {
             let ask_id = channel.strip_prefix(&prefix).and_then(|rest| rest.strip_suffix('}')).map(str::to_owned);
-            let known = presence.living.entry(client.clone()).or_default();
+            let known = presence.living.entry(client).or_default();
             *known = known.take().or(ask_id);
         }
         Ok(presence)
     }
+}
+
+/// Returns the first of these clients, each once.
+pub(crate) fn first_clients<'a>(clients: impl Iterator<Item = &'a String>) -> BTreeSet<String> {
+    let mut first = BTreeSet::new();
+    for client in clients {
+        if first.len() >= MAX_OF_LOCK {
+            break;
+        }
+        if !first.contains(client) {
+            first.insert(client.clone());
+        }
+    }
+    first
 }
 
 /// Waits for a node, at most [`NODE_TIMEOUT`].
@@ -253,11 +300,27 @@ mod tests {
     #[test]
     fn an_absent_client_is_gone_only_if_all_are_known() {
         let gone = "0f8fad5b-d9cb-869f-a165-70867728950e";
-        let mut living = LivingClients { ids: vec![ID.into(), format!("prod:{gone}")], is_complete: true };
+        let mut living =
+            LivingClients { ids: vec![ID.into(), format!("prod:{gone}")], is_complete: true, most_channels: 2 };
         assert_eq!((living.state_of(ID), living.find(gone)), (HolderState::Alive, Some(&*format!("prod:{gone}"))));
         living.ids.pop();
         assert_eq!(living.state_of(gone), HolderState::Gone);
         living.is_complete = false;
         assert_eq!((living.state_of(ID), living.state_of(gone)), (HolderState::Alive, HolderState::Unknown));
+    }
+
+    #[test]
+    fn of_many_clients_the_first_are_looked_for() {
+        let clients: Vec<String> = (0..300).map(|nth| format!("{:03}", nth / 2)).collect();
+        let first = first_clients(clients.iter());
+        assert_eq!((first.len(), first.last().map(String::as_str)), (MAX_OF_LOCK, Some("099")));
+    }
+
+    #[test]
+    fn a_client_that_was_not_looked_for_is_unknown() {
+        let wanted = BTreeSet::from([ID.to_owned()]);
+        let presence = Presence { living: BTreeMap::new(), wanted, is_complete: true };
+        let other = "0f8fad5b-d9cb-869f-a165-70867728950e";
+        assert_eq!((presence.of(ID).0, presence.of(other).0), (HolderState::NotRedgrid, HolderState::Unknown));
     }
 }

@@ -39,14 +39,20 @@ impl Mode {
 pub enum HolderState {
     /// The client is connected.
     Alive,
-    /// The client is connected, and did not answer a question in time. Its process may be stopped
-    /// or overloaded, or its version may be older than questions.
+    /// The client is connected, and did not answer a question in time, nor a second one. Its process
+    /// may be stopped or overloaded. Or it does not report: its setting `introspection` is `off`, its
+    /// user may not publish the answer, or its version is older than questions.
     Silent,
-    /// A redgrid client that is not connected any more. The lock is free when its lease ends.
+    /// A redgrid client without a channel on the servers: it has ended, or its subscription
+    /// reconnects at this moment, or its user may not subscribe to it (`&redgrid_client:*`). The
+    /// lock is free when its lease ends, if it has one and is not renewed.
+    ///
+    /// [`Inspector::lock_twice`](crate::Inspector::lock_twice) looks again to exclude the others.
     Gone,
     /// Not a redgrid client: Redisson's, or one of an older version that is not connected.
     NotRedgrid,
-    /// Not known: the user may not list channels, or not every server answered.
+    /// Not known: the user may not list channels, not every server answered, or two looks
+    /// contradict each other.
     Unknown,
 }
 
@@ -89,8 +95,9 @@ pub struct HolderView {
     pub state: HolderState,
     /// The remaining lease of a reader, which is shorter than that of the lock if others read, too.
     ///
-    /// `None` for other holders, for readers after the first hundred, and if the user may not read
-    /// it or its slot moves. Zero if the lease is over and the reader was not removed yet.
+    /// Zero if the lease is over and the reader was not removed yet. It is `None` for holders that
+    /// are not readers, and where it could not be read: for readers after the first hundred, without
+    /// the permission, and while the slot moves.
     pub reader_lease_left: Option<Duration>,
     /// Whether the holder has released the lock, which stays taken until its lease ends
     /// (`hold_at_least`).

@@ -49,7 +49,8 @@ impl Inspector {
     /// for locks.
     ///
     /// It connects to each server with the credentials of the configuration. To check permissions,
-    /// it writes a hash and a string with unique names, and deletes them. Settings that the user
+    /// it writes a hash and a string with unique names, and deletes them, unless the requirements
+    /// are [read-only](Requirements::read_only). Settings that the user
     /// may not read are reported as not checked.
     ///
     /// # Errors

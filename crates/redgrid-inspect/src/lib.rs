@@ -17,11 +17,13 @@
 //! # Guarantees
 //!
 //! - It only reads, with one exception: [`Inspector::ask`] publishes a question to clients. The
-//!   checks of [`Inspector::doctor`] write two keys with random names, and delete them.
+//!   checks of [`Inspector::doctor`] write two keys with random names, and delete them, unless they
+//!   are [read-only](Requirements::read_only).
 //! - It never subscribes to the channel of a lock, so it does not slow the lock's users.
 //! - Each read is bounded, whatever a key contains. No command reads a value of unknown size.
 //! - Data that the user may not read is unknown ([`None`], [`HolderState::Unknown`]), or an error.
-//!   It is never an empty answer.
+//!   It is never an empty answer. One exception: without the permission for HEXISTS, the lock of an
+//!   election is a plain one.
 //! - In a cluster, the results are those of all primaries. Each name is returned once.
 //!
 //! It has no keys of its own, and one channel: answers of clients arrive at
@@ -36,8 +38,10 @@ mod error;
 mod holder;
 mod inspector;
 mod lock;
+mod looks;
 mod object_kind;
 mod objects;
+mod report_limits;
 mod scripts;
 
 pub use ask::{ASK_TIMEOUT, Answer};

@@ -9,7 +9,7 @@ use redgrid_core::name::{companion, suffixed};
 use redgrid_core::{Code, Name, Request, ServerError};
 
 use crate::ask::Answer;
-use crate::clients::Presence;
+use crate::clients::{Presence, first_clients};
 use crate::error::{InspectError, unless_denied, unless_unreadable};
 use crate::holder::{HolderField, HolderState, HolderView, Mode, WaiterView};
 use crate::inspector::Inspector;
@@ -120,7 +120,8 @@ struct Queue {
 impl Inspector {
     /// Reads one lock, whatever its kind: plain, fair, fenced, read-write, or of an election.
     ///
-    /// At most 1,000 holders and 1,000 waiters are read. Of a large hash that is not a lock, eight
+    /// At most 1,000 holders and 1,000 waiters are read. The states are those of their first 100
+    /// clients each; those of others are unknown. Of a large hash that is not a lock, eight
     /// fields are read.
     ///
     /// # Errors
@@ -133,11 +134,36 @@ impl Inspector {
     /// Dropping the future changes nothing.
     pub async fn lock(&self, name: impl AsRef<str>) -> Result<LockView, InspectError> {
         let name = Name::new(name)?;
-        let failed = |source| InspectError::of_object("read the lock", name.as_str(), source);
-        let key = self.client.key(&name);
-        let stored = self.stored(&key).await.map_err(failed)?;
+        self.lock_with_key(name.as_str(), &self.client.key(&name)).await
+    }
+
+    /// Reads one lock as [`lock`](Inspector::lock), whose name need not be a valid name of this
+    /// library: another program may have created it with any bytes.
+    ///
+    /// The name in the view is text, in which bytes that are not UTF-8 are escaped as `\xff`.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`lock`](Inspector::lock). Every name is accepted.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future changes nothing.
+    pub async fn lock_of_bytes(&self, name: impl AsRef<[u8]>) -> Result<LockView, InspectError> {
+        let name = name.as_ref();
+        let text = std::str::from_utf8(name).map_or_else(|_| name.escape_ascii().to_string(), str::to_owned);
+        let key = match self.client.namespace().as_str() {
+            "" => Bytes::copy_from_slice(name),
+            namespace => [namespace.as_bytes(), b":", name].concat().into(),
+        };
+        self.lock_with_key(&text, &key).await
+    }
+
+    async fn lock_with_key(&self, name: &str, key: &Bytes) -> Result<LockView, InspectError> {
+        let failed = |source| InspectError::of_object("read the lock", name, source);
+        let stored = self.stored(key).await.map_err(failed)?;
         let mut view = LockView {
-            name: name.as_str().to_owned(),
+            name: name.to_owned(),
             kind: stored.kind,
             holders: stored.holders,
             holder_count: stored.count,
@@ -152,10 +178,10 @@ impl Inspector {
             return Ok(view);
         }
         let (subscribers, queue, token, is_election) = tokio::join!(
-            self.subscribers(&key),
-            self.queue(&key, &view.kind),
-            self.token(&key),
-            self.is_election(&key, &view),
+            self.subscribers(key),
+            self.queue(key, &view.kind),
+            self.token(key),
+            self.is_election(key, &view),
         );
         let queue = queue.map_err(failed)?;
         view.token = token.map_err(failed)?;
@@ -173,10 +199,10 @@ impl Inspector {
                 view.kind = LockKind::Fair;
             }
         }
-        let readers = self.reader_leases(&key, &view.holders);
-        let clients = view.holders.iter().map(|holder| holder.client.clone());
-        let clients: BTreeSet<String> = clients.chain(view.queue.iter().map(|waiter| waiter.client.clone())).collect();
-        let presence = self.presence(&key, &clients);
+        let readers = self.reader_leases(key, &view.holders);
+        let mut clients = first_clients(view.holders.iter().map(|holder| &holder.client));
+        clients.extend(first_clients(view.queue.iter().map(|waiter| &waiter.client)));
+        let presence = self.presence(key, clients);
         let (leases, presence) = tokio::join!(readers, presence);
         let leases = leases.map_err(failed)?;
         let presence = presence.map_err(failed)?;

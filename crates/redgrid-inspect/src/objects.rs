@@ -75,6 +75,8 @@ impl ObjectFilter {
 pub struct ObjectView {
     /// The name, without the namespace. Bytes of a name that is not UTF-8 are escaped.
     pub name: String,
+    /// The name in bytes, for [`Inspector::lock_of_bytes`].
+    pub name_bytes: Bytes,
     /// The type.
     pub kind: ObjectKind,
     /// The number of elements, or of bytes of a string. `None` if it is not known.
@@ -150,14 +152,15 @@ impl Seen {
 
 /// Describes the object with this key; `None` if it has ended meanwhile.
 async fn describe(client: Client, key: Key, is_filtered: bool) -> Result<Option<(Bytes, ObjectView)>, InspectError> {
-    let name = key.to_string();
+    let (name, name_bytes) = (key.to_string(), Bytes::copy_from_slice(key.as_bytes()));
     let failed = |source| InspectError::of_object("read the object", &name, source);
     let object = object_key(&client, &key);
     let is_plain = key.wire()[..] == object[..];
     let reply = if is_plain { classify(&client, &object).await } else { classify_alone(&client, key.wire()).await };
     let reply = match reply {
         Err(error) if error.code() == Some(Code::NoPermission) && !is_filtered => {
-            let unknown = ObjectView { name, kind: ObjectKind::Unknown, size: None, lifetime: None, holder: None };
+            let kind = ObjectKind::Unknown;
+            let unknown = ObjectView { name, name_bytes, kind, size: None, lifetime: None, holder: None };
             return Ok(Some((key.wire().clone(), unknown)));
         }
         reply => reply.map_err(failed)?,
@@ -178,6 +181,7 @@ async fn describe(client: Client, key: Key, is_filtered: bool) -> Result<Option<
         lifetime: text(1).parse().ok().map(Duration::from_millis),
         holder: holder.map(|holder| (holder.client, holder.number)),
         name,
+        name_bytes,
     };
     Ok(Some((key.wire().clone(), view)))
 }

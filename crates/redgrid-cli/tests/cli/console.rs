@@ -94,6 +94,17 @@ async fn without_a_login_it_listens_at_loopback_only() {
     }
 }
 
+/// Otherwise the console would make a token of its own, and the operator would not know why.
+#[test]
+fn a_token_that_is_not_text_is_refused() {
+    use std::os::unix::ffi::OsStrExt as _;
+    let mut command = redgrid(&["console", "--url", "redis://127.0.0.1:1"]);
+    let token = std::ffi::OsStr::from_bytes(b"0123456789abcdef\xff");
+    let output = command.env("REDGRID_CONSOLE_TOKEN", token).output().expect("the program runs");
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(2) && text.contains("REDGRID_CONSOLE_TOKEN: it is not text"), "{text}");
+}
+
 #[test]
 fn a_weak_token_is_refused() {
     let mut command = redgrid(&["console", "--url", "redis://127.0.0.1:1"]);

@@ -1,67 +1,90 @@
 //! The living clients, and their reports.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::ops::Bound;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
+
+use redgrid_core::author::ClientExt;
+use redgrid_core::report::ClientReport;
+use redgrid_core::{ConnectionId, NodeId};
+use redgrid_inspect::ASK_TIMEOUT;
+use tokio::time::Instant;
 
 use super::Collector;
 use super::viewers::Need;
-use crate::snapshot::{Living, Process};
+use crate::snapshot::{Living, Process, Reading, Snapshot};
 use crate::text::now_ms;
 
 /// How often the living clients are listed: often enough that a client that was killed is seen
 /// within 3 s.
-const LIST_INTERVAL: Duration = Duration::from_secs(2);
+const LIST_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The interval with many clients.
-const LONG_LIST_INTERVAL: Duration = Duration::from_secs(10);
+/// The longest interval, with many channels.
+const LONGEST_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Shortest time between two lists, while holders are found that are newer than the list.
-const SHORTEST_INTERVAL: Duration = Duration::from_millis(500);
-
-/// From this number on, clients are many: the list takes a server some 100 µs.
-const MANY: usize = 1_000;
+/// With so many channels, a list takes a node some 100 µs. With more of them it is made more rarely.
+const CHANNELS: u64 = 1_000;
 
 /// How often clients are asked.
 const ASK_INTERVAL: Duration = Duration::from_secs(5);
 
-/// How long an answer may take.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
-
 /// Clients that are asked in one interval: 50 a second.
 const MOST_QUESTIONS: usize = 250;
 
+/// How long the last report of a client that has left is kept, so that its process stays known
+/// while it reconnects, or until its locks are free: a minute.
+const KEPT_MS: u64 = 60_000;
+
+/// The most clients whose last reports are kept, and the most that are remembered to have answered.
+const MOST_KEPT: usize = 10_000;
+
+/// The primaries, and the connections to them. Both change when one is replaced or restarted.
+type Primaries = Vec<(NodeId, Option<ConnectionId>)>;
+
 impl Collector {
     pub(super) async fn read_clients(&self) {
-        while self.needed(Need::Clients).await {
+        let mut primaries: Option<Primaries> = None;
+        loop {
+            self.needed(Need::Clients, forget).await;
+            let began = Instant::now();
             let living = self.inspector.living_clients().await;
             let now = now_ms();
+            let has_changed = self.have_primaries_changed(&mut primaries).await;
             let mut interval = LIST_INTERVAL;
-            match living {
+            self.change_board(|snapshot| match living {
                 Ok(living) => {
-                    if living.ids.len() > MANY {
-                        interval = LONG_LIST_INTERVAL;
-                    }
-                    let living = Living::of(living.ids, living.is_complete);
-                    self.change(|snapshot| {
-                        keep_processes(&mut snapshot.processes, &living);
-                        snapshot.living.answered(living, now);
-                    });
+                    interval = list_interval(living.most_channels);
+                    let mut living = Living::of(living.ids, living.is_complete);
+                    living.changed_at = changed_at(snapshot, has_changed, now);
+                    let living = living.after(&snapshot.living, now);
+                    let reporters = self.reporters.lock().unwrap_or_else(PoisonError::into_inner);
+                    keep_processes(&mut snapshot.processes, &living, now, |client| reporters.contains(client));
+                    snapshot.living.answered(living, now);
                 }
-                Err(error) => self.change(|snapshot| snapshot.living.failed(error.to_string(), now)),
-            }
-            self.update_board();
-            tokio::time::sleep(SHORTEST_INTERVAL).await;
-            let _ = tokio::time::timeout(interval - SHORTEST_INTERVAL, self.is_list_old.notified()).await;
+                Err(error) => snapshot.living.failed(error.to_string(), now),
+            });
+            tokio::time::sleep_until(began + interval).await;
         }
+    }
+
+    /// Returns whether a primary was replaced or restarted since the last call.
+    async fn have_primaries_changed(&self, last: &mut Option<Primaries>) -> bool {
+        // Without an answer, the list of clients says why.
+        let Ok(primaries) = self.client.primaries().await else { return false };
+        let mut now: Primaries = primaries.iter().map(|node| (node.id().clone(), node.epoch())).collect();
+        now.sort_by(|one, other| one.0.cmp(&other.0));
+        let has_changed = last.as_ref().is_some_and(|last| *last != now);
+        *last = Some(now);
+        has_changed
     }
 
     pub(super) async fn ask_clients(&self) {
         let mut last = String::new();
-        while self.needed(Need::Clients).await {
-            let ids = self.snapshot.borrow().living.get().map(Arc::clone);
-            let Some(living) = ids.filter(|living| !living.clients.is_empty()) else {
+        loop {
+            self.needed(Need::Clients, |_| {}).await;
+            let living = self.snapshot.borrow().living.get().map(Arc::clone);
+            let Some(living) = living.filter(|living| !living.clients.is_empty()) else {
                 // The first list comes soon.
                 tokio::time::sleep(super::IDLE / 5).await;
                 continue;
@@ -71,35 +94,75 @@ impl Collector {
                 client.clone_into(&mut last);
             }
             let ids: Vec<String> = batch.iter().map(|(_, id)| id.clone()).collect();
-            let asked_at = now_ms();
-            // An error concerns the connection, which the health shows. The clients stay as they
-            // were.
-            if let Ok(answers) = self.inspector.ask(&ids, ANSWER_TIMEOUT).await {
-                let reports: HashMap<String, _> =
-                    answers.into_iter().filter_map(|answer| Some((answer.id, answer.report?))).collect();
-                let now = now_ms();
-                self.change(|snapshot| {
-                    let mut processes = (*snapshot.processes).clone();
-                    let mut reports = reports;
-                    for (client, id) in batch {
-                        // A client that has left meanwhile is not silent.
-                        let Some(process) = processes.get_mut(&client) else { continue };
-                        process.is_asked = true;
-                        match reports.remove(&id) {
-                            Some(report) => {
-                                process.report = Some((Arc::new(report), now));
-                                process.silent_since = None;
-                            }
-                            None => {
-                                process.silent_since.get_or_insert(asked_at);
-                            }
-                        }
-                    }
-                    snapshot.processes = Arc::new(processes);
-                });
-                self.update_board();
+            let (began, asked_at) = (Instant::now(), now_ms());
+            let asked = self.inspector.ask_each(&ids, ASK_TIMEOUT, |report| self.take_report(report)).await;
+            let now = now_ms();
+            self.change_board(|snapshot| match asked {
+                Ok(()) => {
+                    let processes = Arc::make_mut(&mut snapshot.processes);
+                    mark_silent(processes, batch.iter().map(|(client, _)| client.as_str()), asked_at);
+                    snapshot.questions.answered((), now);
+                }
+                Err(error) => snapshot.questions.failed(error.to_string(), now),
+            });
+            tokio::time::sleep_until(began + ASK_INTERVAL).await;
+        }
+    }
+
+    /// Records a report as soon as it has come.
+    fn take_report(&self, report: ClientReport) {
+        let now = now_ms();
+        {
+            let mut reporters = self.reporters.lock().unwrap_or_else(PoisonError::into_inner);
+            if reporters.len() < MOST_KEPT {
+                reporters.insert(report.id.clone());
             }
-            tokio::time::sleep(ASK_INTERVAL).await;
+        }
+        self.change(|snapshot| {
+            // A client that has left meanwhile is not added again.
+            if !snapshot.processes.contains_key(&report.id) {
+                return;
+            }
+            if let Some(process) = Arc::make_mut(&mut snapshot.processes).get_mut(&report.id) {
+                (process.is_asked, process.has_answered, process.silent_since) = (true, true, None);
+                process.report = Some((Arc::new(report), now));
+            }
+        });
+        self.has_report.notify_one();
+    }
+}
+
+fn forget(snapshot: &mut Snapshot) {
+    snapshot.living = Reading::default();
+    snapshot.questions = Reading::default();
+    snapshot.processes = Arc::default();
+}
+
+/// Returns how often clients are listed, so that it takes a node the same share of its time.
+fn list_interval(channels: u64) -> Duration {
+    let factor = u32::try_from(channels.div_ceil(CHANNELS)).unwrap_or(u32::MAX);
+    LIST_INTERVAL.saturating_mul(factor).clamp(LIST_INTERVAL, LONGEST_INTERVAL)
+}
+
+/// Returns when a primary was replaced or restarted, if that is known now.
+fn changed_at(snapshot: &Snapshot, has_changed: bool, now: u64) -> Option<u64> {
+    let started = snapshot.servers.get().and_then(|servers| {
+        let read_at = snapshot.servers.read_at()?;
+        let uptime = servers.iter().filter_map(|server| server.uptime_s).min()?;
+        Some(read_at.saturating_sub(uptime.saturating_mul(1_000)))
+    });
+    let before = snapshot.living.get().and_then(|living| living.changed_at);
+    has_changed.then_some(now).max(started).max(before)
+}
+
+/// Marks the clients that were asked at this time, and have not answered since.
+fn mark_silent<'a>(processes: &mut BTreeMap<String, Process>, asked: impl Iterator<Item = &'a str>, asked_at: u64) {
+    for client in asked {
+        // A client that has left meanwhile is not silent.
+        let Some(process) = processes.get_mut(client).filter(|process| process.left_at.is_none()) else { continue };
+        process.is_asked = true;
+        if process.report.as_ref().is_none_or(|(_, at)| *at < asked_at) {
+            process.silent_since.get_or_insert(asked_at);
         }
     }
 }
@@ -112,16 +175,31 @@ fn next_batch(clients: &BTreeMap<String, String>, last: &str) -> Vec<(String, St
     after.chain(before).take(MOST_QUESTIONS).map(owned).collect()
 }
 
-/// Removes the processes that do not live any more, and adds new ones.
-fn keep_processes(processes: &mut Arc<BTreeMap<String, Process>>, living: &Living) {
-    if !processes.keys().eq(living.clients.keys()) {
-        let known = |(client, id): (&String, &String)| {
-            let namespace = id.strip_suffix(client.as_str()).unwrap_or_default().to_owned();
-            let process = processes.get(client).cloned();
-            (client.clone(), process.unwrap_or_else(|| Process { namespace, ..Process::default() }))
-        };
-        *processes = Arc::new(living.clients.iter().map(known).collect());
+/// Adds new processes. Those that have left stay for a minute if they have reported.
+fn keep_processes(
+    processes: &mut Arc<BTreeMap<String, Process>>,
+    living: &Living,
+    now: u64,
+    has_answered: impl Fn(&str) -> bool,
+) {
+    let is_same = processes.keys().eq(living.clients.keys()) && processes.values().all(|it| it.left_at.is_none());
+    if is_same {
+        return;
     }
+    let known = |(client, id): (&String, &String)| {
+        let namespace = id.strip_suffix(client.as_str()).unwrap_or_default().to_owned();
+        let new = || Process { namespace, has_answered: has_answered(client), ..Process::default() };
+        let process = processes.get(client).map_or_else(new, |known| Process { left_at: None, ..known.clone() });
+        (client.clone(), process)
+    };
+    let left = |(client, process): (&String, &Process)| {
+        let left_at = process.left_at.unwrap_or(now);
+        let is_kept = process.report.is_some() && !living.has(client) && now.saturating_sub(left_at) < KEPT_MS;
+        is_kept.then(|| (client.clone(), Process { left_at: Some(left_at), silent_since: None, ..process.clone() }))
+    };
+    let left: Vec<_> = processes.iter().filter_map(left).take(MOST_KEPT).collect();
+    let all: BTreeMap<_, _> = living.clients.iter().map(known).chain(left).collect();
+    *processes = Arc::new(all);
 }
 
 #[cfg(test)]
@@ -148,12 +226,56 @@ mod tests {
     }
 
     #[test]
-    fn processes_that_are_gone_are_forgotten() {
+    fn a_process_that_has_left_is_kept_for_a_minute() {
         let mut processes = Arc::new(BTreeMap::new());
-        keep_processes(&mut processes, &Living::of(ids(0..3, ""), true));
+        let keep = |processes: &mut Arc<_>, ids: Vec<String>, now| {
+            keep_processes(processes, &Living::of(ids, true), now, |client| client.ends_with('3'));
+        };
+        keep(&mut processes, ids(0..3, ""), 0);
         assert_eq!(processes.len(), 3);
-        keep_processes(&mut processes, &Living::of(ids(2..4, "prod:"), true));
-        assert_eq!(processes.keys().cloned().collect::<Vec<_>>(), ids(2..4, ""));
-        assert_eq!(processes[&format!("{:036}", 3)].namespace, "prod:");
+        let names = ids(0..4, "");
+        Arc::make_mut(&mut processes).get_mut(&names[0]).unwrap().report = Some((Arc::default(), 0));
+        keep(&mut processes, ids(2..4, "prod:"), 1_000);
+        assert_eq!(processes.keys().collect::<Vec<_>>(), [&names[0], &names[2], &names[3]]);
+        assert_eq!((processes[&names[0]].left_at, processes[&names[2]].left_at), (Some(1_000), None));
+        assert_eq!((processes[&names[3]].namespace.as_str(), processes[&names[3]].has_answered), ("prod:", true));
+        keep(&mut processes, ids(2..4, "prod:"), 1_000 + KEPT_MS - 1);
+        assert_eq!(processes.len(), 3);
+        keep(&mut processes, ids(2..4, "prod:"), 1_000 + KEPT_MS);
+        assert_eq!(processes.len(), 2);
+        // It has reconnected.
+        Arc::make_mut(&mut processes).get_mut(&names[2]).unwrap().report = Some((Arc::default(), 0));
+        keep(&mut processes, ids(3..4, ""), 70_000);
+        keep(&mut processes, ids(2..4, ""), 71_000);
+        assert_eq!((processes[&names[2]].left_at, processes[&names[2]].report.is_some()), (None, true));
+    }
+
+    #[test]
+    fn a_client_is_silent_if_it_has_not_answered_since_it_was_asked() {
+        let [answered, late, new, left] = ["a", "b", "c", "d"];
+        let reported = |at| Process { report: Some((Arc::default(), at)), ..Process::default() };
+        let gone = Process { left_at: Some(1), ..reported(10) };
+        let all = [(answered, reported(20)), (late, reported(19)), (new, Process::default()), (left, gone)];
+        let mut processes: BTreeMap<_, _> = all.into_iter().map(|(id, process)| (id.to_owned(), process)).collect();
+        mark_silent(&mut processes, [answered, late, new, left].into_iter(), 20);
+        let silent = [answered, late, new, left].map(|id| processes[id].silent_since);
+        assert_eq!(silent, [None, Some(20), Some(20), None]);
+        mark_silent(&mut processes, [late].into_iter(), 30);
+        assert_eq!(processes[late].silent_since, Some(20));
+    }
+
+    #[test]
+    fn many_channels_are_listed_more_rarely() {
+        let intervals = [0, 1_000, 1_001, 5_000, 50_000, u64::MAX].map(|channels| list_interval(channels).as_secs());
+        assert_eq!(intervals, [1, 1, 2, 5, 10, 10]);
+    }
+
+    #[test]
+    fn a_server_that_was_just_started_is_a_change() {
+        let mut snapshot = Snapshot::default();
+        assert_eq!((changed_at(&snapshot, false, 50_000), changed_at(&snapshot, true, 50_000)), (None, Some(50_000)));
+        let server = |uptime_s| crate::snapshot::ServerInfo { uptime_s: Some(uptime_s), ..Default::default() };
+        snapshot.servers.answered(vec![server(100), server(3)], 40_000);
+        assert_eq!(changed_at(&snapshot, false, 50_000), Some(37_000));
     }
 }

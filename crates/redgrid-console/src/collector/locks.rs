@@ -1,18 +1,21 @@
 //! The search for locks, and the locks on the screen.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::pin::pin;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use redgrid_inspect::{InspectError, LockKind, LockView, ObjectFilter, ObjectKind, ObjectView};
+use redgrid_inspect::{InspectError, LockKind, LockView, Mode, ObjectFilter, ObjectKind, ObjectView};
 use tokio::time::Instant;
 
 use super::Collector;
 use super::viewers::Need;
 use crate::board::{Found, MOST_LOCKS};
-use crate::snapshot::Reading;
+use crate::holder_state::Seen;
+use crate::object_name::{bytes_of, id_of};
+use crate::snapshot::{HolderKey, Living, Reading, Snapshot, Sweep};
 use crate::text::{millis, now_ms};
 
 /// A search rests 49 times as long as it has worked: it takes at most 2 % of a node's time.
@@ -33,8 +36,17 @@ const MOST_KEYS: u64 = 1_000_000;
 /// How often the locks on the screen are read.
 const SHOWN_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Locks that are read in one interval. A lock takes up to four commands.
-const MOST_READS: usize = 12;
+/// Shortest time between two reads, while pages of further locks are opened: 250 ms.
+const SHORTEST_INTERVAL: Duration = Duration::from_millis(250);
+
+/// Commands in one interval.
+const MOST_COMMANDS: usize = 50;
+
+/// Commands for one lock, apart from one at each primary.
+const COMMANDS: usize = 6;
+
+/// Names with more bytes than this are not listed. Names of redgrid have at most 1,024.
+const LONGEST_NAME: usize = 4_096;
 
 /// The kinds that are listed as locks.
 const LOCKS: [ObjectKind; 4] =
@@ -42,21 +54,47 @@ const LOCKS: [ObjectKind; 4] =
 
 impl Collector {
     pub(super) async fn search_locks(&self) {
-        while self.needed(Need::Search).await {
+        loop {
+            let forget = |snapshot: &mut Snapshot| {
+                self.found.lock().unwrap_or_else(PoisonError::into_inner).clear();
+                forget_search(snapshot, false);
+            };
+            self.needed(Need::Search, forget).await;
             let began = Instant::now();
-            if self.is_too_large() {
-                self.change(|snapshot| snapshot.sweep.is_too_large = true);
-            } else {
-                self.search_once().await;
+            match self.is_too_large() {
+                // The number of keys is known soon.
+                None => tokio::time::sleep(super::IDLE / 5).await,
+                Some(true) => {
+                    self.forget_found(true);
+                    tokio::time::sleep(SEARCH_INTERVAL).await;
+                }
+                Some(false) => {
+                    self.search_once().await;
+                    tokio::time::sleep_until(began + SEARCH_INTERVAL).await;
+                }
             }
-            let rest = SEARCH_INTERVAL.saturating_sub(began.elapsed());
-            tokio::time::sleep(rest).await;
         }
     }
 
-    fn is_too_large(&self) -> bool {
+    /// Returns whether the deployment is too large to be searched; `None` if the number of its keys
+    /// was not read yet.
+    fn is_too_large(&self) -> Option<bool> {
         let snapshot = self.snapshot.borrow();
-        snapshot.servers.get().is_some_and(|servers| servers.iter().map(|server| server.keys).sum::<u64>() > MOST_KEYS)
+        match snapshot.keys {
+            Some(keys) => Some(keys > MOST_KEYS),
+            // A user without INFO may have any number of keys.
+            None => snapshot.servers.is_known().then_some(true),
+        }
+    }
+
+    /// Forgets what searches have found: it would stay for ever if there are no more searches.
+    fn forget_found(&self, is_too_large: bool) {
+        let is_known = self.snapshot.borrow().sweep.is_too_large == is_too_large;
+        if is_known {
+            return;
+        }
+        self.found.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.change_board(|snapshot| forget_search(snapshot, is_too_large));
     }
 
     async fn search_once(&self) {
@@ -78,6 +116,7 @@ impl Collector {
                     return;
                 }
                 Ok(Some(Ok(_))) if seen.len() >= MOST_LOCKS => is_cut = true,
+                Ok(Some(Ok(object))) if object.name_bytes.len() > LONGEST_NAME => {}
                 Ok(Some(Ok(object))) => {
                     let (name, found) = self.found(object);
                     seen.insert(name, found);
@@ -86,83 +125,94 @@ impl Collector {
                     }
                 }
             }
-            if !self.viewers().need(Need::Search, Instant::now()) {
+            if !self.viewers().need(Need::Search, Instant::now()) || self.is_too_large() != Some(false) {
                 return;
             }
         }
         let ended = now_ms();
         *self.found.lock().unwrap_or_else(PoisonError::into_inner) = seen;
-        self.change(|snapshot| {
-            snapshot.sweep.completed = Some((began, ended));
-            snapshot.sweep.is_cut = is_cut;
-            snapshot.sweep.is_too_large = false;
-            snapshot.sweep.trouble = None;
+        self.change_board(|snapshot| {
+            let found = snapshot.sweep.found;
+            snapshot.sweep = Sweep { completed: Some((began, ended)), is_cut, found, ..Sweep::default() };
         });
-        self.update_board();
     }
 
     fn found(&self, object: ObjectView) -> (String, Found) {
         let now = now_ms();
-        let found = Found {
-            kind: object.kind,
-            holder: object.holder,
-            until: object.lifetime.map(|left| now.saturating_add(millis(left))),
-            seen_at: now,
-            holder_since: now,
-        };
+        let until = object.lifetime.map(|left| now.saturating_add(millis(left)));
+        let found = Found { kind: object.kind, holder: object.holder, seen: Seen::first(now, until) };
+        let name = id_of(&object.name_bytes);
         let known = self.found.lock().unwrap_or_else(PoisonError::into_inner);
-        let found = found.after(known.get(&object.name));
-        (object.name, found)
+        let found = found.after(known.get(&name), &self.snapshot.borrow().living);
+        (name, found)
     }
 
     pub(super) async fn read_shown_locks(&self) {
-        let mut last = String::new();
-        while self.needed(Need::Shown).await {
-            let (pages, mut lists) = self.viewers().names(Instant::now());
+        let mut turns = Turns::default();
+        loop {
+            self.needed(Need::Shown, |snapshot| forget_watched(snapshot, &BTreeSet::new())).await;
+            let began = Instant::now();
+            let (pages, mut lists) = self.viewers().names(began);
             // While the search is fast, it has read the locks of lists within the last seconds.
             if self.is_search_fast() {
                 lists.clear();
             }
-            self.forget_other_locks(&pages);
-            let batch = next_batch(&pages, &lists, &last);
-            if let Some(name) = batch.iter().rev().find(|name| !pages.contains(*name)) {
-                name.clone_into(&mut last);
+            if self.snapshot.borrow().watched.keys().any(|name| !pages.contains(name)) {
+                self.change(|snapshot| forget_watched(snapshot, &pages));
             }
-            let read = batch.iter().map(async |name| (name.clone(), self.inspector.lock(name).await));
+            if self.snapshot.borrow().sweep.is_too_large {
+                // No search removes them.
+                let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+                found.retain(|name, _| lists.contains(name));
+            }
+            let batch = turns.next(&pages, &lists, self.most_reads());
+            let read =
+                batch.iter().map(async |name| (name.clone(), self.inspector.lock_of_bytes(bytes_of(name)).await));
             let read = futures_util::future::join_all(read).await;
             let (of_pages, of_lists): (Vec<_>, Vec<_>) = read.into_iter().partition(|(name, _)| pages.contains(name));
             self.set_watched(of_pages);
             if !of_lists.is_empty() {
                 self.set_found(of_lists);
-                self.update_board();
+                self.change_board(|_| {});
             }
-            let _ = tokio::time::timeout(SHOWN_INTERVAL, async {
-                // A page of another lock was opened.
-                self.came.notified().await;
-            })
-            .await;
+            tokio::time::sleep_until(began + SHORTEST_INTERVAL).await;
+            let _ = tokio::time::timeout_at(began + SHOWN_INTERVAL, self.is_lock_new.notified()).await;
         }
+    }
+
+    /// Returns how many locks are read in one interval.
+    fn most_reads(&self) -> usize {
+        let primaries = self.snapshot.borrow().servers.get().map_or(1, |servers| servers.len());
+        (MOST_COMMANDS / (COMMANDS + primaries)).max(2)
     }
 
     /// Records the locks of lock pages.
     fn set_watched(&self, read: Vec<(String, Result<LockView, InspectError>)>) {
+        if read.is_empty() {
+            return;
+        }
         let now = now_ms();
         self.change(|snapshot| {
-            let mut watched = (*snapshot.watched).clone();
+            let watched = Arc::make_mut(&mut snapshot.watched);
+            let holders = Arc::make_mut(&mut snapshot.watched_holders);
             for (name, answer) in read {
-                let reading = watched.entry(name).or_insert_with(Reading::default);
+                let reading = watched.entry(name.clone()).or_insert_with(Reading::default);
                 match answer {
-                    Ok(lock) => reading.answered(lock, now),
+                    Ok(lock) => {
+                        let seen = seen_holders(holders.get(&name), &lock, now, &snapshot.living);
+                        holders.insert(name, seen);
+                        reading.answered(lock, now);
+                    }
                     Err(error) => reading.failed(error.to_string(), now),
                 }
             }
-            snapshot.watched = Arc::new(watched);
         });
     }
 
     /// Records locks of lists, as if the search had found them. A failure leaves what was found.
     fn set_found(&self, read: Vec<(String, Result<LockView, InspectError>)>) {
         let now = now_ms();
+        let living = self.snapshot.borrow().living.clone();
         let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
         for (name, answer) in read {
             let Ok(lock) = answer else { continue };
@@ -181,7 +231,7 @@ impl Collector {
                 _ => None,
             };
             let until = lock.lease_left.map(|left| now.saturating_add(millis(left)));
-            let new = Found { kind, holder, until, seen_at: now, holder_since: now }.after(found.get(&name));
+            let new = Found { kind, holder, seen: Seen::first(now, until) }.after(found.get(&name), &living);
             found.insert(name, new);
         }
     }
@@ -190,23 +240,102 @@ impl Collector {
         let completed = self.snapshot.borrow().sweep.completed;
         completed.is_some_and(|(_, ended)| now_ms().saturating_sub(ended) < 3_000)
     }
+}
 
-    fn forget_other_locks(&self, pages: &BTreeSet<String>) {
-        self.change(|snapshot| {
-            if snapshot.watched.keys().any(|name| !pages.contains(name)) {
-                let mut watched = (*snapshot.watched).clone();
-                watched.retain(|name, _| pages.contains(name));
-                snapshot.watched = Arc::new(watched);
-            }
-        });
+/// Forgets the last search, and the locks that it has found.
+fn forget_search(snapshot: &mut Snapshot, is_too_large: bool) {
+    snapshot.sweep = Sweep { is_too_large, ..Sweep::default() };
+    snapshot.locks = Arc::default();
+}
+
+/// Forgets the locks that have no page any more.
+fn forget_watched(snapshot: &mut Snapshot, pages: &BTreeSet<String>) {
+    Arc::make_mut(&mut snapshot.watched).retain(|name, _| pages.contains(name));
+    Arc::make_mut(&mut snapshot.watched_holders).retain(|name, _| pages.contains(name));
+}
+
+/// Returns what is known of the holders of a lock after a reading.
+fn seen_holders(
+    known: Option<&BTreeMap<HolderKey, Seen>>,
+    lock: &LockView,
+    now: u64,
+    living: &Reading<Living>,
+) -> BTreeMap<HolderKey, Seen> {
+    let of_holder = |holder: &redgrid_inspect::HolderView| {
+        // The lease of a lock with several readers says nothing of one of them.
+        let lease = if holder.mode == Mode::Read { holder.reader_lease_left } else { lock.lease_left };
+        let until = lease.map(|left| now.saturating_add(millis(left)));
+        let key = (holder.client.clone(), holder.number);
+        let seen = match known.and_then(|known| known.get(&key)) {
+            Some(before) => before.again(now, until, living.absent_since(&holder.client)),
+            None => Seen::first(now, until),
+        };
+        (key, seen)
+    };
+    lock.holders.iter().map(of_holder).collect()
+}
+
+/// Whose turn it is to be read.
+#[derive(Debug, Default)]
+struct Turns {
+    last_page: String,
+    last_list: String,
+}
+
+impl Turns {
+    /// Returns the next locks to read. Locks with pages get two thirds of the reads, and those of
+    /// lists the others; reads that one of them does not need are for the other.
+    fn next(&mut self, pages: &BTreeSet<String>, lists: &BTreeSet<String>, most: usize) -> Vec<String> {
+        let lists: BTreeSet<String> = lists.difference(pages).cloned().collect();
+        let for_lists = lists.len().min(most.div_ceil(3)).max(most.saturating_sub(pages.len()));
+        let mut batch = turn(pages, &mut self.last_page, most - for_lists.min(most));
+        let of_lists = turn(&lists, &mut self.last_list, most - batch.len());
+        batch.extend(of_lists);
+        batch
     }
 }
 
-/// Returns the locks to read: those of lock pages, then those of lists after the last one read, in
-/// a circle.
-fn next_batch(pages: &BTreeSet<String>, lists: &BTreeSet<String>, last: &str) -> Vec<String> {
-    let after = lists.iter().skip_while(|name| name.as_str() <= last);
-    let before = lists.iter().take_while(|name| name.as_str() <= last);
-    let rest = after.chain(before).filter(|name| !pages.contains(*name));
-    pages.iter().chain(rest).take(MOST_READS).cloned().collect()
+/// Returns names after the last one, in a circle.
+fn turn(names: &BTreeSet<String>, last: &mut String, most: usize) -> Vec<String> {
+    let after = names.range::<str, _>((Bound::Excluded(last.as_str()), Bound::Unbounded));
+    let before = names.range::<str, _>((Bound::Unbounded, Bound::Included(last.as_str())));
+    let next: Vec<String> = after.chain(before).take(most).cloned().collect();
+    if let Some(name) = next.last() {
+        name.clone_into(last);
+    }
+    next
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(range: std::ops::Range<usize>) -> BTreeSet<String> {
+        range.map(|n| format!("{n:03}")).collect()
+    }
+
+    #[test]
+    fn every_open_page_has_its_turn() {
+        let (pages, lists) = (names(0..30), names(20..60));
+        let mut turns = Turns::default();
+        let mut read = BTreeSet::new();
+        for _ in 0..8 {
+            let batch = turns.next(&pages, &lists, 7);
+            let of_pages = batch.iter().filter(|name| pages.contains(*name)).count();
+            assert_eq!((batch.len(), of_pages), (7, 4));
+            read.extend(batch);
+        }
+        assert!(pages.is_subset(&read), "{read:?}");
+        assert_eq!(read.difference(&pages).count(), 24);
+    }
+
+    #[test]
+    fn reads_that_pages_do_not_need_are_for_lists() {
+        let mut turns = Turns::default();
+        assert_eq!(turns.next(&names(0..1), &names(10..30), 7).len(), 7);
+        assert_eq!(turns.next(&names(0..30), &names(0..0), 7).len(), 7);
+        assert_eq!(turns.next(&names(0..30), &names(40..41), 7).iter().filter(|name| *name == "040").count(), 1);
+        assert_eq!(turns.next(&names(0..2), &names(40..41), 7).len(), 3);
+        assert!(turns.next(&names(0..0), &names(0..0), 7).is_empty());
+    }
 }

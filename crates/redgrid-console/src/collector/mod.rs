@@ -7,18 +7,20 @@
 //! |---|---|---|
 //! | health | `PING` at each node | 2 s |
 //! | servers | `INFO` at each primary | 10 s |
-//! | clients | `INFO stats` and `PUBSUB CHANNELS` at each primary | 2 s, or 10 s with more than 1,000 clients |
+//! | clients | `INFO stats` and `PUBSUB CHANNELS` at each primary | 1 s for each 1,000 channels of a node, at most 10 s |
 //! | reports | a question to each client | 5 s, at most 50 a second |
 //! | search for locks | `SCAN` with a bounded script | at most 2 % of a node's time |
-//! | locks on the screen | bounded reads | 1 s, at most 12 locks |
-//! | checks | those of `redgrid doctor` | on request, at most one a minute |
+//! | locks on the screen | bounded reads | 1 s, at most 50 commands |
+//! | checks | those of `redgrid doctor` that only read | on request, at most one a minute |
+//!
+//! What no page needs is forgotten, so that no page shows old data as current.
 
 mod clients;
 mod locks;
 mod nodes;
 mod viewers;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -30,11 +32,20 @@ use tokio::time::Instant;
 
 pub(crate) use self::viewers::{Interest, TooManyViewers};
 use self::viewers::{Need, Viewers};
-use crate::board::{Found, LockRow, Sources};
+use crate::board::{Found, Sources};
 use crate::snapshot::Snapshot;
 
 /// How often a source that no viewer needs checks again; a new viewer also wakes it.
 const IDLE: Duration = Duration::from_millis(500);
+
+/// How often the collector checks whether a page is open at all.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Shortest time between two lists of locks because of reports: 250 ms.
+const BOARD_INTERVAL: Duration = Duration::from_millis(250);
+
+/// The time until the work starts again after a panic: 1 s.
+const PANIC_PAUSE: Duration = Duration::from_secs(1);
 
 /// The collector of a console.
 pub(crate) struct Collector {
@@ -47,8 +58,12 @@ pub(crate) struct Collector {
     found: Mutex<BTreeMap<String, Found>>,
     /// Notified when a viewer comes.
     came: Notify,
-    /// Notified when a holder was found that is newer than the list of clients.
-    is_list_old: Notify,
+    /// Notified when the page of a lock is opened that was not read yet.
+    is_lock_new: Notify,
+    /// Notified when a report has come that is not in the list of locks yet.
+    has_report: Notify,
+    /// The clients that have ever answered. They are remembered while no page is open.
+    reporters: Mutex<BTreeSet<String>>,
     is_doctor_wanted: AtomicBool,
 }
 
@@ -63,7 +78,9 @@ impl Collector {
             snapshot: watch::Sender::default(),
             found: Mutex::default(),
             came: Notify::new(),
-            is_list_old: Notify::new(),
+            is_lock_new: Notify::new(),
+            has_report: Notify::new(),
+            reporters: Mutex::default(),
             is_doctor_wanted: AtomicBool::new(false),
         })
     }
@@ -84,15 +101,22 @@ impl Collector {
     ///
     /// [`TooManyViewers`] if 256 pages are open.
     pub(crate) fn enter(self: &Arc<Self>, interest: Interest) -> Result<Viewer, TooManyViewers> {
-        let id = self.viewers().enter(interest)?;
-        self.wake();
+        let is_new = self.is_new(&interest);
+        let id = self.viewers().enter(interest, Instant::now())?;
+        self.wake(is_new);
         Ok(Viewer { collector: Arc::clone(self), id })
     }
 
     /// Collects for a page without updates, for 30 s.
     pub(crate) fn touch(self: &Arc<Self>, interest: Interest) {
+        let is_new = self.is_new(&interest);
         self.viewers().linger(interest, Instant::now());
-        self.wake();
+        self.wake(is_new);
+    }
+
+    /// Returns whether a page needs a lock that was not read yet.
+    fn is_new(&self, interest: &Interest) -> bool {
+        interest.lock.as_ref().is_some_and(|lock| !self.snapshot.borrow().watched.contains_key(lock))
     }
 
     /// Requests the checks of the settings.
@@ -115,76 +139,120 @@ impl Collector {
     }
 
     /// Starts the work unless it is under way.
-    fn wake(self: &Arc<Self>) {
+    fn wake(self: &Arc<Self>, is_lock_new: bool) {
         if self.viewers().start() {
             let collector = Arc::clone(self);
-            tokio::spawn(async move {
-                // Resets the flag even if the work panics, so that the next viewer starts it again.
-                let stopped = Stopped(&collector);
-                loop {
-                    collector.work().await;
-                    if collector.viewers().stop(Instant::now()) {
-                        std::mem::forget(stopped);
-                        return;
-                    }
-                }
-            });
+            tokio::spawn(async move { collector.run().await });
+        }
+        if is_lock_new {
+            self.is_lock_new.notify_one();
         }
         self.came.notify_waiters();
     }
 
-    /// Reads all sources until the last page is closed.
-    async fn work(&self) {
-        tokio::join!(
-            self.read_health(),
-            self.read_servers(),
-            self.read_clients(),
-            self.ask_clients(),
-            self.search_locks(),
-            self.read_shown_locks(),
-            self.run_doctor(),
-        );
+    /// Works until the last page is closed.
+    async fn run(self: &Arc<Self>) {
+        loop {
+            let collector = Arc::clone(self);
+            // A task of its own, so that open pages do not stand still after a panic.
+            let work = tokio::spawn(async move { collector.work().await });
+            let has_panicked = work.await.is_err_and(|error| error.is_panic());
+            // What is shown next was read after the next page was opened.
+            self.forget();
+            if self.viewers().stop(Instant::now()) {
+                return;
+            }
+            if has_panicked {
+                tokio::time::sleep(PANIC_PAUSE).await;
+            }
+        }
     }
 
-    /// Waits until a source is needed. Returns `false` when no page is open.
-    async fn needed(&self, need: Need) -> bool {
-        loop {
-            {
-                let mut viewers = self.viewers();
-                let now = Instant::now();
-                if viewers.need(need, now) {
-                    return true;
-                }
-                if !viewers.is_any(now) {
-                    return false;
-                }
-            }
+    /// Reads all sources until the last page is closed.
+    async fn work(&self) {
+        let sources = async {
+            tokio::join!(
+                self.read_health(),
+                self.read_servers(),
+                self.read_clients(),
+                self.ask_clients(),
+                self.search_locks(),
+                self.read_shown_locks(),
+                self.list_reported_locks(),
+                self.run_doctor(),
+            )
+        };
+        // The sources never end by themselves. Otherwise one that had ended would be missing if a
+        // page was opened before the others had.
+        tokio::select! {
+            _ = sources => {}
+            () = self.nobody_looks() => {}
+        }
+    }
+
+    /// Waits until no page is open.
+    async fn nobody_looks(&self) {
+        while self.viewers().is_any(Instant::now()) {
+            tokio::time::sleep(CHECK_INTERVAL).await;
+        }
+    }
+
+    /// Waits until a source is needed. Meanwhile its data is forgotten.
+    async fn needed(&self, need: Need, forget: impl FnOnce(&mut Snapshot)) {
+        if self.viewers().need(need, Instant::now()) {
+            return;
+        }
+        self.change(forget);
+        while !self.viewers().need(need, Instant::now()) {
             let _ = tokio::time::timeout(IDLE, self.came.notified()).await;
         }
     }
 
-    fn change(&self, change: impl FnOnce(&mut Snapshot)) {
-        self.snapshot.send_modify(change);
+    /// Forgets all data but the checks of the settings, which have a time.
+    fn forget(&self) {
+        self.found.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.change(|snapshot| {
+            *snapshot = Snapshot { doctor: std::mem::take(&mut snapshot.doctor), ..Snapshot::default() };
+        });
     }
 
-    /// Makes the list of locks from what the sources have found.
-    fn update_board(&self) {
-        let found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
-        self.change(|snapshot| {
-            let rows = Sources {
-                found: &found,
-                searched_since: snapshot.sweep.completed.map(|(began, _)| began).filter(|_| !snapshot.sweep.is_cut),
-                living: &snapshot.living,
-                processes: &snapshot.processes,
-            }
-            .rows();
-            if snapshot.living.is_all() && rows.iter().any(LockRow::has_unknown) {
-                self.is_list_old.notify_one();
-            }
-            if *snapshot.locks != rows {
-                snapshot.locks = Arc::new(rows);
-            }
+    fn change(&self, change: impl FnOnce(&mut Snapshot)) {
+        self.snapshot.send_modify(|snapshot| {
+            change(snapshot);
+            snapshot.findings = Arc::default();
         });
+    }
+
+    /// Makes a change, and the list of locks that follows from it. Pages see both at once.
+    fn change_board(&self, change: impl FnOnce(&mut Snapshot)) {
+        // Only the collector's own task changes the snapshot, so nothing is lost meanwhile.
+        let mut next = self.snapshot();
+        change(&mut next);
+        let board = {
+            let found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+            let sources = Sources {
+                found: &found,
+                searched_since: next.sweep.completed.map(|(began, _)| began).filter(|_| !next.sweep.is_cut),
+                living: &next.living,
+                processes: &next.processes,
+            };
+            sources.board()
+        };
+        next.are_locks_cut = board.is_cut;
+        next.findings = Arc::default();
+        if *next.locks != board.rows {
+            next.locks = Arc::new(board.rows);
+        }
+        self.snapshot.send_replace(next);
+    }
+
+    /// Lists the locks again after reports have come.
+    async fn list_reported_locks(&self) {
+        loop {
+            self.has_report.notified().await;
+            self.change_board(|_| {});
+            tokio::time::sleep(BOARD_INTERVAL).await;
+        }
     }
 }
 
@@ -197,21 +265,12 @@ pub(crate) struct Viewer {
 impl Viewer {
     /// Says which locks are on the screen.
     pub(crate) fn shows(&self, names: Vec<String>) {
-        self.collector.viewers().shows(self.id, names);
+        self.collector.viewers().shows(self.id, names, Instant::now());
     }
 }
 
 impl Drop for Viewer {
     fn drop(&mut self) {
         self.collector.viewers().leave(self.id, Instant::now());
-    }
-}
-
-/// Marks the collector as stopped when its task panics.
-struct Stopped<'a>(&'a Collector);
-
-impl Drop for Stopped<'_> {
-    fn drop(&mut self) {
-        self.0.viewers().stopped();
     }
 }

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use redgrid_core::Request;
 use redgrid_core::author::ClientExt;
+use tokio::time::Instant;
 
 use super::Collector;
 use super::viewers::Need;
-use crate::snapshot::ServerInfo;
+use crate::snapshot::{Reading, ServerInfo, Snapshot};
 use crate::text::now_ms;
 
 /// How often nodes are pinged.
@@ -23,12 +24,13 @@ const INFO_INTERVAL: Duration = Duration::from_secs(10);
 /// How long `INFO` may take, with retries.
 const INFO_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Shortest time between two runs of the checks.
-const DOCTOR_INTERVAL_MS: u64 = 60_000;
+/// Shortest time between the beginnings of two runs of the checks.
+const DOCTOR_INTERVAL: Duration = Duration::from_secs(60);
 
 impl Collector {
     pub(super) async fn read_health(&self) {
-        while self.needed(Need::Health).await {
+        loop {
+            self.needed(Need::Health, |snapshot| snapshot.health = Reading::default()).await;
             let health = self.client.health().timeout(PING_TIMEOUT).await;
             let now = now_ms();
             self.change(|snapshot| {
@@ -47,43 +49,40 @@ impl Collector {
     }
 
     pub(super) async fn read_servers(&self) {
-        while self.needed(Need::Servers).await {
+        loop {
+            let forget = |snapshot: &mut Snapshot| (snapshot.servers, snapshot.keys) = (Reading::default(), None);
+            self.needed(Need::Servers, forget).await;
             let until = self.client.clock().now() + INFO_TIMEOUT;
             let request = Request::command("INFO").idempotent();
             let answers = self.client.run_on_primaries_until::<String>(request, until).await;
             let now = now_ms();
+            let mut has_failed = false;
             self.change(|snapshot| match answers {
-                Err(error) => snapshot.servers.failed(error.to_string(), now),
+                Err(error) => {
+                    has_failed = true;
+                    snapshot.servers.failed(error.to_string(), now);
+                }
                 Ok(answers) => {
-                    let mut trouble = None;
-                    let mut read = Vec::new();
-                    for (node, answer) in answers {
-                        match answer {
-                            Ok(text) => read.push(ServerInfo::read(node.to_string(), &text)),
-                            Err(error) => trouble = Some(format!("{node}: {error}")),
-                        }
-                    }
-                    read.sort_by(|one, other| one.node.cmp(&other.node));
-                    if !read.is_empty() {
-                        snapshot.servers.answered(read, now);
-                    }
-                    if let Some(why) = trouble {
-                        snapshot.servers.failed(why, now);
-                    }
+                    let answers = answers.into_iter().map(|(node, answer)| (node.to_string(), answer));
+                    has_failed = take_servers(snapshot, answers, now);
                 }
             });
-            tokio::time::sleep(INFO_INTERVAL).await;
+            tokio::time::sleep(if has_failed { PING_INTERVAL } else { INFO_INTERVAL }).await;
         }
     }
 
     pub(super) async fn run_doctor(&self) {
-        let Some(requirements) = &self.requirements else { return };
-        while self.needed(Need::Doctor).await {
-            let is_wanted = self.is_doctor_wanted.swap(false, Ordering::Relaxed);
-            let last = self.snapshot.borrow().doctor.read_at();
-            if is_wanted && last.is_none_or(|last| now_ms() >= last.saturating_add(DOCTOR_INTERVAL_MS)) {
+        let Some(requirements) = &self.requirements else { return std::future::pending().await };
+        // The console changes nothing, so permissions that need a write are not checked.
+        let requirements = requirements.clone().read_only();
+        let mut last: Option<Instant> = None;
+        loop {
+            self.needed(Need::Doctor, |_| {}).await;
+            let is_due = last.is_none_or(|last| last.elapsed() >= DOCTOR_INTERVAL);
+            if is_due && self.is_doctor_wanted.swap(false, Ordering::Relaxed) {
+                last = Some(Instant::now());
                 self.change(|snapshot| snapshot.is_doctor_running = true);
-                let report = self.inspector.doctor(requirements).await;
+                let report = self.inspector.doctor(&requirements).await;
                 let now = now_ms();
                 self.change(|snapshot| {
                     snapshot.is_doctor_running = false;
@@ -95,5 +94,60 @@ impl Collector {
             }
             let _ = tokio::time::timeout(super::IDLE, self.came.notified()).await;
         }
+    }
+}
+
+/// Records the replies to `INFO`. Of a node that does not answer, the last reply stays. Returns
+/// whether one does not answer.
+fn take_servers<E: std::fmt::Display>(
+    snapshot: &mut Snapshot,
+    answers: impl Iterator<Item = (String, Result<String, E>)>,
+    now: u64,
+) -> bool {
+    let mut trouble = None;
+    let mut servers = Vec::new();
+    let mut are_all_known = true;
+    for (node, answer) in answers {
+        match answer {
+            Ok(text) => servers.push(ServerInfo::read(node, &text)),
+            Err(error) => {
+                trouble = Some(format!("{node}: {error}"));
+                let last = snapshot.servers.get().and_then(|servers| servers.iter().find(|server| server.node == node));
+                are_all_known &= last.is_some();
+                servers.extend(last.cloned());
+            }
+        }
+    }
+    servers.sort_by(|one, other| one.node.cmp(&other.node));
+    let keys = servers.iter().fold(0_u64, |sum, server| sum.saturating_add(server.keys));
+    snapshot.keys = Some(keys).filter(|_| are_all_known);
+    if !servers.is_empty() {
+        snapshot.servers.answered(servers, now);
+    }
+    let has_failed = trouble.is_some();
+    if let Some(why) = trouble {
+        snapshot.servers.failed(why, now);
+    }
+    has_failed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_number_of_keys_is_known_once_every_primary_has_answered() {
+        let info = |keys: u64| Ok::<_, String>(format!("db0:keys={keys},expires=0\r\n"));
+        let denied = || Err("NOPERM".to_owned());
+        let mut snapshot = Snapshot::default();
+        let mut take = |replies: [Result<String, String>; 2]| {
+            let replies = ["a", "b"].map(str::to_owned).into_iter().zip(replies);
+            (take_servers(&mut snapshot, replies, 1), snapshot.keys)
+        };
+        assert_eq!(take([info(3), denied()]), (true, None));
+        assert_eq!(take([info(3), info(4)]), (false, Some(7)));
+        // The node that is away for a moment keeps its number.
+        assert_eq!(take([info(5), denied()]), (true, Some(9)));
+        assert_eq!(snapshot.servers.get().map(|servers| servers.len()), Some(2));
     }
 }

@@ -10,6 +10,10 @@ use crate::pages::Page;
 /// How long a page counts after it was closed, or requested without updates: 30 s.
 const LINGERING: Duration = Duration::from_secs(30);
 
+/// A page whose stream was not read for this long does not count, until it is read again: 60 s. Its
+/// browser has stopped, or is cut off.
+const LONGEST_SILENCE: Duration = Duration::from_secs(60);
+
 /// Open pages.
 const MOST_VIEWERS: usize = 256;
 
@@ -48,7 +52,8 @@ impl Need {
     fn of(self, page: Page) -> bool {
         match self {
             Need::Health => true,
-            Need::Servers => matches!(page, Page::Overview | Page::Locks),
+            // The number of keys limits the search, and a restart makes the list of clients uncertain.
+            Need::Servers => matches!(page, Page::Overview | Page::Locks | Page::Lock),
             Need::Clients => matches!(page, Page::Overview | Page::Locks | Page::Lock | Page::Clients),
             Need::Search => matches!(page, Page::Overview | Page::Locks),
             Need::Shown => matches!(page, Page::Locks | Page::Lock),
@@ -61,10 +66,26 @@ impl Need {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TooManyViewers;
 
+/// An open page.
+#[derive(Debug)]
+struct Open {
+    interest: Interest,
+    /// The names on the screen.
+    names: Vec<String>,
+    /// When its stream was read for the last time.
+    read_at: Instant,
+}
+
+impl Open {
+    fn is_read(&self, now: Instant) -> bool {
+        now.duration_since(self.read_at) < LONGEST_SILENCE
+    }
+}
+
 /// The viewers of a console.
 #[derive(Debug, Default)]
 pub(crate) struct Viewers {
-    open: BTreeMap<u64, (Interest, Vec<String>)>,
+    open: BTreeMap<u64, Open>,
     lingering: Vec<(Interest, Instant)>,
     last_id: u64,
     is_running: bool,
@@ -72,26 +93,27 @@ pub(crate) struct Viewers {
 
 impl Viewers {
     /// Adds a viewer, and returns its id.
-    pub(crate) fn enter(&mut self, interest: Interest) -> Result<u64, TooManyViewers> {
+    pub(crate) fn enter(&mut self, interest: Interest, now: Instant) -> Result<u64, TooManyViewers> {
         if self.open.len() >= MOST_VIEWERS {
             return Err(TooManyViewers);
         }
         self.last_id += 1;
-        self.open.insert(self.last_id, (interest, Vec::new()));
+        self.open.insert(self.last_id, Open { interest, names: Vec::new(), read_at: now });
         Ok(self.last_id)
     }
 
-    /// Sets the locks on the screen of a viewer.
-    pub(crate) fn shows(&mut self, id: u64, names: Vec<String>) {
-        if let Some((_, shown)) = self.open.get_mut(&id) {
-            *shown = names.into_iter().take(MOST_NAMES).collect();
+    /// Sets the locks on the screen of a viewer, whose stream is being read.
+    pub(crate) fn shows(&mut self, id: u64, names: Vec<String>, now: Instant) {
+        if let Some(open) = self.open.get_mut(&id) {
+            open.names = names.into_iter().take(MOST_NAMES).collect();
+            open.read_at = now;
         }
     }
 
     /// Removes a viewer. Its page still counts for 30 s.
     pub(crate) fn leave(&mut self, id: u64, now: Instant) {
-        if let Some((interest, _)) = self.open.remove(&id) {
-            self.linger(interest, now);
+        if let Some(open) = self.open.remove(&id) {
+            self.linger(open.interest, now);
         }
     }
 
@@ -117,13 +139,15 @@ impl Viewers {
     /// Returns the locks of lock pages, and the locks in lists on the screen.
     pub(crate) fn names(&mut self, now: Instant) -> (BTreeSet<String>, BTreeSet<String>) {
         let pages = self.interests(now).filter_map(|interest| interest.lock.clone()).collect();
-        let lists = self.open.values().flat_map(|(_, names)| names).cloned().collect();
+        let open = self.open.values().filter(|open| open.is_read(now));
+        let lists = open.flat_map(|open| &open.names).cloned().collect();
         (pages, lists)
     }
 
     fn interests(&mut self, now: Instant) -> impl Iterator<Item = &Interest> {
         self.lingering.retain(|(_, since)| now.duration_since(*since) < LINGERING);
-        self.open.values().map(|(interest, _)| interest).chain(self.lingering.iter().map(|(interest, _)| interest))
+        let open = self.open.values().filter(move |open| open.is_read(now)).map(|open| &open.interest);
+        open.chain(self.lingering.iter().map(|(interest, _)| interest))
     }
 
     /// Returns whether the work is to be started.
@@ -136,11 +160,6 @@ impl Viewers {
         let is_over = !self.is_any(now);
         self.is_running = !is_over;
         is_over
-    }
-
-    /// The work has ended by itself.
-    pub(crate) fn stopped(&mut self) {
-        self.is_running = false;
     }
 }
 
@@ -156,9 +175,10 @@ mod tests {
     fn a_page_counts_while_it_is_open_and_for_30_seconds() {
         let (mut viewers, start) = (Viewers::default(), Instant::now());
         assert!(!viewers.is_any(start));
-        let id = viewers.enter(interest(Page::Clients)).unwrap();
+        let id = viewers.enter(interest(Page::Clients), start).unwrap();
         assert!(viewers.start() && !viewers.start());
         let later = start + Duration::from_secs(3_600);
+        viewers.shows(id, Vec::new(), later);
         assert!(viewers.need(Need::Clients, later) && !viewers.need(Need::Search, later));
         viewers.leave(id, later);
         assert!(!viewers.stop(later + LINGERING - Duration::from_millis(1)));
@@ -169,9 +189,9 @@ mod tests {
     #[test]
     fn names_of_open_pages_are_read() {
         let (mut viewers, start) = (Viewers::default(), Instant::now());
-        let list = viewers.enter(interest(Page::Locks)).unwrap();
-        viewers.shows(list, (0..100).map(|n| n.to_string()).collect());
-        let page = viewers.enter(Interest { page: Page::Lock, lock: Some("a".into()) }).unwrap();
+        let list = viewers.enter(interest(Page::Locks), start).unwrap();
+        viewers.shows(list, (0..100).map(|n| n.to_string()).collect(), start);
+        let page = viewers.enter(Interest { page: Page::Lock, lock: Some("a".into()) }, start).unwrap();
         let (pages, lists) = viewers.names(start);
         assert_eq!((pages.len(), lists.len()), (1, MOST_NAMES));
         viewers.leave(list, start);
@@ -182,12 +202,24 @@ mod tests {
     }
 
     #[test]
+    fn a_page_whose_stream_nobody_reads_does_not_count() {
+        let (mut viewers, start) = (Viewers::default(), Instant::now());
+        let id = viewers.enter(interest(Page::Locks), start).unwrap();
+        viewers.shows(id, vec!["a".into()], start);
+        let later = start + LONGEST_SILENCE;
+        assert!(viewers.is_any(later - Duration::from_millis(1)) && !viewers.is_any(later));
+        assert!(!viewers.need(Need::Search, later) && viewers.names(later).1.is_empty());
+        viewers.shows(id, Vec::new(), later);
+        assert!(viewers.need(Need::Search, later));
+    }
+
+    #[test]
     fn viewers_are_bounded() {
         let (mut viewers, start) = (Viewers::default(), Instant::now());
         for _ in 0..MOST_VIEWERS {
-            viewers.enter(interest(Page::Locks)).unwrap();
+            viewers.enter(interest(Page::Locks), start).unwrap();
         }
-        assert_eq!(viewers.enter(interest(Page::Locks)), Err(TooManyViewers));
+        assert_eq!(viewers.enter(interest(Page::Locks), start), Err(TooManyViewers));
         for n in 0..1_000 {
             viewers.linger(Interest { page: Page::Lock, lock: Some(n.to_string()) }, start);
         }

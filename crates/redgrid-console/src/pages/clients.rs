@@ -6,7 +6,7 @@ use redgrid_core::report::ClientReport;
 use super::locks::state;
 use super::{Content, trouble};
 use crate::board::process_text;
-use crate::holder_state::state_of;
+use crate::holder_state::connected_state;
 use crate::snapshot::Process;
 use crate::text::{ago, clock, count, encoded, name, number, since};
 use crate::view::{View, row_id};
@@ -43,14 +43,16 @@ pub(super) fn frame(view: &View) -> Markup {
 
 pub(super) fn view(content: &Content<'_>, view: &mut View) -> Vec<String> {
     let snapshot = content.snapshot;
-    let total = snapshot.processes.len();
+    let total = snapshot.connected().count();
     let pages = total.div_ceil(PAGE).max(1);
     let page = content.query.page().min(pages);
     let is_complete = snapshot.living.get().is_none_or(|living| living.is_complete);
     view.part("clients-note", html! {
         (trouble(&snapshot.living, "the list of clients"))
+        (trouble(&snapshot.questions, "the reports of the clients"))
         p.hint {
-            (count(total, "client")) @if !is_complete { " or more: a node did not answer, or has too many channels" }
+            (count(total, "client"))
+            @if !is_complete { " or more: a node did not answer or has too many channels, or there are more than 10 000" }
             ". Clients of Redisson are not listed: they have no channel of their own."
         }
     });
@@ -67,9 +69,9 @@ pub(super) fn view(content: &Content<'_>, view: &mut View) -> Vec<String> {
         },
     );
     view.table("clients");
-    for (client, process) in snapshot.processes.iter().skip((page - 1) * PAGE).take(PAGE) {
+    for (client, process) in snapshot.connected().skip((page - 1) * PAGE).take(PAGE) {
         let id = row_id(client);
-        let shown = state_of(client, 0, &snapshot.living, &snapshot.processes);
+        let shown = connected_state(Some(process));
         let html = html! {
             tr id=(id) {
                 th scope="row" {
@@ -122,7 +124,7 @@ fn details(report: &ClientReport, at: u64, namespace: &str) -> Markup {
             ul {
                 @for held in report.held.iter().take(MOST_NAMES) {
                     li {
-                        (link(&held.name)) " (" (held.kind.replace('_', " ")) ") "
+                        (link(&held.name)) " (" (name(&held.kind.replace('_', " "))) ") "
                         (since(whole_seconds(at.saturating_sub(held.held_for_ms))))
                         @if let Some(label) = &held.label { " " span.label { (name(label)) } }
                     }

@@ -12,8 +12,8 @@ pub(super) fn frame(app: &App, view: &View) -> Markup {
     html! {
         h1 { "Doctor" }
         p.hint {
-            "What the settings of the servers mean for locks, and what to change. To check the permissions, two keys with \
-             random names are written and deleted at once."
+            "What the settings of the servers mean for locks, and what to change. The checks only read; " code { "redgrid doctor" }
+            " also checks the permissions inside scripts."
         }
         @if app.has_doctor {
             div #doctor { (view.get("doctor")) }
@@ -63,8 +63,8 @@ pub(super) fn view(content: &Content<'_>, view: &mut View) -> Vec<String> {
     for (place, finding) in findings.into_iter().enumerate() {
         let (class, level) = match finding.level {
             Level::Ok => ("alive", "ok"),
-            Level::Warn => ("silent", "consider"),
-            _ => ("gone", "correct"),
+            Level::Warn => ("silent", "warn"),
+            _ => ("gone", "fail"),
         };
         let node = finding.node.as_deref().unwrap_or("all");
         let id = row_id(&format!("{place}:{node}:{}", finding.check));

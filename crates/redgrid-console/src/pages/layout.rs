@@ -1,7 +1,7 @@
 //! The frame of all pages.
 
-use axum::http::StatusCode;
 use axum::http::header::LOCATION;
+use axum::http::{StatusCode, Uri};
 use axum::response::{Html, IntoResponse, Response};
 use maud::{DOCTYPE, Markup, html};
 
@@ -12,6 +12,9 @@ use crate::view::View;
 
 /// The pages in the navigation.
 const NAVIGATION: [Page; 5] = [Page::Overview, Page::Locks, Page::Clients, Page::Objects, Page::Doctor];
+
+/// Parts of a path that are counted; with more of them, the page has no style.
+const DEEPEST: usize = 32;
 
 /// Makes a page with the navigation.
 pub(super) fn page(
@@ -50,15 +53,16 @@ pub(super) fn page(
             main #main tabindex="-1" { (main) }
         }
     };
-    document(StatusCode::OK, &format!("{name} · {}", app.title), &body)
+    document(StatusCode::OK, &format!("{name} · {}", app.title), "", &body)
 }
 
 /// Makes a page without the navigation.
 pub(crate) fn bare_page(status: StatusCode, title: &str, main: &Markup) -> Response {
-    document(status, title, &html! { body { main #main.bare { (main) } } })
+    document(status, title, "", &html! { body { main #main.bare { (main) } } })
 }
 
-fn document(status: StatusCode, title: &str, body: &Markup) -> Response {
+/// Makes a document. `base` leads from its path to that of the console.
+fn document(status: StatusCode, title: &str, base: &str, body: &Markup) -> Response {
     let text = html! {
         (DOCTYPE)
         html lang="en" {
@@ -67,9 +71,9 @@ fn document(status: StatusCode, title: &str, body: &Markup) -> Response {
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="color-scheme" content="light dark";
                 title { (title) }
-                link rel="icon" href={ "assets/" (ICON.name) };
-                link rel="stylesheet" href={ "assets/" (STYLE.name) };
-                script type="module" src={ "assets/" (SCRIPT.name) } {}
+                link rel="icon" href={ (base) "assets/" (ICON.name) };
+                link rel="stylesheet" href={ (base) "assets/" (STYLE.name) };
+                script type="module" src={ (base) "assets/" (SCRIPT.name) } {}
             }
             (body)
         }
@@ -84,8 +88,23 @@ pub(crate) fn problem(status: StatusCode, title: &str, text: &str) -> Response {
 }
 
 /// Answers a path, or a method, that does not exist.
-pub(crate) async fn not_found() -> Response {
-    problem(StatusCode::NOT_FOUND, "Not found", "The console has no such page.")
+pub(crate) async fn not_found(uri: Uri) -> Response {
+    no_such_page(&uri)
+}
+
+/// Makes the page for a path that does not exist, which may have any depth.
+pub(crate) fn no_such_page(uri: &Uri) -> Response {
+    let depth = uri.path().matches('/').count().saturating_sub(1).min(DEEPEST);
+    let base = "../".repeat(depth);
+    let body = html! {
+        body {
+            main #main.bare {
+                h1 { "Not found" }
+                p { "The console has no such page. " a href={ (base) (Page::Overview.path()) } { "Overview" } }
+            }
+        }
+    };
+    document(StatusCode::NOT_FOUND, "Not found", &base, &body)
 }
 
 /// Redirects to a relative address.

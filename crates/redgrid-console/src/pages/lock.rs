@@ -7,8 +7,8 @@ use redgrid_inspect::{HolderState, HolderView, LockKind, LockView, Mode, WaiterV
 
 use super::locks::state;
 use super::{Content, trouble};
-use crate::board::process_text;
-use crate::holder_state::{State, state_of};
+use crate::board::{LockRow, process_text};
+use crate::holder_state::{Seen, State, connected_state, state_of};
 use crate::snapshot::{Process, Snapshot};
 use crate::text::{count, encoded, millis, name, number, since, until};
 use crate::view::{View, row_id};
@@ -71,36 +71,40 @@ pub(super) fn view(content: &Content<'_>, view: &mut View) -> Vec<String> {
         return Vec::new();
     };
     let known = reading.get();
+    let listed = snapshot.locks.iter().find(|row| row.name == lock);
     view.part(
         "lock",
         html! {
             (trouble(reading, "the lock"))
-            @if let Some(lock) = known { (summary(snapshot, lock, reading.read_at().unwrap_or(content.now))) }
+            @if let Some(lock) = known { (summary(content, lock, listed, reading.read_at().unwrap_or(content.now))) }
         },
     );
-    view.part("waiting", html! { @if let Some(lock) = known { (waiting(snapshot, lock)) } });
+    view.part("waiting", html! { @if let Some(lock) = known { (waiting(lock, listed)) } });
     if let Some(lock) = known {
         let read_at = reading.read_at().unwrap_or(content.now);
+        let seen = snapshot.watched_holders.get(content.query.get("name"));
         for holder in lock.holders.iter().take(MOST_ROWS) {
             let mode = holder.mode.as_str();
             let id = row_id(&format!("{}:{}:{mode}", holder.client, holder.number.unwrap_or_default()));
-            view.row("holders", id.clone(), holder_row(&id, snapshot, lock, holder, read_at));
+            let seen = seen.and_then(|seen| seen.get(&(holder.client.clone(), holder.number)));
+            let shown = shown_state(snapshot, &holder.client, holder.state, seen);
+            view.row("holders", id.clone(), holder_row(&id, snapshot, lock, holder, shown, read_at));
         }
         for (place, waiter) in lock.queue.iter().enumerate().take(MOST_ROWS) {
             let id = row_id(&format!("{}:{}", waiter.client, waiter.number.unwrap_or_default()));
-            let shown = shown_state(snapshot, &waiter.client, waiter.state);
+            let shown = shown_state(snapshot, &waiter.client, waiter.state, None);
             let html = waiter_row(&id, snapshot, lock, Some(place + 1), &waiter.client, Some(waiter), shown);
             view.row("queue", id, html);
         }
         // Other locks have no queue on the server. Their waiters are known from reports.
         let queued: BTreeSet<&str> = lock.queue.iter().map(|waiter| waiter.client.as_str()).collect();
-        let others = snapshot.processes.iter().filter(|(client, process)| {
+        let others = snapshot.connected().filter(|(client, process)| {
             !queued.contains(client.as_str()) && waiting_tasks(lock, Some(process)).is_some()
         });
         for (client, _) in others.take(MOST_ROWS) {
             let id = row_id(client);
-            let html =
-                waiter_row(&id, snapshot, lock, None, client, None, shown_state(snapshot, client, HolderState::Alive));
+            let shown = shown_state(snapshot, client, HolderState::Alive, None);
+            let html = waiter_row(&id, snapshot, lock, None, client, None, shown);
             view.row("queue", id, html);
         }
     }
@@ -117,7 +121,7 @@ fn waiting_tasks(lock: &LockView, process: Option<&Process>) -> Option<(u64, u64
 }
 
 /// Says in short what is stored under the name.
-fn summary(snapshot: &Snapshot, lock: &LockView, read_at: u64) -> Markup {
+fn summary(content: &Content<'_>, lock: &LockView, listed: Option<&LockRow>, read_at: u64) -> Markup {
     let kind = match &lock.kind {
         LockKind::Free => "free",
         LockKind::Plain => "lock",
@@ -131,13 +135,12 @@ fn summary(snapshot: &Snapshot, lock: &LockView, read_at: u64) -> Markup {
                     @if type_name == "hash" { "a map of " (count(usize::try_from(*fields).unwrap_or(usize::MAX), "field")) }
                     @else if type_name.is_empty() { "a value of another type" }
                     @else { "a value of the type " (name(type_name)) }
-                    ". " a href={ "objects?pattern=" (encoded(&lock.name)) } { "Search for objects of this name" }
+                    ". " a href={ "objects?pattern=" (encoded(content.query.get("name"))) } { "Search for objects of this name" }
                 }
             };
         }
         _ => "lock of another kind",
     };
-    let listed = snapshot.locks.iter().find(|row| row.name == lock.name);
     // The end that the list shows does not change with the inaccuracy of each measurement.
     let measured = lock.lease_left.map(|left| read_at.saturating_add(millis(left)));
     let end =
@@ -162,12 +165,14 @@ fn summary(snapshot: &Snapshot, lock: &LockView, read_at: u64) -> Markup {
                  the lifetime, or took the lock without one."
             }
         }
-        @if !snapshot.living.is_known() { p.hint { "The list of clients was not read yet." } }
+        @if !content.snapshot.living.is_known() { p.hint { "The list of clients was not read yet." } }
     }
 }
 
-fn waiting(snapshot: &Snapshot, lock: &LockView) -> Markup {
-    let listed = snapshot.locks.iter().find(|row| row.name == lock.name);
+fn waiting(lock: &LockView, listed: Option<&LockRow>) -> Markup {
+    if matches!(lock.kind, LockKind::NotALock { .. }) {
+        return html! {};
+    }
     html! {
         p {
             @match lock.waiting_clients {
@@ -175,7 +180,7 @@ fn waiting(snapshot: &Snapshot, lock: &LockView) -> Markup {
                 None => { "How many clients wait is not known: this user may not count subscribers" }
             }
             @if let Some(row) = listed.filter(|row| row.waiting_tasks > 0) {
-                ", with at least " (count(usize::try_from(row.waiting_tasks).unwrap_or(usize::MAX), "task"))
+                "; known from reports: " (count(usize::try_from(row.waiting_tasks).unwrap_or(usize::MAX), "task"))
             }
             @if let Some(len) = lock.queue_len.filter(|len| *len > MOST_ROWS as u64) {
                 "; the queue has " (number(len)) " positions, of which " (MOST_ROWS) " are listed"
@@ -185,21 +190,28 @@ fn waiting(snapshot: &Snapshot, lock: &LockView) -> Markup {
     }
 }
 
-/// Returns the state of a client. The lock does not show which clients are silent.
-fn shown_state(snapshot: &Snapshot, client: &str, read: HolderState) -> State {
+/// Returns the state of a client of the lock. The lock itself does not show which clients are silent,
+/// and a single look does not show which are gone.
+fn shown_state(snapshot: &Snapshot, client: &str, read: HolderState, seen: Option<&Seen>) -> State {
     match read {
-        HolderState::Alive => match state_of(client, 0, &snapshot.living, &snapshot.processes) {
-            State::Silent => State::Silent,
-            _ => State::Alive,
-        },
-        HolderState::Silent => State::Silent,
-        HolderState::Gone => State::Gone,
+        HolderState::Alive | HolderState::Silent => connected_state(snapshot.processes.get(client)),
+        HolderState::Gone => {
+            let seen = seen.copied().unwrap_or(Seen::first(0, None));
+            state_of(client, &seen, &snapshot.living, &snapshot.processes)
+        }
         HolderState::NotRedgrid => State::Foreign,
         _ => State::Unknown,
     }
 }
 
-fn holder_row(id: &str, snapshot: &Snapshot, lock: &LockView, holder: &HolderView, read_at: u64) -> Markup {
+fn holder_row(
+    id: &str,
+    snapshot: &Snapshot,
+    lock: &LockView,
+    holder: &HolderView,
+    shown: State,
+    read_at: u64,
+) -> Markup {
     let process = snapshot.processes.get(&holder.client);
     let report = process.and_then(|process| process.report.as_ref());
     let held = report.and_then(|(report, at)| {
@@ -219,9 +231,9 @@ fn holder_row(id: &str, snapshot: &Snapshot, lock: &LockView, holder: &HolderVie
             }
             td {
                 @match holder.mode { Mode::Read => "read", Mode::Write => "write", _ => "exclusive" }
-                @if holder.is_retained { ", released and kept" }
+                @if holder.is_retained { ", released; the lock stays taken" }
             }
-            td { (state(shown_state(snapshot, &holder.client, holder.state))) }
+            td { (state(shown)) }
             td { @if let Some((_, start)) = held { (since(start)) } @else { "–" } }
             td { @if let Some(end) = lease { (until(end / 1_000 * 1_000)) } @else { "–" } }
             td.n { (number(holder.entries)) }

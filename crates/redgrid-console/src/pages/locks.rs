@@ -6,6 +6,7 @@ use super::{Content, trouble};
 use crate::board::{Holder, LockRow};
 use crate::holder_state::State;
 use crate::query::Query;
+use crate::snapshot::Snapshot;
 use crate::text::{ago, clock, count, encoded, name, number, since, until, visible};
 use crate::view::{View, row_id};
 
@@ -33,10 +34,12 @@ impl<'a> Filter<'a> {
             "" => true,
             "endless" => row.is_endless,
             "waiting" => row.waiting_tasks > 0,
-            state => row.holders.iter().any(|holder| holder.state.id() == state),
+            state => row.states.keys().any(|one| one.id() == state),
         };
         let kind = KINDS.iter().find(|(id, _)| *id == self.kind);
-        in_state && kind.is_none_or(|(_, name)| row.kind == *name) && row.name.contains(self.text)
+        let has_text =
+            || self.text.is_empty() || visible(&row.name).contains(self.text) || row.name.contains(self.text);
+        in_state && kind.is_none_or(|(_, name)| row.kind == *name) && has_text()
     }
 
     /// Returns the address of a page of the list.
@@ -125,8 +128,9 @@ fn note(content: &Content<'_>, matching: usize) -> Markup {
         p.hint {
             (count(matching, "lock"))
             @if matching != snapshot.locks.len() { " of " (number(snapshot.locks.len() as u64)) }
+            @if snapshot.are_locks_cut && !sweep.is_cut { " or more: the reports have more entries than are listed" }
             @if sweep.is_too_large {
-                ". The deployment has more than 1 000 000 keys, so only locks that processes report are listed. "
+                ". " (why_not_searched(snapshot)) ", so only locks that processes report are listed. "
                 a href="objects?kind=locks" { "Search for all locks" }
             } @else if let Some((_, ended)) = sweep.completed {
                 @if sweep.is_cut { ". There are more, which are not listed; use the " a href="objects?kind=locks" { "search" } }
@@ -140,6 +144,15 @@ fn note(content: &Content<'_>, matching: usize) -> Markup {
             p.fault { "Could not search for locks since " (clock(*since)) " UTC: " (visible(why)) "." }
         }
         (trouble(&snapshot.living, "the list of clients"))
+        (trouble(&snapshot.questions, "the reports of the clients"))
+    }
+}
+
+/// Says why there is no search for locks.
+pub(super) fn why_not_searched(snapshot: &Snapshot) -> &'static str {
+    match snapshot.keys {
+        Some(_) => "The deployment has more than 1 000 000 keys",
+        None => "The number of keys is not known, because a server does not answer INFO",
     }
 }
 
@@ -157,6 +170,7 @@ fn pager(filter: &Filter<'_>, page: usize, pages: usize) -> Markup {
 
 fn lock_row(id: &str, row: &LockRow) -> Markup {
     let single = if let [holder] = &row.holders[..] { Some(holder) } else { None };
+    let holders = usize::try_from(row.holder_count()).unwrap_or(usize::MAX);
     html! {
         tr id=(id) {
             th scope="row" { a href={ "lock?name=" (encoded(&row.name)) } { (name(&row.name)) } }
@@ -166,10 +180,10 @@ fn lock_row(id: &str, row: &LockRow) -> Markup {
                     ([], true) => { "see the lock" }
                     ([], false) => { "not known" }
                     ([holder], _) => { (holder_name(holder)) }
-                    (holders, _) => { (count(holders.len(), "holder")) }
+                    _ => { (count(holders, "holder")) }
                 }
             }
-            td { (states(&row.holders)) }
+            td { @for one in row.states.keys() { (state(*one)) " " } }
             td { @if let Some(start) = single.and_then(|holder| holder.since) { (since(start)) } @else { "–" } }
             td {
                 @if let Some(end) = row.until { (until(end)) }
@@ -194,14 +208,6 @@ pub(super) fn holder_name(holder: &Holder) -> Markup {
         }
         @if let Some(label) = &holder.label { " " span.label { (name(label)) } }
     }
-}
-
-/// Shows the states of holders, each once.
-fn states(holders: &[Holder]) -> Markup {
-    let mut states: Vec<State> = holders.iter().map(|holder| holder.state).collect();
-    states.sort_unstable();
-    states.dedup();
-    html! { @for one in states { (state(one)) " " } }
 }
 
 /// Shows a state.

@@ -16,8 +16,7 @@ use axum::http::{StatusCode, Uri};
 use axum::response::Response;
 use maud::{Markup, html};
 
-pub(crate) use self::layout::{bare_page, not_found, problem, see_other};
-use crate::board::LockRow;
+pub(crate) use self::layout::{bare_page, no_such_page, not_found, problem, see_other};
 use crate::collector::Interest;
 use crate::console::App;
 use crate::query::Query;
@@ -167,15 +166,15 @@ async fn show(app: &Arc<App>, page: Page, uri: &Uri) -> Response {
 /// Returns whether a page has its first data.
 fn is_known(page: Page, lock: Option<&str>, snapshot: &Snapshot) -> bool {
     let has_health = snapshot.health.is_known();
-    let has_states = !snapshot.living.is_all() || !snapshot.locks.iter().any(LockRow::has_unknown);
+    // One round of questions, not an answer of each client: some may not report, and new ones come.
     let has_clients = snapshot.living.is_known()
-        && (snapshot.living.trouble.is_some() || snapshot.processes.values().all(|process| process.is_asked));
+        && (snapshot.living.trouble.is_some() || snapshot.processes.is_empty() || snapshot.questions.is_known());
     let is_searched =
         snapshot.sweep.completed.is_some() || snapshot.sweep.is_too_large || snapshot.sweep.trouble.is_some();
     has_health
         && match page {
-            Page::Overview => snapshot.servers.is_known() && has_clients && is_searched && has_states,
-            Page::Locks => has_clients && is_searched && has_states,
+            Page::Overview => snapshot.servers.is_known() && has_clients && is_searched,
+            Page::Locks => has_clients && is_searched,
             Page::Lock => lock.is_none_or(|name| snapshot.watched.contains_key(name)),
             Page::Clients => has_clients,
             Page::Objects | Page::Doctor => true,
@@ -231,5 +230,5 @@ pub(crate) async fn doctor(State(app): State<Arc<App>>, uri: Uri) -> Response {
 
 /// Answers every other path; below a mount path, the first page, too.
 pub(crate) async fn other(State(app): State<Arc<App>>, uri: Uri) -> Response {
-    if crate::access::is_root(&uri) { show(&app, Page::Overview, &uri).await } else { not_found().await }
+    if crate::access::is_root(&uri) { show(&app, Page::Overview, &uri).await } else { no_such_page(&uri) }
 }

@@ -7,6 +7,7 @@ use redgrid_inspect::{ObjectFilter, ObjectKind, ObjectView};
 
 use super::problem;
 use crate::console::App;
+use crate::object_name::id_of;
 use crate::query::Query;
 use crate::search::{Found, REST, SearchError};
 use crate::text::{count, duration, encoded, name, number};
@@ -92,8 +93,8 @@ fn form(pattern: &str, kind: &str) -> Markup {
             button type="submit" { "Search" }
         }
         p.hint {
-            "A search reads all keys once, at most 10 % of the time of a node: some 10 s for a million keys. * stands for \
-             any text, ? for one character, [ab] for a or b. Values are not read."
+            "A search reads all keys once. All searches together take at most 10 % of the time of a node. After 2 s the page \
+             shows what was found; \u{201c}Continue the search\u{201d} goes on. A million keys take some 10 s. * stands for any text, ? for one character, [ab] for a or b. Values are not read."
         }
     }
 }
@@ -136,7 +137,7 @@ fn row(object: &ObjectView) -> Markup {
         tr {
             th scope="row" {
                 @if object.kind.is_lock() {
-                    a href={ "lock?name=" (encoded(&object.name)) } { (name(&object.name)) }
+                    a href={ "lock?name=" (encoded(&id_of(&object.name_bytes))) } { (name(&object.name)) }
                 } @else { (name(&object.name)) }
             }
             td.w { (object.kind.as_str()) }

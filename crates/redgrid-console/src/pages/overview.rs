@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use maud::{Markup, html};
 use redgrid_core::{NodeHealth, NodePart};
 
+use super::locks::why_not_searched;
 use super::{Content, trouble};
 use crate::holder_state::State;
 use crate::lints::{self, Lint};
 use crate::snapshot::{ServerInfo, Snapshot};
-use crate::text::{bytes, count, encoded, name, number, visible};
+use crate::text::{bytes, clock, count, encoded, name, number, visible};
 use crate::view::{View, row_id};
 
 /// Programs that are listed.
@@ -69,7 +70,8 @@ pub(super) fn frame(view: &View) -> Markup {
 
 pub(super) fn view(content: &Content<'_>, view: &mut View) -> Vec<String> {
     let snapshot = content.snapshot;
-    view.part("lints", findings(&lints::check(snapshot, content.now)));
+    let known = snapshot.findings.get_or_init(|| lints::findings(snapshot, content.now));
+    view.part("lints", findings(&known.lints, &known.unchecked));
     view.part("numbers", numbers(snapshot));
     view.part("servers-trouble", trouble(&snapshot.servers, "INFO of the servers"));
     nodes(snapshot, view);
@@ -77,10 +79,13 @@ pub(super) fn view(content: &Content<'_>, view: &mut View) -> Vec<String> {
     Vec::new()
 }
 
-fn findings(lints: &[Lint]) -> Markup {
+/// Shows what looks wrong, and what could not be checked: that is not nothing.
+fn findings(lints: &[Lint], unchecked: &[String]) -> Markup {
     html! {
-        @if lints.is_empty() {
+        @if lints.is_empty() && unchecked.is_empty() {
             p.hint { "Nothing looks wrong." }
+        } @else if lints.is_empty() {
+            p.hint { "Nothing looks wrong in what was checked." }
         } @else {
             ul.lints {
                 @for lint in lints {
@@ -101,24 +106,33 @@ fn findings(lints: &[Lint]) -> Markup {
                 }
             }
         }
+        @if !unchecked.is_empty() {
+            p.fault { "Not checked: " (visible(&unchecked.join("; "))) "." }
+        }
     }
 }
 
 fn numbers(snapshot: &Snapshot) -> Markup {
-    let mut states: BTreeMap<State, usize> = BTreeMap::new();
-    for holder in snapshot.locks.iter().flat_map(|row| &row.holders) {
-        *states.entry(holder.state).or_default() += 1;
+    let mut states: BTreeMap<State, u64> = BTreeMap::new();
+    for (state, count) in snapshot.locks.iter().flat_map(|row| &row.states) {
+        *states.entry(*state).or_default() += count;
     }
     let waiting: u64 = snapshot.locks.iter().map(|row| row.waiting_tasks).sum();
+    let is_searched = snapshot.sweep.completed.is_some() && snapshot.sweep.trouble.is_none();
     let clients = snapshot.living.get().map(|living| (living.clients.len(), living.is_complete));
     html! {
         dl.numbers {
             div {
                 dt { "Locks" }
-                dd { a href="locks" { (number(snapshot.locks.len() as u64)) } @if snapshot.sweep.is_cut { " or more" } }
+                dd {
+                    @if is_searched || !snapshot.locks.is_empty() {
+                        a href="locks" { (number(snapshot.locks.len() as u64)) }
+                        @if !is_searched || snapshot.sweep.is_cut || snapshot.are_locks_cut { " or more" }
+                    } @else { "not known" }
+                }
             }
             @for (state, n) in &states {
-                div { dt { "Holders, " (state.label()) } dd { a href={ "locks?state=" (state.id()) } { (number(*n as u64)) } } }
+                div { dt { "Holders, " (state.label()) } dd { a href={ "locks?state=" (state.id()) } { (number(*n)) } } }
             }
             div { dt { "Waiting tasks" } dd { (number(waiting)) } }
             div {
@@ -132,8 +146,12 @@ fn numbers(snapshot: &Snapshot) -> Markup {
             }
         }
         (trouble(&snapshot.living, "the list of clients"))
+        (trouble(&snapshot.questions, "the reports of the clients"))
+        @if let Some((why, since)) = &snapshot.sweep.trouble {
+            p.fault { "Could not search for locks since " (clock(*since)) " UTC: " (visible(why)) "." }
+        }
         @if snapshot.sweep.is_too_large {
-            p.hint { "The deployment has more than 1 000 000 keys. Only locks that processes report are counted." }
+            p.hint { (why_not_searched(snapshot)) ". Only locks that processes report are counted." }
         }
     }
 }
@@ -204,7 +222,7 @@ fn clock_offset(micros: i64) -> String {
 fn programs(snapshot: &Snapshot, view: &mut View) {
     view.table("programs");
     let mut programs: BTreeMap<(String, String), (u64, u64, u64)> = BTreeMap::new();
-    for process in snapshot.processes.values() {
+    for (_, process) in snapshot.connected() {
         let key = process.report().map_or_else(
             || ("not reported".to_owned(), String::new()),
             |report| {

@@ -5,7 +5,7 @@ use axum::http::StatusCode;
 use axum::http::header::{AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, COOKIE, HOST, ORIGIN, SET_COOKIE};
 use redgrid_console::{Access, AccessToken, Console};
 
-use crate::support::{Answer, Setup, TOKEN, get, get_with, request, send};
+use crate::support::{Answer, Setup, TOKEN, get, get_with, request, respond, send};
 
 const PAGES: [&str; 7] = ["/", "/locks", "/lock?name=a", "/clients", "/objects", "/doctor", "/live?page=locks"];
 
@@ -86,11 +86,53 @@ async fn a_script_sends_the_token_itself() {
     };
     assert_eq!(with(&format!("Bearer {TOKEN}")).await, StatusCode::OK);
     assert_eq!(with("Bearer wrong").await, StatusCode::UNAUTHORIZED);
-    assert_eq!(with(&format!("Basic {TOKEN}")).await, StatusCode::UNAUTHORIZED);
+    // The password of a proxy is no token.
+    assert_eq!(with("Basic dXNlcjpwYXNzd29yZA==").await, StatusCode::SEE_OTHER);
 }
 
 #[tokio::test]
-async fn five_wrong_tokens_are_accepted_in_a_minute() {
+async fn a_proxy_may_pass_on_its_own_password() {
+    let setup = Setup::start().await;
+    let router = with_token(&setup);
+    let answer = login(&router, &format!("token={TOKEN}"), &[]).await;
+    let cookie = answer.headers.get(SET_COOKIE).expect("a cookie").to_str().expect("text").to_owned();
+    for _ in 0..10 {
+        let request = request("GET", "/locks").header(AUTHORIZATION, "Basic dXNlcjpwYXNzd29yZA==");
+        let request = request.header(COOKIE, cookie.split(';').next().expect("a value")).body(Body::empty());
+        assert_eq!(send(&router, request.expect("a request")).await.status, StatusCode::OK);
+    }
+}
+
+#[tokio::test]
+async fn a_path_of_any_depth_is_not_redirected_again_and_again() {
+    let setup = Setup::start().await;
+    let router = with_token(&setup);
+    for path in ["/x", "/x/y", "/locks/", "/x/login", "/locks/login?next=x", "//evil.example.com/"] {
+        assert_eq!(get(&router, path).await.status, StatusCode::NOT_FOUND, "{path}");
+    }
+    assert_eq!(get(&router, "/").await.location(), "login");
+}
+
+#[tokio::test]
+async fn another_site_may_link_to_a_page_and_not_load_it() {
+    let setup = Setup::start().await;
+    let router = setup.console();
+    for (page, mode, dest, status) in [
+        ("/locks", "navigate", "document", StatusCode::OK),
+        ("/locks", "no-cors", "image", StatusCode::FORBIDDEN),
+        ("/locks", "navigate", "iframe", StatusCode::FORBIDDEN),
+        ("/doctor?again=1", "no-cors", "image", StatusCode::FORBIDDEN),
+        ("/live?page=locks", "cors", "empty", StatusCode::FORBIDDEN),
+        ("/live?page=locks", "navigate", "document", StatusCode::FORBIDDEN),
+    ] {
+        let request = request("GET", page).header("sec-fetch-site", "cross-site").header("sec-fetch-mode", mode);
+        let request = request.header("sec-fetch-dest", dest).body(Body::empty()).expect("a request");
+        assert_eq!(respond(&router, request).await.status(), status, "{page} {mode}");
+    }
+}
+
+#[tokio::test]
+async fn after_five_wrong_tokens_only_the_right_one_is_accepted() {
     let setup = Setup::start().await;
     let router = with_token(&setup);
     for _ in 0..5 {
@@ -98,8 +140,11 @@ async fn five_wrong_tokens_are_accepted_in_a_minute() {
         assert_eq!(wrong.status, StatusCode::UNAUTHORIZED);
         assert!(wrong.headers.get(SET_COOKIE).is_none() && wrong.text.contains("not the token"), "{}", wrong.text);
     }
+    let wrong = login(&router, "token=wrong-wrong-wrong", &[]).await;
+    assert!(wrong.status == StatusCode::TOO_MANY_REQUESTS && wrong.headers["retry-after"] == "60");
+    // Behind a proxy, all requests have its address.
     let right = login(&router, &format!("token={TOKEN}"), &[]).await;
-    assert_eq!(right.status, StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(right.status, StatusCode::SEE_OTHER);
 }
 
 #[tokio::test]

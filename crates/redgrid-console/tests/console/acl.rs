@@ -5,7 +5,7 @@ use redgrid_locks::Lock;
 use redgrid_testkit::redis::Value;
 
 use crate::live::Stream;
-use crate::support::{Setup, until_shown};
+use crate::support::{Setup, get, until_shown};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_published_permissions_are_enough() {
@@ -25,7 +25,10 @@ async fn the_published_permissions_are_enough() {
     until_shown(&router, "/locks", "nightly").await;
     until_shown(&router, "/lock?name=job", user.id()).await;
     until_shown(&router, "/clients", user.id()).await;
-    until_shown(&router, "/overview", "state alive").await;
+    let page = until_shown(&router, "/overview", "Nothing looks wrong.").await;
+    assert!(!page.contains("Not checked"), "{page}");
+    let search = get(&router, "/objects?pattern=*&kind=all").await;
+    until_shown(&router, &format!("/{}", search.location()), "lock?name=job").await;
     let log: Vec<Value> = setup.observer.query(&["ACL", "LOG"]).await.expect("an answer");
     assert!(log.is_empty(), "{log:?}");
 }
@@ -39,6 +42,26 @@ async fn what_may_not_be_read_is_not_shown_as_nothing() {
     let router = Console::new(&poor).access(|_| Access::Read).router();
     let page = until_shown(&router, "/locks", "Could not search for locks").await;
     assert!(page.contains("Could not read the list of clients"), "{page}");
+    let page = until_shown(&router, "/overview", "Not checked").await;
+    assert!(page.contains("Nothing looks wrong in what was checked") && page.contains("not known"), "{page}");
     let page = until_shown(&router, "/lock?name=job", "How many clients wait is not known").await;
     assert!(page.contains("free"), "{page}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn questions_that_are_refused_are_shown_and_do_not_delay_pages() {
+    let setup = Setup::start().await;
+    let rules = ["ACL", "SETUSER", "mute", "on", ">secret", "~*", "&*", "+@all", "-publish"];
+    setup.observer.cmd(&rules).await.expect("it is accepted");
+    let mute = Client::connect(setup.server.url_for("mute", "secret")).await.expect("a client");
+    let router = Console::new(&mute).access(|_| Access::Read).router();
+    let page = until_shown(&router, "/clients", "Could not read the reports of the clients").await;
+    assert!(page.contains("not asked yet") && !page.contains("state silent"), "{page}");
+    // A page waits for 1.5 s if its data does not come.
+    let quick = async || {
+        let began = std::time::Instant::now();
+        get(&router, "/clients").await;
+        began.elapsed() < std::time::Duration::from_millis(1_400)
+    };
+    redgrid_testkit::wait_until(crate::support::SOON, quick).await;
 }

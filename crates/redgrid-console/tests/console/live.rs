@@ -4,9 +4,12 @@ use axum::Router;
 use axum::body::{Body, BodyDataStream};
 use axum::http::StatusCode;
 use axum::http::header::{CONTENT_TYPE, COOKIE};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use futures_util::StreamExt as _;
 use redgrid_console::{AccessToken, Client, Console};
 use redgrid_locks::Lock;
+use ring::hmac;
 use serde_json::Value;
 
 use crate::support::{SOON, Setup, TOKEN, request, respond};
@@ -116,13 +119,34 @@ async fn the_stream_says_when_the_server_is_away_and_back() {
     stream.until("class=\\\"live\\\"").await;
 }
 
-#[tokio::test]
+/// A cookie of the token that ends at this time, in seconds since 1970.
+fn cookie_until(end: u64) -> String {
+    let key = hmac::Key::new(hmac::HMAC_SHA256, TOKEN.as_bytes());
+    let name: String = hmac::sign(&key, b"redgrid console cookie name").as_ref()[..4]
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    let body = format!("1.{}.{end}", end - 10);
+    let tag = hmac::sign(&key, format!("redgrid console cookie {body}").as_bytes());
+    format!("redgrid_console_{name}={body}.{}", URL_SAFE_NO_PAD.encode(tag))
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_stream_ends_with_its_cookie() {
     let setup = Setup::start().await;
     let router = Console::new(&setup.client).token(AccessToken::new(TOKEN).expect("a token")).router();
-    let request = request("GET", "/live?page=locks").header(COOKIE, "redgrid_console=1.0.43200.AAAA");
-    let response = respond(&router, request.body(Body::empty()).expect("a request")).await;
-    assert_eq!(response.status(), StatusCode::UNAUTHORIZED);
+    let open = async |cookie: String| {
+        let request = request("GET", "/live?page=locks").header(COOKIE, cookie);
+        respond(&router, request.body(Body::empty()).expect("a request")).await
+    };
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970").as_secs();
+    assert_eq!(open(cookie_until(now)).await.status(), StatusCode::UNAUTHORIZED);
+    let response = open(cookie_until(now + 4)).await;
+    assert_eq!(response.status(), StatusCode::OK);
+    let mut stream = Stream { body: response.into_body().into_data_stream(), text: String::new() };
+    // Changes would keep it open.
+    let ended = async { while stream.next().await.is_some() {} };
+    tokio::time::timeout(SOON, ended).await.expect("it ends with the cookie");
 }
 
 #[tokio::test(flavor = "multi_thread")]

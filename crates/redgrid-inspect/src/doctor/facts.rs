@@ -7,6 +7,7 @@ use futures_util::future::join_all;
 use redgrid_core::config::{Address, Servers};
 use redgrid_core::{Client, Command, Config, Reply, ServerError};
 
+use super::Requirements;
 use super::permissions::Permissions;
 use super::sentinels::Sentinels;
 use crate::error::InspectError;
@@ -116,11 +117,11 @@ impl Node {
         Some((parts.next()?.ok()?, parts.next()?.ok()?))
     }
 
-    async fn query(address: &Address, config: &Config) -> Node {
+    async fn query(address: &Address, requirements: &Requirements) -> Node {
         let mut node = Node { address: NodeAddress(address.to_string()), ..Node::default() };
-        match connect(address, config).await {
+        match connect(address, &requirements.config).await {
             Ok(client) => {
-                node.look(&client).await;
+                node.look(&client, requirements.is_read_only).await;
                 // This client holds no lock, so a failed shutdown has no effect.
                 let _ = client.shutdown(READY_TIMEOUT).await;
             }
@@ -129,7 +130,7 @@ impl Node {
         node
     }
 
-    async fn look(&mut self, client: &Client) {
+    async fn look(&mut self, client: &Client, is_read_only: bool) {
         self.info = fields(&text(client, &["INFO"]).await.unwrap_or_default());
         let settings_replies = join_all(SETTINGS.map(async |name| {
             let answer: HashMap<String, String> = command(client, &["CONFIG", "GET", name]).query().await?;
@@ -139,7 +140,7 @@ impl Node {
         self.settings = answers.ok().map(|answers| answers.into_iter().flatten().collect());
         self.without_resp3 = client.health().await.nodes.into_iter().find_map(|node| node.without_resp3);
         self.clock = clock(client).await;
-        self.permissions = Permissions::of(client).await;
+        self.permissions = Permissions::of(client, is_read_only).await;
         if self.info.get("cluster_enabled").is_some_and(|on| on == "1") {
             self.cluster = fields(&text(client, &["CLUSTER", "INFO"]).await.unwrap_or_default());
         }
@@ -148,7 +149,8 @@ impl Node {
 
 impl Facts {
     /// Finds the nodes, and queries each of them.
-    pub(super) async fn gather(client: &Client, config: &Config) -> Result<Self, InspectError> {
+    pub(super) async fn gather(client: &Client, requirements: &Requirements) -> Result<Self, InspectError> {
+        let config = &requirements.config;
         let mut sentinels = None;
         let addresses = match config.servers() {
             Servers::Single(single) => vec![single.address.clone()],
@@ -166,8 +168,9 @@ impl Facts {
             },
             _ => return Err(InspectError::NoAddresses),
         };
-        let query =
-            async |addresses: &[Address]| join_all(addresses.iter().map(|address| Node::query(address, config))).await;
+        let query = async |addresses: &[Address]| {
+            join_all(addresses.iter().map(|address| Node::query(address, requirements))).await
+        };
         let mut nodes = query(&addresses).await;
         // Replicas that are not configured are checked too: they may be promoted manually.
         let unnamed: Vec<Address> = nodes.iter().flat_map(Node::known_replicas).collect();

@@ -42,15 +42,20 @@ const IN_A_CLUSTER: [&str; 4] = ["cluster|slots", "asking", "spublish", "pubsub|
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Permissions {
     denied: BTreeSet<String>,
+    /// Whether the permissions inside scripts were left out.
+    is_without_scripts: bool,
 }
 
 impl Permissions {
-    pub(super) async fn of(client: &Client) -> Self {
+    pub(super) async fn of(client: &Client, is_read_only: bool) -> Self {
         let mut denied = BTreeSet::new();
         for (label, words) in COMMANDS {
             if command(client, words).query::<()>().await.is_err_and(|error| is_denied(&error)) {
                 denied.insert(label.to_owned());
             }
+        }
+        if is_read_only {
+            return Permissions { denied, is_without_scripts: true };
         }
         let name = format!("redgrid-doctor:{}", Uuid::new_v4().simple());
         match command(client, &["EVAL", SCRIPT, "0", &name]).query::<Vec<String>>().await {
@@ -61,7 +66,7 @@ impl Permissions {
             // A replica may reject every script; then the permissions inside scripts are unknown.
             Err(_) => {}
         }
-        Permissions { denied }
+        Permissions { denied, is_without_scripts: false }
     }
 }
 
@@ -85,7 +90,10 @@ pub(super) fn check(node: &Node, facts: &Facts, limits: &Limits) -> Option<Findi
     let denied: Vec<&str> = node.permissions.denied.iter().map(String::as_str).filter(|label| wanted(label)).collect();
     let fatal =
         |label: &&str| NEEDED.contains(label) || *label == "cluster|slots" || matches!(*label, "wait" | "waitaof");
-    let finding = if denied.is_empty() {
+    let finding = if denied.is_empty() && node.permissions.is_without_scripts {
+        let rest = "those of commands in scripts are not checked here, because that would write; use `redgrid doctor`";
+        Finding::ok(CHECK, format!("{user} has the permissions that locks need outside of scripts; {rest}"))
+    } else if denied.is_empty() {
         Finding::ok(CHECK, format!("{user} has all permissions that locks need"))
     } else if denied.iter().any(fatal) {
         let list = denied.join(" +");

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use redgrid_inspect::{Client, Config, Inspector};
-use redgrid_testkit::wait_until;
+use redgrid_testkit::{Observer, wait_until};
 
 use crate::support::{FakeClient, JAVA, ONE, SOON, TWO, client, inspector, report, server};
 
@@ -34,6 +34,45 @@ async fn an_answer_that_is_there_ends_the_wait() {
     let answers = inspector.ask(&[ONE.to_owned()], SOON).await.expect("answers");
     assert!(answers[0].report.is_some() && began.elapsed() < SOON / 2, "{:?}", began.elapsed());
     assert!(inspector.ask(&[], SOON).await.expect("answers").is_empty());
+}
+
+/// A client answers a second after the last question at most, and an answer may be lost.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_does_not_answer_is_asked_again() {
+    let server = server().await;
+    let observer = server.observer().await.expect("an observer");
+    let inspector = inspector(&server.url()).await;
+    let before = published(&observer).await;
+    let answers = inspector.ask(&[ONE.to_owned()], Duration::from_millis(100)).await.expect("answers");
+    assert_eq!((answers[0].report.is_none(), published(&observer).await - before), (true, 2));
+    let _one = FakeClient::answering(&server.url(), ONE, "web-1").await;
+    let before = published(&observer).await;
+    inspector.ask(&[ONE.to_owned()], SOON).await.expect("answers");
+    assert_eq!(published(&observer).await - before, 2, "one question and one answer");
+}
+
+/// The number of messages that were published so far.
+async fn published(observer: &Observer) -> u64 {
+    let text: String = observer.query(&["INFO", "commandstats"]).await.expect("an answer");
+    let calls = |line: &str| line.strip_prefix("cmdstat_publish:calls=")?.split(',').next()?.parse().ok();
+    text.lines().find_map(calls).unwrap_or(0)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn reports_are_passed_on_as_they_come() {
+    let server = server().await;
+    let url = server.url();
+    let _clients = [FakeClient::answering(&url, ONE, "web-1").await, FakeClient::start(&url, TWO, Vec::new()).await];
+    let inspector = inspector(&url).await;
+    let (sender, mut reports) = tokio::sync::mpsc::unbounded_channel();
+    let asking = tokio::spawn(async move {
+        let ids = [ONE.to_owned(), TWO.to_owned()];
+        inspector.ask_each(&ids, SOON, |report| sender.send(report.host).expect("a reader")).await
+    });
+    // The other client has not answered, and the question is not over.
+    let host = tokio::time::timeout(SOON / 2, reports.recv()).await.expect("in time");
+    assert_eq!((host.as_deref(), asking.is_finished()), (Some("web-1"), false));
+    asking.abort();
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -32,6 +32,21 @@ async fn findings_have_a_level_a_node_and_a_message() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn checks_that_only_read_write_nothing() {
+    let server = RedisServer::start().await.expect("a server");
+    let config = Config::from_url(server.url()).expect("a URL");
+    let client = Client::connect(config.clone()).await.expect("a client");
+    let requirements = Requirements::of(&config).read_only();
+    let report = Inspector::new(&client).doctor(&requirements).await.expect("a report");
+    let acl = report.findings.iter().find(|finding| finding.check == "acl").expect("it was checked");
+    assert!(acl.level == Level::Ok && acl.message.contains("scripts are not checked"), "{acl:?}");
+    let stats: String = observer(&server).await.query(&["INFO", "commandstats"]).await.expect("an answer");
+    for writing in ["hset", "set", "del", "pexpire", "eval"] {
+        assert!(!stats.contains(&format!("cmdstat_{writing}:")), "{writing}: {stats}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn servers_without_an_address_are_refused() {
     let server = RedisServer::builder().socket().start().await.expect("a server");
     let config = Config::unix(server.socket().expect("a socket")).expect("a path");

@@ -52,6 +52,27 @@ async fn a_holder_is_alive_gone_or_not_redgrids() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_holder_without_a_channel_that_renews_is_not_gone() {
+    let server = server().await;
+    let observer = observer(&server).await;
+    let inspector = inspector(&server.url()).await;
+    for (name, client) in [("one", ONE), ("two", TWO)] {
+        hold(&observer, name, &format!("{client}:17"), "60000").await;
+    }
+    let renewing = tokio::spawn(async move {
+        loop {
+            send(&observer, &["PEXPIRE", "two", "60000"]).await;
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    });
+    let state = async |name: &str| inspector.lock_twice(name).await.expect("an answer").holders[0].state;
+    // The server was started a moment ago, so clients may not have come back to it.
+    wait_until(SOON, async || state("one").await == HolderState::Gone).await;
+    assert_eq!(state("two").await, HolderState::Unknown);
+    renewing.abort();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_does_not_answer_is_silent() {
     let server = server().await;
     let observer = observer(&server).await;
@@ -227,6 +248,12 @@ async fn hostile_names_and_fields_are_text() {
         hold(&observer, name, &format!("{JAVA}:17"), "60000").await;
         let view = inspector.lock(name).await.expect("an answer");
         assert_eq!((view.name.as_str(), view.holder_count), (name, 1));
+    }
+    // Names that no client of redgrid can use.
+    for name in [&b"not utf-8 \xff\xfe"[..], b"a{b", b"{a}", &[b'x'; 1025]] {
+        observer.cmd(&[b"HSET", name, format!("{JAVA}:17").as_bytes(), b"1"]).await.expect("an answer");
+        let view = inspector.lock_of_bytes(name).await.expect("an answer");
+        assert_eq!((view.holder_count, view.name), (1, name.escape_ascii().to_string()));
     }
     for name in ["", "a{b", "{a}", &"x".repeat(1025)] {
         let refused = inspector.lock(name).await.expect_err("an invalid name");
