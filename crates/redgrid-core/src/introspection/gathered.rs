@@ -25,7 +25,8 @@ pub(crate) struct Gathered {
     pub(crate) holds: u64,
     waiting: u64,
     is_truncated: bool,
-    held: Oldest<HeldReport>,
+    /// Each hold with the number that distinguishes it from others of the same name and age.
+    held: Oldest<(u64, HeldReport)>,
     waits: Oldest<WaitReport>,
     pub(crate) contention: Contention,
 }
@@ -49,11 +50,12 @@ impl Gathered {
         self.is_truncated = true;
     }
 
-    /// Adds a hold that exists since `since`. `fill` sets all fields but name, kind and age.
+    /// Adds a hold that exists since `since`. Other holds of the same name have another `id`. `fill`
+    /// sets all fields but name, kind and age.
     pub(crate) fn add_held(
         &mut self,
         (kind, name): (&'static str, &Name),
-        since: Instant,
+        (since, id): (Instant, u64),
         fill: impl FnOnce(&mut HeldReport),
     ) {
         let now = self.now;
@@ -62,7 +64,7 @@ impl Gathered {
             (report.name, report.kind) = (name.to_string(), kind.into());
             report.held_for_ms = millis(now.since(since));
             fill(&mut report);
-            report
+            (id, report)
         });
     }
 
@@ -87,10 +89,14 @@ impl Gathered {
         let mut report = ClientReport::default();
         report.is_truncated = self.is_truncated || self.held.is_cut || self.waits.is_cut;
         (report.holds, report.waiting) = (self.holds, self.waiting);
-        report.held = self.held.into_list();
+        let mut held = self.held.into_list();
         // If the table grew between two parts, a hold may have been read twice.
-        let id = |held: &HeldReport| (held.number, held.token, held.held_for_ms);
-        report.held.dedup_by(|one, other| id(one) == id(other) && one.name == other.name && one.kind == other.kind);
+        let is_same = |one: &HeldReport, other: &HeldReport| {
+            (one.number, one.held_for_ms) == (other.number, other.held_for_ms)
+                && (&one.name, &one.kind) == (&other.name, &other.kind)
+        };
+        held.dedup_by(|one, other| one.0 == other.0 && is_same(&one.1, &other.1));
+        report.held = held.into_iter().map(|(_, held)| held).collect();
         for waits in self.waits.into_list() {
             // A read-write lock has a queue for each grant that its readers may share.
             let is_same = |other: &&mut WaitReport| other.name == waits.name && other.kind == waits.kind;
@@ -189,6 +195,17 @@ mod tests {
         }
         assert!(oldest.is_cut && made == 6, "{made}");
         assert_eq!(oldest.into_list(), [1, 2, 3]);
+    }
+
+    #[test]
+    fn a_hold_that_is_read_twice_is_one_entry_and_shared_holds_are_several() {
+        let mut gathered = Gathered::new(Introspection::Full, Instant::MIN);
+        let name = Name::new("a").unwrap();
+        for id in [1, 2, 2, 3] {
+            gathered.add_held(("read lock", &name), (Instant::MIN, id), |report| report.number = 7);
+        }
+        let report = gathered.into_report(Vec::new);
+        assert_eq!(report.held.iter().map(|held| held.number).collect::<Vec<_>>(), [7, 7, 7]);
     }
 
     #[test]

@@ -34,7 +34,7 @@ impl LockState {
             let is_read = self.protocol.read_write().is_some_and(|mode| mode.is_shared());
             for hold in self.holds.iter().filter(|hold| hold.end.get().is_none()) {
                 let now = gathered.now;
-                gathered.add_held((kind, name), hold.granted, |report| {
+                gathered.add_held((kind, name), (hold.granted, hold.token), |report| {
                     hold.report(report, now);
                     report.token = (!is_read).then_some(hold.token);
                 });
@@ -65,7 +65,7 @@ impl Table {
         (status, entered): (&RequestStatus, Instant),
         now: impl FnOnce() -> Instant,
     ) {
-        if self.events.is_full_report() && status.count_wait() {
+        if status.count_wait() && self.events.is_full_report() {
             let now = now();
             lock.waits.get_or_insert_default().add(now.since(entered), now);
         }

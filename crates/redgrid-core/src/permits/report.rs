@@ -44,7 +44,7 @@ impl SemaphoreState {
 impl PermitLease {
     fn report(&self, (kind, semaphore): (&'static str, &LocalSemaphore), gathered: &mut Gathered) {
         let ((since, label), now) = (self.owner(), gathered.now);
-        gathered.add_held((kind, &semaphore.keys.name), since, |report| {
+        gathered.add_held((kind, &semaphore.keys.name), (since, 0), |report| {
             let first = self.id.as_bytes().first_chunk().copied().unwrap_or_default();
             report.number = u64::from_be_bytes(first);
             report.lease_left_ms = u64::try_from(self.deadline().since(now).as_millis()).ok();
@@ -91,7 +91,7 @@ impl LocalSemaphore {
             return;
         }
         if state.held > 0 && !self.keys.leased {
-            gathered.add_held(of, state.held_since, |report| {
+            gathered.add_held(of, (state.held_since, 0), |report| {
                 report.label = state.plain_label.as_ref().map(|label| label.as_str().to_owned());
                 report.entries = state.held;
             });
