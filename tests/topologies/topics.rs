@@ -146,15 +146,32 @@ pub(crate) mod topics_alone {
             publisher,
         };
         let Listening { publisher, one, all, sharded, reliable } = &mut listening;
-        Topic::<String, Text>::new(publisher, "{a}:x").publish("before").await.unwrap();
-        assert_eq!((next(one).await.unwrap(), next(all).await.unwrap()), ("before".into(), "before".into()));
+        let topic: Topic<String, Text> = Topic::new(publisher, "{a}:x");
+        for inbox in [one, all] {
+            assert_eq!(first(inbox, async || drop(topic.publish("before").await.unwrap())).await, "before");
+        }
         if let Some(sharded) = sharded {
-            ShardedTopic::<String, Text>::new(publisher, "{a}:x").publish("before").await.unwrap();
-            assert_eq!(next(sharded).await.unwrap(), "before");
+            let topic: ShardedTopic<String, Text> = ShardedTopic::new(publisher, "{a}:x");
+            assert_eq!(first(sharded, async || drop(topic.publish("before").await.unwrap())).await, "before");
         }
         ReliableTopic::<String, Text>::new(publisher, "{a}:x").publish("before").await.unwrap();
         assert_eq!(acked(reliable).await, "before");
         listening
+    }
+
+    /// Publishes until a message arrives, and returns it. A cluster node on a busy machine may lose
+    /// its connection to another node, and with it a message.
+    async fn first(inbox: &mut Listener, publish: impl AsyncFn()) -> String {
+        let publishing = async {
+            loop {
+                publish().await;
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+        };
+        tokio::select! {
+            message = next(inbox) => message.unwrap(),
+            () = publishing => unreachable!("it publishes without end"),
+        }
     }
 
     /// Waits for a gap, and then for a message that is published.
@@ -162,7 +179,7 @@ pub(crate) mod topics_alone {
         loop {
             match next(inbox).await {
                 Err(gap) => break assert_eq!(gap, Gap::Interrupted),
-                Ok(early) => assert_eq!(early, "after"),
+                Ok(early) => assert!(early == "before" || early == "after", "{early}"),
             }
         }
         let publishing = async {
