@@ -61,11 +61,12 @@ impl LockView {
         for holder in self.holders.iter_mut().filter(|holder| holder.state == HolderState::Gone) {
             let is_it = |then: &&HolderView| (&then.client, then.number) == (&holder.client, holder.number);
             let was_gone = earlier.holders.iter().find(is_it).filter(|then| then.state == HolderState::Gone);
-            // The lease of a read-write lock is the longest one of several readers.
-            let is_alone = holder.mode != Mode::Read;
-            let is_gone = was_gone.is_some_and(|then| {
-                !(is_alone && is_renewed) && !is_longer(holder.reader_lease_left, then.reader_lease_left)
-            });
+            let has_renewed = |then: &HolderView| match holder.mode {
+                // The lease of a read-write lock is the longest one of several readers.
+                Mode::Read => is_longer(holder.reader_lease_left, then.reader_lease_left),
+                _ => is_renewed,
+            };
+            let is_gone = was_gone.is_some_and(|then| !has_renewed(then));
             if !(is_gone && is_settled) {
                 holder.state = HolderState::Unknown;
             }
