@@ -160,7 +160,7 @@ mod tests {
 
     async fn shop() -> (RedisServer, Shop) {
         let server = RedisServer::start().await.unwrap();
-        let grid = connect(&crate::server::Named::Url(server.url()), "test").await.unwrap();
+        let grid = connect(&crate::named::Named::of_url(server.url(), "the test"), "test").await.unwrap();
         books::open(&grid, &["lamp"], 10).await.unwrap();
         (server, Shop::new(grid, LockKind::Redgrid, LEASE))
     }

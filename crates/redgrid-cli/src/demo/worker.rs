@@ -15,7 +15,7 @@ use super::order::Shop;
 use super::shop_lock::BoxError;
 use super::wire::{Assignment, FromWorker, Job, Tally, ToWorker};
 use crate::failure::{Failure, one_line};
-use crate::server::Named;
+use crate::named::Named;
 
 /// How long the first connection may take: 5 s, more than one attempt to connect.
 pub(crate) const READY_TIMEOUT: Duration = Duration::from_secs(5);

@@ -5,11 +5,14 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-/// Returns the program with these arguments. The variable that names a server is removed from its
-/// environment.
+/// Returns the program with these arguments. The variables that name a server are removed from its
+/// environment, and it has no contexts.
 pub(crate) fn redgrid(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_redgrid"));
-    command.args(arguments).env_remove("REDGRID_URL").env_remove("REDGRID_CONFIG").env_remove("REDGRID_NAMESPACE");
+    for variable in ["REDGRID_URL", "REDGRID_CONFIG", "REDGRID_CONTEXT", "REDGRID_NAMESPACE"] {
+        command.env_remove(variable);
+    }
+    command.args(arguments).env("XDG_CONFIG_HOME", "/nonexistent");
     command
 }
 
