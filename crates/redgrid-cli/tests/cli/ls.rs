@@ -80,7 +80,7 @@ async fn other_kinds_are_listed_on_request() {
         let line = text.lines().nth(1).expect("a row").to_owned();
         line.split_whitespace().map(str::to_owned).collect::<Vec<_>>()
     };
-    assert_eq!(row("rw"), ["prices", "read-write", "lock", CLIENT, "17", "none", "2"]);
+    assert_eq!(row("rw"), ["prices", "read-write", "lock", CLIENT, "17", "none", "1"]);
     assert_eq!(row("string"), ["text\\u{202e}", "string", "3"]);
 }
 

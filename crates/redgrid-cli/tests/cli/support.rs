@@ -35,6 +35,16 @@ pub(crate) fn run(arguments: &[&str]) -> Ended {
     Ended(redgrid(arguments).output().expect("the program runs"))
 }
 
+/// Runs the program on a terminal of 60 columns, and returns what it printed there.
+pub(crate) fn on_terminal(arguments: &str, variables: &[(&str, &str)]) -> String {
+    let program = env!("CARGO_BIN_EXE_redgrid");
+    let line = format!("stty cols 60 rows 20; exec {program} {arguments}");
+    let mut command = Command::new("script");
+    command.args(["-qec", &line, "/dev/null"]).env("TERM", "xterm").env_remove("NO_COLOR").env_remove("CI");
+    command.envs(variables.iter().copied());
+    String::from_utf8(command.output().expect("`script` runs").stdout).expect("text")
+}
+
 /// The result of a run.
 pub(crate) struct Ended(Output);
 

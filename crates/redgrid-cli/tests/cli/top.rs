@@ -9,7 +9,7 @@ use redgrid_testkit::{Cluster, RedisServer, wait_until};
 use serde_json::{Value, json};
 
 use crate::look::on;
-use crate::support::{redgrid, run};
+use crate::support::{on_terminal, redgrid, run};
 
 /// For operations that take milliseconds, on a busy machine.
 const SOON: Duration = Duration::from_secs(60);
@@ -79,4 +79,20 @@ async fn without_a_terminal_snapshots_follow_each_other_until_a_signal() {
     assert_eq!(status.code(), Some(0));
     let ended = on(&server, &["top", "--for", "10ms", "--json"]);
     assert_eq!(ended.code(), 0, "{}", ended.stderr());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn on_a_terminal_the_table_is_refreshed_in_place() {
+    let server = RedisServer::start().await.expect("a server");
+    let grid = Grid::connect(server.url().as_str()).await.expect("a client");
+    let guard = grid.lock("job").acquire().await.expect("it is free");
+    let line = format!("top --every 1s --for 2500ms --url {}", server.url());
+    let screen = tokio::task::block_in_place(|| on_terminal(&line, &[("NO_COLOR", "1")]));
+    let clear = "\u{1b}[H\u{1b}[J";
+    assert!(screen.matches(clear).count() >= 2, "{screen:?}");
+    // The cursor is moved, and nothing is coloured.
+    assert!(!screen.replace(clear, "").contains('\u{1b}') && screen.contains("job   lock"), "{screen:?}");
+    let dumb = tokio::task::block_in_place(|| on_terminal(&line, &[("TERM", "dumb")]));
+    assert!(!dumb.contains('\u{1b}') && dumb.matches("NAME").count() >= 2, "{dumb:?}");
+    drop(guard);
 }
