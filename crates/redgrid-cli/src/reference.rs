@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Args, CommandFactory};
+use clap::{Args, Command, CommandFactory};
 use clap_complete::Shell;
 
 use crate::cli::{Cli, Global};
@@ -37,10 +37,18 @@ pub(crate) struct ManOptions {
 /// Runs `redgrid completions`.
 pub(crate) fn completions(options: &CompletionsOptions) -> Result<ExitCode, Failure> {
     let mut script = Vec::new();
-    clap_complete::generate(options.shell, &mut Cli::command(), "redgrid", &mut script);
+    clap_complete::generate(options.shell, &mut visible(Cli::command()), "redgrid", &mut script);
     let script = String::from_utf8(script).map_err(|error| Failure::broken(error.to_string()))?;
     write_out(&script)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Leaves out the hidden subcommand of `demo`, which some scripts would offer.
+fn visible(command: Command) -> Command {
+    command.mut_subcommand("demo", |demo| {
+        let inner: Vec<_> = demo.get_subcommands().filter(|inner| !inner.is_hide_set()).cloned().collect();
+        Command::new("demo").about(demo.get_about().cloned().unwrap_or_default()).subcommands(inner)
+    })
 }
 
 /// Runs `redgrid man`: writes a page for each command.

@@ -23,7 +23,7 @@ use super::requests::crowd;
 use super::rows::{self, BadRow, Rows};
 use super::shop_lock::{BoxError, LEASE, SHORT_LEASE};
 use super::wire::{Job, Tally};
-use super::worker::{SHUTDOWN_TIMEOUT, connect};
+use super::worker::{READY_TIMEOUT, SHUTDOWN_TIMEOUT, connect};
 use crate::cli::{Global, LockKind, SaleOptions};
 use crate::exit_codes::WRONG;
 use crate::failure::{Failure, one_line};
@@ -60,7 +60,8 @@ pub(crate) async fn run(global: &Global, options: &SaleOptions) -> Result<ExitCo
     let products: BTreeSet<String> = requests.iter().map(|request| request.product.clone()).collect();
     let products: Vec<&str> = products.iter().map(String::as_str).collect();
     let namespace = format!("redgrid-demo:{}", Uuid::new_v4().simple());
-    let grid = connect(&server.named, &namespace).await.map_err(|error| server.unreachable(&*error))?;
+    let timeout = global.timeout.unwrap_or(READY_TIMEOUT);
+    let grid = connect(&server.named, &namespace, timeout).await.map_err(|error| server.unreachable(&*error))?;
 
     let counter = Counter::new(requests);
     let mut crew = Crew::default();

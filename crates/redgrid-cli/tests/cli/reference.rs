@@ -17,6 +17,7 @@ fn completions_are_scripts_of_their_shells_that_know_the_commands() {
         assert_eq!((ended.code(), ended.stderr().as_str()), (0, ""), "{shell}");
         let script = ended.stdout();
         assert!(marks.iter().all(|mark| script.contains(mark)), "{shell}: {script}");
+        assert!(!script.contains("sale-worker") && script.contains("flash-sale"), "{shell}");
         assert!(["url-file", "color", "context"].iter().all(|word| script.contains(word)), "{shell}");
     }
 }
