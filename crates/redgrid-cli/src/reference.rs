@@ -6,11 +6,12 @@ use std::process::ExitCode;
 
 use clap::{Args, Command, CommandFactory};
 use clap_complete::Shell;
+use serde::Serialize;
 
 use crate::cli::{Cli, Global};
 use crate::exit_codes;
 use crate::failure::Failure;
-use crate::output::{notice, print_line, write_out};
+use crate::output::{notice, print_json, print_line, write_out};
 
 /// The end of `redgrid completions --help`.
 pub(crate) const COMPLETIONS_HELP: &str = "\
@@ -32,6 +33,12 @@ pub(crate) struct CompletionsOptions {
 pub(crate) struct ManOptions {
     /// The folder, which is made if it does not exist; such as ~/.local/share/man/man1
     folder: PathBuf,
+}
+
+/// Where the pages are. The field is that of its JSON.
+#[derive(Debug, Serialize)]
+struct Written {
+    folder: String,
 }
 
 /// Runs `redgrid completions`.
@@ -60,6 +67,9 @@ pub(crate) fn man(global: &Global, options: &ManOptions) -> Result<ExitCode, Fai
         io::Result::Ok(())
     };
     pages().map_err(|error| Failure::usage(format!("cannot write pages to {}: {error}", folder.display())))?;
+    if global.json {
+        return print_json(&Written { folder: folder.display().to_string() });
+    }
     if global.quiet {
         return Ok(ExitCode::SUCCESS);
     }

@@ -14,7 +14,7 @@ pub(crate) use self::file::{Context, ContextFile, ContextServers};
 use crate::cli::Global;
 use crate::failure::{Failure, one_line};
 use crate::named::{Named, read_url};
-use crate::output::{Cell, Column, Listing, OutputOptions, Row, Tone, notice, print_line};
+use crate::output::{Cell, Column, Listing, OutputOptions, Row, Tone, notice, print_json, print_line};
 use crate::server::address;
 use crate::text::printable;
 
@@ -101,6 +101,13 @@ impl Row for Listed {
     }
 }
 
+/// A change of the contexts. The fields are those of its JSON, in their order.
+#[derive(Debug, Serialize)]
+struct Changed<'a> {
+    name: &'a str,
+    change: &'static str,
+}
+
 /// Runs `redgrid context`.
 pub(crate) fn run(global: &Global, command: &ContextCommand) -> Result<ExitCode, Failure> {
     let mut contexts = ContextFile::open()?;
@@ -109,7 +116,7 @@ pub(crate) fn run(global: &Global, command: &ContextCommand) -> Result<ExitCode,
         ContextCommand::Use { name } => {
             contexts.make_current(name)?;
             contexts.save()?;
-            say(global, &format!("commands now use the context `{name}`"))
+            say(global, name, "used")
         }
         ContextCommand::Set(options) => {
             let context = context_of(global, options)?;
@@ -117,18 +124,22 @@ pub(crate) fn run(global: &Global, command: &ContextCommand) -> Result<ExitCode,
             checked(&options.name, &context)?;
             contexts.set(&options.name, context)?;
             contexts.save()?;
-            say(global, &format!("the context `{}` is stored", options.name))
+            say(global, &options.name, "stored")
         }
         ContextCommand::Remove { name } => {
             contexts.remove(name)?;
             contexts.save()?;
-            say(global, &format!("the context `{name}` is removed"))
+            say(global, name, "removed")
         }
     }
 }
 
-fn say(global: &Global, text: &str) -> Result<ExitCode, Failure> {
-    if global.quiet { Ok(ExitCode::SUCCESS) } else { print_line(text) }
+fn say(global: &Global, name: &str, change: &'static str) -> Result<ExitCode, Failure> {
+    match (global.json, global.quiet) {
+        (true, _) => print_json(&Changed { name, change }),
+        (false, true) => Ok(ExitCode::SUCCESS),
+        (false, false) => print_line(&format!("the context `{name}` is {change}")),
+    }
 }
 
 fn list(global: &Global, output: &OutputOptions, contexts: &ContextFile) -> Result<ExitCode, Failure> {

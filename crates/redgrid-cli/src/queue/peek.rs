@@ -21,7 +21,7 @@ use crate::text::{date_text, printable};
 
 /// The end of `redgrid queue peek --help`.
 pub(super) const HELP: &str = "\
-Columns: id, state, priority, attempts, pushed, reason; with --values also value. Values and headers may contain secrets,
+Columns: id, state, priority, attempts, pushed, reason; with --values also headers and value. These may contain secrets,
 so they are shown only with --values.";
 
 /// The most messages of one command.

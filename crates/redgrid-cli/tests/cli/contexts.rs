@@ -79,7 +79,9 @@ async fn a_context_names_the_servers_and_the_namespace_and_shows_no_password() {
     assert_eq!((named.stdout().as_str(), named.stderr().as_str()), ("job\n", banner));
     let by_variable = home.command(&["ls", "-o", "name"]).env("REDGRID_CONTEXT", "prod").output().expect("it runs");
     assert_eq!(Ended::of(by_variable).stdout(), "job\n");
-    done(&home.run(&["context", "use", "prod"]));
+    let used = home.run(&["context", "use", "prod", "--json"]);
+    done(&used);
+    assert_eq!(used.json(), json!({ "schema": 1, "name": "prod", "change": "used" }));
     let used = home.run(&["ls", "-o", "name", "--quiet"]);
     done(&used);
     assert_eq!((used.stdout().as_str(), used.stderr().as_str()), ("job\n", ""));

@@ -1,6 +1,7 @@
 //! The formats of lists: the same rows in each of them, whatever the names contain.
 
 use std::collections::BTreeSet;
+use std::process::Command;
 
 use redgrid::Grid;
 use redgrid_testkit::{Cluster, Observer, RedisServer};
@@ -240,4 +241,24 @@ async fn each_format_has_the_objects_of_all_nodes_of_a_cluster_once() {
         assert!(doctor.stdout().contains(&node.addr().to_string()), "{} in {}", node.addr(), doctor.stdout());
     }
     drop(guards);
+}
+
+#[tokio::test]
+async fn a_reader_that_has_seen_enough_ends_the_list_without_an_error() {
+    let server = RedisServer::start().await.expect("a server");
+    let observer = server.observer().await.expect("an observer");
+    let fill = "for i = 1, 20000 do redis.call('HSET', 'lock:' .. i, ARGV[1], '1') end";
+    observer.cmd(&["EVAL", fill, "0", &format!("{CLIENT}:17")]).await.expect("an answer");
+    for format in ["table", "name", "jsonl", "json", "yaml"] {
+        let program = env!("CARGO_BIN_EXE_redgrid");
+        let line = format!("set -o pipefail; {program} ls -o {format} --url {} | head -c 20 > /dev/null", server.url());
+        let output = Command::new("bash").args(["-c", &line]).output().expect("bash runs");
+        let told = String::from_utf8(output.stderr).expect("text");
+        assert_eq!((output.status.code(), told.as_str()), (Some(0), ""), "{format}");
+        let stats: String = observer.query(&["INFO", "commandstats"]).await.expect("an answer");
+        let line = stats.lines().find_map(|line| line.strip_prefix("cmdstat_scan:calls=")).expect("it was scanned");
+        let pages: u64 = line.split(',').next().and_then(|calls| calls.parse().ok()).expect("a number");
+        assert!(pages < 30, "{format}: {pages} pages of 500, of at least 40");
+        observer.cmd(&["CONFIG", "RESETSTAT"]).await.expect("an answer");
+    }
 }
