@@ -60,7 +60,8 @@ pub(crate) struct Global {
     pub(crate) json: bool,
     /// How long the servers may take to be reached, and to send each reply; by default 5s, and as
     /// configured. Of `wait`: how long the lock may take to be free
-    #[arg(long, global = true, value_name = "DURATION", value_parser = humantime::parse_duration, help_heading = OF_ALL)]
+    #[arg(long, global = true, value_name = "DURATION", help_heading = OF_ALL)]
+    #[arg(value_parser = humantime::parse_duration)]
     pub(crate) timeout: Option<Duration>,
     /// Print no notices, only results and errors
     #[arg(short, long, global = true, help_heading = OF_ALL)]

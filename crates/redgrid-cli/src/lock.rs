@@ -169,4 +169,4 @@ program has ended. Ctrl-Z does not stop the program: it continues at once (on Li
 lock stays taken).
 
 The exit code is that of the program, or 128 + n if signal n ended it. With the codes 2, 69, 75, 77 and 129 to 143 of
-this command the program was not run, and with 76 it was killed. A sentence on stderr says that a code is this command's.";
+this command the program was not run, and with 76 it was killed. For a code of this command, a sentence is on stderr.";

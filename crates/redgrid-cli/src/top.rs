@@ -22,8 +22,8 @@ use crate::text::{printable, time_text};
 
 /// The end of `redgrid top --help`.
 pub(crate) const HELP: &str = "\
-The numbers are those that the connected clients of redgrid report, at most 50 clients a second. Holders of Redisson, and
-of clients that do not answer, are not among them; `redgrid ls` lists these. The names with most waiting tasks come
+The numbers are those that the connected clients of redgrid report, at most 50 clients a second. Holders of Redisson,
+and of clients that do not answer, are not among them; `redgrid ls` lists these. The names with most waiting tasks come
 first, then those that were held for longest.
 
 Columns: name, kind, held, held-for, waiting, longest; with -o wide also label. `longest` is the longest wait of a task
@@ -287,7 +287,10 @@ mod tests {
     #[test]
     fn reports_are_added_up_and_the_longest_queues_come_first() {
         let one = json!({ "id": "1", "holds": 2, "waiting": 1,
-            "held": [{ "name": "a", "kind": "lock", "held_for_ms": 5, "label": "nightly" }, { "name": "b", "kind": "lock", "held_for_ms": 9 }],
+            "held": [
+                { "name": "a", "kind": "lock", "held_for_ms": 5, "label": "nightly" },
+                { "name": "b", "kind": "lock", "held_for_ms": 9 },
+            ],
             "waits": [{ "name": "c", "kind": "lock", "tasks": 1, "longest_ms": 70 }] });
         let two = json!({ "id": "2", "holds": 1, "waiting": 18_446_744_073_709_551_615_u64, "is_truncated": true,
             "held": [{ "name": "a", "kind": "lock", "held_for_ms": 7 }],

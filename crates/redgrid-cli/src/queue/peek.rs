@@ -42,7 +42,8 @@ pub(crate) struct PeekOptions {
     #[arg(long, value_name = "ID", conflicts_with_all = ["state", "max"])]
     id: Option<MessageId>,
     /// The most messages to show; at most 100 that are ready, and 1000 dead letters
-    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=MAX_MESSAGES))]
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=MAX_MESSAGES))]
     max: u64,
     /// Show the values and headers
     #[arg(long)]
