@@ -32,6 +32,7 @@ file. A command uses the context of --context, else that of the variable REDGRID
 #[derive(Debug, Subcommand)]
 pub(crate) enum ContextCommand {
     /// List the contexts
+    #[command(after_long_help = "Columns: name, current, topology, servers, namespace, production.")]
     List {
         #[command(flatten)]
         output: OutputOptions,
