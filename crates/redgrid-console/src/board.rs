@@ -1,4 +1,5 @@
-//! The list of locks: what the search found on the servers, together with what the processes report.
+//! The list of locks: what the search found on the servers, together with what the processes
+//! report.
 
 use std::collections::{BTreeMap, HashMap};
 

@@ -17,10 +17,10 @@ impl Inspector {
     /// Reads one lock as [`lock`](Inspector::lock), and reads it again 2 s later if a client seems
     /// to be gone.
     ///
-    /// A client that reconnects has no channel for a moment, and one whose user may not subscribe to
-    /// its channel never has one. So a client is [`HolderState::Gone`] only if it has no channel in
-    /// both looks, and has not renewed its lease meanwhile, and each primary has run for 10 s. It is
-    /// [`HolderState::Unknown`] otherwise. The view is that of the last look.
+    /// A client that reconnects has no channel for a moment, and one whose user may not subscribe
+    /// to its channel never has one. So a client is [`HolderState::Gone`] only if it has no channel
+    /// in both looks, and has not renewed its lease meanwhile, and each primary has run for 10 s.
+    /// It is [`HolderState::Unknown`] otherwise. The view is that of the last look.
     ///
     /// # Errors
     ///
@@ -53,8 +53,9 @@ impl LockView {
         of_holders.chain(self.queue.iter().map(|waiter| waiter.state)).any(|state| state == HolderState::Gone)
     }
 
-    /// Marks each client as unknown that is gone, but was not gone in an earlier view, or has
-    /// renewed its lease since then, or whose channel may not be there yet.
+    /// Marks a client that is gone as unknown, unless an earlier view confirms it. It does not if the
+    /// client was not gone then, or has renewed its lease since. If the servers are not settled, the
+    /// client's channel may not be there yet.
     fn compare_gone(&mut self, earlier: &LockView, is_settled: bool) {
         let is_longer = |now: Option<Duration>, then: Option<Duration>| now > then && then.is_some();
         let is_renewed = is_longer(self.lease_left, earlier.lease_left);
