@@ -1,6 +1,7 @@
 //! The command line.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use serde::{Deserialize, Serialize};
@@ -8,15 +9,24 @@ use serde::{Deserialize, Serialize};
 use crate::clients::ClientsOptions;
 #[cfg(feature = "console")]
 use crate::console::ConsoleOptions;
+use crate::context::ContextCommand;
 use crate::doctor::DoctorOptions;
 use crate::inspect::InspectOptions;
 use crate::lock::LockOptions;
 use crate::ls::LsOptions;
+use crate::queue::QueueCommand;
+use crate::reference::{CompletionsOptions, ManOptions};
+use crate::top::TopOptions;
 use crate::unlock::UnlockOptions;
+use crate::wait::WaitOptions;
 use crate::watch::WatchOptions;
 
+/// The heading above the options of all commands.
+const OF_ALL: &str = "Options of all commands";
+
 /// Distributed locks on Redis and Valkey
-#[derive(Debug, Parser)]
+// No `Debug`: a URL may contain a password.
+#[derive(Parser)]
 #[command(name = "redgrid", version, propagate_version = true)]
 pub(crate) struct Cli {
     /// Options of every command.
@@ -28,23 +38,65 @@ pub(crate) struct Cli {
 }
 
 /// Options of every command, before or after its name.
-#[derive(Debug, Args)]
+// No `Debug`: a URL may contain a password.
+#[derive(Default, Args)]
 pub(crate) struct Global {
-    /// The servers, such as redis://user:password@host:6379/0; without it (and --config),
-    /// REDGRID_URL
-    #[arg(long, global = true, value_name = "URL", conflicts_with = "config")]
+    /// The servers, such as redis://user:password@host:6379/0. Other users of this machine see it
+    /// in the list of processes; --url-file and contexts hide it
+    #[arg(long, global = true, value_name = "URL", help_heading = OF_ALL)]
     pub(crate) url: Option<String>,
-    /// A file that names the servers: YAML, TOML, JSON, or one of Redisson's; without it (and
-    /// --url), REDGRID_CONFIG
-    #[arg(long, global = true, value_name = "FILE")]
+    /// A file with the URL of the servers; - is stdin
+    #[arg(long, global = true, value_name = "FILE", help_heading = OF_ALL)]
+    pub(crate) url_file: Option<PathBuf>,
+    /// A file that names the servers: YAML, TOML, JSON, or one of Redisson's
+    #[arg(long, global = true, value_name = "FILE", help_heading = OF_ALL)]
     pub(crate) config: Option<PathBuf>,
-    /// Print one line of JSON
-    #[arg(long, global = true)]
+    /// A context: servers with a name, made by `redgrid context set`. Without any of these four,
+    /// the variable REDGRID_CONTEXT, REDGRID_URL or REDGRID_CONFIG counts, then the context in use
+    #[arg(long, global = true, value_name = "NAME", help_heading = OF_ALL)]
+    pub(crate) context: Option<String>,
+    /// Print a JSON object on each line
+    #[arg(long, global = true, help_heading = OF_ALL)]
     pub(crate) json: bool,
+    /// How long the servers may take to be reached, and to send each reply; by default 5s, and as
+    /// configured. Of `wait`: how long the lock may take to be free
+    #[arg(long, global = true, value_name = "DURATION", help_heading = OF_ALL)]
+    #[arg(value_parser = humantime::parse_duration)]
+    pub(crate) timeout: Option<Duration>,
+    /// Print no notices, only results and errors
+    #[arg(short, long, global = true, help_heading = OF_ALL)]
+    pub(crate) quiet: bool,
+    /// When to use colours; auto: on a terminal, unless NO_COLOR is set
+    #[arg(long, global = true, value_name = "WHEN", value_enum, default_value_t, help_heading = OF_ALL)]
+    pub(crate) color: Color,
+}
+
+/// When to use colours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub(crate) enum Color {
+    /// On a terminal, unless NO_COLOR is set
+    #[default]
+    Auto,
+    /// Also in files and pipes
+    Always,
+    /// Nowhere
+    Never,
+}
+
+impl Color {
+    /// Applies the choice to stdout and stderr of this process.
+    pub(crate) fn apply(self) {
+        let choice = match self {
+            Color::Auto => anstream::ColorChoice::Auto,
+            Color::Always => anstream::ColorChoice::Always,
+            Color::Never => anstream::ColorChoice::Never,
+        };
+        choice.write_global();
+    }
 }
 
 /// The commands.
-#[derive(Debug, Subcommand)]
+#[derive(Subcommand)]
 pub(crate) enum Command {
     /// Measure the locks on a server, alone or side by side with other libraries
     #[command(after_long_help = BENCH_HELP)]
@@ -52,6 +104,9 @@ pub(crate) enum Command {
     /// List the connected clients: host, program, and what they hold
     #[command(after_long_help = crate::clients::HELP)]
     Clients(ClientsOptions),
+    /// Write completions for a shell to stdout
+    #[command(after_long_help = crate::reference::COMPLETIONS_HELP)]
+    Completions(CompletionsOptions),
     /// Show what a configuration file means
     Config {
         /// The subcommand.
@@ -62,6 +117,13 @@ pub(crate) enum Command {
     #[cfg(feature = "console")]
     #[command(after_long_help = crate::console::HELP)]
     Console(ConsoleOptions),
+    /// Name servers, so that commands need no URL
+    #[command(after_long_help = crate::context::HELP)]
+    Context {
+        /// The subcommand.
+        #[command(subcommand)]
+        command: ContextCommand,
+    },
     /// Demonstrate the locks on a workload that can be verified
     Demo {
         /// The demonstration.
@@ -78,10 +140,24 @@ pub(crate) enum Command {
     #[command(after_long_help = crate::inspect::HELP)]
     Inspect(InspectOptions),
     /// List the locks that are held, or objects of other kinds
+    #[command(after_long_help = crate::ls::HELP)]
     Ls(LsOptions),
+    /// Write manual pages to a folder
+    Man(ManOptions),
+    /// Look at reliable queues, and redrive their dead letters
+    Queue {
+        /// The subcommand.
+        #[command(subcommand)]
+        command: QueueCommand,
+    },
+    /// Show the locks that are held and waited for, again and again
+    #[command(after_long_help = crate::top::HELP)]
+    Top(TopOptions),
     /// Take a lock away from its holder
-    #[command(after_long_help = crate::unlock::HELP)]
     Unlock(UnlockOptions),
+    /// Wait until a lock is free, without acquiring it
+    #[command(after_long_help = crate::wait::HELP)]
+    Wait(WaitOptions),
     /// Follow the holders of a lock
     #[command(after_long_help = crate::watch::HELP)]
     Watch(WatchOptions),
@@ -221,14 +297,7 @@ the command. On a server of yours, all keys begin with `redgrid-demo:<random id>
 Each order locks its product, reads the stock and the buyers, checks them, and writes the order, the new stock and
 the buyer with plain commands. Then it unlocks. An order that a killed process left incomplete is completed by the next
 holder of the lock. Each user may order each product once. Rows of FILE that cannot be read are reported with their
-line numbers, and left out.
-
-Exit codes:
-  0   the data in Redis proves at the end that the sale was correct
-  1   it does not, as `--lock none` demonstrates
-  2   bad usage, or FILE cannot be read
-  69  no server could be reached or started
-  130, 143  ended by SIGINT or SIGTERM";
+line numbers, and left out. A context that is in use does not count here: name it with --context.";
 
 const BENCH_HELP: &str = "\
 Workloads:
@@ -243,11 +312,7 @@ Workloads:
   W6sem    all tasks share eight permits without leases
   W6latch  all tasks wait for a latch, 20 times: from its count-down until the last task is awake
 
-Exit codes:
-  0   done
-  1   errors, tasks that still waited after the end, or two holders at once; or the benchmark was aborted
-  2   bad usage
-  69  no server could be reached";
+A context that is in use does not count here: name it with --context.";
 
 #[cfg(test)]
 mod tests {
@@ -269,6 +334,7 @@ mod tests {
         ] {
             let cli = Cli::try_parse_from(line.split(' ')).unwrap();
             assert!(cli.global.json && cli.global.url.as_deref() == Some("redis://h"), "{line}");
+            assert!(!cli.global.quiet && cli.global.timeout.is_none(), "{line}");
         }
     }
 }

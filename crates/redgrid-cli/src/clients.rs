@@ -9,19 +9,17 @@ use serde::Serialize;
 
 use crate::cli::Global;
 use crate::failure::Failure;
-use crate::server::{Reach, Server, print_json, print_line};
-use crate::text::{printable, table};
+use crate::output::{Cell, Column, Listing, OutputOptions, Row, Tone, notice};
+use crate::server::{Reach, Server};
+use crate::text::{date_text, printable};
 
 /// The end of `redgrid clients --help`.
 pub(crate) const HELP: &str = "\
 Each `Client` of a process is one line. Each is asked for its report, at most 50 a second. A client that does not answer
-within --timeout, nor to a second question, is silent: its process is stopped or overloaded, or it does not report
-(introspection is off, it may not publish, or its version is too old).
+within --answer-timeout, nor to a second question, is silent: its process is stopped or overloaded, or it does not
+report (introspection is off, it may not publish, or its version is too old).
 
-Exit codes:
-  0   done
-  2   bad usage
-  69  no server could be reached, or it refused";
+Columns: id, state, host, pid, program, name, version, held, waiting; with -o wide also started.";
 
 /// Clients that are asked before their lines are printed.
 const CHUNK: usize = 50;
@@ -31,7 +29,9 @@ const CHUNK: usize = 50;
 pub(crate) struct ClientsOptions {
     /// How long a client may take to answer
     #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration, default_value = "2500ms")]
-    timeout: Duration,
+    answer_timeout: Duration,
+    #[command(flatten)]
+    output: OutputOptions,
     #[command(flatten)]
     reach: Reach,
 }
@@ -53,39 +53,49 @@ struct Listed {
 
 /// Runs `redgrid clients`.
 pub(crate) async fn run(global: &Global, options: &ClientsOptions) -> Result<ExitCode, Failure> {
+    let listing = Listing::new(global, &options.output)?;
     let server = Server::reach(global, &options.reach).await?;
-    let listed = list(&server, options, global.json).await;
+    let listed = list(global, &server, options, listing).await;
     server.leave().await;
-    listed.map(|()| ExitCode::SUCCESS)
+    if listed? == 0 {
+        notice(global, "no clients are connected");
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
-async fn list(server: &Server, options: &ClientsOptions, json: bool) -> Result<(), Failure> {
+/// Prints the clients, and returns their number.
+async fn list(
+    global: &Global,
+    server: &Server,
+    options: &ClientsOptions,
+    mut listing: Listing<Listed>,
+) -> Result<u64, Failure> {
     let inspector = Inspector::new(server.grid.client());
+    for ids in other_clients(global, server, &inspector).await?.chunks(CHUNK) {
+        let answers = inspector.ask(ids, options.answer_timeout).await.map_err(|error| server.failed(&error))?;
+        for client in answers.into_iter().map(Listed::from) {
+            listing.push(&client)?;
+        }
+        if listing.is_closed() {
+            break;
+        }
+    }
+    listing.finish()
+}
+
+/// Returns the ids of the connected clients without this command itself. If they are not all, a
+/// notice says so.
+pub(crate) async fn other_clients(
+    global: &Global,
+    server: &Server,
+    inspector: &Inspector,
+) -> Result<Vec<String>, Failure> {
     let living = inspector.living_clients().await.map_err(|error| server.failed(&error))?;
     if !living.is_complete {
-        eprintln!("redgrid: this is only a part of the clients: a node did not answer, or there are too many");
+        notice(global, "this is only a part of the clients: a node did not answer, or there are too many");
     }
     let own = server.grid.client().id();
-    let ids: Vec<String> = living.ids.into_iter().filter(|id| id != own).collect();
-    let mut rows = Vec::new();
-    for ids in ids.chunks(CHUNK) {
-        let answers = inspector.ask(ids, options.timeout).await.map_err(|error| server.failed(&error))?;
-        for client in answers.into_iter().map(Listed::from) {
-            if json {
-                print_json(&client)?;
-            } else {
-                rows.push(client.row());
-            }
-        }
-    }
-    match (json, rows.is_empty()) {
-        (true, _) => Ok(()),
-        (false, true) => print_line("no clients are connected").map(drop),
-        (false, false) => {
-            let heading = ["ID", "STATE", "HOST", "PID", "PROGRAM", "NAME", "VERSION", "HELD", "WAITING"];
-            print_line(&table(heading, &rows)).map(drop)
-        }
-    }
+    Ok(living.ids.into_iter().filter(|id| id != own).collect())
 }
 
 impl From<Answer> for Listed {
@@ -109,20 +119,23 @@ impl From<Answer> for Listed {
     }
 }
 
-impl Listed {
-    fn row(self) -> [String; 9] {
-        let text = |text: Option<String>| text.map(|text| printable(&text).into_owned()).unwrap_or_default();
-        let number = |number: Option<u64>| number.map(|number| number.to_string()).unwrap_or_default();
-        [
-            printable(&self.id).into_owned(),
-            self.state.to_owned(),
-            text(self.host),
-            number(self.pid.map(u64::from)),
-            text(self.program),
-            text(self.name),
-            text(self.version),
-            number(self.held),
-            number(self.waiting),
-        ]
+impl Row for Listed {
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column::new("id", |row| printable(&row.id).into()),
+        Column::new("state", |row| {
+            Cell::new(row.state, if row.state == "alive" { Tone::Good } else { Tone::Doubtful })
+        }),
+        Column::new("host", |row| row.host.as_deref().map(printable).into()),
+        Column::new("pid", |row| Cell::number(row.pid.map(u64::from))),
+        Column::new("program", |row| row.program.as_deref().map(printable).into()),
+        Column::new("name", |row| row.name.as_deref().map(printable).into()),
+        Column::new("version", |row| row.version.as_deref().map(printable).into()),
+        Column::wide("started", |row| row.started_ms.map(date_text).into()),
+        Column::new("held", |row| Cell::number(row.held)),
+        Column::new("waiting", |row| Cell::number(row.waiting)),
+    ];
+
+    fn name(&self) -> String {
+        self.id.clone()
     }
 }

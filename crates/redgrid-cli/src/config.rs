@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::cli::Global;
 use crate::failure::{Failure, one_line};
-use crate::server::print_line;
+use crate::output::{notice, print_json, print_line};
 
 /// The output for a file. The fields are those of the JSON line, in its order.
 #[derive(Debug, Serialize)]
@@ -36,14 +36,10 @@ pub(crate) fn check(global: &Global, file: &Path) -> Result<ExitCode, Failure> {
     let output = Output::new(file, &config);
     if !global.json {
         for warning in &output.warnings {
-            eprintln!("redgrid: {warning}");
+            notice(global, warning);
         }
     }
-    print_line(&if global.json {
-        serde_json::to_string(&output).map_err(|error| Failure::broken(error.to_string()))?
-    } else {
-        output.text()
-    })
+    if global.json { print_json(&output) } else { print_line(&output.text()) }
 }
 
 impl Output {
@@ -96,8 +92,4 @@ impl Setting {
 /// Appended to the long help.
 pub(crate) const HELP: &str = "\
 It connects to no server. It reads the environment only for ${NAME} in a file of Redisson's. Passwords are shown as ***.
-Each setting without effect here is a line on stderr, or in `warnings` with --json.
-
-Exit codes:
-  0   the file is valid
-  2   it cannot be used; one sentence says where and why";
+Each setting without effect here is a line on stderr, or in `warnings` with --json.";

@@ -163,10 +163,4 @@ The console changes nothing. It reads the servers only while a page is open, and
 one was closed.
 
 Browsers log in with the token. Scripts send it as `Authorization: Bearer TOKEN`. At another address than a loopback
-one, put a proxy with TLS in front of the console, and name its host with --host.
-
-Exit codes:
-  0   ended by SIGINT or SIGTERM
-  1   the console could not go on
-  2   bad usage, or the address or the token cannot be used
-  69  no server could be reached";
+one, put a proxy with TLS in front of the console, and name its host with --host.";

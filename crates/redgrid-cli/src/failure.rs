@@ -4,20 +4,7 @@ use std::error::Error;
 use std::fmt;
 use std::process::ExitCode;
 
-/// The sale was incorrect, or the data in Redis does not prove it correct.
-pub(crate) const NOT_PROVEN: u8 = 1;
-
-/// A benchmark had errors or violations.
-pub(crate) const WRONG: u8 = 1;
-
-/// The command line, or a file that it names, is unusable. Also clap's exit code.
-const USAGE: u8 = 2;
-
-/// The server is unavailable; `EX_UNAVAILABLE` of `sysexits.h`.
-const UNAVAILABLE: u8 = 69;
-
-/// The command was ended by a signal: 128 plus the signal's number, as in shells.
-pub(crate) const SIGNALLED: u8 = 128;
+use crate::exit_codes::{NO_PERMISSION, SIGNALLED, UNAVAILABLE, USAGE, WRONG};
 
 /// Why a command ended early.
 #[derive(Debug)]
@@ -42,9 +29,14 @@ impl Failure {
         Failure { code: UNAVAILABLE, sentence: sentence.into() }
     }
 
-    /// An error interrupted the command, so the result is not proven.
+    /// The user of the servers lacks a permission.
+    pub(crate) fn no_permission(sentence: impl Into<String>) -> Self {
+        Failure { code: NO_PERMISSION, sentence: sentence.into() }
+    }
+
+    /// An error interrupted the command, so there is no result.
     pub(crate) fn broken(sentence: impl Into<String>) -> Self {
-        Failure { code: NOT_PROVEN, sentence: sentence.into() }
+        Failure { code: WRONG, sentence: sentence.into() }
     }
 
     /// A signal ended the command.

@@ -1,21 +1,25 @@
 //! `redgrid inspect`: shows the holders of a lock, and who they are.
 
+mod table;
+mod text;
+
 use std::collections::BTreeSet;
-use std::fmt::Write as _;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
 use redgrid::Name;
-use redgrid_inspect::{
-    ASK_TIMEOUT, Answer, ClientReport, HolderState, HolderView, Inspector, LockKind, LockView, Mode, WaiterView,
-};
+use redgrid_inspect::{ASK_TIMEOUT, Answer, ClientReport, HolderView, Inspector, LockKind, LockView, WaiterView};
 use serde::Serialize;
 
 use crate::cli::Global;
 use crate::failure::{Failure, one_line};
-use crate::server::{Reach, Server, print_json, print_line};
-use crate::text::{holder_text, lease_text, printable, process_text, time_text};
+use crate::output::{Format, Listing, OutputOptions, notice, print_document, print_line};
+use crate::server::{Reach, Server};
+use crate::text::printable;
+
+use self::table::Party;
+use self::text::text;
 
 /// The end of `redgrid inspect --help`.
 pub(crate) const HELP: &str = "\
@@ -29,10 +33,9 @@ that seems to be gone is looked for again 2 s later. The state of a holder:
   unknown      this user may not see it (+pubsub|numsub), a server did not answer or was just started, or the holder
                renews its lease without a channel (its user may not subscribe to &redgrid_client:*)
 
-Exit codes:
-  0   the lock is held or free
-  2   bad usage, or NAME is no lock
-  69  no server could be reached, or it refused";
+Without -o the output is a text about the lock. With -o table or wide it is a table of the holders and of the waiters in
+the queue. Columns: role, client, number, mode, state, lease, host, pid, program; with -o wide also entries, label and
+held-for. -o name prints the holders and waiters as CLIENT:NUMBER.";
 
 /// Holders, and waiters of a queue, that are printed as text. The clients of as many holders are
 /// asked.
@@ -43,6 +46,8 @@ const SHOWN: usize = 20;
 pub(crate) struct InspectOptions {
     /// The lock
     name: String,
+    #[command(flatten)]
+    output: OutputOptions,
     #[command(flatten)]
     reach: Reach,
 }
@@ -95,11 +100,29 @@ struct Waiter {
 /// Runs `redgrid inspect`.
 pub(crate) async fn run(global: &Global, options: &InspectOptions) -> Result<ExitCode, Failure> {
     let name = Name::new(&options.name).map_err(|invalid| Failure::usage(one_line(&invalid)))?;
+    let format = options.output.format(global)?;
+    let mut listing = Listing::new(global, &options.output)?;
     let server = Server::reach(global, &options.reach).await?;
     let read = read(&server, &name).await;
     server.leave().await;
     let (view, answers) = read?;
-    if global.json { print_json(&Output::new(&view, &answers)) } else { print_line(&text(&view, &answers)) }
+    let output = Output::new(&view, &answers);
+    match format {
+        None => print_line(&text(&view, &answers)),
+        Some(format @ (Format::Json | Format::Jsonl | Format::Yaml)) => {
+            print_document(format, &output)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Some(Format::Table | Format::Wide | Format::Name) => {
+            for party in Party::all(output) {
+                listing.push(&party)?;
+            }
+            if listing.finish()? == 0 {
+                notice(global, &format!("`{}` is free", printable(name.as_str())));
+            }
+            Ok(ExitCode::SUCCESS)
+        }
+    }
 }
 
 /// Reads the lock, and asks the clients of its holders.
@@ -200,75 +223,4 @@ fn kind_text(kind: &LockKind) -> &'static str {
 
 fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
-}
-
-fn text(view: &LockView, answers: &[Answer]) -> String {
-    let mut text = format!("{}: {}", printable(&view.name), if view.is_held() { "held" } else { "free" });
-    // Writing to a `String` cannot fail.
-    for holder in view.holders.iter().take(SHOWN) {
-        let _ = write!(text, "\n  holder   {}", holder_text(&holder.client, holder.number));
-        let _ = write!(text, "\n  entered  {}", times_text(holder.entries));
-        if holder.mode != Mode::Exclusive {
-            let _ = write!(text, "\n  mode     {}", holder.mode.as_str());
-        }
-        let _ = write!(text, "\n  state    {}", state_text(view, holder));
-        if let Some(report) = report(holder, answers) {
-            let (label, held_for) = hold(&view.name, holder, report);
-            let label = label.map(|label| format!(", label `{}`", printable(&label))).unwrap_or_default();
-            let held_for = held_for.map(|time| format!(", for {}", time_text(time))).unwrap_or_default();
-            let _ = write!(text, "\n  process  {}{label}{held_for}", process_text(report));
-        }
-    }
-    let shown = u64::try_from(view.holders.len().min(SHOWN)).unwrap_or(u64::MAX);
-    if view.holder_count > shown {
-        let _ = write!(text, "\n  holder   and {} more", view.holder_count - shown);
-    }
-    if view.is_held() {
-        let _ = write!(text, "\n  lease    {}", lease_text(view.lease_left.map(millis)));
-    }
-    if let Some(token) = view.token {
-        let _ = write!(text, "\n  token    {token}");
-    }
-    let _ = match view.waiting_clients {
-        Some(0) => write!(text, "\n  waiting  no client"),
-        Some(1) => write!(text, "\n  waiting  1 client"),
-        Some(count) => write!(text, "\n  waiting  {count} clients"),
-        None => write!(text, "\n  waiting  unknown: this user lacks the permission"),
-    };
-    for (nth, waiter) in (1..).zip(view.queue.iter().take(SHOWN)) {
-        let whose = match (waiter.is_redgrid, waiter.state) {
-            (false, _) => ", of Redisson",
-            (true, HolderState::Gone) => ", gone",
-            (true, _) => "",
-        };
-        let _ = write!(text, "\n  queue    {nth}. {}{whose}", holder_text(&waiter.client, waiter.number));
-    }
-    let shown = u64::try_from(view.queue.len().min(SHOWN)).unwrap_or(u64::MAX);
-    match view.queue_len {
-        Some(len) if len > shown => {
-            let _ = write!(text, "\n  queue    and {} more", len - shown);
-        }
-        Some(_) => {}
-        None => text.push_str("\n  queue    unknown: this user lacks the permission"),
-    }
-    text
-}
-
-fn state_text(view: &LockView, holder: &HolderView) -> String {
-    let left = holder.reader_lease_left.or(view.lease_left).map(|left| time_text(millis(left)));
-    match (holder.is_retained, holder.state, left) {
-        (true, _, Some(left)) => format!("released; the lock stays taken for {left}"),
-        (_, HolderState::Gone, Some(left)) => format!("gone: free in {left}"),
-        (_, HolderState::Gone, None) => "gone, without an end of its lease: take it away with `redgrid unlock`".into(),
-        (_, HolderState::Silent, _) => "silent: no answer to two questions".into(),
-        (_, HolderState::NotRedgrid, _) => "not a client of redgrid".into(),
-        (_, HolderState::Unknown, _) => {
-            "unknown: whether its client is connected could not be read, or was contradictory".into()
-        }
-        (_, state, _) => state.as_str().into(),
-    }
-}
-
-fn times_text(entries: u64) -> String {
-    if entries == 1 { "once".into() } else { format!("{entries} times") }
 }

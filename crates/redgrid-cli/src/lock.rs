@@ -15,20 +15,13 @@ use redgrid::locks::{AcquireError, LostReason, ReleaseError};
 use tokio::time::timeout;
 
 use crate::cli::Global;
-use crate::failure::{Failure, SIGNALLED, one_line};
+use crate::exit_codes::{BUSY, LOST, SIGNALLED};
+use crate::failure::{Failure, one_line};
 use crate::server::{Reach, Server};
 
 use self::group::Group;
 use self::kind::Held;
 use self::signals::Signals;
-
-/// Others held the lock for longer than `--wait`; `EX_TEMPFAIL` of `sysexits.h`: the user may try
-/// again later.
-const BUSY: u8 = 75;
-
-/// The lock was lost while the program ran; `EX_PROTOCOL` of `sysexits.h`, the next number after
-/// `EX_TEMPFAIL`.
-const LOST: u8 = 76;
 
 /// How long the server may take to confirm the release: 5 s. If it does not, the lock ends with its
 /// lease.
@@ -175,11 +168,5 @@ is killed with SIGKILL. SIGINT, SIGTERM, SIGHUP and SIGQUIT are passed on to the
 program has ended. Ctrl-Z does not stop the program: it continues at once (on Linux; elsewhere it is stopped, and the
 lock stays taken).
 
-Exit codes:
-  75   others held the lock for longer than --wait; the program was not run
-  76   the lock was lost while the program ran; it was killed
-  69   no server could be reached, or it refused; the program was not run
-  2    bad usage, or NAME is no lock; the program was not run
-  126, 127  the program cannot be run, or was not found
-  129, 130, 131, 143  ended by SIGHUP, SIGINT, SIGQUIT or SIGTERM before the lock was acquired; the program was not run
-  otherwise the code of the program; 128 + n if signal n ended it";
+The exit code is that of the program, or 128 + n if signal n ended it. With the codes 2, 69, 75, 77 and 129 to 143 of
+this command the program was not run, and with 76 it was killed. For a code of this command, a sentence is on stderr.";

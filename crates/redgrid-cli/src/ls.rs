@@ -5,14 +5,20 @@ use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
 use futures_util::TryStreamExt;
-use redgrid::Failure as RequestFailure;
-use redgrid_inspect::{InspectError, Inspector, ObjectFilter, ObjectKind, ObjectView};
+use redgrid_inspect::{Inspector, ObjectFilter, ObjectKind, ObjectView};
 use serde::Serialize;
+use tokio::time::timeout_at;
 
 use crate::cli::Global;
-use crate::failure::{Failure, one_line};
-use crate::server::{Reach, Server, print_json, print_line};
-use crate::text::{holder_text, lease_text, printable};
+use crate::failure::Failure;
+use crate::output::{Cell, Column, Listing, OutputOptions, Row, Tone, notice};
+use crate::server::{Reach, Server};
+use crate::text::{printable, time_text};
+
+/// The end of `redgrid ls --help`.
+pub(crate) const HELP: &str = "\
+Columns: name, kind, client, lease; with -o wide also number and size. A lock whose lease is `none` stays taken until it
+is released.";
 
 /// Options of `redgrid ls`.
 #[derive(Debug, Args)]
@@ -23,6 +29,8 @@ pub(crate) struct LsOptions {
     /// Only objects of these kinds, separated by commas
     #[arg(long, value_name = "KINDS", value_enum, value_delimiter = ',', default_value = "lock")]
     kind: Vec<Kinds>,
+    #[command(flatten)]
+    output: OutputOptions,
     #[command(flatten)]
     reach: Reach,
 }
@@ -113,30 +121,47 @@ struct Listed {
 
 /// Runs `redgrid ls`: prints a line for each object of every primary, as soon as it is found.
 pub(crate) async fn run(global: &Global, options: &LsOptions) -> Result<ExitCode, Failure> {
+    let mut listing = Listing::new(global, &options.output)?;
     let server = Server::reach(global, &options.reach).await?;
-    let listed = list(&server, options, global.json).await;
+    let listed = list(&server, options, &mut listing).await;
     server.leave().await;
-    listed.map(|()| ExitCode::SUCCESS)
+    // The rows that were found are printed even if the scan failed.
+    let rows = match listed {
+        Ok(()) => listing.finish()?,
+        Err(failure) => {
+            listing.flush()?;
+            return Err(failure);
+        }
+    };
+    if rows == 0 {
+        notice(global, "nothing was found");
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
-async fn list(server: &Server, options: &LsOptions, json: bool) -> Result<(), Failure> {
+async fn list(server: &Server, options: &LsOptions, listing: &mut Listing<Listed>) -> Result<(), Failure> {
     let mut filter = ObjectFilter::new().matching(&options.pattern);
     if !options.kind.contains(&Kinds::All) {
         filter = filter.of_kinds(options.kind.iter().flat_map(|kind| kind.kinds()).copied());
     }
     let mut objects = pin!(Inspector::new(server.grid.client()).objects(&filter));
-    while let Some(object) = objects.try_next().await.map_err(|error| failed(server, &error))? {
-        let object = Listed::from(object);
-        if json { print_json(&object) } else { print_line(&object.text()) }?;
+    while !listing.is_closed() {
+        let object = match listing.due() {
+            None => objects.try_next().await,
+            Some(due) => match timeout_at(due, objects.try_next()).await {
+                Ok(object) => object,
+                Err(_) => {
+                    listing.flush()?;
+                    continue;
+                }
+            },
+        };
+        match object.map_err(|error| server.failed_listing(&error))? {
+            Some(object) => listing.push(&Listed::from(object))?,
+            None => break,
+        }
     }
     Ok(())
-}
-
-fn failed(server: &Server, error: &InspectError) -> Failure {
-    match error {
-        InspectError::Failed(RequestFailure::InvalidArgument { .. }) => Failure::usage(one_line(error)),
-        error => server.failed(error),
-    }
 }
 
 impl From<ObjectView> for Listed {
@@ -147,20 +172,23 @@ impl From<ObjectView> for Listed {
     }
 }
 
-impl Listed {
-    fn text(&self) -> String {
-        let name = printable(&self.name);
-        let lease = lease_text(self.lease_left_ms);
+impl Row for Listed {
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column::new("name", |row| printable(&row.name).into()),
+        Column::new("kind", |row| row.kind.into()),
+        Column::new("client", |row| row.client.as_deref().map(printable).into()),
+        Column::wide("number", |row| Cell::number(row.number)),
+        Column::new("lease", |row| match (row.lease_left_ms, &row.client) {
+            (Some(left), _) => time_text(left).into(),
+            // A held lock without a lifetime stays taken until it is released.
+            (None, Some(_)) => Cell::new("none", Tone::Doubtful),
+            (None, None) => "".into(),
+        }),
         // The length of a number says nothing.
-        let size = self.size.filter(|_| self.kind != ObjectKind::Number.as_str());
-        let size = size.map(|size| format!(", size {size}")).unwrap_or_default();
-        match &self.client {
-            Some(client) if self.kind == ObjectKind::Lock.as_str() => {
-                format!("{name}  {}, {lease}", holder_text(client, self.number))
-            }
-            Some(client) => format!("{name}  {}, {}, {lease}", self.kind, holder_text(client, self.number)),
-            None if self.lease_left_ms.is_none() => format!("{name}  {}{size}", self.kind),
-            None => format!("{name}  {}{size}, {lease}", self.kind),
-        }
+        Column::wide("size", |row| Cell::number(row.size.filter(|_| row.kind != ObjectKind::Number.as_str()))),
+    ];
+
+    fn name(&self) -> String {
+        self.name.clone()
     }
 }

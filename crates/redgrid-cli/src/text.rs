@@ -1,8 +1,7 @@
-//! Text for people: names, holders, times, and tables.
+//! Text for people: names, holders, and times.
 
 use std::borrow::Cow;
-use std::fmt::Write as _;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use redgrid_inspect::ClientReport;
 
@@ -24,7 +23,7 @@ pub(crate) fn printable(text: &str) -> Cow<'_, str> {
 }
 
 /// Returns whether a character controls the terminal, sets the direction of text, or is invisible.
-fn is_hidden(character: char) -> bool {
+pub(crate) fn is_hidden(character: char) -> bool {
     let is_mark = matches!(character, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}');
     character.is_control() || is_mark || matches!(character, '\u{61c}' | '\u{feff}')
 }
@@ -39,10 +38,29 @@ pub(crate) fn lease_text(millis: Option<u64>) -> String {
     millis.map_or_else(|| "without an end".into(), |millis| format!("{} left", time_text(millis)))
 }
 
-/// Formats a time.
+/// Formats a time: to the millisecond below ten seconds, and to a hundredth of it or better above.
 pub(crate) fn time_text(millis: u64) -> String {
-    humantime::format_duration(Duration::from_millis(millis)).to_string()
+    const SECOND: u64 = 1_000;
+    const HOUR: u64 = 3_600 * SECOND;
+    const DAY: u64 = 24 * HOUR;
+    let unit = match millis {
+        0..10_000 => 1,
+        10_000..HOUR => SECOND,
+        HOUR..DAY => 60 * SECOND,
+        _ => HOUR,
+    };
+    humantime::format_duration(Duration::from_millis(millis / unit * unit)).to_string()
 }
+
+/// Formats a point in time, in milliseconds since 1970.
+pub(crate) fn date_text(millis: u64) -> String {
+    // A time that a hostile process reports may have more than four digits of the year.
+    let at = SystemTime::UNIX_EPOCH.checked_add(Duration::from_millis(millis.min(LAST_DATE)));
+    at.map(|at| humantime::format_rfc3339_seconds(at).to_string()).unwrap_or_default()
+}
+
+/// The last millisecond of the year 9999.
+const LAST_DATE: u64 = 253_402_300_799_999;
 
 /// Formats the process of a client: `worker (pid 42) on web-1`.
 pub(crate) fn process_text(report: &ClientReport) -> String {
@@ -50,25 +68,6 @@ pub(crate) fn process_text(report: &ClientReport) -> String {
         |text: &str, otherwise: &str| printable(if text.is_empty() { otherwise } else { text }).into_owned();
     let program = unless_empty(&report.program, "a program");
     format!("{program} (pid {}) on {}", report.pid, unless_empty(&report.host, "an unknown host"))
-}
-
-/// Formats rows below a heading, with columns as wide as their longest cell.
-pub(crate) fn table<const N: usize>(heading: [&str; N], rows: &[[String; N]]) -> String {
-    let width = |at: usize| {
-        let cells = rows.iter().map(|row| row[at].chars().count());
-        cells.chain([heading[at].len()]).max().unwrap_or_default()
-    };
-    let widths: [usize; N] = std::array::from_fn(width);
-    let line = |cells: [&str; N]| {
-        let mut line = String::new();
-        for (cell, width) in cells.into_iter().zip(widths) {
-            // Writing to a `String` cannot fail.
-            let _ = write!(line, "{cell:<width$}  ");
-        }
-        line.trim_end().to_owned()
-    };
-    let rows = rows.iter().map(|row| line(row.each_ref().map(String::as_str)));
-    std::iter::once(line(heading)).chain(rows).collect::<Vec<_>>().join("\n")
 }
 
 #[cfg(test)]
@@ -82,8 +81,9 @@ mod tests {
     }
 
     #[test]
-    fn columns_are_as_wide_as_their_longest_cell() {
-        let rows = [["a".to_owned(), "1".to_owned()], ["longer".to_owned(), String::new()]];
-        assert_eq!(table(["ID", "N"], &rows), "ID      N\na       1\nlonger");
+    fn times_have_no_digits_that_say_nothing() {
+        let texts = [0, 873, 59_873, 605_999, 7_563_000, 277_200_000].map(time_text);
+        assert_eq!(texts, ["0s", "873ms", "59s", "10m 5s", "2h 6m", "3days 5h"]);
+        assert_eq!((date_text(0), date_text(u64::MAX)), ("1970-01-01T00:00:00Z".into(), "9999-12-31T23:59:59Z".into()));
     }
 }

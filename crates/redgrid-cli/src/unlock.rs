@@ -12,19 +12,11 @@ use serde::Serialize;
 use crate::cli::Global;
 use crate::failure::{Failure, one_line};
 use crate::holder::Holder;
-use crate::server::{Reach, Server, print_line};
+use crate::server::{Reach, Server, print_json, print_line};
 use crate::text::holder_text;
 
 /// No lock was released: it was free, or its holder is not the expected one.
 const NOT_FREED: u8 = 1;
-
-/// The end of `redgrid unlock --help`.
-pub(crate) const HELP: &str = "\
-Exit codes:
-  0   the lock was taken away
-  1   it was not: it was free, or with --if-holder, another holder has it
-  2   bad usage, or NAME is no lock
-  69  no server could be reached, or it refused";
 
 /// Options of `redgrid unlock`.
 #[derive(Debug, Args)]
@@ -76,11 +68,7 @@ pub(crate) async fn run(global: &Global, options: &UnlockOptions) -> Result<Exit
         output.holders = state.holders.into_iter().map(Holder::from).collect();
     }
     server.leave().await;
-    print_line(&if global.json {
-        serde_json::to_string(&output).map_err(|error| Failure::broken(error.to_string()))?
-    } else {
-        output.text()
-    })?;
+    if global.json { print_json(&output) } else { print_line(&output.text()) }?;
     Ok(if freed { ExitCode::SUCCESS } else { ExitCode::from(NOT_FREED) })
 }
 

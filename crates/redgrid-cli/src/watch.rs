@@ -1,6 +1,5 @@
 //! `redgrid watch`: follows the holders of a lock.
 
-use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
@@ -13,21 +12,17 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::cli::Global;
 use crate::failure::{Failure, one_line};
 use crate::holder::Holder;
+use crate::output::{to_line, versioned, write_out};
 use crate::server::{Reach, Server};
-use crate::text::{holder_text, lease_text};
+use crate::text::{holder_text, lease_text, printable};
 
 /// The end of `redgrid watch --help`.
 pub(crate) const HELP: &str = "\
 Prints a line for each change: a new holder, a release, or the end of a lease. Hand-overs between tasks of one process
 count as one holder. A hold that is shorter than --every may be missed.
 
-The lock is polled, without an effect on its users. With --subscribe, releases are seen at once. The processes that
-contend for the lock then count this command as a waiter, and are slower.
-
-Exit codes:
-  0   ended by --for, SIGINT or SIGTERM, or by the reader of its output
-  2   bad usage, or NAME is no lock
-  69  no server could be reached";
+The lock is polled, without an effect on its users: this command does not count as a waiter. With --subscribe, releases
+are seen at once. The processes that contend for the lock then count this command as a waiter, and are slower.";
 
 /// Options of `redgrid watch`.
 #[derive(Debug, Args)]
@@ -40,6 +35,9 @@ pub(crate) struct WatchOptions {
     /// Poll interval
     #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration, default_value = "250ms")]
     every: Duration,
+    /// Only poll the lock, which does not count as a waiter; this is the default
+    #[arg(long, conflicts_with = "subscribe")]
+    poll: bool,
     /// Subscribe to releases as well; slows the lock's contenders
     #[arg(long)]
     subscribe: bool,
@@ -83,7 +81,7 @@ pub(crate) async fn run(global: &Global, options: &WatchOptions) -> Result<ExitC
 /// Prints each change until the output is closed.
 async fn follow(server: &Server, name: &Name, options: &WatchOptions, json: bool) -> Result<(), Failure> {
     let mut changes = server.grid.lock(name.as_str()).follow().every(options.every.max(SHORTEST));
-    if options.subscribe {
+    if options.subscribe && !options.poll {
         changes = changes.subscribe();
     }
     let mut first = true;
@@ -91,14 +89,9 @@ async fn follow(server: &Server, name: &Name, options: &WatchOptions, json: bool
         let change = changes.next().await.map_err(|error: ServerError| server.unanswered(name.as_str(), &error))?;
         let output = Output::new(name, change, first);
         first = false;
-        let line = if json {
-            serde_json::to_string(&output).map_err(|error| Failure::broken(error.to_string()))?
-        } else {
-            output.text()
-        };
-        match writeln!(io::stdout(), "{line}") {
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
-            written => written.map_err(|error| Failure::broken(format!("the output could not be written: {error}")))?,
+        let line = if json { to_line(&versioned(&output))? } else { output.text() };
+        if !write_out(&format!("{line}\n"))? {
+            return Ok(());
         }
     }
 }
@@ -135,6 +128,6 @@ impl Output {
             "ended" => "ended: its lease is over".to_owned(),
             event => event.to_owned(),
         };
-        format!("{}  {}: {says}", self.at, self.name)
+        format!("{}  {}: {says}", self.at, printable(&self.name))
     }
 }

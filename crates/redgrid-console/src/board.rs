@@ -1,4 +1,5 @@
-//! The list of locks: what the search found on the servers, together with what the processes report.
+//! The list of locks: what the search found on the servers, together with what the processes
+//! report.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -101,12 +102,18 @@ pub(crate) struct Board {
     pub(crate) is_cut: bool,
 }
 
+/// A holder's state, and its place if it is listed.
+struct Known {
+    state: State,
+    place: Option<usize>,
+}
+
 /// A row while the list is made.
 #[derive(Default)]
 struct Draft<'a> {
     row: LockRow,
-    /// All holders: their states, and their places among the listed ones.
-    known: HashMap<(&'a str, Option<u64>), (State, Option<usize>)>,
+    /// All holders, by client and number.
+    known: HashMap<(&'a str, Option<u64>), Known>,
     /// Whether a report is newer than what the search found.
     has_passed_on: bool,
 }
@@ -120,17 +127,17 @@ impl<'a> Draft<'a> {
     fn set(&mut self, client: &'a str, number: Option<u64>, state: State, details: impl FnOnce() -> Holder) {
         let holders = &mut self.row.holders;
         let place = match self.known.get(&(client, number)) {
-            Some((old, place)) => {
-                if let Some(count) = self.row.states.get_mut(old) {
+            Some(old) => {
+                if let Some(count) = self.row.states.get_mut(&old.state) {
                     *count -= 1;
                     if *count == 0 {
-                        self.row.states.remove(old);
+                        self.row.states.remove(&old.state);
                     }
                 }
-                if let Some(holder) = place.and_then(|place| holders.get_mut(place)) {
+                if let Some(holder) = old.place.and_then(|place| holders.get_mut(place)) {
                     *holder = details();
                 }
-                *place
+                old.place
             }
             None if holders.len() < MOST_HOLDERS => {
                 holders.push(details());
@@ -138,7 +145,7 @@ impl<'a> Draft<'a> {
             }
             None => None,
         };
-        self.known.insert((client, number), (state, place));
+        self.known.insert((client, number), Known { state, place });
         *self.row.states.entry(state).or_default() += 1;
     }
 

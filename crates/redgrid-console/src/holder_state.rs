@@ -104,12 +104,13 @@ impl Seen {
         Seen { first_at: at, last_at: at, until, renewed_at: None, is_renewed_unconnected: false }
     }
 
-    /// Adds a later reading. `absent_since` is the time since when, at the latest, the client of the
-    /// holder is not connected.
+    /// Adds a later reading. `absent_since` is the time since when, at the latest, the client of
+    /// the holder is not connected.
     pub(crate) fn again(self, at: u64, until: Option<u64>, absent_since: Option<u64>) -> Seen {
         let mut seen = Seen { last_at: at, until, ..self };
         if let (Some(now), Some(before)) = (until, self.until) {
-            // Near its end, a lease of about a second would be shown as over although it is renewed.
+            // Near its end, a lease of about a second would be shown as over although it is
+            // renewed.
             if now.abs_diff(before) < JITTER_MS && before >= at.saturating_add(JITTER_MS) {
                 seen.until = self.until;
             }

@@ -85,8 +85,8 @@ fn unchecked(snapshot: &Snapshot) -> Vec<String> {
     }
     let unreported = snapshot.connected().filter(|(_, it)| connected_state(Some(it)) == State::Unreported).count();
     if unreported > 0 {
-        let (clients, do_they) = (count(unreported, "client"), if unreported == 1 { "does" } else { "do" });
-        parts.push(format!("whether {clients} that {do_they} not report are stopped or blocked"));
+        let clients = count(unreported, "client");
+        parts.push(format!("whether processes are stopped or blocked that do not report ({clients})"));
     }
     match (&snapshot.servers.trouble, snapshot.servers.get()) {
         (Some((why, _)), _) => parts.push(format!("the settings of the memory ({why})")),

@@ -33,8 +33,8 @@ const RETRY: Duration = Duration::from_secs(3);
 /// A comment keeps proxies from ending a silent stream.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// Longest life of a stream: an hour. Then the browser opens it again, and the permission is checked
-/// again.
+/// Longest life of a stream: an hour. Then the browser opens it again, and the permission is
+/// checked again.
 const LONGEST_STREAM: Duration = Duration::from_secs(3_600);
 
 /// Longest time until a change that nothing announces is seen, such as a finding about a time.
@@ -110,7 +110,8 @@ impl Live {
     }
 }
 
-/// Returns how long a stream may live, whose permission lasts until this time, in seconds since 1970.
+/// Returns how long a stream may live, whose permission lasts until this time, in seconds since
+/// 1970.
 fn life(until: Option<u64>, now_ms: u64) -> Duration {
     let left = until.map(|until| Duration::from_millis(until.saturating_mul(1_000).saturating_sub(now_ms)));
     left.map_or(LONGEST_STREAM, |left| left.min(LONGEST_STREAM))

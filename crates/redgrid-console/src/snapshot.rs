@@ -208,8 +208,8 @@ pub(crate) struct Sweep {
     pub(crate) completed: Option<(u64, u64)>,
     /// Objects found by the search under way.
     pub(crate) found: usize,
-    /// Whether the deployment has too many keys to be searched without a request, or their number is
-    /// not known.
+    /// Whether the deployment has too many keys to be searched without a request, or their number
+    /// is not known.
     pub(crate) is_too_large: bool,
     /// Whether more locks exist than are kept.
     pub(crate) is_cut: bool,

@@ -86,8 +86,8 @@ impl AccessToken {
         hmac::sign(&self.key, self.text.as_bytes())
     }
 
-    /// Returns the name of the cookie. It depends on the token, because browsers send the cookies of
-    /// one host to all its ports: two consoles on one host do not replace each other's cookies.
+    /// Returns the name of the cookie. It depends on the token, because browsers send the cookies
+    /// of one host to all its ports: two consoles on one host do not replace each other's cookies.
     pub(crate) fn cookie_name(&self) -> String {
         let tag = hmac::sign(&self.key, b"redgrid console cookie name");
         let digits: String = tag.as_ref().iter().take(4).map(|byte| format!("{byte:02x}")).collect();

@@ -60,8 +60,8 @@ impl Asked {
         Asked { missing }
     }
 
-    /// Takes a message, and returns the report in it. One that is too long, is no report, or is of a
-    /// client that was not asked, is ignored. The first report of a client counts.
+    /// Takes a message, and returns the report in it. One that is too long, is no report, or is of
+    /// a client that was not asked, is ignored. The first report of a client counts.
     fn take(&mut self, payload: &[u8]) -> Option<ClientReport> {
         let report = parse_answer(payload)?;
         self.missing.remove(&report.id)?;
@@ -108,7 +108,8 @@ impl Inspector {
     }
 
     /// Asks clients for their reports as [`ask`](Inspector::ask), and passes each report to a
-    /// function as soon as it arrives. Use it to show many clients before the last one has answered.
+    /// function as soon as it arrives. Use it to show many clients before the last one has
+    /// answered.
     ///
     /// The function gets one report of each client that answers. Its field `id` is the id of the
     /// client, without a namespace.

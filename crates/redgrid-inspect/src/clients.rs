@@ -44,8 +44,8 @@ pub struct LivingClients {
     /// Whether these are all of them. Otherwise a node did not answer or has more than 50,000
     /// channels, or there are more than 10,000 clients.
     pub is_complete: bool,
-    /// The number of channels of the node that has the most, as far as the user may read it. Listing
-    /// takes a node some 100 µs for each 1,000 of its channels.
+    /// The number of channels of the node that has the most, as far as the user may read it.
+    /// Listing takes a node some 100 µs for each 1,000 of its channels.
     pub most_channels: u64,
 }
 
@@ -142,7 +142,8 @@ impl Inspector {
         }
     }
 
-    /// Returns the number of all channels of a node, and those that match; `None` if it has too many.
+    /// Returns the number of all channels of a node, and those that match; `None` if it has too
+    /// many.
     async fn channels_at(&self, node: &Primary, pattern: &str) -> Result<(u64, Option<Vec<Bytes>>), ServerError> {
         let info = Request::command("INFO").arg("stats").idempotent();
         // Without the permission, the number is not checked.

@@ -39,9 +39,9 @@ impl Mode {
 pub enum HolderState {
     /// The client is connected.
     Alive,
-    /// The client is connected, and did not answer a question in time, nor a second one. Its process
-    /// may be stopped or overloaded. Or it does not report: its setting `introspection` is `off`, its
-    /// user may not publish the answer, or its version is older than questions.
+    /// The client is connected, and did not answer a question in time, nor a second one. Its
+    /// process may be stopped or overloaded. Or it does not report: its setting `introspection` is
+    /// `off`, its user may not publish the answer, or its version is older than questions.
     Silent,
     /// A redgrid client without a channel on the servers: it has ended, or its subscription
     /// reconnects at this moment, or its user may not subscribe to it (`&redgrid_client:*`). The
@@ -96,8 +96,8 @@ pub struct HolderView {
     /// The remaining lease of a reader, which is shorter than that of the lock if others read, too.
     ///
     /// Zero if the lease is over and the reader was not removed yet. It is `None` for holders that
-    /// are not readers, and where it could not be read: for readers after the first hundred, without
-    /// the permission, and while the slot moves.
+    /// are not readers, and where it could not be read: for readers after the first hundred,
+    /// without the permission, and while the slot moves.
     pub reader_lease_left: Option<Duration>,
     /// Whether the holder has released the lock, which stays taken until its lease ends
     /// (`hold_at_least`).

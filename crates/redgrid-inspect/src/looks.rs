@@ -17,10 +17,10 @@ impl Inspector {
     /// Reads one lock as [`lock`](Inspector::lock), and reads it again 2 s later if a client seems
     /// to be gone.
     ///
-    /// A client that reconnects has no channel for a moment, and one whose user may not subscribe to
-    /// its channel never has one. So a client is [`HolderState::Gone`] only if it has no channel in
-    /// both looks, and has not renewed its lease meanwhile, and each primary has run for 10 s. It is
-    /// [`HolderState::Unknown`] otherwise. The view is that of the last look.
+    /// A client that reconnects has no channel for a moment, and one whose user may not subscribe
+    /// to its channel never has one. So a client is [`HolderState::Gone`] only if it has no channel
+    /// in both looks, and has not renewed its lease meanwhile, and each primary has run for 10 s.
+    /// It is [`HolderState::Unknown`] otherwise. The view is that of the last look.
     ///
     /// # Errors
     ///
@@ -53,19 +53,21 @@ impl LockView {
         of_holders.chain(self.queue.iter().map(|waiter| waiter.state)).any(|state| state == HolderState::Gone)
     }
 
-    /// Marks each client as unknown that is gone, but was not gone in an earlier view, or has
-    /// renewed its lease since then, or whose channel may not be there yet.
+    /// Marks a client that is gone as unknown, unless an earlier view confirms it. It does not if the
+    /// client was not gone then, or has renewed its lease since. If the servers are not settled, the
+    /// client's channel may not be there yet.
     fn compare_gone(&mut self, earlier: &LockView, is_settled: bool) {
         let is_longer = |now: Option<Duration>, then: Option<Duration>| now > then && then.is_some();
         let is_renewed = is_longer(self.lease_left, earlier.lease_left);
         for holder in self.holders.iter_mut().filter(|holder| holder.state == HolderState::Gone) {
             let is_it = |then: &&HolderView| (&then.client, then.number) == (&holder.client, holder.number);
             let was_gone = earlier.holders.iter().find(is_it).filter(|then| then.state == HolderState::Gone);
-            // The lease of a read-write lock is the longest one of several readers.
-            let is_alone = holder.mode != Mode::Read;
-            let is_gone = was_gone.is_some_and(|then| {
-                !(is_alone && is_renewed) && !is_longer(holder.reader_lease_left, then.reader_lease_left)
-            });
+            let has_renewed = |then: &HolderView| match holder.mode {
+                // The lease of a read-write lock is the longest one of several readers.
+                Mode::Read => is_longer(holder.reader_lease_left, then.reader_lease_left),
+                _ => is_renewed,
+            };
+            let is_gone = was_gone.is_some_and(|then| !has_renewed(then));
             if !(is_gone && is_settled) {
                 holder.state = HolderState::Unknown;
             }

@@ -18,8 +18,8 @@ use crate::inspector::Inspector;
 use crate::object_kind::ObjectKind;
 use crate::scripts::CLASSIFY;
 
-/// The number of keys that a server examines for one page of SCAN. Measured: 0.4 ms of its time, and
-/// about 10 ms on slow managed servers.
+/// The number of keys that a server examines for one page of SCAN. Measured: 0.4 ms of its time,
+/// and about 10 ms on slow managed servers.
 const PAGE: u32 = 500;
 
 /// The most objects that are classified at the same time.
@@ -196,8 +196,8 @@ fn object_key(client: &Client, key: &Key) -> Bytes {
 
 /// Describes what is stored under a plain name, with the companions of the object.
 ///
-/// While a slot moves, the keys may be on two nodes. Then the types of the companions are read one by
-/// one. If the user may not read the companions, it is described without them.
+/// While a slot moves, the keys may be on two nodes. Then the types of the companions are read one
+/// by one. If the user may not read the companions, it is described without them.
 async fn classify(client: &Client, object: &Bytes) -> Result<Vec<Bytes>, ServerError> {
     let companions = [
         companion("redisson_lock_queue", object),

@@ -104,8 +104,8 @@ impl Listing {
     /// Rests after each page, for so many times the duration of the page. The default is 0.
     ///
     /// The duration is the time until the next page is requested, so it includes requests about the
-    /// keys of the page. A rest is at most 2 s. So with 49, listing takes at most 2 % of a node's time
-    /// while a page takes up to 40 ms, and otherwise the time of a page each 2 s.
+    /// keys of the page. A rest is at most 2 s. So with 49, listing takes at most 2 % of a node's
+    /// time while a page takes up to 40 ms, and otherwise the time of a page each 2 s.
     pub fn rest(mut self, factor: u32) -> Self {
         if let Ok(options) = &mut self.options {
             options.rest = factor;

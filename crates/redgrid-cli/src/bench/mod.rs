@@ -32,8 +32,9 @@ use self::job::{Job, Workload};
 use self::outcome::Outcome;
 use self::start::Start;
 use crate::cli::{BenchOptions, Global};
-use crate::failure::{Failure, WRONG, one_line};
-use crate::server::Named;
+use crate::exit_codes::WRONG;
+use crate::failure::{Failure, one_line};
+use crate::named::Named;
 
 /// An error for display.
 type BoxError = Box<dyn Error + Send + Sync>;
@@ -99,18 +100,22 @@ async fn once(driver: &mut Driver, job: &Job, json: bool) -> Result<ExitCode, Bo
 
 /// Connects, and returns the client and the server's address for messages.
 async fn connect(global: &Global, options: &BenchOptions) -> Result<(Grid, String), Failure> {
-    let named = match (&options.addr, Named::of(global)) {
-        (Some(addr), _) => Named::Url(format!("redis://{addr}")),
+    let named = match (&options.addr, Named::explicit(global)?) {
+        (Some(addr), _) => Named::of_url(format!("redis://{addr}"), "--addr"),
         (None, Some(named)) => named,
         (None, None) => return Err(Failure::usage("name the server: --addr HOST:PORT, --url URL or --config FILE")),
     };
-    let config = named.config().map_err(|error| Failure::usage(one_line(&error)))?.client_name("redgrid-bench");
+    let mut config = named.config().map_err(|error| Failure::usage(one_line(&error)))?.client_name("redgrid-bench");
+    named.announce(global);
+    if let Some(namespace) = named.namespace() {
+        config = config.namespace(namespace).map_err(|error| Failure::usage(one_line(&error)))?;
+    }
     let shown = options.addr.clone().unwrap_or_else(|| "the server of --url".into());
     let unavailable = |error: &(dyn Error + 'static)| {
         Failure::unavailable(format!("cannot work with {shown}; start it, or check --addr: {}", one_line(error)))
     };
     let grid = Grid::connect(config).await.map_err(|error| unavailable(&error))?;
-    grid.wait_ready(READY_TIMEOUT).await.map_err(|error| unavailable(&error))?;
+    grid.wait_ready(global.timeout.unwrap_or(READY_TIMEOUT)).await.map_err(|error| unavailable(&error))?;
     Ok((grid, shown))
 }
 

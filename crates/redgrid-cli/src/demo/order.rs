@@ -150,8 +150,9 @@ mod tests {
     use super::super::books::{self, Book};
     use super::super::requests::Request;
     use super::super::shop_lock::LEASE;
-    use super::super::worker::connect;
+    use super::super::worker::{READY_TIMEOUT, connect};
     use super::*;
+    use crate::named::Named;
 
     fn wants(number: u64, user: &str, quantity: u64) -> Assignment {
         let request = Request { user: user.into(), product: "lamp".into(), quantity };
@@ -160,7 +161,7 @@ mod tests {
 
     async fn shop() -> (RedisServer, Shop) {
         let server = RedisServer::start().await.unwrap();
-        let grid = connect(&crate::server::Named::Url(server.url()), "test").await.unwrap();
+        let grid = connect(&Named::of_url(server.url(), "the test"), "test", READY_TIMEOUT).await.unwrap();
         books::open(&grid, &["lamp"], 10).await.unwrap();
         (server, Shop::new(grid, LockKind::Redgrid, LEASE))
     }

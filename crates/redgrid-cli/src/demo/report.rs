@@ -122,11 +122,6 @@ impl Report {
         self.proven
     }
 
-    /// Formats the report as one line of JSON.
-    pub(crate) fn json(&self) -> Result<String, serde_json::Error> {
-        serde_json::to_string(self)
-    }
-
     /// Formats the report as a table and a sentence.
     pub(crate) fn table(&self) -> String {
         let sold_out = self.refused - self.refused_repeated;

@@ -23,10 +23,13 @@ use super::requests::crowd;
 use super::rows::{self, BadRow, Rows};
 use super::shop_lock::{BoxError, LEASE, SHORT_LEASE};
 use super::wire::{Job, Tally};
-use super::worker::{SHUTDOWN_TIMEOUT, connect};
+use super::worker::{READY_TIMEOUT, SHUTDOWN_TIMEOUT, connect};
 use crate::cli::{Global, LockKind, SaleOptions};
-use crate::failure::{Failure, NOT_PROVEN, one_line};
-use crate::server::{Named, address, unreachable};
+use crate::exit_codes::WRONG;
+use crate::failure::{Failure, one_line};
+use crate::named::Named;
+use crate::output::{notice, print_json, print_line};
+use crate::server::{address, unreachable};
 
 /// Number of bad rows printed to stderr; the others are only counted there.
 const SHOWN_BAD_ROWS: usize = 20;
@@ -52,12 +55,13 @@ pub(crate) async fn run(global: &Global, options: &SaleOptions) -> Result<ExitCo
         Some(path) => rows::read(path)?,
         None => Rows { requests: crowd(options.seed, options.stock), bad: Vec::new() },
     };
-    print_bad_rows(&bad);
+    print_bad_rows(global, &bad);
     let server = SaleServer::find(global).await?;
     let products: BTreeSet<String> = requests.iter().map(|request| request.product.clone()).collect();
     let products: Vec<&str> = products.iter().map(String::as_str).collect();
     let namespace = format!("redgrid-demo:{}", Uuid::new_v4().simple());
-    let grid = connect(&server.named, &namespace).await.map_err(|error| server.unreachable(&*error))?;
+    let timeout = global.timeout.unwrap_or(READY_TIMEOUT);
+    let grid = connect(&server.named, &namespace, timeout).await.map_err(|error| server.unreachable(&*error))?;
 
     let counter = Counter::new(requests);
     let mut crew = Crew::default();
@@ -65,7 +69,7 @@ pub(crate) async fn run(global: &Global, options: &SaleOptions) -> Result<ExitCo
     let job = Job { servers: server.named.clone(), namespace, lock: options.lock, tasks: options.tasks, lease };
     let sale = Sale { grid: &grid, server: &server, products: &products, options, counter: &counter };
     let outcome = tokio::select! {
-        outcome = sale.sell(&mut crew, &job, global.json) => outcome,
+        outcome = sale.sell(&mut crew, &job, global.json || global.quiet) => outcome,
         number = stopped() => Err(Failure::signalled(number)),
     };
     // The workers end first, because their last writes must be deleted too.
@@ -80,14 +84,8 @@ pub(crate) async fn run(global: &Global, options: &SaleOptions) -> Result<ExitCo
     let _ = grid.shutdown(SHUTDOWN_TIMEOUT).await;
 
     let report = report?;
-    let text = if global.json { report.json().map_err(|e| Failure::broken(e.to_string()))? } else { report.table() };
-    match writeln!(io::stdout(), "{text}") {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Failure::broken(format!("the report could not be written: {error}")))
-        }
-        _ if report.is_proven() => Ok(ExitCode::SUCCESS),
-        _ => Ok(ExitCode::from(NOT_PROVEN)),
-    }
+    if global.json { print_json(&report) } else { print_line(&report.table()) }?;
+    Ok(if report.is_proven() { ExitCode::SUCCESS } else { ExitCode::from(WRONG) })
 }
 
 /// Deletes the keys of the sale, or reports that they remain.
@@ -182,13 +180,14 @@ struct SaleServer {
 
 impl SaleServer {
     async fn find(global: &Global) -> Result<Self, Failure> {
-        if let Some(named) = Named::of(global) {
+        if let Some(named) = Named::explicit(global)? {
+            named.announce(global);
             let config = named.config().map_err(|error| named.unusable(&error))?;
             return Ok(SaleServer { named, address: address(&config), private: None });
         }
         match RedisServer::start().await {
             Ok(server) => {
-                let named = Named::Url(server.url());
+                let named = Named::of_url(server.url(), "the private server");
                 let address = server.addr().to_string();
                 Ok(SaleServer { named, address, private: Some(server) })
             }
@@ -219,12 +218,12 @@ impl SaleServer {
     }
 }
 
-fn print_bad_rows(bad: &[BadRow]) {
+fn print_bad_rows(global: &Global, bad: &[BadRow]) {
     for row in bad.iter().take(SHOWN_BAD_ROWS) {
-        eprintln!("redgrid: line {} is left out: {}", row.line, row.why);
+        notice(global, &format!("line {} is left out: {}", row.line, row.why));
     }
     if bad.len() > SHOWN_BAD_ROWS {
-        eprintln!("redgrid: {} more rows are left out", bad.len() - SHOWN_BAD_ROWS);
+        notice(global, &format!("{} more rows are left out", bad.len() - SHOWN_BAD_ROWS));
     }
 }
 

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::requests::Request;
 use crate::cli::LockKind;
-use crate::server::Named;
+use crate::named::Named;
 
 /// A message from the sale to a worker. The end of the stream means that the sale has ended; the
 /// worker then ends too.

@@ -15,7 +15,7 @@ use super::order::Shop;
 use super::shop_lock::BoxError;
 use super::wire::{Assignment, FromWorker, Job, Tally, ToWorker};
 use crate::failure::{Failure, one_line};
-use crate::server::Named;
+use crate::named::Named;
 
 /// How long the first connection may take: 5 s, more than one attempt to connect.
 pub(crate) const READY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -40,7 +40,7 @@ pub(crate) async fn run() -> Result<ExitCode, Failure> {
     let Some(ToWorker::Job(job)) = inbox.recv().await else {
         return Err(Failure::usage("`sale-worker` is started by `redgrid demo flash-sale`, run that instead"));
     };
-    let grid = match connect(&job.servers, &job.namespace).await {
+    let grid = match connect(&job.servers, &job.namespace, READY_TIMEOUT).await {
         Ok(grid) => grid,
         Err(error) => {
             print_line(&FromWorker::Failed(one_line(&*error)));
@@ -64,14 +64,14 @@ pub(crate) async fn run() -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Connects to the sale's server.
-pub(crate) async fn connect(servers: &Named, namespace: &str) -> Result<Grid, BoxError> {
+/// Connects to the sale's server, which may take as long as `timeout`.
+pub(crate) async fn connect(servers: &Named, namespace: &str, timeout: Duration) -> Result<Grid, BoxError> {
     let config =
         servers.config()?.namespace(namespace)?.client_name("redgrid-demo").response_timeout(TIMEOUT).retries(RETRIES);
     // Under a lock, a read must return the last write, so replicas are not read.
     let config = config.read_mode(ReadMode::Primary);
     let grid = Grid::connect(config).await?;
-    grid.wait_ready(READY_TIMEOUT).await?;
+    grid.wait_ready(timeout).await?;
     Ok(grid)
 }
 

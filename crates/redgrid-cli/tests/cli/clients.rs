@@ -88,6 +88,7 @@ async fn assert_clients_are_listed(url: &str) {
     wait_until(SOON, async || tokio::task::block_in_place(|| listed(url, &[&one, &two]).len()) == 2).await;
     let lines = tokio::task::block_in_place(|| listed(url, &[&one, &two]));
     let alive = json!({
+        "schema": 1,
         "id": ONE,
         "state": "alive",
         "host": "web-1",
@@ -125,7 +126,8 @@ async fn the_clients_of_all_nodes_of_a_cluster_are_listed() {
 async fn the_command_itself_is_not_listed() {
     let server = RedisServer::start().await.expect("a server");
     assert_eq!(run(&["clients", "--json", "--url", &server.url()]).stdout(), "");
-    assert_eq!(run(&["clients", "--url", &server.url()]).stdout(), "no clients are connected\n");
+    let none = run(&["clients", "--url", &server.url()]);
+    assert_eq!((none.stdout().as_str(), none.stderr().as_str()), ("", "redgrid: no clients are connected\n"));
 }
 
 /// A list of silent clients would mean that they do not answer.
@@ -137,7 +139,7 @@ async fn without_permission_to_ask_the_list_is_refused_and_a_holder_is_still_sho
     let _one = FakeClient::start(&server.url(), ONE, Some(report(ONE))).await;
     server.deny(&["publish"]).await.expect("an answer");
     let ended = run(&["clients", "--url", &server.url()]);
-    assert_eq!((ended.code(), ended.stdout().as_str()), (69, ""), "{}", ended.stderr());
+    assert_eq!((ended.code(), ended.stdout().as_str()), (77, ""), "{}", ended.stderr());
     assert!(ended.stderr().contains("the server refused"), "{}", ended.stderr());
     let holder = run(&["inspect", "job", "--json", "--url", &server.url()]).json()["holders"][0].clone();
     assert_eq!((&holder["state"], &holder["host"]), (&json!("alive"), &json!(null)));

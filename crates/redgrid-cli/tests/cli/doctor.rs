@@ -69,6 +69,32 @@ async fn settings_that_break_locks_are_reported_with_exit_code_1() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn warnings_fail_on_request_and_findings_have_hints_on_request() {
+    let server = RedisServer::builder().config("tcp-keepalive 0").start().await.expect("a server");
+    let doctor =
+        |more: &[&str]| tokio::task::block_in_place(|| run(&[&["doctor", "--url", &server.url()], more].concat()));
+    let plain = doctor(&[]);
+    assert!(plain.code() == 0 && !plain.stdout().contains("fix:"), "{}", plain.stdout());
+    assert_eq!((doctor(&["--fail-on", "warn"]).code(), doctor(&["--fail-on", "error"]).code()), (1, 0));
+    let (host, port) = (server.addr().ip(), server.addr().port());
+    let fix = format!("redis-cli -h {host} -p {port} CONFIG SET tcp-keepalive 300, then CONFIG REWRITE");
+    let hints = doctor(&["--fix-hints"]).stdout();
+    assert!(hints.contains(&format!("\n      fix: {fix}\n")), "{hints}");
+    let json = doctor(&["--fix-hints", "--json"]).json();
+    let findings = json["findings"].as_array().expect("a list");
+    let found = findings.iter().find(|finding| finding["check"] == "keepalive").expect("a finding");
+    assert_eq!((&json["schema"], &found["fix"]), (&json!(1), &json!(fix)));
+    assert!(findings.iter().filter(|finding| finding["level"] == "ok").all(|finding| finding.get("fix").is_none()));
+    // What was to be corrected is, after the step that is shown.
+    server.set_config("tcp-keepalive", "300").await.expect("an answer");
+    assert_level(&doctor(&["--json"]).json(), "keepalive", "ok");
+    let names = doctor(&["-o", "name"]).stdout();
+    assert!(names.contains("persistence\n") && !names.contains("keepalive"), "{names}");
+    let table = doctor(&["-o", "table"]).stdout();
+    assert!(table.starts_with("LEVEL  CHECK ") && table.contains("warn   persistence"), "{table}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn missing_permissions_are_reported() {
     let server = RedisServer::start().await.expect("a server");
     let url = |name: &str| server.url_for(name, "secret");

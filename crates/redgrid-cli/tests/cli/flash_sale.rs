@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 use crate::support::{Ended, run};
 
 /// The documented fields of the JSON line, in their order.
-const FIELDS: [&str; 27] = [
+const FIELDS: [&str; 28] = [
+    "schema",
     "orders",
     "stock_left",
     "oversold",

@@ -71,6 +71,7 @@ async fn a_free_lock_is_shown_as_free_with_exit_code_0() {
     let ended = on(&server, &["inspect", "job", "--json"]);
     assert_eq!(ended.code(), 0, "{}", ended.stderr());
     let want = json!({
+        "schema": 1,
         "name": "job",
         "kind": "free",
         "held": false,
@@ -115,7 +116,10 @@ async fn a_lock_is_taken_away_by_force_only() {
     redgrid_testkit::wait_until(SOON, free).await;
     let again = on(&server, &["unlock", "--force", "job"]);
     assert_eq!((again.code(), again.stdout().as_str()), (1, "job: was free\n"));
-    assert_eq!(on(&server, &["unlock", "--force", "job", "--json"]).stdout(), "{\"name\":\"job\",\"freed\":false}\n");
+    assert_eq!(
+        on(&server, &["unlock", "--force", "job", "--json"]).stdout(),
+        "{\"schema\":1,\"name\":\"job\",\"freed\":false}\n"
+    );
 }
 
 #[tokio::test]
@@ -290,7 +294,7 @@ async fn a_lock_is_taken_from_the_holder_that_was_seen_and_from_no_other() {
     assert_eq!(other.stdout(), format!("job: not freed, held by client {}, number 18\n", &now[..36]));
     let told = on(&server, &["unlock", "--force", "--if-holder", HOLDER, "job", "--json"]).json();
     let holder = json!({ "client": &now[..36], "number": 18, "entries": 1 });
-    assert_eq!(told, json!({ "name": "job", "freed": false, "holders": [holder] }));
+    assert_eq!(told, json!({ "schema": 1, "name": "job", "freed": false, "holders": [holder] }));
     assert!(observer.exists("job").await.expect("an answer"));
 
     let freed = on(&server, &["unlock", "--force", "--if-holder", now, "job"]);

@@ -48,9 +48,10 @@ async fn the_list_has_the_locks_and_nothing_else() {
     assert_eq!((&one["client"], &one["number"]), (&json!(CLIENT), &json!(17)), "{one}");
     assert!(one["lease_left_ms"].as_u64().is_some_and(|left| (30_000..=60_000).contains(&left)), "{one}");
     assert_eq!((&one["kind"], &one["size"]), (&json!("lock"), &json!(1)), "{one}");
-    assert_eq!(one.as_object().map(serde_json::Map::len), Some(6));
+    assert_eq!((one.as_object().map(serde_json::Map::len), &one["schema"]), (Some(7), &json!(1)));
     let text = on(&server, &["ls", "mail"]).stdout();
-    assert!(text.starts_with(&format!("mail  client {CLIENT}, number 17, ")) && text.ends_with(" left\n"), "{text}");
+    let start = format!("NAME  KIND  {:<36}  LEASE\nmail  lock  {CLIENT}  5", "CLIENT");
+    assert!(text.starts_with(&start) && text.ends_with("s\n"), "{text}");
 }
 
 #[tokio::test]
@@ -74,9 +75,13 @@ async fn other_kinds_are_listed_on_request() {
     assert_eq!(kinds(&["--kind", "rw,queue"]), set(&[("prices", "read-write lock"), ("mail", "reliable queue")]));
     assert_eq!(kinds(&["--kind", "semaphore"]), set(&[("leased", "leased semaphore")]));
     assert_eq!(kinds(&["--kind", "all"]).len(), 5);
-    let text = |kind: &str| on(&server, &["ls", "--kind", kind]).stdout();
-    assert_eq!(text("rw"), format!("prices  read-write lock, client {CLIENT}, number 17, without an end\n"));
-    assert_eq!(text("string"), "text\\u{202e}  string, size 3\n");
+    let row = |kind: &str| {
+        let text = on(&server, &["ls", "--kind", kind, "-o", "wide"]).stdout();
+        let line = text.lines().nth(1).expect("a row").to_owned();
+        line.split_whitespace().map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(row("rw"), ["prices", "read-write", "lock", CLIENT, "17", "none", "1"]);
+    assert_eq!(row("string"), ["text\\u{202e}", "string", "3"]);
 }
 
 #[tokio::test]

@@ -5,11 +5,14 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-/// Returns the program with these arguments. The variable that names a server is removed from its
-/// environment.
+/// Returns the program with these arguments. The variables that name a server are removed from its
+/// environment, and it has no contexts.
 pub(crate) fn redgrid(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_redgrid"));
-    command.args(arguments).env_remove("REDGRID_URL").env_remove("REDGRID_CONFIG").env_remove("REDGRID_NAMESPACE");
+    for variable in ["REDGRID_URL", "REDGRID_CONFIG", "REDGRID_CONTEXT", "REDGRID_NAMESPACE"] {
+        command.env_remove(variable);
+    }
+    command.args(arguments).env("XDG_CONFIG_HOME", "/nonexistent");
     command
 }
 
@@ -30,6 +33,16 @@ pub(crate) fn is_ignored(signal: &str) -> bool {
 /// Runs the program to its end.
 pub(crate) fn run(arguments: &[&str]) -> Ended {
     Ended(redgrid(arguments).output().expect("the program runs"))
+}
+
+/// Runs the program on a terminal of 60 columns, and returns what it printed there.
+pub(crate) fn on_terminal(arguments: &str, variables: &[(&str, &str)]) -> String {
+    let program = env!("CARGO_BIN_EXE_redgrid");
+    let line = format!("stty cols 60 rows 20; exec {program} {arguments}");
+    let mut command = Command::new("script");
+    command.args(["-qec", &line, "/dev/null"]).env("TERM", "xterm").env_remove("NO_COLOR").env_remove("CI");
+    command.envs(variables.iter().copied());
+    String::from_utf8(command.output().expect("`script` runs").stdout).expect("text")
 }
 
 /// The result of a run.

@@ -21,10 +21,25 @@ fn an_unknown_server_gives_exit_code_69_and_one_sentence() {
 
 #[test]
 fn every_command_gives_exit_code_69_without_a_server() {
-    for line in
-        ["lock job -- echo ran", "lock job --wait 0s -- echo ran", "inspect job", "ls", "clients", "unlock --force job"]
-    {
-        let ended = run(&[&["--url", "redis://127.0.0.1:1"], &line.split(' ').collect::<Vec<_>>()[..]].concat());
+    for line in [
+        "lock job -- echo ran",
+        "lock job --wait 0s -- echo ran",
+        "inspect job",
+        "ls",
+        "clients",
+        "unlock --force job",
+        "top --once",
+        "wait job --free",
+        "wait job --free --timeout 1ms",
+        "queue ls",
+        "queue counts mail",
+        "queue peek mail",
+        "queue redrive mail --all",
+    ] {
+        // The timeout of `wait` is that of the lock.
+        let timeout: &[&str] = if line.starts_with("wait") { &[] } else { &["--timeout", "300ms"] };
+        let words: Vec<_> = line.split(' ').collect();
+        let ended = run(&[&["--url", "redis://127.0.0.1:1"], timeout, &words[..]].concat());
         assert_eq!((ended.code(), ended.stdout().as_str()), (69, ""), "{line}: {}", ended.stderr());
         assert!(ended.stderr().starts_with("redgrid: cannot work with the server at 127.0.0.1:1"), "{line}");
     }
@@ -55,6 +70,24 @@ fn bad_usage_gives_exit_code_2_and_says_what_is_wrong() {
         ("clients", "REDGRID_URL"),
         ("ls --kind locks --url redis://127.0.0.1:1", "rw"),
         ("clients --timeout 1 --url redis://127.0.0.1:1", "--timeout"),
+        ("clients --answer-timeout 1 --url redis://127.0.0.1:1", "--answer-timeout"),
+        ("ls --color red", "--color"),
+        ("wait job", "--free"),
+        ("wait job --free", "REDGRID_URL"),
+        ("top --once --for 1s", "--for"),
+        ("top --rows 0", "--rows"),
+        ("watch job --poll --subscribe", "--subscribe"),
+        ("doctor --fail-on ok", "--fail-on"),
+        ("queue", "Usage"),
+        ("queue counts", "NAME"),
+        ("queue counts a{b --url redis://127.0.0.1:1", "hash tag"),
+        ("queue peek mail --max 1001", "--max"),
+        ("queue peek mail --id 7", "16 digits"),
+        ("queue redrive mail", "--id"),
+        ("queue redrive mail --all --id 0000000000000001", "--all"),
+        ("completions tcsh", "tcsh"),
+        ("man", "FOLDER"),
+        ("context", "Usage"),
         ("unlock --force job", "REDGRID_URL"),
         ("unlock job", "--force"),
         ("lock job", "COMMAND"),
@@ -92,6 +125,15 @@ fn help_shows_what_works_and_hides_the_worker() {
     assert!(text.contains("flash-sale") && text.contains("requests") && !text.contains("sale-worker"), "{text}");
     let sale = run(&["demo", "flash-sale", "--help"]).stdout();
     assert!(sale.contains("Exit codes:") && sale.contains("REDGRID_URL"), "{sale}");
+}
+
+#[test]
+fn a_short_timeout_ends_the_attempt_to_reach_a_server() {
+    // An address of a network that no machine has: packets to it are dropped or refused.
+    let began = std::time::Instant::now();
+    let ended = run(&["ls", "--timeout", "300ms", "--url", "redis://192.0.2.1"]);
+    assert_eq!((ended.code(), ended.stdout().as_str()), (69, ""), "{}", ended.stderr());
+    assert!(began.elapsed() < std::time::Duration::from_secs(4), "{:?}", began.elapsed());
 }
 
 /// Collects the Markdown pages below a folder.

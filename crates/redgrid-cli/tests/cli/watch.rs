@@ -133,8 +133,9 @@ async fn a_watcher_is_not_counted_as_a_waiter() {
     let server = RedisServer::start().await.expect("a server");
     let observer = server.observer().await.expect("an observer");
     let grid = Grid::connect(server.url().as_str()).await.expect("a client");
-    let (mut child, mut lines) = started(&server, &["--json"]);
-    assert_eq!(next(&mut lines)["event"], "free");
+    let (mut child, mut lines) = started(&server, &["--json", "--poll"]);
+    let first = next(&mut lines);
+    assert_eq!((&first["event"], &first["schema"]), (&json!("free"), &json!(1)));
     let guard = grid.lock("job").acquire().await.expect("it is free");
     assert_eq!(next(&mut lines)["event"], "held");
     // The command has polled several times, without a subscription.

@@ -23,7 +23,8 @@ const LIST_INTERVAL: Duration = Duration::from_secs(1);
 /// The longest interval, with many channels.
 const LONGEST_INTERVAL: Duration = Duration::from_secs(10);
 
-/// With so many channels, a list takes a node some 100 µs. With more of them it is made more rarely.
+/// With so many channels, a list takes a node some 100 µs. With more of them it is made more
+/// rarely.
 const CHANNELS: u64 = 1_000;
 
 /// How often clients are asked.

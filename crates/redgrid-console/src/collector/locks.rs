@@ -275,7 +275,7 @@ fn seen_holders(
     lock.holders.iter().map(of_holder).collect()
 }
 
-/// Whose turn it is to be read.
+/// The positions in the circles of names that are read in turns.
 #[derive(Debug, Default)]
 struct Turns {
     last_page: String,

@@ -7,7 +7,7 @@
 //! |---|---|---|
 //! | health | `PING` at each node | 2 s |
 //! | servers | `INFO` at each primary | 10 s |
-//! | clients | `INFO stats` and `PUBSUB CHANNELS` at each primary | 1 s for each 1,000 channels of a node, at most 10 s |
+//! | clients | `INFO stats`, `PUBSUB CHANNELS` at each primary | 1 s per 1,000 channels, up to 10 s |
 //! | reports | a question to each client | 5 s, at most 50 a second |
 //! | search for locks | `SCAN` with a bounded script | at most 2 % of a node's time |
 //! | locks on the screen | bounded reads | 1 s, at most 50 commands |

@@ -52,7 +52,8 @@ impl Need {
     fn of(self, page: Page) -> bool {
         match self {
             Need::Health => true,
-            // The number of keys limits the search, and a restart makes the list of clients uncertain.
+            // The number of keys limits the search, and a restart makes the list of clients
+            // uncertain.
             Need::Servers => matches!(page, Page::Overview | Page::Locks | Page::Lock),
             Need::Clients => matches!(page, Page::Overview | Page::Locks | Page::Lock | Page::Clients),
             Need::Search => matches!(page, Page::Overview | Page::Locks),

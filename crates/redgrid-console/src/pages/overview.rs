@@ -107,7 +107,7 @@ fn findings(lints: &[Lint], unchecked: &[String]) -> Markup {
             }
         }
         @if !unchecked.is_empty() {
-            p.fault { "Not checked: " (visible(&unchecked.join("; "))) "." }
+            p.hint { "Not checked: " (visible(&unchecked.join("; "))) "." }
         }
     }
 }

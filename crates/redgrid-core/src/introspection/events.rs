@@ -90,10 +90,9 @@ impl EventLog {
 /// outcome. Such events of one name are joined, so that they displace no lost hold.
 fn add(events: &mut VecDeque<Event>, mut event: Event) {
     let is_same = |other: &Event| other.what == event.what && other.name == event.name;
-    if event.what == RENEWAL_FAILED || event.what == UNKNOWN {
-        if let Some(earlier) = events.iter().position(is_same).and_then(|at| events.remove(at)) {
-            event.times += earlier.times;
-        }
+    let is_joined = event.what == RENEWAL_FAILED || event.what == UNKNOWN;
+    if is_joined && let Some(earlier) = events.iter().position(is_same).and_then(|at| events.remove(at)) {
+        event.times += earlier.times;
     }
     if events.len() == KEPT {
         let count = |what| events.iter().filter(|other| other.what == what).count();

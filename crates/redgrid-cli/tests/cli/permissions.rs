@@ -1,0 +1,90 @@
+//! Exit code 77: the user of the servers lacks a permission.
+
+use redgrid_testkit::{Cluster, RedisServer};
+
+use crate::look::hold;
+use crate::support::run;
+
+/// Exit code: the user lacks a permission.
+const NO_PERMISSION: i32 = 77;
+
+/// The permissions published for readers, with those for queues.
+fn reader() -> Vec<String> {
+    let page = include_str!("../../../../docs/operating/acl.md");
+    let lines = page.lines().filter_map(|line| line.strip_prefix("ACL SETUSER reader "));
+    let rules = lines.flat_map(str::split_whitespace).filter(|rule| *rule != ">SECRET");
+    rules.map(str::to_owned).chain([">secret".into()]).collect()
+}
+
+#[tokio::test]
+async fn a_missing_permission_is_exit_code_77_and_named() {
+    let server = RedisServer::start().await.expect("a server");
+    let observer = server.observer().await.expect("an observer");
+    hold(&observer, "job", "1", "60000").await;
+    for (command, denied) in [
+        (&["ls"][..], "scan"),
+        (&["queue", "ls"], "scan"),
+        (&["clients"], "pubsub"),
+        (&["top", "--once"], "pubsub"),
+        (&["inspect", "job"], "hlen"),
+        (&["wait", "job", "--free"], "hlen"),
+        (&["watch", "job", "--for", "1m"], "hlen"),
+        (&["unlock", "--force", "job"], "hget"),
+        (&["queue", "counts", "mail"], "zcard"),
+        (&["queue", "peek", "mail"], "zrange"),
+        (&["queue", "redrive", "mail", "--all"], "zcard"),
+        (&["lock", "other", "--", "true"], "hset"),
+    ] {
+        let user = format!("without-{denied}");
+        let rules = ["on", ">secret", "~*", "&*", "+@all", &format!("-{denied}")];
+        server.set_user(&user, &rules).await.expect("an answer");
+        let ended = run(&[&["--url", &server.url_for(&user, "secret")], command].concat());
+        assert_eq!((ended.code(), ended.stdout().as_str()), (NO_PERMISSION, ""), "{command:?}: {}", ended.stderr());
+        let told = ended.stderr();
+        // A denial within a script does not name the command.
+        let names_it = told.contains(denied) || told.contains("can't run this command");
+        assert!(told.starts_with("redgrid: the user of the server at ") && names_it, "{denied}: {told}");
+        assert_eq!(told.lines().count(), 1, "{told}");
+        assert!(!told.contains("secret"), "{told}");
+    }
+    let away = run(&["ls", "--url", "redis://127.0.0.1:1"]);
+    assert_eq!(away.code(), 69, "{}", away.stderr());
+}
+
+#[tokio::test]
+async fn a_reader_with_the_published_permissions_may_run_each_command_that_reads() {
+    let server = RedisServer::start().await.expect("a server");
+    let observer = server.observer().await.expect("an observer");
+    hold(&observer, "job", "1", "60000").await;
+    let rules = reader();
+    let rules: Vec<&str> = rules.iter().map(String::as_str).filter(|rule| !rule.contains("|shard")).collect();
+    // On a server without a cluster, the commands of a cluster are not needed.
+    server.set_user("reader", &rules).await.expect("an answer");
+    observer.cmd(&["ACL", "LOG", "RESET"]).await.expect("an answer");
+    let url = server.url_for("reader", "secret");
+    for command in [
+        &["ls", "--kind", "all"][..],
+        &["inspect", "job"],
+        &["clients"],
+        &["top", "--once"],
+        &["wait", "nobody", "--free"],
+        &["queue", "ls"],
+        &["queue", "counts", "mail"],
+        &["queue", "peek", "mail", "--values"],
+        &["queue", "peek", "mail", "--state", "dead"],
+    ] {
+        let ended = run(&[&["--url", &url], command].concat());
+        assert_eq!(ended.code(), 0, "{command:?}: {}", ended.stderr());
+    }
+    let log: Vec<redgrid_testkit::redis::Value> = observer.query(&["ACL", "LOG"]).await.expect("an answer");
+    assert!(log.is_empty(), "{log:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_node_of_a_cluster_that_denies_is_enough_for_77() {
+    let cluster = Cluster::start(3, 0).await.expect("it starts");
+    cluster.nodes()[1].deny(&["scan"]).await.expect("an answer");
+    let ended = tokio::task::block_in_place(|| run(&["ls", "--url", &cluster.url()]));
+    assert_eq!(ended.code(), NO_PERMISSION, "{}", ended.stderr());
+    assert!(ended.stderr().contains("scan"), "{}", ended.stderr());
+}
