@@ -69,6 +69,7 @@ impl Collector {
                     tokio::time::sleep(SEARCH_INTERVAL).await;
                 }
                 Some(false) => {
+                    self.forget_found(false);
                     self.search_once().await;
                     tokio::time::sleep_until(began + SEARCH_INTERVAL).await;
                 }

@@ -140,14 +140,19 @@ impl Collector {
 
     /// Starts the work unless it is under way.
     fn wake(self: &Arc<Self>, is_lock_new: bool) {
-        if self.viewers().start() {
-            let collector = Arc::clone(self);
-            tokio::spawn(async move { collector.run().await });
-        }
+        self.start();
         if is_lock_new {
             self.is_lock_new.notify_one();
         }
         self.came.notify_waiters();
+    }
+
+    /// Starts the work, unless it is running.
+    fn start(self: &Arc<Self>) {
+        if self.viewers().start() {
+            let collector = Arc::clone(self);
+            tokio::spawn(async move { collector.run().await });
+        }
     }
 
     /// Works until the last page is closed.
@@ -266,6 +271,8 @@ impl Viewer {
     /// Says which locks are on the screen.
     pub(crate) fn shows(&self, names: Vec<String>) {
         self.collector.viewers().shows(self.id, names, Instant::now());
+        // The work ends if no stream is read for a while, as when the console was stopped.
+        self.collector.start();
     }
 }
 

@@ -120,7 +120,8 @@ fn take_servers<E: std::fmt::Display>(
     }
     servers.sort_by(|one, other| one.node.cmp(&other.node));
     let keys = servers.iter().fold(0_u64, |sum, server| sum.saturating_add(server.keys));
-    snapshot.keys = Some(keys).filter(|_| are_all_known);
+    // A new primary that does not answer at first hides no number that was known.
+    snapshot.keys = Some(keys).filter(|_| are_all_known).or(snapshot.keys);
     if !servers.is_empty() {
         snapshot.servers.answered(servers, now);
     }
@@ -148,6 +149,8 @@ mod tests {
         assert_eq!(take([info(3), info(4)]), (false, Some(7)));
         // The node that is away for a moment keeps its number.
         assert_eq!(take([info(5), denied()]), (true, Some(9)));
+        let new = [("c".to_owned(), denied())];
+        assert_eq!((take_servers(&mut snapshot, new.into_iter(), 1), snapshot.keys), (true, Some(9)));
         assert_eq!(snapshot.servers.get().map(|servers| servers.len()), Some(2));
     }
 }
