@@ -68,7 +68,7 @@ pub(crate) struct Holder {
 pub(crate) struct Found {
     pub(crate) kind: ObjectKind,
     pub(crate) holder: Option<(String, u64)>,
-    /// What was seen of the holder, or of the lock if it has several.
+    /// The readings of the holder, or of the lock if it has several.
     pub(crate) seen: Seen,
 }
 

@@ -82,7 +82,7 @@ impl State {
     }
 }
 
-/// What the readings of a lock say of one of its holders. Times are in milliseconds since 1970.
+/// The readings of a lock about one of its holders. Times are in milliseconds since 1970.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Seen {
     /// When the holder was first seen.

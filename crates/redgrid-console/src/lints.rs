@@ -47,7 +47,7 @@ impl Lint {
     }
 }
 
-/// What looks wrong, and what could not be checked.
+/// The findings, and the checks that were not possible.
 #[derive(Debug)]
 pub(crate) struct Findings {
     pub(crate) lints: Vec<Lint>,

@@ -92,7 +92,7 @@ pub(crate) struct Snapshot {
     pub(crate) are_locks_cut: bool,
     /// The locks of open lock pages, by their names.
     pub(crate) watched: Arc<BTreeMap<String, Reading<LockView>>>,
-    /// What was seen of the holders of these locks, by the lock.
+    /// The readings of the holders of these locks, by the lock.
     pub(crate) watched_holders: Arc<BTreeMap<String, BTreeMap<HolderKey, Seen>>>,
     /// The findings, once a page has needed them. All pages of a state share them.
     pub(crate) findings: Arc<OnceLock<Findings>>,

@@ -15,7 +15,7 @@ const FAILURES: u32 = 5;
 /// The window starts with its first failure.
 const WINDOW: Duration = Duration::from_secs(60);
 
-/// Addresses that are remembered; a further one replaces the one whose window is the oldest.
+/// Addresses that are remembered; a further one replaces the one with the oldest window.
 const ADDRESSES: usize = 1_024;
 
 /// Counts failed logins. The address is `None` if the server does not report it.

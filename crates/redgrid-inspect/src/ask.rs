@@ -116,7 +116,7 @@ impl Inspector {
     ///
     /// # Errors
     ///
-    /// Those of [`ask`](Inspector::ask). Reports that arrived before the error were passed. If some
+    /// As for [`ask`](Inspector::ask). Reports that arrived before the error were passed. If some
     /// questions could not be sent, the other clients are asked first.
     ///
     /// # Cancel safety

@@ -59,7 +59,7 @@ impl LivingClients {
         }
     }
 
-    /// Returns whether the client of a holder is alive, as far as this list tells.
+    /// Returns whether the client of a holder is alive, as far as this list shows.
     ///
     /// A client is absent for a moment while its subscription reconnects. So look again before you
     /// rely on [`HolderState::Gone`], as [`Inspector::lock_twice`] does.

@@ -19,10 +19,10 @@ use crate::scripts::{LEASES, LOCK, QUEUE};
 /// busy for about 1 µs.
 const MAX_HOLDERS: i64 = 1000;
 
-/// The most readers whose own leases are read.
+/// The most readers of which the own leases are read.
 const MAX_LEASES: usize = 100;
 
-/// The most entries of a Redisson reader whose leases are read. Each entry has a lease.
+/// The most entries of a Redisson reader of which the leases are read. Each entry has a lease.
 const MAX_ENTRIES: u64 = 8;
 
 /// The kind of a lock.
@@ -144,7 +144,7 @@ impl Inspector {
     ///
     /// # Errors
     ///
-    /// Those of [`lock`](Inspector::lock). Every name is accepted.
+    /// As for [`lock`](Inspector::lock). Every name is accepted.
     ///
     /// # Cancel safety
     ///

@@ -24,7 +24,7 @@ impl Inspector {
     ///
     /// # Errors
     ///
-    /// Those of [`lock`](Inspector::lock).
+    /// As for [`lock`](Inspector::lock).
     ///
     /// # Cancel safety
     ///

@@ -176,7 +176,7 @@ fn next_batch(clients: &BTreeMap<String, String>, last: &str) -> Vec<(String, St
     after.chain(before).take(MOST_QUESTIONS).map(owned).collect()
 }
 
-/// Adds new processes. Those that have left stay for a minute if they have reported.
+/// Adds new processes. Clients that have left stay for a minute if they have reported.
 fn keep_processes(
     processes: &mut Arc<BTreeMap<String, Process>>,
     living: &Living,

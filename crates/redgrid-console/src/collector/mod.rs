@@ -13,7 +13,7 @@
 //! | locks on the screen | bounded reads | 1 s, at most 50 commands |
 //! | checks | those of `redgrid doctor` that only read | on request, at most one a minute |
 //!
-//! What no page needs is forgotten, so that no page shows old data as current.
+//! Data that no page needs is forgotten, so that no page shows old data as current.
 
 mod clients;
 mod locks;
@@ -162,7 +162,7 @@ impl Collector {
             // A task of its own, so that open pages do not stand still after a panic.
             let work = tokio::spawn(async move { collector.work().await });
             let has_panicked = work.await.is_err_and(|error| error.is_panic());
-            // What is shown next was read after the next page was opened.
+            // The next page shows only data that is read after it was opened.
             self.forget();
             if self.viewers().stop(Instant::now()) {
                 return;

@@ -161,7 +161,7 @@ async fn a_read_write_lock_has_readers_and_a_writer() {
     drop(writer);
 }
 
-/// As Java writes it: a reader that has entered twice, and one whose leases have ended.
+/// As Java writes it: a reader that has entered twice, and one with ended leases.
 #[tokio::test(flavor = "multi_thread")]
 async fn readers_of_redisson_have_the_longest_of_their_leases() {
     let server = server().await;
