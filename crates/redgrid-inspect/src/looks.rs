@@ -57,14 +57,18 @@ impl LockView {
     /// client was not gone then, or has renewed its lease since. If the servers are not settled, the
     /// client's channel may not be there yet.
     fn compare_gone(&mut self, earlier: &LockView, is_settled: bool) {
-        let is_longer = |now: Option<Duration>, then: Option<Duration>| now > then && then.is_some();
-        let is_renewed = is_longer(self.lease_left, earlier.lease_left);
+        // Without a renewal, the rest of a lease is shorter by the time between the looks. With
+        // one, it is shorter by less than half of that, however often the lease is renewed.
+        let has_been_renewed = |now: Option<Duration>, then: Option<Duration>| {
+            then.is_some_and(|then| now > Some(then.saturating_sub(LOOKS_APART / 2)))
+        };
+        let is_renewed = has_been_renewed(self.lease_left, earlier.lease_left);
         for holder in self.holders.iter_mut().filter(|holder| holder.state == HolderState::Gone) {
             let is_it = |then: &&HolderView| (&then.client, then.number) == (&holder.client, holder.number);
             let was_gone = earlier.holders.iter().find(is_it).filter(|then| then.state == HolderState::Gone);
             let has_renewed = |then: &HolderView| match holder.mode {
                 // The lease of a read-write lock is the longest one of several readers.
-                Mode::Read => is_longer(holder.reader_lease_left, then.reader_lease_left),
+                Mode::Read => has_been_renewed(holder.reader_lease_left, then.reader_lease_left),
                 _ => is_renewed,
             };
             let is_gone = was_gone.is_some_and(|then| !has_renewed(then));
@@ -124,6 +128,8 @@ mod tests {
             (Alive, Some(20), Gone, Some(18), true, Unknown),
             // It lives without a channel.
             (Gone, Some(20), Gone, Some(30), true, Unknown),
+            // It renews so often that the rest is about the same in each look.
+            (Gone, Some(30), Gone, Some(30), true, Unknown),
             // Its channel may be at a node that has just been started.
             (Gone, Some(20), Gone, Some(18), false, Unknown),
             (Gone, Some(20), Alive, Some(18), true, Alive),
