@@ -18,7 +18,7 @@ use crate::exactly_once::IdempotentRequest;
 use crate::service::ClientParts;
 use crate::unpolled::Offer;
 
-/// Methods of [`Client`](crate::Client) alone, for authors of objects.
+/// Methods of [`Client`](crate::Client) for authors of objects. No other type has them.
 ///
 /// | for | methods |
 /// |---|---|
@@ -141,7 +141,7 @@ pub trait ClientExt: Sealed {
     /// connection until `until`.
     ///
     /// After a lost reply the script is not sent again, so nothing is stored on the server for
-    /// deduplication. The Lua variable `clock` is not set for the script.
+    /// deduplication. The script must not use the Lua variable `clock`, which is unset.
     fn run_at_most_once<T: FromReply>(
         &self,
         request: IdempotentRequest,
@@ -155,7 +155,8 @@ pub trait ClientExt: Sealed {
     /// the same order. An outcome also says whether its request is as durable as requested.
     ///
     /// Requests to one node are sent together. They are executed in their order if all of them are
-    /// [`in_order`](Request::in_order). Other requests are executed concurrently.
+    /// [`in_order`](Request::in_order). Requests to other nodes, and of other callers, are
+    /// concurrent.
     ///
     /// A request that a node refuses for a temporary reason, mostly because a slot is moving, is
     /// sent again. So is an idempotent request without a reply. Retries of one slot are sequential.

@@ -152,7 +152,7 @@ impl Fence {
     ///
     /// # Errors
     ///
-    /// [`FenceError`] if there was no reply.
+    /// [`FenceError`] if the request fails.
     ///
     /// # Cancel safety
     ///

@@ -148,7 +148,7 @@ impl Object {
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] if there was no reply.
+    /// [`ObjectError`] if the request fails.
     ///
     /// # Cancel safety
     ///
@@ -200,7 +200,7 @@ impl Object {
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] if there was no reply.
+    /// [`ObjectError`] if the request fails.
     ///
     /// # Cancel safety
     ///
@@ -218,7 +218,7 @@ impl Object {
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] if there was no reply.
+    /// [`ObjectError`] if the request fails.
     ///
     /// # Cancel safety
     ///
@@ -239,7 +239,7 @@ impl Object {
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] if there was no reply. A server with an `lfu` eviction policy refuses the
+    /// [`ObjectError`] if the request fails. A server with an `lfu` eviction policy refuses the
     /// request, because it counts uses and does not store their times.
     ///
     /// # Cancel safety
@@ -255,7 +255,7 @@ impl Object {
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] if there was no reply. A server without an `lfu` eviction policy refuses the
+    /// [`ObjectError`] if the request fails. A server without an `lfu` eviction policy refuses the
     /// request.
     ///
     /// # Cancel safety
@@ -271,7 +271,7 @@ impl Object {
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] if there was no reply.
+    /// [`ObjectError`] if the request fails.
     ///
     /// # Cancel safety
     ///
@@ -286,7 +286,7 @@ impl Object {
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] if there was no reply.
+    /// [`ObjectError`] if the request fails.
     ///
     /// # Cancel safety
     ///
@@ -311,7 +311,7 @@ impl Object {
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] if there was no reply.
+    /// [`ObjectError`] if the request fails.
     ///
     /// # Cancel safety
     ///

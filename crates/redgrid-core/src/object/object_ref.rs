@@ -95,7 +95,7 @@ impl ObjectRef {
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] if there was no reply.
+    /// [`ObjectError`] if the request fails.
     ///
     /// # Cancel safety
     ///
@@ -108,7 +108,7 @@ impl ObjectRef {
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] if there was no reply.
+    /// [`ObjectError`] if the request fails.
     ///
     /// # Cancel safety
     ///
@@ -222,7 +222,7 @@ impl ObjectRef {
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] if there was no reply.
+    /// [`ObjectError`] if the request fails.
     ///
     /// # Cancel safety
     ///
