@@ -384,8 +384,7 @@ pub trait ClientExt: Sealed {
         self.run_in_background(work(BackgroundClient::new(self.client())));
     }
 
-    /// Returns a new participant for `key`, with the lowest number that this client does not use
-    /// there.
+    /// Returns a new participant with the lowest number that this client does not use for `key`.
     fn participant(&self, key: &Bytes) -> Participant {
         participant(self.client(), key)
     }

@@ -20,7 +20,7 @@ pub enum FenceError {
         /// The highest token that has passed.
         highest: Token,
     },
-    /// The fence remembers no token, and the given one is older than the lifetime of the fence.
+    /// The fence remembers no token, and the given token is older than the lifetime of the fence.
     ///
     /// A higher token may have passed before and been forgotten. Nothing was written.
     #[error("token {token} is older than the lifetime of the fence `{name}` ({lifetime:?})")]

@@ -75,7 +75,7 @@ static NEXT_CALL: AtomicU64 = AtomicU64::new(1);
 ///
 /// The fence remembers the highest token until 30 days after the last token has passed (see
 /// [`Fence::lifetime`]). After that, the fence rejects tokens that are older than its lifetime.
-/// Tokens are times, so these include every token that is lower than the forgotten one.
+/// Tokens are times, so every token that is lower than the forgotten one is rejected, too.
 ///
 /// If a token is ahead of the clock of the fence's server, the fence remembers the token for
 /// longer, by the difference. A holder that has held its lock for longer than the lifetime without

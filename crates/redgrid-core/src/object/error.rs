@@ -157,8 +157,8 @@ impl ObjectError {
         })
     }
 
-    /// Creates the error of a request that only reads. A lost reply is no unknown outcome here,
-    /// because the request changes nothing.
+    /// Creates the error of a request that only reads. A lost reply counts as unavailability, not
+    /// as an unknown outcome, because the request changes nothing.
     pub fn of_read(name: &Name, source: ServerError) -> Self {
         ObjectError::unless_unexpected(name, source, |source| Failure::of_read(Operation::new("read", name), source))
     }

@@ -26,7 +26,7 @@ pub enum OnDelete {
     /// The key holds the object itself, and nothing is stored under the name without a prefix.
     Primary,
     /// The key holds the object itself if nothing is stored under the name without a prefix.
-    /// Otherwise it is a companion. An example is the capacity of a ring.
+    /// Otherwise the key is a companion. An example is the capacity of a ring.
     PrimaryIfAlone,
     /// The key is kept, because it protects against late requests. Examples are tokens, fences and
     /// stored replies. The key expires later, or stays.
@@ -44,8 +44,8 @@ struct Prefix {
 /// Prefixes of keys that are in no [layout](super::layouts), with the role of the key, and whether
 /// an id can follow the name.
 ///
-/// Such keys belong to single clients or to rounds of an adder, are short-lived, or outlive their
-/// object. The first prefix is that of the key with the saved total of an adder.
+/// Each of these keys belongs to a single client or to a round of an adder, is short-lived, or
+/// outlives its object. The first prefix is that of the key with the saved total of an adder.
 const OTHER_PREFIXES: [(&str, OnDelete, bool); 13] = [
     ("redgrid_adder", OnDelete::Primary, false),
     ("redgrid_wait", OnDelete::Delete, false),
@@ -99,8 +99,8 @@ static PREFIXES: LazyLock<Vec<Prefix>> = LazyLock::new(|| {
 /// `timeout` stores the leases of a semaphore, or the subscribers of a reliable topic. `value` and
 /// `permits` store the available and the taken permits of a rate limiter. `allocation` stores the
 /// block size of an id generator, and `config` the configuration of a Bloom filter. Such a key can
-/// also be the name of another object. So the server's types of this key and of the key `name`
-/// decide whether this key is a companion.
+/// also be the name of another object. So the data types of this key and of the key `name` decide
+/// whether this key is a companion.
 pub const COMPANION_SUFFIXES: [&str; 5] = ["timeout", "value", "permits", "allocation", "config"];
 
 /// Index in [`COMPANION_SUFFIXES`] of a Bloom filter's configuration, which is the only key of an
@@ -180,7 +180,7 @@ pub struct MaybeOwned {
 #[derive(Debug, Clone, PartialEq, Eq)]
 // Exhaustive: only authors of objects use it.
 pub enum Evidence {
-    /// The key of the object and the possible companion have the server's types for the suffix at
+    /// The key of the object and the possible companion have the data types that fit the suffix at
     /// this index of [`COMPANION_SUFFIXES`].
     Types(usize),
     /// The key in this variant exists.

@@ -40,8 +40,8 @@ impl Object {
     /// Copies the object with all its keys to another name when awaited.
     ///
     /// The copy has the same lifetime. If an object with that name exists, it stays and the call
-    /// returns false, unless [`Copy::replacing`] is set. A copy to another slot is a snapshot, too:
-    /// it has the contents of one moment.
+    /// returns false, unless [`Copy::replacing`] is set. A copy to another slot also has the
+    /// contents that the object had at one moment.
     #[doc(alias = "copyAndReplace")]
     #[doc(alias = "copy")]
     pub fn copy_to(&self, to: impl AsRef<str>) -> Copy {

@@ -36,7 +36,8 @@ struct State {
     waiting: VecDeque<(u64, Arc<Notify>)>,
     turn: Option<Turn>,
     last_id: u64,
-    /// When a request of an update was last answered, and the round trip of that request.
+    /// The time of the last reply to a request of an update, and the round-trip time of that
+    /// request.
     last_reply: Instant,
     round_trip: Duration,
     /// The value that the last update stored, and the instant at which its request was sent.

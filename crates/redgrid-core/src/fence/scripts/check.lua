@@ -7,7 +7,7 @@
 --                    added to the lifetime
 -- Returns  {1, token}    passed: it is now the highest token
 --          {0, highest}  stale: `highest` has passed before
---          {3, ''}       no token is remembered, and the given one is older than the lifetime
+--          {3, ''}       no token is remembered, and the given token is older than the lifetime
 --
 -- Work: O(1), writes one key. Sent twice, the script has the same effect as sent once, because it
 -- only sets the token.

@@ -14,7 +14,7 @@
 -- Returns  {1, reply}    written: 1 for SET, the reply of the command for the others
 --          {0, highest}  stale: `highest` has passed before
 --          {2, time}     too late: `time` is this server's time, in microseconds since 1970
---          {3, ''}       no token is remembered, and the given one is older than the lifetime
+--          {3, ''}       no token is remembered, and the given token is older than the lifetime
 --
 -- Work: that of the command, writes three keys. Sent twice, it writes once: the second transmission
 -- finds the stored reply of the first, even if the same holder has written something else since.

@@ -50,8 +50,8 @@ pub enum ListenError {
     },
     /// The server denies this client the subscription to the channels of events.
     ///
-    /// The user needs permission for `&__key*__:*`. The client retries the subscription after a
-    /// minute at the earliest.
+    /// The user needs permission for `&__key*__:*`. The client does not retry a denied subscription
+    /// for a minute.
     #[error("no permission for the channels of events (grant the user `&__key*__:*`)")]
     Denied,
     /// The subscription failed for a reason that all objects share.
