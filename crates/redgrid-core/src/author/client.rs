@@ -42,7 +42,7 @@ use crate::unpolled::Offer;
 ///
 /// # Cancel safety
 ///
-/// Every future can be dropped. A request that was sent is executed nevertheless.
+/// Every future can be dropped. A request that was sent before the drop is executed nevertheless.
 pub trait ClientExt: Sealed {
     /// Returns the client's clock.
     fn clock(&self) -> &Clock {
@@ -54,7 +54,7 @@ pub trait ClientExt: Sealed {
         self.client().core().settings.response_timeout
     }
 
-    /// Returns how long a call can be without contact: `response_timeout × (retries + 1)`.
+    /// Returns how long a call waits for contact: `response_timeout × (retries + 1)`.
     fn patience(&self) -> Duration {
         self.client().core().settings.patience()
     }
@@ -64,12 +64,12 @@ pub trait ClientExt: Sealed {
         self.client().core().settings.poll_interval
     }
 
-    /// Returns the length of the lease of holds that are renewed.
+    /// Returns the lease duration of holds that the client renews automatically.
     fn watchdog_lease(&self) -> Duration {
         self.client().core().settings.watchdog_lease
     }
 
-    /// Returns how long Java services keep a dead process's position in the queue of a fair lock.
+    /// Returns how long Redisson keeps a dead process's position in the queue of a fair lock.
     fn fair_wait(&self) -> Duration {
         self.client().core().settings.fair_wait
     }
@@ -79,7 +79,8 @@ pub trait ClientExt: Sealed {
         self.client().core().settings.durability
     }
 
-    /// Returns the prefix of channels for forced takeovers. The client's id and `}` follow it.
+    /// Returns the prefix of the channels on which clients are notified of forced takeovers. In a
+    /// channel name, the id of the notified client and `}` follow the prefix.
     fn notice_prefix(&self) -> String {
         self.client().core().notice_prefix()
     }
@@ -93,12 +94,12 @@ pub trait ClientExt: Sealed {
         self.client().core().run_with(request, until, RetryPolicy::Retries)
     }
 
-    /// Sends a request with several keys, for a caller that can fall back to fewer keys.
+    /// Sends a request with several keys, for a caller that can also use fewer keys per request.
     ///
-    /// During a slot migration the keys may be on two nodes. This method reports that at once as
+    /// During a slot migration the keys may be on two nodes. This method then fails at once with
     /// [`Code::TryAgain`](crate::Code::TryAgain), whereas [`Client::run`](crate::Client::run)
-    /// retries. After a lost reply an idempotent request is retransmitted until its deadline. Any
-    /// other request is sent once.
+    /// retries. After a lost reply, an idempotent request is retransmitted until the call times
+    /// out. Any other request is not retransmitted.
     fn run_same_slot<T: FromReply>(&self, request: Request) -> impl Future<Output = Result<T, ServerError>> + Send {
         async move {
             let until = self.clock().now() + self.patience();
@@ -115,10 +116,10 @@ pub trait ClientExt: Sealed {
 
     /// Executes a script exactly once, and returns its reply as `T`.
     ///
-    /// The call waits for `response_timeout × (retries + 1)`, and the request is sent again after a
-    /// lost reply. After an error with an unknown outcome, the client continues to send it, for
-    /// 30 s in all. Meanwhile, later requests of this client for the same name wait. If the future
-    /// is dropped, a sent request continues, and an unsent one is never sent.
+    /// The call waits up to `response_timeout × (retries + 1)`, and retransmits the request after a
+    /// lost reply. If the call fails with an unknown outcome, the client continues the
+    /// retransmissions until 30 s after the start. Until they end, later requests of this client
+    /// for the same name wait. If the future is dropped, only a request that was sent continues.
     fn run_exactly_once<T: FromReply>(
         &self,
         request: IdempotentRequest,
@@ -126,7 +127,7 @@ pub trait ClientExt: Sealed {
         async move { self.run_exactly_once_until(request, self.clock().now() + self.patience()).await }
     }
 
-    /// Executes a script like [`ClientExt::run_exactly_once`], but waits until `until` at most.
+    /// Executes a script as [`ClientExt::run_exactly_once`] does, but waits until `until` at most.
     fn run_exactly_once_until<T: FromReply>(
         &self,
         request: IdempotentRequest,
@@ -140,7 +141,7 @@ pub trait ClientExt: Sealed {
     /// connection until `until`.
     ///
     /// After a lost reply the script is not sent again, so nothing is stored on the server for
-    /// deduplication. The script must not use the Lua variable `clock`, which is not set here.
+    /// deduplication. The script must not use the Lua variable `clock`, which is unset.
     fn run_at_most_once<T: FromReply>(
         &self,
         request: IdempotentRequest,
@@ -150,15 +151,15 @@ pub trait ClientExt: Sealed {
         async move { crate::exactly_once::run_at_most_once(client, request, until).await?.into_typed() }
     }
 
-    /// Sends many requests, with retries until `until`. Returns one outcome for each, in the same
-    /// order. An outcome also says whether its reply is as durable as requested.
+    /// Sends many requests, with retries until `until`. Returns one outcome for each request, in
+    /// the same order. An outcome also says whether its request is as durable as requested.
     ///
     /// Requests to one node are sent together. They are executed in their order if all of them are
-    /// [`in_order`](Request::in_order). Other nodes and other callers are served concurrently.
+    /// [`in_order`](Request::in_order). Requests to other nodes, and of other callers, are
+    /// concurrent.
     ///
     /// A request that a node refuses for a temporary reason, mostly because a slot is moving, is
-    /// sent again. An idempotent request without a reply is sent again, too. Retries of one slot
-    /// are sent one after another.
+    /// sent again. So is an idempotent request without a reply. Retries of one slot are sequential.
     fn batch(
         &self,
         requests: Vec<Request>,
@@ -170,8 +171,8 @@ pub trait ClientExt: Sealed {
 
     /// Returns the current primaries: in a cluster those that serve slots, otherwise one.
     ///
-    /// Waits until they are known, at most `response_timeout × (retries + 1)`. The error says why
-    /// they are unknown.
+    /// Waits up to `response_timeout × (retries + 1)` until the primaries are known. The error says
+    /// why they are unknown.
     fn primaries(&self) -> impl Future<Output = Result<Vec<Primary>, ServerError>> + Send {
         async move { self.client().core().primaries_until(self.clock().now() + self.patience()).await }
     }
@@ -186,8 +187,7 @@ pub trait ClientExt: Sealed {
         self.client().core().topology.suspect(TopologyHint::Node(primary.id().clone()));
     }
 
-    /// Sends a request without keys to this node, and converts its reply to `T`. Redirects are not
-    /// followed.
+    /// Sends a request without keys to this node, and follows no redirects.
     ///
     /// While the node is a primary, the request is retried as by
     /// [`Client::run`](crate::Client::run). After an error, [`ClientExt::is_primary`] says whether
@@ -220,35 +220,33 @@ pub trait ClientExt: Sealed {
         self.client().core().run_at_primaries(request, until)
     }
 
-    /// Returns the sentinels that this client uses, including those that other sentinels have
-    /// named. Without Sentinel, the list is empty.
+    /// Returns the configured and the discovered sentinels; without Sentinel, an empty list.
     ///
     /// Connections to them use the credentials and the encryption of the sentinel settings.
     fn sentinels(&self) -> Vec<Arc<dyn Server>> {
         self.client().core().topology.sentinels()
     }
 
-    /// Returns the id of the connection to the current primary of `key`; `None` while there is no
-    /// contact.
+    /// Returns the id of the connection to the primary of `key`; `None` while there is none.
     ///
-    /// The id changes with each loss of contact, restart and failover. The state of the server
-    /// that was read under an older id may be outdated.
+    /// The id changes with each loss of contact, restart and failover. State that was read through
+    /// a connection with an older id may be outdated.
     fn epoch_of(&self, key: &[u8]) -> Option<ConnectionId> {
         self.client().core().topology.primary(key).current_connection_id()
     }
 
-    /// Returns the error of a wait that timed out without contact to the server of `key`.
+    /// Returns the error for a wait that timed out, if the last contact with the server of `key`
+    /// was longer ago than the response timeout. Otherwise returns `None`.
     ///
-    /// The error says why contact was missing for longer than the response timeout. `answered` is
-    /// when the server last answered the waiter. The method returns `None` if there was contact. A
-    /// connection without an overdue reply counts as contact.
+    /// The error says why there was no contact. `answered` is the time at which the server last
+    /// answered the waiter. A connection on which no reply is outstanding counts as contact.
     fn out_of_contact(&self, key: &[u8], answered: Instant) -> Option<ServerError> {
         let core = self.client().core();
         let contact = core.contact(key).map_or(answered, |contact| contact.max(answered));
         (core.clock.now().since(contact) > core.settings.response_timeout).then(|| core.no_contact(key))
     }
 
-    /// Returns the error of a call to a client that has ended.
+    /// Returns the error for a call to a client that has ended.
     ///
     /// Use it when [`Client::is_shut_down`](crate::Client::is_shut_down) is true. The error is
     /// [`ServerError::ShuttingDown`], or [`ServerError::NotSent`] if the client's runtime has ended
@@ -257,24 +255,24 @@ pub trait ClientExt: Sealed {
         self.client().core().life.why()
     }
 
-    /// Watches a channel for wake-ups, and polls the key whose changes are published there.
+    /// Watches a channel for wake-ups, and polls `key`, whose changes are published there.
     fn watch(&self, channel: Bytes, key: Bytes) -> Watch {
         self.client().core().subscriptions.watch(channel, key)
     }
 
-    /// Watches a channel in the slot of a key, and polls no key: the waiter polls by itself.
+    /// Watches a channel in the slot of the key `slot_of`. The waiter does its own polling.
     fn watch_unpolled(&self, channel: Bytes, slot_of: &Bytes) -> Watch {
         self.client().core().subscriptions.watch_with_notify(channel, slot_of, Arc::default())
     }
 
-    /// Subscribes to `channels` in the slot of `key`, and polls the key to notice its removal.
+    /// Subscribes to `channels` in the slot of `key`, and polls the key to detect its removal.
     ///
     /// Messages arrive in the order in which they are published at the server.
     fn subscribe_ordered(&self, channels: impl IntoIterator<Item = Bytes>, key: &Bytes) -> OrderedSubscription {
         self.client().core().subscriptions.subscribe_ordered(channels, key, true)
     }
 
-    /// Subscribes to `channels` in the slot of a key that need not exist, and polls nothing.
+    /// Subscribes to `channels` in the slot of a key that need not exist. Polls no key.
     fn subscribe_ordered_unpolled(
         &self,
         channels: impl IntoIterator<Item = Bytes>,
@@ -285,10 +283,11 @@ pub trait ClientExt: Sealed {
 
     /// Subscribes to channels, and completes when the server has confirmed the subscription.
     ///
-    /// From then on messages are received. The stream keeps up to `capacity` messages for a slow
-    /// reader. The error is [`ServerError::Refused`] if the user has no permission, or if the
-    /// server does not support such channels. It is [`ServerError::NotSent`] if no confirmation
-    /// arrives within `response_timeout × (retries + 1)`. After an error nothing is subscribed.
+    /// Messages that are published after that are received. The stream keeps up to `capacity`
+    /// messages for a slow reader. The error is [`ServerError::Refused`] if the user has no
+    /// permission, or if the server does not support such channels. It is [`ServerError::NotSent`]
+    /// if no confirmation arrives within `response_timeout × (retries + 1)`. After an error there
+    /// is no subscription.
     fn subscribe(
         &self,
         channels: ChannelSelector,
@@ -297,7 +296,7 @@ pub trait ClientExt: Sealed {
         self.client().core().open_stream(channels, capacity)
     }
 
-    /// Subscribes to `channels`, on which scripts publish in the slot of `key`.
+    /// Subscribes to `channels`, on which scripts for the slot of `key` publish messages.
     ///
     /// The future completes when all channels are subscribed, or fails as [`ClientExt::subscribe`]
     /// does. The stream keeps up to `capacity` messages for a slow reader.
@@ -310,7 +309,7 @@ pub trait ClientExt: Sealed {
         self.client().core().open_stream_in_slot(channels, key, capacity)
     }
 
-    /// Returns how many streams this client has for these channels.
+    /// Returns the number of this client's streams for these channels.
     fn local_subscriptions(&self, channels: &ChannelSelector) -> usize {
         self.client().core().subscriptions.stream_count(channels)
     }
@@ -321,15 +320,13 @@ pub trait ClientExt: Sealed {
         self.client().core().subscriptions.message_count(channel).is_some()
     }
 
-    /// Counts the connections that are subscribed to a channel at any known node. These are the
-    /// primaries, and the replicas that answer.
+    /// Counts the subscribers of a channel at all primaries and at the replicas that answer.
     fn subscribers(&self, channel: &Bytes) -> impl Future<Output = Result<u64, ServerError>> + Send {
         subscribers(self.client().core(), channel)
     }
 
-    /// Returns the number of subscribers of a channel in the slot of `key`, at its primary.
-    ///
-    /// `None` if the primary does not answer within 50 ms.
+    /// Returns the number of subscribers of a channel in the slot of `key`, at its primary; `None`
+    /// if the primary does not answer within 50 ms.
     fn subscribers_at_primary(&self, channel: &Bytes, key: &[u8]) -> impl Future<Output = Option<u64>> + Send {
         self.client().core().subscriptions.subscribers_at_primary(channel, key)
     }
@@ -352,26 +349,26 @@ pub trait ClientExt: Sealed {
         channels_matching(self.client().core(), pattern)
     }
 
-    /// Returns the value that all objects of this client with the same key share.
+    /// Returns the value of type `T` for `key`. All objects of this client share the value.
     ///
-    /// The first object creates the value. It is dropped with the last object that holds it.
+    /// If there is no value, `make` creates one. The value is dropped with its last `Arc`.
     fn shared<T: Send + Sync + 'static>(&self, key: &Bytes, make: impl FnOnce() -> T) -> Arc<T> {
         inner(self.client()).shared.get(key, make)
     }
 
-    /// Returns the value of a type for a key. The client keeps the value until the client ends.
+    /// Returns the value of type `T` for `key`. The client keeps the value until the client ends.
     ///
-    /// The first call creates the value, which persists even while no object holds it. It must not
-    /// contain a [`Client`](crate::Client), which would then never end. A
-    /// [`WeakClient`](crate::WeakClient) is fine.
+    /// The first call creates the value with `make`. The value must not contain a
+    /// [`Client`](crate::Client), because that client would then never end. It can contain a
+    /// [`WeakClient`](crate::WeakClient).
     fn kept<T: Send + Sync + 'static>(&self, key: &Bytes, make: impl FnOnce() -> T) -> Arc<T> {
         inner(self.client()).kept.get(key, make)
     }
 
-    /// Spawns `work` as a task of the client. It runs even if the caller is dropped.
+    /// Spawns `work` as a task of the client. The task continues if the caller is dropped.
     ///
-    /// The work ends with the client at the latest. A shutdown waits for it, so it should end when
-    /// [`Client::closing`](crate::Client::closing) completes.
+    /// The task ends with the client at the latest. A shutdown waits for the task, so `work` should
+    /// complete soon after [`Client::closing`](crate::Client::closing).
     fn run_in_background(&self, work: impl Future<Output = ()> + Send + 'static) {
         self.client().core().spawn_background(Box::pin(work));
     }
@@ -387,13 +384,12 @@ pub trait ClientExt: Sealed {
         self.run_in_background(work(BackgroundClient::new(self.client())));
     }
 
-    /// Returns a new participant under `key`, with the lowest number that this client does not use.
+    /// Returns a new participant with the lowest number that this client does not use for `key`.
     fn participant(&self, key: &Bytes) -> Participant {
         participant(self.client(), key)
     }
 
-    /// Offers a grant to a caller, which has up to one second to take it. After that the grant is
-    /// dropped.
+    /// Offers a grant to a caller. A grant that is not taken within a second is dropped.
     fn offer<T: Send + 'static>(&self, value: T) -> Offer<T> {
         Offer::new(&self.client().holdings().unpolled, value)
     }

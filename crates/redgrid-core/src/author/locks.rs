@@ -23,15 +23,16 @@ use crate::unpolled::Offer;
 ///
 /// To acquire a single hold, use [`PendingAcquire::start`](crate::lock::PendingAcquire::start).
 pub trait LockExt: Sealed {
-    /// Drives an acquire that consists of several steps.
+    /// Executes an acquire of several steps, which `start` creates for the remaining wait time.
     ///
     /// If the caller does not poll the future, a task of the client continues the acquire after at
     /// most half a second. Without that task, a stalled acquire would hold the grants of its
     /// earlier steps, and block others.
     ///
-    /// The caller has up to one second to take the outcome. After that the outcome is dropped, and
-    /// the next poll restarts the acquire with the rest of `wait`. Dropping the future drops the
-    /// acquire. Errors of the acquire itself are in the inner result.
+    /// After the acquire succeeds, the caller has up to one second to poll the future and take the
+    /// grant. After that the grant is dropped, and the next poll restarts the acquire with the rest
+    /// of `wait`. Dropping the future drops the acquire. The inner result is the result of the
+    /// acquire.
     fn drive_acquire<T, E, F>(
         &self,
         wait: Option<Duration>,
@@ -82,7 +83,7 @@ pub trait LockExt: Sealed {
     /// Returns whether the holder already holds the key in this mode or in its paired mode. (The
     /// modes of a read-write lock are paired.)
     ///
-    /// If it does, an acquire by this holder does not queue behind other requests.
+    /// If so, an acquire by this holder does not queue behind other requests.
     fn is_in(&self, kind: &'static dyn LockProtocol, target: &Arc<LockKeys>, holder: Option<HolderId>) -> bool {
         holder.is_some_and(|holder| self.client().table().is_in(kind, target, holder))
     }
@@ -95,8 +96,9 @@ pub trait LockExt: Sealed {
     /// Acquires all of `targets` or none, with a single attempt and without waiting.
     ///
     /// The targets must share a kind and a slot ([`Client::slot`](crate::Client::slot)). If there
-    /// are several, the kind must support multi-key acquires. The attempt is given up at `until`.
-    /// If the future is dropped early, a grant that arrives later is released in the background.
+    /// are several, the kind must support multi-key acquires. The attempt ends at `until`. If the
+    /// future is dropped before it completes, a grant that arrives later is released in the
+    /// background.
     fn take_all(
         &self,
         kind: &'static dyn LockProtocol,
@@ -107,10 +109,10 @@ pub trait LockExt: Sealed {
         self.client().table().acquire_all(self.client(), kind, targets, request, until)
     }
 
-    /// Takes a name over by force and notifies its holders that they have lost it.
+    /// Takes over a lock by force, and notifies its former holders of the loss.
     ///
-    /// Returns `None` if `from` does not allow the takeover. If the future is dropped early, this
-    /// client may still take the name over, and then releases it in the background.
+    /// Returns `None` if `from` does not allow the takeover. If the future is dropped before it
+    /// completes, this client may still take over the lock, and then releases it in the background.
     fn take_over(
         &self,
         kind: &'static dyn LockProtocol,
@@ -128,8 +130,8 @@ pub trait LockExt: Sealed {
 
     /// Takes over a hold that another process has detached.
     ///
-    /// If the future is dropped after its first poll, the takeover continues in the background, and
-    /// a hold that it gains is released.
+    /// If the future is dropped after its first poll, the takeover continues in the background. If
+    /// it succeeds, the hold is released.
     fn attach(
         &self,
         kind: &'static dyn LockProtocol,
@@ -140,7 +142,7 @@ pub trait LockExt: Sealed {
     }
 }
 
-/// The reason why [`LockExt::drive_acquire`] has no outcome of the acquire to return.
+/// Reason why [`LockExt::drive_acquire`] returns no result of the acquire.
 #[derive(Debug, Clone, PartialEq, Eq)]
 // Exhaustive: only authors of objects use it.
 pub enum NotDriven {

@@ -1,8 +1,9 @@
 //! The interface for authors of objects. Applications do not need it.
 //!
 //! [`ClientExt`] and [`LockExt`] add methods to [`Client`]. The other traits are implemented by
-//! objects, and by simulated servers in tests. All of these traits change with the objects of this
-//! project. So another crate that uses them has to depend on one exact version of this crate.
+//! objects, and by simulated servers in tests. The traits change whenever the objects of this
+//! project need it. So any other crate that uses them must depend on one exact version of this
+//! crate.
 //!
 //! ```no_run
 //! # async fn demo() -> Result<(), Box<dyn std::error::Error>> {

@@ -20,9 +20,9 @@ pub enum FenceError {
         /// The highest token that has passed.
         highest: Token,
     },
-    /// The fence remembers no token, and the given one is older than the lifetime of the fence.
+    /// The fence remembers no token, and the given token is older than the lifetime of the fence.
     ///
-    /// A higher token may have passed before. Nothing was written.
+    /// A higher token may have passed before and been forgotten. Nothing was written.
     #[error("token {token} is older than the lifetime of the fence `{name}` ({lifetime:?})")]
     Expired {
         /// Name of the fence.
@@ -32,8 +32,8 @@ pub enum FenceError {
         /// The lifetime of the fence.
         lifetime: Duration,
     },
-    /// The fence does not guard the key: the key has neither the name nor the hash tag of the
-    /// fence. No request was sent.
+    /// The fence does not guard the key, because the key has neither the name nor the hash tag of
+    /// the fence. No request was sent.
     #[error("the fence `{name}` does not guard `{key}`: they have different hash tags")]
     OtherSlot {
         /// Name of the fence.
@@ -43,8 +43,8 @@ pub enum FenceError {
     },
     /// The request failed for a reason that all objects share.
     ///
-    /// Nothing was written, except after [`Failure::OutcomeUnknown`]: the write may have been
-    /// executed, or may be executed a moment later.
+    /// After [`Failure::OutcomeUnknown`], the write may have been executed, or may be executed a
+    /// moment later. After any other failure, nothing was written.
     #[error(transparent)]
     Failed(#[from] Failure),
 }

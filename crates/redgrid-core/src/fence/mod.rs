@@ -20,13 +20,14 @@ use crate::token::Token;
 static CHECK: Script<1> = Script::new("fence/check", include_str!("scripts/check.lua"));
 static WRITE: Script<3> = Script::new("fence/write", include_str!("scripts/write.lua"));
 
-/// Default time for which the highest token is remembered after a token has passed: 30 days, like
-/// the longest lease.
+/// Default time for which a fence remembers the highest token after the last token has passed: 30
+/// days, the same as the longest lease.
 const LIFETIME: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
 /// The shortest lifetime of a fence: 1 minute.
 ///
-/// A minute is far above the clock difference of two servers and the duration of a client's calls.
+/// A minute is much longer than the usual clock difference between two servers, and than the
+/// duration of a call.
 const MIN_LIFETIME: Duration = Duration::from_secs(60);
 
 /// Returns the key of the fence that guards the key `guarded`.
@@ -34,11 +35,12 @@ pub(crate) fn key(guarded: &[u8]) -> Bytes {
     companion("redgrid_fence", guarded)
 }
 
-/// Number of the next fenced write of this process. It makes the key of the write's stored reply
-/// unique.
+/// Number of the next fenced write of this process. The key that stores the reply of a write
+/// contains this number, which makes the key unique.
 static NEXT_CALL: AtomicU64 = AtomicU64::new(1);
 
-/// A fence remembers the highest [`Token`] that has passed it. It rejects writes with lower tokens.
+/// A fence remembers the highest [`Token`] that has passed it, and rejects writes with lower
+/// tokens. A token passes if the fence accepts it.
 ///
 /// A process that was paused may write after its lease has ended. A lease cannot prevent that; a
 /// fence can. The server checks the token and writes in one step, so no other write comes in
@@ -66,19 +68,19 @@ static NEXT_CALL: AtomicU64 = AtomicU64::new(1);
 /// # Names
 ///
 /// A fence guards the key of its own name, and every key with the same hash tag: `{ledger}` guards
-/// `{ledger}:total`. The fences `ledger` and `{ledger}` guard the same keys, and are one fence. All
-/// tokens of a fence must come from one lock. A `QuorumLock` counts as one lock.
+/// `{ledger}:total`. For a client without a namespace, `ledger` and `{ledger}` are the same fence.
+/// All tokens of a fence must come from one lock. A `QuorumLock` counts as one lock.
 ///
 /// # Lifetime
 ///
-/// The highest token is remembered until 30 days after the last token that passed (see
+/// The fence remembers the highest token until 30 days after the last token has passed (see
 /// [`Fence::lifetime`]). After that, the fence rejects tokens that are older than its lifetime.
-/// Tokens are times, so these include every token that is lower than the forgotten one.
+/// Tokens are times, so every token that is lower than the forgotten one is rejected, too.
 ///
-/// A token may be ahead of the clock of the fence's server. The fence then remembers it longer by
-/// this difference. A holder that has held its lock for longer than the lifetime without a write
-/// gets [`FenceError::Expired`], and must acquire the lock again. All clients should use the same
-/// lifetime. If the server loses its data, it loses the fence, too.
+/// If a token is ahead of the clock of the fence's server, the fence remembers the token for
+/// longer, by the difference. A holder that has held its lock for longer than the lifetime without
+/// a write gets [`FenceError::Expired`], and must acquire the lock again. All clients should use
+/// the same lifetime. If the server loses its data, it loses the fence, too.
 #[derive(Debug, Clone)]
 pub struct Fence {
     client: Client,
@@ -104,7 +106,7 @@ impl Fence {
         Fence { client: client.clone(), guarded, lifetime: Some(LIFETIME) }
     }
 
-    /// Sets how long the highest token is remembered after the last token that passed.
+    /// Sets how long the fence remembers the highest token after the last token has passed.
     ///
     /// Once the highest token is forgotten, the age of a token decides: tokens older than this
     /// lifetime are rejected. The lifetime is 1 minute at least, and 30 days by default.
@@ -115,24 +117,26 @@ impl Fence {
 
     /// Remembers the highest token forever, and never rejects a token because of its age.
     ///
-    /// Use this for tokens that are not times, such as those that Redisson counts. The key of the
-    /// fence stays until it is deleted.
+    /// Use this for tokens that are not times, such as those of Redisson, which are counters. The
+    /// key of the fence stays until it is deleted.
     pub fn without_lifetime(mut self) -> Self {
         self.lifetime = None;
         self
     }
 
-    /// Lets `token` pass unless a higher one has passed. If it passes, lower tokens are rejected
-    /// from now on.
+    /// Lets `token` pass unless a higher token has passed before. If `token` passes, the fence
+    /// rejects lower tokens from then on.
     ///
     /// Call this before changes that cannot be fenced one by one. The result is valid only for the
-    /// moment of the check; each write of this fence makes its own check.
+    /// moment of the check. Writes of this fence need no such call, because each write checks its
+    /// token.
     ///
     /// The request is idempotent, so it is sent again after a lost reply.
     ///
     /// # Errors
     ///
-    /// [`FenceError::Stale`] if a higher token has passed before.
+    /// [`FenceError::Stale`] if a higher token has passed before. [`FenceError::Expired`] if the
+    /// fence remembers no token, and `token` is older than the lifetime of the fence.
     ///
     /// # Cancel safety
     ///
@@ -148,7 +152,7 @@ impl Fence {
     ///
     /// # Errors
     ///
-    /// [`FenceError`] if there was no reply.
+    /// [`FenceError`] if the request fails.
     ///
     /// # Cancel safety
     ///
@@ -163,8 +167,8 @@ impl Fence {
     /// Sets `key` to `value` if `token` is not stale.
     ///
     /// After a lost reply the write is sent again, but it is executed only once. The server stores
-    /// the reply of the write as long as a retransmission can be in flight. So a late
-    /// retransmission does not undo later writes of the same holder.
+    /// the reply of the write for as long as a retransmission can be in flight. So a late
+    /// retransmission does not overwrite later writes of the same holder.
     ///
     /// # Errors
     ///
@@ -172,8 +176,8 @@ impl Fence {
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped, the value may be written, now or within the client's
-    /// `response_timeout`.
+    /// If the future is dropped, the value may already be written, or may still be written within
+    /// the client's `response_timeout`.
     pub async fn set(&self, key: impl AsRef<str>, value: impl IntoArg, token: Token) -> Result<(), FenceError> {
         self.write(key, Write::Set { value: value.into_arg(), ttl: SetTtl::None }, token).await.map(drop)
     }
@@ -251,8 +255,9 @@ impl Fence {
         let call_number = NEXT_CALL.fetch_add(1, Ordering::Relaxed);
         let suffix = format!(":{}:{call_number}", self.client.id());
         let reply_key = Bytes::from([&guarded.key[..], suffix.as_bytes()].concat());
-        // `patience` is how long the request can be retransmitted. The last transmission is
-        // executed within one response timeout, which is no longer than `patience`.
+        // The request is retransmitted for `patience` at most. The last transmission is executed
+        // within one response timeout, which is no longer than `patience`. So the reply is stored
+        // for twice that time, plus 1 s.
         let reply_ttl = millis(2 * self.client.patience()) + 1_000;
         let request = WRITE.with([key, guarded.key.clone(), reply_key]).arg(token.to_string());
         let request = request.int(self.lifetime_millis()).int(reply_ttl).deadline_arg().arg(command);

@@ -13,8 +13,9 @@ use crate::backoff::Backoff;
 use crate::clock::Instant;
 use crate::name::Name;
 
-/// Number of the first lost attempt that is followed by a pause: the first nine are repeated at
-/// once. An attempt is lost if another client was faster.
+/// Number of the first lost attempt that is followed by a pause. After each of the nine lost
+/// attempts before it, the next attempt starts at once. An attempt is lost if another client
+/// changed the object after the attempt had read it.
 const FIRST_LOSS_WITH_PAUSE: u32 = 10;
 
 /// The pauses after lost attempts.
@@ -27,33 +28,34 @@ pub struct CasLoop {
     client: Client,
     name: Name,
     until: Instant,
-    /// No attempt starts after this instant. The last attempt then has half a response timeout
-    /// left, so that it rarely ends with an unknown outcome.
+    /// No attempt starts after this instant. So every attempt has at least half a response timeout
+    /// left, and rarely ends with an unknown outcome.
     last: Instant,
     lost: u32,
-    /// The stored value, if the last lost attempt reported it, or if the previous update left it.
+    /// The stored value, if the last lost attempt reported it, or if the update with the previous
+    /// turn stored it. `Some(None)` means that no value is stored.
     reported: Option<Option<Bytes>>,
     turn: Option<UpdateTurn>,
 }
 
 impl CasLoop {
-    /// Creates the attempts of a call that changes the object `name`. Unlike the attempts of
-    /// [`CasLoop::serialized`], they do not wait for a turn.
+    /// Creates the loop for a call that changes the object `name`. Unlike [`CasLoop::serialized`],
+    /// the call does not wait for other tasks of this client.
     pub fn new(client: &Client, name: &Name) -> CasLoop {
         let (now, timeout) = (client.clock().now(), client.patience());
         let (until, last) = (now + timeout, now + timeout.saturating_sub(client.response_timeout() / 2));
         CasLoop { client: client.clone(), name: name.clone(), until, last, lost: 0, reported: None, turn: None }
     }
 
-    /// Creates the attempts of a call, after the call has waited for its turn among the tasks of
-    /// this client that change `key`. The wait counts towards the time limit of the call.
+    /// Waits for a turn among the tasks of this client that change `key`, and then creates the
+    /// loop. The wait counts towards the time limit of the call.
     ///
-    /// A task that makes no progress loses its turn to the next task, and goes on without a turn.
+    /// A task that makes no progress loses its turn to the next task, and continues without a turn.
     ///
     /// # Errors
     ///
     /// [`Failure::ShuttingDown`](crate::Failure::ShuttingDown) if the client is shut down,
-    /// [`Failure::Unavailable`](crate::Failure::Unavailable) if the time is over.
+    /// [`Failure::Unavailable`](crate::Failure::Unavailable) if the time limit has passed.
     ///
     /// # Cancel safety
     ///
@@ -102,7 +104,7 @@ impl CasLoop {
     /// If the future is dropped, the call leaves the queue.
     pub async fn serialized_part(object_ref: &ObjectRef, part: &[u8]) -> Result<CasLoop, ObjectError> {
         let (name, key) = object_ref.name_and_key()?;
-        // A name contains no 0 byte, so no other object has this key.
+        // No name contains a 0 byte, so this differs from the keys of all objects.
         let turn_key: Bytes = [&key[..], b"\0", part].concat().into();
         CasLoop::serialized(object_ref.client(), name, &turn_key).await
     }
@@ -110,13 +112,13 @@ impl CasLoop {
     /// Returns the stored value; sends a request only if no recent value is known.
     ///
     /// A recent value is known if the last lost attempt reported it. Before the first attempt, it
-    /// is known if the previous task updated the object while this call waited for its turn.
-    /// Otherwise `request` is sent to the primary, whatever the read mode: with an old value the
-    /// attempt would only fail.
+    /// is known if the task with the previous turn updated the object while this call waited.
+    /// Otherwise `request` is sent to the primary in every read mode, because an attempt with an
+    /// outdated value from a replica would only fail.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] if there was no reply.
+    /// [`ObjectError`] if the request fails.
     ///
     /// # Cancel safety
     ///
@@ -135,7 +137,7 @@ impl CasLoop {
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] if there was no reply.
+    /// [`ObjectError`] if the request fails.
     ///
     /// # Cancel safety
     ///
@@ -164,7 +166,8 @@ impl CasLoop {
         Ok(reply)
     }
 
-    /// Records that a request of this call, sent at `sent`, was answered: the call makes progress.
+    /// Records that a request of this call was answered, so that the call keeps its turn. The
+    /// request was sent at `sent`.
     ///
     /// [`CasLoop::read`] and [`CasLoop::change`] record their own replies.
     pub fn replied(&self, sent: Instant) {
@@ -173,11 +176,11 @@ impl CasLoop {
         }
     }
 
-    /// Records that an attempt failed because another client was faster. Waits for the pause before
-    /// the next attempt, if there is one.
+    /// Records that an attempt failed because another client changed the object first. Waits for
+    /// the pause before the next attempt, if there is one.
     ///
-    /// Returns true if there was no pause. A value that the failed attempt reported is then still
-    /// recent.
+    /// Returns true if there was no pause. In that case, a value that the failed attempt reported
+    /// is still recent.
     ///
     /// # Errors
     ///
@@ -205,7 +208,7 @@ impl CasLoop {
     /// Does the same as [`CasLoop::lost`], and keeps the stored value that the failed attempt
     /// reported, if any.
     ///
-    /// Unless there was a pause, the next [`CasLoop::stored`] returns that value without a request.
+    /// If there was no pause, the next [`CasLoop::stored`] returns that value and sends no request.
     ///
     /// # Errors and cancel safety
     ///
@@ -215,21 +218,22 @@ impl CasLoop {
         Ok(())
     }
 
-    /// Ends the call after its update. Passes the stored value to the task with the next turn.
+    /// Ends the call after its update, and passes the new value `stored` to the task with the next
+    /// turn.
     ///
-    /// The value was stored by a request that was sent at `sent`.
+    /// `sent` is the time at which the request that stored the value was sent.
     pub fn done(self, stored: Bytes, sent: Instant) {
         if let Some(turn) = &self.turn {
             turn.record_value(stored, sent);
         }
     }
 
-    /// Returns the instant at which the time of the call is over.
+    /// Returns the instant at which the time limit of the call ends.
     pub fn until(&self) -> Instant {
         self.until
     }
 
-    /// Returns the error for a call that timed out because other clients were faster.
+    /// Returns the error for a call that timed out because other clients changed the object first.
     pub fn contended(&self) -> ObjectError {
         ObjectError::Contended { name: self.name.clone(), times: self.lost }
     }
@@ -249,10 +253,11 @@ pub fn in_place<V>(mut change: impl FnMut(&mut V)) -> impl FnMut(Option<V>) -> O
 #[derive(Debug, Clone, PartialEq, Eq)]
 // Exhaustive: only authors of objects use it.
 pub enum CasReply {
-    /// The stored value was the expected one, and is changed.
+    /// The stored value was the expected one, and the script changed it.
     Done,
-    /// Another value is stored, or none, and nothing is changed. The variant contains the stored
-    /// value if it was requested. `None` means that there is no value, or none was requested.
+    /// The stored value was not the expected one, and the script changed nothing. The variant
+    /// contains the stored value. It is `None` if there is no stored value, or if the reply does
+    /// not include it.
     Other(Option<Bytes>),
 }
 

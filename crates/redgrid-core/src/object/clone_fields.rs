@@ -1,8 +1,8 @@
 //! A macro for the `Clone` of handles whose values need not be `Clone`.
 
-/// Implements `Clone` for a struct by cloning its fields. The arguments are its generic parameters
-/// in brackets, its name, and all fields. Unlike a derived `Clone`, it does not require that all
-/// parameters are `Clone`.
+/// Implements `Clone` for a struct by cloning its fields. The arguments are the generic parameters
+/// in brackets, the name of the struct, and all fields. Unlike a derived `Clone`, the
+/// implementation does not require that all parameters are `Clone`.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! clone_fields {

@@ -1,8 +1,8 @@
 //! A macro for a `Debug` of handles that shows only some of their fields.
 
-/// Implements `Debug` for a type. The arguments are its generic parameters in brackets, its name, a
-/// name for the reference to the value, and the fields to show. Each field has an expression. The
-/// output says that there are other fields.
+/// Implements `Debug` for a type. The arguments are the generic parameters in brackets, the name of
+/// the type, a name for the reference to the value, and the fields to show, each with an
+/// expression. The output ends with `..`, because there are other fields.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! debug_fields {

@@ -12,15 +12,15 @@ use crate::lifetime::{LIFETIMES, LIFETIMES_EXPECTED};
 static DUMP: BulkScript = BulkScript::new("object/dump", include_str!("scripts/dump.lua"));
 static RESTORE: BulkScript = BulkScript::new("object/restore", include_str!("scripts/restore.lua"));
 
-/// The contents of all keys of an object, as the server's DUMP returns them.
+/// The contents of all keys of an object, in the format of the server's command DUMP.
 ///
 /// Only servers of the same or a newer version can restore them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Dump(Vec<Option<Bytes>>);
 
 impl Dump {
-    /// Returns the content of each key of the object, `None` for an absent one. The keys are in the
-    /// order of the object's [`Layout`](super::Layout).
+    /// Returns the contents of the object's keys, in the order of its [`Layout`](super::Layout);
+    /// `None` for an absent key.
     pub fn parts(&self) -> &[Option<Bytes>] {
         &self.0
     }
@@ -48,9 +48,9 @@ pub(super) struct Snapshot {
     pub(super) ends: Vec<i64>,
 }
 
-/// The object that is allowed to exist under the new name, and is then replaced.
+/// The existing object that a restore may replace.
 pub(super) enum Overwrite<'a> {
-    /// No object: the name must be free.
+    /// No object: the name must be unused.
     Free,
     Any,
     /// An object whose keys have contents with these SHA-1s.
@@ -62,7 +62,7 @@ impl Object {
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] if there was no reply.
+    /// [`ObjectError`] if the request fails.
     ///
     /// # Cancel safety
     ///
@@ -75,7 +75,7 @@ impl Object {
 
     /// Creates the object from a dump when awaited. Returns whether it was created.
     ///
-    /// An existing object stays, unless [`Restore::replacing`] is set.
+    /// If the object exists, it stays, unless [`Restore::replacing`] is set.
     #[doc(alias = "restoreAndReplace")]
     pub fn restore(&self, dump: impl Into<Dump>) -> Restore {
         Restore { object: self.clone(), dump: dump.into(), replaces: false, lifetime: None }
@@ -99,14 +99,15 @@ impl Inner {
         Ok(Some(snapshot))
     }
 
-    /// Reads a snapshot of the object and of the keys that are renamed with it.
+    /// Reads a snapshot of the object and of the further keys that are renamed with it.
     pub(super) async fn take_snapshot(&self, cas_loop: &CasLoop) -> Result<Option<Snapshot>, ObjectError> {
         self.decode_snapshot(cas_loop.read(DUMP.with(self.all_keys()).int(self.primary_key_count())).await?)
     }
 
     /// Returns the request that creates this object from a snapshot of an object of the same type.
     ///
-    /// If the snapshot lacks the last keys of the object, these keys stay as they are.
+    /// If the snapshot has fewer keys than the object, the last keys of the object stay as they
+    /// are.
     pub(super) fn restore_request(&self, snapshot: &Snapshot, overwrite: &Overwrite<'_>, return_shas: bool) -> Request {
         let keys = self.all_keys().into_iter().take(snapshot.dump.0.len());
         let condition = match overwrite {

@@ -17,12 +17,12 @@ use crate::name::Name;
 pub enum ObjectError {
     /// The request failed for a reason that all objects share.
     ///
-    /// The request changed nothing, except after [`Failure::OutcomeUnknown`]: the object may have
-    /// been changed, or may be changed later. If a call sends several requests, earlier ones may
-    /// have been executed; the documentation of the call says so.
+    /// After [`Failure::OutcomeUnknown`], the request may have changed the object, or may change it
+    /// later. After any other failure, the request has changed nothing. If a call sends several
+    /// requests, earlier requests may have been executed; the documentation of the call says so.
     #[error(transparent)]
     Failed(#[from] Failure),
-    /// The server does not support the request, but a newer version does. Nothing is changed.
+    /// The server does not support the request, but a newer version does. Nothing was changed.
     #[error("cannot {operation}: {needed} ({source})")]
     Unsupported {
         /// The operation.
@@ -47,8 +47,8 @@ pub enum ObjectError {
     OutOfBounds {
         /// Name of the object.
         name: Name,
-        /// The given index, from 0. If a call sends several requests, it is the index in the failed
-        /// request.
+        /// The given index, counted from 0. If a call sends several requests, this is the index in
+        /// the failed request.
         index: u64,
         /// The number of elements.
         len: u64,
@@ -71,7 +71,8 @@ pub enum ObjectError {
     Shards {
         /// Name of the sharded object.
         name: Name,
-        /// The numbers of the failed shards, from 0 and in order, with their errors.
+        /// The numbers of the failed shards with their errors, in ascending order. The first shard
+        /// has number 0.
         failed: Vec<(u32, ObjectError)>,
         /// The error of the first failed shard.
         #[source]
@@ -83,9 +84,9 @@ pub enum ObjectError {
         /// Name of the object.
         name: Name,
     },
-    /// Other clients changed the object before each attempt of the call, until the call timed out.
+    /// The call timed out because in each of its attempts, another client changed the object first.
     ///
-    /// The object is as the other clients left it.
+    /// This call has not changed the object.
     #[error("cannot change `{name}`: other clients changed it before each of {times} attempts")]
     Contended {
         /// Name of the object.
@@ -95,7 +96,7 @@ pub enum ObjectError {
     },
     /// A fence rejected the write: a newer holder has written, or the token is too old.
     ///
-    /// Nothing is changed.
+    /// Nothing was changed.
     #[error("cannot write `{name}`: {source}")]
     Fenced {
         /// Name of the object.
@@ -115,7 +116,7 @@ pub enum ObjectError {
         #[source]
         source: Arc<dyn Error + Send + Sync>,
     },
-    /// A stored value cannot be decoded as the requested type. The error concerns this value alone.
+    /// A stored value cannot be decoded as the requested type. Other values are not affected.
     #[error("cannot decode the value in `{name}`{} with {codec}: {source}", at(.field))]
     Decode {
         /// Name of the object.
@@ -124,7 +125,7 @@ pub enum ObjectError {
         field: Option<String>,
         /// The codec.
         codec: Cow<'static, str>,
-        /// The reason, and which codec the writer has likely used.
+        /// The reason, and the codec that the writer has probably used.
         #[source]
         source: Arc<dyn Error + Send + Sync>,
     },
@@ -156,7 +157,8 @@ impl ObjectError {
         })
     }
 
-    /// Creates the error of a request that only reads. Without a reply, nothing is changed.
+    /// Creates the error of a request that only reads. A lost reply counts as unavailability, not
+    /// as an unknown outcome, because the request changes nothing.
     pub fn of_read(name: &Name, source: ServerError) -> Self {
         ObjectError::unless_unexpected(name, source, |source| Failure::of_read(Operation::new("read", name), source))
     }
@@ -210,8 +212,9 @@ impl ObjectError {
         ObjectError::Encode { name: name.clone(), codec, source: Arc::new(source) }
     }
 
-    /// Creates the error of a stored value that `codec` cannot decode. For the message, `field`
-    /// says where the value is, such as a field or an index; `None` if the object has one value.
+    /// Creates the error of a stored value that `codec` cannot decode. For the message, `field` is
+    /// the position of the value, such as a field or an index; `None` if the object has a single
+    /// value.
     pub fn decode(
         name: &Name,
         field: Option<String>,
@@ -221,8 +224,8 @@ impl ObjectError {
         ObjectError::Decode { name: name.clone(), field, codec, source: Arc::new(source) }
     }
 
-    /// Converts the error of a request into [`ObjectError::Partial`]: earlier requests of the call
-    /// have added or removed `done` elements. If `done` is 0, the error stays as it is.
+    /// Converts the error of a request into [`ObjectError::Partial`], because earlier requests of
+    /// the call have added or removed `done` elements. If `done` is 0, returns the error unchanged.
     pub fn after(self, name: &Name, done: u64) -> Self {
         match done {
             0 => self,

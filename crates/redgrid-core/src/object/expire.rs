@@ -35,7 +35,7 @@ impl Lifetime {
     }
 }
 
-/// A condition on the current lifetime, under which a new one is set.
+/// A condition on the current lifetime. A new lifetime is set only if the condition is met.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ExpireCondition {
@@ -49,7 +49,7 @@ pub enum ExpireCondition {
     ExpiresLater,
 }
 
-/// A new lifetime, with a condition on the current one. For authors of object types.
+/// A new lifetime, and a condition on the current lifetime. For authors of object types.
 #[derive(Clone, Copy, Debug)]
 pub struct Expiry {
     when: When,
@@ -84,8 +84,8 @@ impl Expiry {
         Expiry { condition, ..self }
     }
 
-    /// Returns the command PEXPIRE or PEXPIREAT, its time in milliseconds, and the condition for
-    /// scripts.
+    /// Returns the command (PEXPIRE or PEXPIREAT), its time argument in milliseconds, and the
+    /// condition as a script argument.
     ///
     /// The condition is `none`, `some`, `later`, `sooner` or empty.
     ///

@@ -1,7 +1,8 @@
 //! A macro for requests that are sent when they are awaited.
 
-/// Implements `IntoFuture` for a builder, with a boxed future. The arguments are its generic
-/// parameters in brackets, its type, the output, and the future as a function of the builder.
+/// Implements `IntoFuture` for a builder, with a boxed future. The arguments are the generic
+/// parameters in brackets, the type of the builder, the output type, and the future as a function
+/// of the builder.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! into_future {

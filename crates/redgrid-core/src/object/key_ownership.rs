@@ -1,5 +1,5 @@
-//! Finds the object to which a key belongs, and the keys that can belong to a name. The type of the
-//! object is not known.
+//! Finds the object to which a key belongs, and all keys that an object with a given name can have.
+//! The type of the object need not be known.
 //!
 //! This module is used to delete objects by name, and to list objects. The keys of each type are in
 //! [`layouts`](super::layouts); the rules for all types are here.
@@ -26,7 +26,7 @@ pub enum OnDelete {
     /// The key holds the object itself, and nothing is stored under the name without a prefix.
     Primary,
     /// The key holds the object itself if nothing is stored under the name without a prefix.
-    /// Otherwise it is a companion. An example is the capacity of a ring.
+    /// Otherwise the key is a companion. An example is the capacity of a ring.
     PrimaryIfAlone,
     /// The key is kept, because it protects against late requests. Examples are tokens, fences and
     /// stored replies. The key expires later, or stays.
@@ -37,15 +37,15 @@ pub enum OnDelete {
 struct Prefix {
     text: String,
     on_delete: OnDelete,
-    /// Whether an id can follow the name. A number or a word can follow the id.
+    /// Whether an id can follow the name. After the id, there can be a number or a word.
     with_id: bool,
 }
 
 /// Prefixes of keys that are in no [layout](super::layouts), with the role of the key, and whether
 /// an id can follow the name.
 ///
-/// Such keys belong to single clients or to rounds of an adder, are short-lived, or outlive their
-/// object. The first prefix is that of the key with the saved total of an adder.
+/// Each of these keys belongs to a single client or to a round of an adder, is short-lived, or
+/// outlives its object. The first prefix is that of the key with the saved total of an adder.
 const OTHER_PREFIXES: [(&str, OnDelete, bool); 13] = [
     ("redgrid_adder", OnDelete::Primary, false),
     ("redgrid_wait", OnDelete::Delete, false),
@@ -62,7 +62,8 @@ const OTHER_PREFIXES: [(&str, OnDelete, bool); 13] = [
     ("redgrid_commit", OnDelete::Keep, false),
 ];
 
-/// Name, without the namespace, of the key that stores since when a server votes in a quorum.
+/// Name, without the namespace, of the key that stores the time since which a server votes in a
+/// quorum.
 const SERVER_INCARNATION: &[u8] = b"redgrid_birth";
 
 /// Maximum length of keys that are examined. Every key of redgrid is shorter. The longest is a
@@ -84,8 +85,8 @@ static PREFIXES: LazyLock<Vec<Prefix>> = LazyLock::new(|| {
         Some((text, on_delete, false))
     });
     for (text, on_delete, with_id) in others.chain(layouts) {
-        // A companion that is itself a lock has a queue, whose keys have two prefixes. The first
-        // one is enough to recognize them.
+        // If a companion is itself a lock, the keys of its queue have two prefixes. Such pairs are
+        // not listed, because `owner_of` removes both prefixes, one after the other.
         if !text.trim_end_matches(':').contains(':') && !all.iter().any(|known| known.text == text) {
             all.push(Prefix { text, on_delete, with_id });
         }
@@ -95,21 +96,21 @@ static PREFIXES: LazyLock<Vec<Prefix>> = LazyLock::new(|| {
 
 /// Suffixes of companions whose keys are `{name}:<suffix>`.
 ///
-/// `timeout` has the leases of a semaphore, or the subscribers of a reliable topic. `value` and
-/// `permits` have the available and the taken permits of a rate limiter. `allocation` has the block
-/// size of an id generator, and `config` the configuration of a Bloom filter. Such a key can also
-/// be the name of another object. So the types of this key and of the key `name` are read before
-/// this key counts as a companion.
+/// `timeout` stores the leases of a semaphore, or the subscribers of a reliable topic. `value` and
+/// `permits` store the available and the taken permits of a rate limiter. `allocation` stores the
+/// block size of an id generator, and `config` the configuration of a Bloom filter. Such a key can
+/// also be the name of another object. So the data types of this key and of the key `name` decide
+/// whether this key is a companion.
 pub const COMPANION_SUFFIXES: [&str; 5] = ["timeout", "value", "permits", "allocation", "config"];
 
 /// Index in [`COMPANION_SUFFIXES`] of a Bloom filter's configuration, which is the only key of an
 /// empty filter.
 pub const FILTER_CONFIG: usize = 4;
 
-/// Returns the keys that can belong to the object of this name. The [`primary_keys`] come first.
+/// Returns the keys that an object with this name can have. The [`primary_keys`] come first.
 ///
-/// Most of the keys are absent. The list omits keys with an id besides the name,
-/// [`suffixed_companions`], and keys that outlive the object.
+/// The list covers all types of objects, so most of its keys do not exist. It omits keys that also
+/// contain an id, [`suffixed_companions`], and keys that outlive the object.
 pub fn owned_keys(key: &[u8]) -> Vec<Bytes> {
     let suffixed_companions = suffixed_companions(key);
     let all = ALL.iter().flat_map(|kind| (kind.keys)(key)).filter(|own| !suffixed_companions.contains(own));
@@ -123,8 +124,8 @@ pub fn owned_keys(key: &[u8]) -> Vec<Bytes> {
     own
 }
 
-/// Returns the key of an object's name, and the primary keys of types that can exist without that
-/// key.
+/// Returns the key of an object's name, and the primary keys of those types that can exist without
+/// that key.
 ///
 /// The object exists if one of these keys exists, or if the configuration of a Bloom filter exists
 /// ([`FILTER_CONFIG`]).
@@ -141,10 +142,10 @@ pub fn suffixed_companions(key: &[u8]) -> [Bytes; 5] {
     COMPANION_SUFFIXES.map(|suffix| suffixed(key, suffix))
 }
 
-/// Returns the object to which a key belongs, if the form of the key alone shows this. Also returns
-/// the role of the key, which decides whether the key is deleted with the object.
+/// Returns the object to which a key belongs, and the role of the key, if the form of the key alone
+/// shows them. The role decides whether the key is deleted with the object.
 ///
-/// Returns `None` if the key is the name of an object, or possibly is one.
+/// Returns `None` if the key is, or may be, the name of an object.
 pub fn owner_of(key: &[u8]) -> Option<(Bytes, OnDelete)> {
     if key.len() > MAX_KEY_LEN {
         return None;
@@ -153,8 +154,8 @@ pub fn owner_of(key: &[u8]) -> Option<(Bytes, OnDelete)> {
         return Some((Bytes::copy_from_slice(key), OnDelete::Keep));
     }
     let (object, on_delete) = by_shape(key)?;
-    // `object` may be a companion itself: a lock that has a queue, or a round of an adder that has
-    // a stored reply. Companions are nested no deeper.
+    // `object` may itself be a companion of another object: a lock that has a queue, or a round of
+    // an adder that has a stored reply. There are no further levels.
     let of_round =
         || by_id(&object).filter(|_| on_delete == OnDelete::Keep).map(|candidate| (candidate.object, on_delete));
     match by_shape(&object).or_else(of_round) {
@@ -165,7 +166,7 @@ pub fn owner_of(key: &[u8]) -> Option<(Bytes, OnDelete)> {
 }
 
 /// An object to which a key may belong. The key may instead be the name of another object, so the
-/// evidence must be checked on the server.
+/// `evidence` must be checked on the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 // Exhaustive: only authors of objects use it.
 pub struct MaybeOwned {
@@ -179,12 +180,12 @@ pub struct MaybeOwned {
 #[derive(Debug, Clone, PartialEq, Eq)]
 // Exhaustive: only authors of objects use it.
 pub enum Evidence {
-    /// The key of the object and this key have the types that belong to the companion at this index
-    /// of [`COMPANION_SUFFIXES`].
+    /// The key of the object and the possible companion have the data types that fit the suffix at
+    /// this index of [`COMPANION_SUFFIXES`].
     Types(usize),
-    /// This key exists.
+    /// The key in this variant exists.
     Exists(Bytes),
-    /// The object is a multimap. The key then holds the values of one key of the multimap.
+    /// The object is a multimap. The possible companion then stores the values of one multimap key.
     Multimap,
 }
 
@@ -206,7 +207,7 @@ fn by_hash(key: &[u8]) -> Option<MaybeOwned> {
     Some(MaybeOwned { object: untagged(before).filter(|_| is_hash(hash))?, evidence: Evidence::Multimap })
 }
 
-/// Returns whether these bytes can be the hash of a multimap's key.
+/// Returns whether these bytes can be the hash of a multimap key.
 ///
 /// Such a hash is 128 bits in base64 without padding.
 pub fn is_hash(text: &[u8]) -> bool {
@@ -232,8 +233,8 @@ fn reader_lease(key: &[u8]) -> Option<(Bytes, OnDelete)> {
     Some((untagged(before).filter(|_| is_lease)?, OnDelete::Delete))
 }
 
-/// Recognizes the options of a cache and the lifetimes of a multimap's keys, by suffixes that users
-/// do not give to names.
+/// Recognizes the options of a map cache and the lifetimes of multimap keys by their suffixes.
+/// Users do not give such suffixes to names.
 fn by_suffix(key: &[u8]) -> Option<(Bytes, OnDelete)> {
     let (before, [segment]) = last_segments(key)?;
     let is_known =
@@ -259,8 +260,8 @@ fn by_id(key: &[u8]) -> Option<MaybeOwned> {
     }
 }
 
-/// Splits off the last `N` segments, which are separated by colons. Also returns the key before
-/// them.
+/// Splits off the last `N` segments of a key, which are separated by colons. Returns the rest of
+/// the key, and the segments.
 fn last_segments<const N: usize>(key: &[u8]) -> Option<(&[u8], [&[u8]; N])> {
     let mut segments = [&b""[..]; N];
     let mut before = key;
@@ -291,8 +292,8 @@ fn is_id(part: &[u8]) -> bool {
     }
 }
 
-/// Returns the key within the braces, or the whole text if it has a hash tag of its own. Returns
-/// `None` if it has no braces.
+/// Reverses [`tagged`]. Returns the text within the braces, or the whole text if the name has a
+/// hash tag of its own; `None` if there is no `{`.
 fn untagged(tagged: &[u8]) -> Option<Bytes> {
     let inner = tagged.strip_prefix(b"{").and_then(|rest| rest.strip_suffix(b"}"));
     match inner {

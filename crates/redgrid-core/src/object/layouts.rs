@@ -2,8 +2,8 @@
 //!
 //! A layout lists the *primary keys* first, then the companions. An object exists while at least
 //! one of its primary keys exists. A Bloom filter, a ring and a delayed queue have two primary
-//! keys, all other types have one. No layout contains keys that expire within seconds, or keys of a
-//! single client. docs/internals/keys.md lists all keys.
+//! keys, all other types have one. Layouts omit keys that expire within seconds, and keys of single
+//! clients. docs/internals/keys.md lists all keys.
 
 use bytes::Bytes;
 
@@ -19,10 +19,11 @@ pub struct Kind {
     pub name: &'static str,
     /// The keys of an object. They are deleted and renamed together, and expire together.
     pub keys: Layout,
-    /// The number of primary keys, which come first. The object exists while one of them exists.
+    /// The number of primary keys, which come first. The object exists while at least one of them
+    /// exists.
     pub primary_keys: usize,
-    /// Further keys, which are renamed and copied with an object, but are not deleted and do not
-    /// expire with it.
+    /// Further keys, which are renamed and copied with an object. Deleting the object keeps them,
+    /// and its lifetime does not apply to them.
     pub renamed_with: Layout,
 }
 
@@ -61,8 +62,7 @@ pub fn fair_lock(key: &[u8]) -> Vec<Bytes> {
 
 /// Returns the key of a fenced lock's token counter.
 ///
-/// The key stays when the lock is deleted. Otherwise the next tokens would be lower than earlier
-/// ones.
+/// Deleting the lock keeps this key. Otherwise later tokens would be lower than earlier ones.
 pub fn fenced_lock_token(key: &[u8]) -> Vec<Bytes> {
     vec![companion("redisson_lock_token", key)]
 }
@@ -83,7 +83,7 @@ pub fn election(key: &[u8]) -> Vec<Bytes> {
     vec![Bytes::copy_from_slice(key), companion("redgrid_leader", key)]
 }
 
-/// Returns the keys of a semaphore, with or without leases.
+/// Returns the keys of a semaphore, whether or not its permits have leases.
 pub fn permit_expirable_semaphore(key: &[u8]) -> Vec<Bytes> {
     [Bytes::copy_from_slice(key), suffixed(key, "timeout")].into_iter().chain(semaphore_queue(key)).collect()
 }
@@ -100,7 +100,8 @@ pub fn id_generator(key: &[u8]) -> Vec<Bytes> {
 
 /// Returns the keys of a rate limiter whose permits all clients share.
 ///
-/// If each client has a rate of its own, its permits are in keys that are not listed here.
+/// If each client has a rate of its own, the clients' permits are in further keys that are not
+/// listed here.
 pub fn rate_limiter(key: &[u8]) -> Vec<Bytes> {
     vec![Bytes::copy_from_slice(key), suffixed(key, "value"), suffixed(key, "permits")]
 }

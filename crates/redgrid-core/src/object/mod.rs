@@ -40,21 +40,22 @@ use crate::name::{InvalidName, Name};
 static PERSIST: BulkScript = BulkScript::new("object/persist", include_str!("scripts/persist.lua"));
 static LIFETIME: BulkScript = BulkScript::new("object/lifetime", include_str!("scripts/lifetime.lua"));
 
-/// Derives the keys of an object from the key of its name. All keys are in one slot.
+/// A function that returns all keys of an object, given the key of its name. All of these keys are
+/// in one slot.
 ///
-/// The primary keys come first: the object exists while one of them exists. The companions follow.
-/// All keys are deleted and renamed together, and expire together.
+/// The list begins with the primary keys: the object exists while at least one of them exists. The
+/// companion keys follow. All keys are deleted and renamed together, and expire together.
 pub type Layout = fn(&[u8]) -> Vec<Bytes>;
 
 /// Returns the key of the fence with the same name as an object.
 ///
-/// The fence is renamed with the object. It stays when the object is deleted, because it has to
-/// reject late writers.
+/// The fence is renamed with the object. Deleting the object keeps the fence, because the fence
+/// still has to reject late writers.
 pub fn fence(key: &[u8]) -> Vec<Bytes> {
     vec![crate::fence::key(key)]
 }
 
-/// Returns the key of an object that has no other keys.
+/// Returns the keys of an object that has a single key.
 pub fn alone(key: &[u8]) -> Vec<Bytes> {
     vec![Bytes::copy_from_slice(key)]
 }
@@ -64,8 +65,8 @@ pub fn alone(key: &[u8]) -> Vec<Bytes> {
 /// Buckets, maps, sets and other handles return it from `object()`. For any other object with one
 /// key, use [`Object::new`].
 ///
-/// It is cheap to clone. The operations include the companions of the object: see
-/// [`Object::with_layout`].
+/// The handle is cheap to clone. Its operations apply to all keys of the object, including the
+/// companion keys of [`Object::with_layout`].
 ///
 /// ```no_run
 /// # async fn demo(client: &redgrid_core::Client) -> Result<(), Box<dyn std::error::Error>> {
@@ -96,33 +97,36 @@ struct Inner {
 }
 
 impl Object {
-    /// Returns the object that is stored under one key: the name, inside the client's namespace.
+    /// Returns the object that is stored under a single key. This key is the name inside the
+    /// client's namespace.
     pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
         Object::with_layout(client, Name::of_key(name), alone)
     }
 
-    /// Returns an object with the keys of `layout`, which may include companions. For authors of
-    /// object types.
+    /// Returns the object whose keys `layout` derives from the name. They may include companion
+    /// keys. For authors of object types.
     pub fn with_layout(client: &Client, name: Result<Name, InvalidName>, layout: Layout) -> Self {
         Object(name.map(|name| Inner::of(client, name, layout, none)).map_err(Into::into))
     }
 
     /// Returns an object whose calls all fail with this error.
     ///
-    /// Authors of object types use it if a name is invalid, so that the first call reports the
-    /// name.
+    /// Authors of object types use this function for an invalid name. The first call then reports
+    /// the name.
     pub fn unusable(why: impl Into<ObjectError>) -> Self {
         Object(Err(why.into()))
     }
 
     /// Returns the same object with more keys that are renamed and copied with it.
     ///
-    /// These keys are not deleted and do not expire with it. An example is its [`fence`].
+    /// Deleting the object keeps these keys, and the lifetime of the object does not apply to them.
+    /// An example is the key of its [`fence`].
     pub fn also_renames(self, renamed_with: Layout) -> Self {
         Object(self.0.map(|inner| Inner { renamed_with, ..inner }))
     }
 
-    /// Returns the same object with this number of primary keys: it exists if one of them exists.
+    /// Returns the same object with this number of primary keys. The object exists while at least
+    /// one of them exists.
     ///
     /// Without this call, only the first key is a primary key. For authors of object types: see
     /// [`layouts::Kind::primary_keys`].
@@ -144,7 +148,7 @@ impl Object {
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] if there was no reply.
+    /// [`ObjectError`] if the request fails.
     ///
     /// # Cancel safety
     ///
@@ -191,11 +195,12 @@ impl Object {
         inner.change::<u64>(Request::command(command).keys(inner.keys.iter().cloned())).await.map(|count| count > 0)
     }
 
-    /// Makes the server count the object as just used. Returns whether it exists.
+    /// Makes the server record a use of the object, as a read does. Returns whether the object
+    /// exists.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] if there was no reply.
+    /// [`ObjectError`] if the request fails.
     ///
     /// # Cancel safety
     ///
@@ -206,14 +211,14 @@ impl Object {
         Ok(touched > 0)
     }
 
-    /// Returns the memory of all keys of the object in bytes, by the server's estimate; `None` if
-    /// the object is absent.
+    /// Returns how many bytes of memory the object uses with all its keys, as estimated by the
+    /// server; `None` if the object is absent.
     ///
     /// The call sends one command for each key.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] if there was no reply.
+    /// [`ObjectError`] if the request fails.
     ///
     /// # Cancel safety
     ///
@@ -234,8 +239,8 @@ impl Object {
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] if there was no reply. A server with an `lfu` eviction policy counts uses
-    /// instead, and refuses the request.
+    /// [`ObjectError`] if the request fails. A server with an `lfu` eviction policy refuses the
+    /// request, because it counts uses and does not store their times.
     ///
     /// # Cancel safety
     ///
@@ -245,11 +250,12 @@ impl Object {
         Ok(self.object_info::<u64>("IDLETIME").await?.map(Duration::from_secs))
     }
 
-    /// Returns the server's logarithmic use counter of the object; `None` if it is absent.
+    /// Returns the server's logarithmic counter of uses of the object; `None` if the object is
+    /// absent.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] if there was no reply. A server without an `lfu` eviction policy refuses the
+    /// [`ObjectError`] if the request fails. A server without an `lfu` eviction policy refuses the
     /// request.
     ///
     /// # Cancel safety
@@ -265,7 +271,7 @@ impl Object {
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] if there was no reply.
+    /// [`ObjectError`] if the request fails.
     ///
     /// # Cancel safety
     ///
@@ -280,7 +286,7 @@ impl Object {
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] if there was no reply.
+    /// [`ObjectError`] if the request fails.
     ///
     /// # Cancel safety
     ///
@@ -305,7 +311,7 @@ impl Object {
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] if there was no reply.
+    /// [`ObjectError`] if the request fails.
     ///
     /// # Cancel safety
     ///
@@ -321,7 +327,8 @@ impl Object {
         inner.read(request).await.map(Lifetime::of)
     }
 
-    /// Removes the lifetime of the object. Returns whether it had one.
+    /// Removes the lifetime of the object, which then does not expire. Returns whether it had a
+    /// lifetime.
     ///
     /// # Errors
     ///
@@ -343,22 +350,22 @@ impl Inner {
         Inner { client: client.clone(), name, layout, renamed_with, primary_keys: 1, keys }
     }
 
-    /// Returns the primary keys of the object, which exists while one of them exists.
+    /// Returns the primary keys of the object. The object exists while at least one of them exists.
     fn primary_keys(&self) -> impl Iterator<Item = Bytes> {
         self.keys.iter().take(self.primary_keys).cloned()
     }
 
-    /// Returns the number of primary keys, as an argument of scripts.
+    /// Returns the number of primary keys, for use as a script argument.
     fn primary_key_count(&self) -> i64 {
         i64::try_from(self.primary_keys).unwrap_or(i64::MAX)
     }
 
-    /// Returns the keys of the object, and those that are renamed with it.
+    /// Returns the keys of the object, and the further keys that are renamed with it.
     fn all_keys(&self) -> Vec<Bytes> {
         self.keys.iter().cloned().chain((self.renamed_with)(&self.keys[0])).collect()
     }
 
-    /// Reads from the primary, so that a preceding write is visible.
+    /// Sends a read-only request to the primary, so that its reply shows all preceding writes.
     async fn read<T: FromReply>(&self, request: Request) -> Result<T, ObjectError> {
         let reply = self.client.run(request.idempotent()).await;
         reply.map_err(|source| ObjectError::of_read(&self.name, source))

@@ -51,13 +51,14 @@ impl ObjectRef {
         self.key.as_ref().ok().map(|(name, _)| name)
     }
 
-    /// Returns the operations that every object has, for the keys of this `layout`.
+    /// Returns the [`Object`] with the keys of `layout`. It has the operations that all types of
+    /// objects share.
     pub fn object(&self, layout: Layout) -> Object {
         Object::with_layout(&self.client, self.key.clone().map(|(name, _)| name), layout)
     }
 
-    /// Returns the key of the object `other`, for a request with the keys of this object and of
-    /// `other`. `option` is the name of the argument, for an error.
+    /// Returns the key of the object `other`, for a request that uses the keys of both objects.
+    /// `option` names the argument in an error message.
     ///
     /// # Errors
     ///
@@ -94,7 +95,7 @@ impl ObjectRef {
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] if there was no reply.
+    /// [`ObjectError`] if the request fails.
     ///
     /// # Cancel safety
     ///
@@ -107,7 +108,7 @@ impl ObjectRef {
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] if there was no reply.
+    /// [`ObjectError`] if the request fails.
     ///
     /// # Cancel safety
     ///
@@ -133,7 +134,8 @@ impl ObjectRef {
         self.client.run(request).await.map_err(|source| ObjectError::of(name, source))
     }
 
-    /// Writes under the [`Fence`] with the object's own name. Returns the result of the write.
+    /// Executes a write if the [`Fence`] with the object's own name accepts `token`. Returns the
+    /// result of the write, as [`Fence::write`] does.
     ///
     /// # Errors
     ///
@@ -147,7 +149,8 @@ impl ObjectRef {
         self.fenced_by(&Fence::new(&self.client, name.as_str()), write, token).await
     }
 
-    /// Writes under the given fence. Returns the result of the write.
+    /// Executes a write if `fence` accepts `token`. Returns the result of the write, as
+    /// [`Fence::write`] does.
     ///
     /// # Errors
     ///
@@ -172,7 +175,7 @@ impl ObjectRef {
         codec.encode(value).map_err(|source| ObjectError::encode(name, codec.name(), source))
     }
 
-    /// Encodes all values with `codec`, in their order.
+    /// Encodes all values with `codec`, and keeps their order.
     ///
     /// # Errors
     ///
@@ -188,11 +191,11 @@ impl ObjectRef {
         values.into_iter().map(|value| self.encoded(codec, value)).collect()
     }
 
-    /// Sends one request for each chunk of `values`, to change the object. Returns the sum of the
+    /// Changes the object by one request for each chunk of `values`. Returns the sum of the
     /// replies.
     ///
-    /// `request` creates each request, and the values of the chunk are appended to its arguments.
-    /// After an error, the requests of some chunks may have been executed.
+    /// `request` creates a request, to which the values of a chunk are added as arguments. After an
+    /// error, the requests of earlier chunks have been executed.
     ///
     /// # Errors
     ///
@@ -215,11 +218,11 @@ impl ObjectRef {
 
     /// Sends one read-only request for each chunk of `values`. Returns all replies.
     ///
-    /// `request` creates each request, and the values of the chunk are appended to its arguments.
+    /// `request` creates a request, to which the values of a chunk are added as arguments.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] if there was no reply.
+    /// [`ObjectError`] if the request fails.
     ///
     /// # Cancel safety
     ///
@@ -238,8 +241,8 @@ impl ObjectRef {
 
     /// Decodes a value with `codec`.
     ///
-    /// `field` returns the position of the value in the object, for an error; `None` if the object
-    /// has one value.
+    /// `field` returns the position of the value in the object for an error message, or `None` if
+    /// the object has a single value.
     ///
     /// # Errors
     ///

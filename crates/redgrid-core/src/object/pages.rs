@@ -28,7 +28,7 @@ pub trait Paged {
 
 /// A stream of items that requests a page when the previous one has been consumed.
 ///
-/// After a request for a page has failed, the stream ends.
+/// The stream ends after a failed request.
 pub struct Pages<W: Paged> {
     /// The current position.
     pub position: W,

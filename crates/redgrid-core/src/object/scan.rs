@@ -16,7 +16,8 @@ use crate::author::ClientExt;
 /// Default of the approximate number of entries in a page.
 const DEFAULT_PAGE: u32 = 100;
 
-/// A page: the connection of its reply, the next cursor, and the entries.
+/// A page: the id of the connection from which it came, the next cursor, and the strings of its
+/// entries.
 type Page = (Option<ConnectionId>, (Bytes, Vec<Bytes>));
 
 /// A stream of the entries of a map or a set, in no particular order. It requests a page when the
@@ -27,7 +28,7 @@ type Page = (Option<ConnectionId>, (Bytes, Vec<Bytes>));
 /// grows or shrinks. After a new connection or a change of the server, the scan starts over and
 /// returns entries again.
 ///
-/// An entry that cannot be decoded is an error, and the stream continues after it. Any other error
+/// If an entry cannot be decoded, the stream returns an error and then continues. Any other error
 /// ends the stream.
 #[must_use = "streams do nothing unless polled"]
 pub struct Scan<T> {
@@ -37,14 +38,14 @@ pub struct Scan<T> {
 struct ScanPosition<T> {
     object_ref: ObjectRef,
     build_request: BuildRequest,
-    /// Number of strings of a page that form one entry.
+    /// Number of consecutive strings in a page that form one entry.
     width: usize,
     pattern: Option<Bytes>,
     page_size: u32,
     read_entry: ReadEntry<T>,
     /// The cursor of the next page; `None` at the end.
     at: Option<Bytes>,
-    /// The connection of the previous page; `None` before the first page.
+    /// The id of the connection from which the previous page came; `None` before the first page.
     from: Option<Option<ConnectionId>>,
 }
 
@@ -74,8 +75,8 @@ impl<T> Scan<T> {
     /// Creates a stream from other requests. Their replies must have the form of the replies to
     /// HSCAN, SSCAN and ZSCAN.
     ///
-    /// `request` gets the cursor of the page, the approximate number of its entries, and the
-    /// pattern, if there is one. For authors of object types.
+    /// The arguments of `request` are the object, the cursor of the page, the approximate number of
+    /// its entries, and the pattern, if there is one. For authors of object types.
     pub fn asking(
         width: usize,
         object_ref: ObjectRef,
@@ -96,8 +97,8 @@ impl<T> Scan<T> {
         Scan { pages: Pages::of(position) }
     }
 
-    /// Limits the stream to entries that match this pattern. For a map the keys of the entries are
-    /// compared, for a set the values.
+    /// Limits the stream to entries that match this pattern. For a map, the pattern applies to the
+    /// keys of the entries; for a set, to the values.
     ///
     /// The server compares the pattern with the encoded bytes: `*` matches any bytes, `?` one byte,
     /// and `[ab]` an `a` or a `b`.
@@ -108,7 +109,7 @@ impl<T> Scan<T> {
 
     /// Sets the approximate number of entries in a page: 1 at least, 100 by default.
     ///
-    /// The server returns a small object in one page, whatever number is set.
+    /// The server always returns a small object in one page.
     pub fn page(mut self, entries: u32) -> Self {
         self.pages.position.page_size = entries.max(1);
         self
@@ -149,8 +150,8 @@ impl<T> Paged for ScanPosition<T> {
         let (at, object_ref) = (self.at.clone()?, self.object_ref.clone());
         let request = (self.build_request)(&object_ref, at, self.page_size, self.pattern.clone());
         Some(Box::pin(async move {
-            // A page is read from the primary, whatever the read mode: each replica has an order of
-            // its own.
+            // A page is read from the primary in every read mode, because each replica has its own
+            // order of entries.
             let request = request?;
             let epoch = object_ref.client().epoch_of(object_ref.name_and_key()?.1);
             Ok((epoch, object_ref.read_primary(request).await?))
@@ -158,8 +159,8 @@ impl<T> Paged for ScanPosition<T> {
     }
 
     fn take(&mut self, (from, (next, page)): Page, found: &mut VecDeque<Result<T, ObjectError>>) {
-        // Another server process has another order, and cannot use the cursor of the previous
-        // process. So the scan starts over.
+        // Another server process has another order of entries, and cannot use the cursor of the
+        // previous process. So after a new connection, the scan starts over.
         let has_started = self.from.is_some();
         if has_started && self.from.as_ref() != Some(&from) {
             self.from = None;

@@ -39,7 +39,8 @@ impl SetTtl {
             SetTtl::None => Vec::new(),
             SetTtl::Keep => vec!["KEEPTTL".into()],
             SetTtl::For(lifetime) => vec!["PX".into(), checked_millis(lifetime)?],
-            // SET refuses the time 0. The time 1 is in the past as well.
+            // SET refuses the time 0. The time 1 has the same effect, because it is in the past as
+            // well.
             SetTtl::Until(at) => vec!["PXAT".into(), checked_unix_time(at)?.max(1).to_string().into()],
         })
     }

@@ -19,18 +19,19 @@ const RECEIPT_PREFIX: &str = "redgrid_renamed";
 impl Object {
     /// Renames the object with all its keys when awaited.
     ///
-    /// Its lifetime stays the same. An object of the new name is replaced, unless
+    /// The lifetime stays the same. An existing object with the new name is replaced, unless
     /// [`Rename::unless_taken`] is set.
     ///
-    /// Within a slot this is one step. If the new name is in another slot of a cluster, the object
-    /// is copied first. The original is then deleted only if neither it nor its lifetime has
-    /// changed meanwhile. Otherwise the object is copied again, until the call times out.
+    /// Within a slot, the rename is atomic. If the new name is in another slot of a cluster, the
+    /// object is copied first. The original is then deleted, provided that neither its contents nor
+    /// its lifetime has changed meanwhile. If something has changed, the object is copied again,
+    /// until the call times out.
     ///
     /// If the original disappears before it is deleted, the copy is deleted and the call returns
     /// [`ObjectError::Absent`]. After any other error both objects may exist. If two objects are
-    /// renamed to one name, the one that is copied later stays. A primary acknowledges the copy
-    /// before its replicas have it, and the original is then deleted at once. So a failover at that
-    /// moment may lose the object.
+    /// renamed to the same name at the same time, the object that is copied last remains. The
+    /// original is deleted as soon as the primary has acknowledged the copy, even if the replicas
+    /// do not have the copy yet. So a failover at that moment may lose the object.
     #[doc(alias = "renamenx")]
     pub fn rename(&self, to: impl AsRef<str>) -> Rename {
         Rename { object: self.clone(), to: to.as_ref().to_owned(), replaces: true }
@@ -38,9 +39,9 @@ impl Object {
 
     /// Copies the object with all its keys to another name when awaited.
     ///
-    /// The copy has the same lifetime. If an object of that name exists, it stays and the call
-    /// returns false, unless [`Copy::replacing`] is set. A copy to another slot is a snapshot of
-    /// one moment.
+    /// The copy has the same lifetime. If an object with that name exists, it stays and the call
+    /// returns false, unless [`Copy::replacing`] is set. A copy to another slot also has the
+    /// contents that the object had at one moment.
     #[doc(alias = "copyAndReplace")]
     #[doc(alias = "copy")]
     pub fn copy_to(&self, to: impl AsRef<str>) -> Copy {
@@ -88,12 +89,11 @@ impl Inner {
         }
     }
 
-    /// Returns the request that deletes this object if it is unchanged. In a rename, this object is
-    /// the original, or the copy that was written.
+    /// Returns the request that deletes this object if it is unchanged. In a rename to another
+    /// slot, this object is the original or the copy.
     ///
     /// The object is unchanged if its contents have the SHA-1s `shas` and, if `ends` are given, its
-    /// lifetimes have these ends. If a `receipt` is given, the script that deletes the object
-    /// stores it.
+    /// lifetimes have these ends. If a `receipt` is given, it is stored in the same step.
     fn delete_request(
         &self,
         snapshot: &Snapshot,
@@ -106,7 +106,7 @@ impl Inner {
         let parts: Vec<usize> =
             (0..all_keys.len()).filter(|n| *n < own_count || snapshot.dump.parts()[*n].is_some()).collect();
         let keys = parts.iter().map(|n| all_keys[*n].clone()).chain(receipt.map(|_| self.receipt_key()));
-        // The receipt is kept for longer than a concurrent rename of the same object can take.
+        // The receipt is stored for longer than a concurrent rename of the same object can take.
         let receipt_ttl = (2 * self.client.patience()).as_millis().saturating_add(1_000);
         let request = DELETE_IF_SAME.with(keys).int(i64::try_from(parts.len()).unwrap_or(i64::MAX));
         let request = request.arg(receipt.cloned().unwrap_or_default()).arg(receipt_ttl.to_string());
@@ -172,7 +172,7 @@ fn names_target(receipt: &[u8], to: &[u8]) -> bool {
     receipt.strip_prefix(to).is_some_and(|rest| rest.first() == Some(&0))
 }
 
-/// Computes the SHA-1s that the server returns for the contents.
+/// Computes the SHA-1s of the contents, as the server does; empty for an absent key.
 fn local_shas(snapshot: &Snapshot) -> Vec<Bytes> {
     let sha = |content: &Bytes| sha1_smol::Sha1::from(content).digest().to_string().into();
     snapshot.dump.parts().iter().map(|content| content.as_ref().map(sha).unwrap_or_default()).collect()
@@ -190,7 +190,7 @@ pub struct Rename {
 }
 
 impl Rename {
-    /// Keeps an existing object of the new name. The rename is then not executed.
+    /// Executes the rename only if no object has the new name.
     pub fn unless_taken(mut self) -> Self {
         self.replaces = false;
         self
@@ -218,7 +218,7 @@ pub struct Copy {
 }
 
 impl Copy {
-    /// Replaces an existing object of the new name.
+    /// Replaces an existing object with the new name.
     pub fn replacing(mut self) -> Self {
         self.replaces = true;
         self

@@ -1,8 +1,9 @@
 //! Turns for the updates of a client, so that one update of an object is in flight at a time.
 //!
-//! Turns only make failed attempts rare: the server decides whether an update succeeds. An update
-//! loses its turn to the next waiting update if its task is not polled, or if no reply arrives.
-//! When the task is polled again, the update continues without a turn.
+//! Turns only make failed attempts rare. Correctness does not depend on them, because the server
+//! decides whether an update succeeds. An update loses its turn to the next waiting update if its
+//! task is not polled, or if no reply arrives. When the task is polled again, the update continues
+//! without a turn.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -26,7 +27,7 @@ const SILENCE_ROUND_TRIPS: u32 = 8;
 /// Time limit for a woken update to start its turn: 10 ms. After that, it loses the turn.
 const START_TIMEOUT: Duration = Duration::from_millis(10);
 
-/// The updates of one object, or of one part of an object, by all handles of a client.
+/// The turns of all updates of one object, or of one part of an object, by all handles of a client.
 #[derive(Default)]
 pub(super) struct UpdateTurns(Mutex<State>);
 
@@ -35,10 +36,11 @@ struct State {
     waiting: VecDeque<(u64, Arc<Notify>)>,
     turn: Option<Turn>,
     last_id: u64,
-    /// When a request of an update was last answered, and the round trip of that request.
+    /// The time of the last reply to a request of an update, and the round-trip time of that
+    /// request.
     last_reply: Instant,
     round_trip: Duration,
-    /// The stored value after the last update, and an instant before the value was stored.
+    /// The value that the last update stored, and the instant at which its request was sent.
     last_value: Option<(Bytes, Instant)>,
 }
 
@@ -84,7 +86,7 @@ impl UpdateTurns {
                 let mut state = self.state();
                 let now = clock.now();
                 let Err(retry_at) = state.try_start(turn.id, now, client.response_timeout()) else {
-                    // A value that was stored before this update was queued may be outdated.
+                    // A value whose request was sent before this update was queued may be outdated.
                     turn.last_value =
                         state.last_value.take().filter(|(_, since)| *since >= queued_at).map(|(value, _)| value);
                     break;
@@ -116,8 +118,8 @@ impl State {
         self.last_id
     }
 
-    /// Starts the turn of an update if no other update has a turn, or if the other one has been
-    /// silent for too long. Otherwise returns when to try again.
+    /// Starts the turn of an update if no other update has the turn, or if the update with the turn
+    /// has been silent for too long. Otherwise returns when to try again.
     fn try_start(&mut self, id: u64, now: Instant, timeout: Duration) -> Result<(), Instant> {
         if let Some(turn) = self.turn.take_if(|turn| turn.owner != id) {
             let max_silence = (self.round_trip * SILENCE_ROUND_TRIPS).max(MIN_SILENCE).min(timeout);
@@ -153,7 +155,8 @@ pub(super) struct UpdateTurn {
     turns: Arc<UpdateTurns>,
     client: Client,
     id: u64,
-    /// The stored value after the previous update, if it was stored while this update was queued.
+    /// The value that the previous update stored, if its request was sent after this update was
+    /// queued.
     pub(super) last_value: Option<Bytes>,
 }
 
@@ -167,8 +170,8 @@ impl UpdateTurn {
         }
     }
 
-    /// Records the stored value for the next update. The value was stored at some time after
-    /// `since`.
+    /// Records the value that this update stored, for the next update. `since` is the instant at
+    /// which the request that stored it was sent.
     pub(super) fn record_value(&self, value: Bytes, since: Instant) {
         let mut state = self.turns.state();
         if state.turn.as_ref().is_some_and(|turn| turn.owner == self.id) {

@@ -1,8 +1,8 @@
 //! A macro for objects with one codec for their values.
 
-/// Defines the handle of an object with values of type `T` and one codec. The codec has the default
-/// of [`default_codec`](crate::default_codec). The handle gets constructors, `object()`, `Clone`
-/// and `Debug`.
+/// Defines the handle type of an object with values of type `T` and one codec. The default codec is
+/// that of [`default_codec`](crate::default_codec). The handle type gets constructors, `object()`,
+/// `Clone` and `Debug`.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! value_object {

@@ -1,15 +1,16 @@
--- check.lua: lets a token pass unless it is stale, and remembers it.
+-- check.lua: lets a token pass unless it is stale, and remembers a token that has passed.
 --
 -- KEYS[1]  fence     string; the highest token that has passed, in decimal
 -- ARGV[1]  token     decimal, without leading zeros: a time in microseconds since 1970
 -- ARGV[2]  lifetime  milliseconds that the highest token is remembered after a token has passed;
---                    0: forever. If the token is ahead of this server's clock, its lead is added
--- Returns  {1, token}    passed; it is the highest now
+--                    0: forever. If the token is ahead of this server's clock, the difference is
+--                    added to the lifetime
+-- Returns  {1, token}    passed: it is now the highest token
 --          {0, highest}  stale: `highest` has passed before
---          {3, ''}       no token is remembered, and the given one is older than the lifetime
+--          {3, ''}       no token is remembered, and the given token is older than the lifetime
 --
--- Work: O(1), writes one key. Sent twice, it has the same effect as once, because it only sets the
--- token.
+-- Work: O(1), writes one key. Sent twice, the script has the same effect as sent once, because it
+-- only sets the token.
 local token, lifetime = ARGV[1], tonumber(ARGV[2])
 local now = redis.call('TIME')
 now = now[1] * 1000000 + now[2]
@@ -26,8 +27,8 @@ elseif lifetime > 0 then
 end
 if lifetime > 0 then
   -- A token that is ahead of this server's clock is remembered until it is as old as the lifetime.
-  -- The lifetime of the key is never shortened. A key without a lifetime gets none, because a
-  -- client whose fence has no lifetime may have set the key.
+  -- The lifetime of the key is never shortened. A key without a lifetime stays without one, because
+  -- a client whose fence has no lifetime may have set it.
   local lead = math.max(0, math.ceil((tonumber(token) - now) / 1000))
   local left = redis.call('PTTL', KEYS[1])
   if left == -1 then

@@ -5,18 +5,19 @@
 -- KEYS[3]  reply      string; the reply of this call; a new key for each call
 -- ARGV[1]  token      decimal, without leading zeros: a time in microseconds since 1970
 -- ARGV[2]  lifetime   milliseconds that the highest token is remembered after a token has passed;
---                     0: forever. If the token is ahead of this server's clock, its lead is added
--- ARGV[3]  remember   milliseconds that the reply is kept: longer than any copy of the request can
---                     be in flight
--- ARGV[4]  not after  microseconds since 1970 by this server's clock; after that, nothing is done
+--                     0: forever. If the token is ahead of this server's clock, the difference is
+--                     added to the lifetime
+-- ARGV[3]  remember   milliseconds that the reply is stored: longer than any transmission of the
+--                     request can be in flight
+-- ARGV[4]  not after  deadline by this server's clock, in microseconds since 1970
 -- ARGV[5]  command    SET, HSET, HDEL, DEL or INCRBY; its arguments after the key follow
 -- Returns  {1, reply}    written: 1 for SET, the reply of the command for the others
 --          {0, highest}  stale: `highest` has passed before
---          {2, time}     too late: `time` is that of this server, in microseconds since 1970
---          {3, ''}       no token is remembered, and the given one is older than the lifetime
+--          {2, time}     too late: `time` is this server's time, in microseconds since 1970
+--          {3, ''}       no token is remembered, and the given token is older than the lifetime
 --
--- Work: that of the command, writes three keys. Sent twice, it writes once: the second copy of the
--- request finds the reply of the first, even if the same holder has written something else since.
+-- Work: that of the command, writes three keys. Sent twice, it writes once: the second transmission
+-- finds the stored reply of the first, even if the same holder has written something else since.
 local now = redis.call('TIME')
 local time = now[1] .. string.format('%06d', now[2])
 if tonumber(time) > tonumber(ARGV[4]) then
@@ -60,7 +61,7 @@ end
 if command == 'SET' then
   reply = '1'
 elseif command == 'INCRBY' then
-  -- Unlike the number in Lua, the stored text is exact above 2^53, too.
+  -- The stored text is exact. A number in Lua is not exact above 2^53.
   reply = redis.call('GET', KEYS[1])
 else
   reply = tostring(result)

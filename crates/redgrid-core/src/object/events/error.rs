@@ -19,7 +19,7 @@ pub enum ListenError {
         node: NodeId,
         /// The missing letters.
         missing: String,
-        /// The present setting.
+        /// The current setting.
         set: String,
     },
     /// The server's setting `notify-keyspace-events` cannot be read: the user has no permission, or
@@ -48,16 +48,16 @@ pub enum ListenError {
         #[source]
         source: ServerError,
     },
-    /// The server denies the subscription to the channels of events.
+    /// The server denies this client the subscription to the channels of events.
     ///
-    /// The user needs permission for `&__key*__:*`. The subscription is tried again after a minute
-    /// at the earliest.
+    /// The user needs permission for `&__key*__:*`. The client does not retry a denied subscription
+    /// for a minute.
     #[error("no permission for the channels of events (grant the user `&__key*__:*`)")]
     Denied,
     /// The subscription failed for a reason that all objects share.
     #[error(transparent)]
     Failed(#[from] Failure),
-    /// The object is unusable, as with an invalid name. No request was sent.
+    /// The object cannot be used, for example because its name is invalid. No request was sent.
     #[error(transparent)]
     Object(#[from] ObjectError),
 }

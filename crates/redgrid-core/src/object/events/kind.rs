@@ -8,15 +8,14 @@ use std::borrow::Cow;
 pub enum Kind {
     /// The key was created. The server's name of the event is `new`.
     ///
-    /// Redis publishes it from version 7.0 on, if `notify-keyspace-events` has the letter `n`. It
-    /// is followed by an [`Updated`](Kind::Updated) for the command that created the key.
+    /// Redis publishes it from version 7.0 on, if `notify-keyspace-events` has the letter `n`. An
+    /// [`Updated`](Kind::Updated) for the command that created the key follows.
     #[doc(alias = "NewObjectListener")]
     Created,
-    /// A command changed the value; [`Event::command`](super::Event::command) says which.
+    /// A command changed the value; [`Event::command`](super::Event::command) names the command.
     ///
-    /// A stream for a pattern of names ([`Listen::to`](super::Listen::to)) reports only commands of
-    /// Redis and Valkey themselves. To receive the events of a module, select these events by
-    /// [name](Kinds::named).
+    /// A stream for a pattern of names ([`Listen::to`](super::Listen::to)) reports only built-in
+    /// commands of Redis and Valkey. Events of a module must be selected by [name](Kinds::named).
     #[doc(alias = "SetObjectListener")]
     #[doc(alias = "IncrByListener")]
     #[doc(alias = "MapPutListener")]
@@ -38,27 +37,27 @@ pub enum Kind {
     /// node publishes this event for the keys of the slot.
     #[doc(alias = "DeletedObjectListener")]
     Deleted,
-    /// The lifetime of the key was over, and the server has deleted the key.
+    /// The lifetime of the key ended, and the server deleted the key.
     #[doc(alias = "ExpiredObjectListener")]
     Expired,
     /// The server deleted the key because it was out of memory.
     Evicted,
-    /// The key was renamed (`rename_from`), or another key got its name (`rename_to`).
+    /// The key was renamed (`rename_from`), or another key was renamed to its name (`rename_to`).
     Renamed,
-    /// The key was moved to another database of the server (`move_from`), or from another one
+    /// The key was moved to another database of the server (`move_from`), or from another database
     /// (`move_to`).
     Moved,
     /// The lifetime of the key was set or removed: `expire`, `persist`.
     LifetimeSet,
-    /// An event that changes nothing, or accompanies another event.
+    /// An event that reports no change, or that accompanies another event.
     ///
     /// These events are `keymiss` (a read found nothing), `overwritten` and `type_changed`. A
-    /// stream has them only if they are selected by [name](Kinds::named).
+    /// stream contains them only if they are selected by [name](Kinds::named).
     Aside,
 }
 
 impl Kind {
-    /// All kinds but [`Kind::Aside`].
+    /// All kinds except [`Kind::Aside`].
     pub const ALL: [Kind; 8] = [
         Kind::Created,
         Kind::Updated,
@@ -153,8 +152,8 @@ pub struct Kinds {
 }
 
 impl Kinds {
-    /// Selects the events of all kinds but [`Kind::Aside`]. Servers before Redis 7.0 cannot publish
-    /// those of [`Kind::Created`].
+    /// Selects the events of all kinds except [`Kind::Aside`]. Servers before Redis 7.0 cannot
+    /// publish events of the kind [`Kind::Created`].
     pub fn all() -> Self {
         Kind::ALL.into()
     }
@@ -187,8 +186,8 @@ impl Kinds {
         self.kinds.contains(&Kind::of(command)) || self.named.iter().any(|name| name == command)
     }
 
-    /// Returns the names of all selected events that are known: all of the given names, and the
-    /// names in [`EVENTS_BY_LETTER`] whose kinds are selected.
+    /// Returns the names of the selected events. These are all names that were given, and the names
+    /// in [`EVENTS_BY_LETTER`] whose kinds are selected.
     pub(super) fn names(&self) -> Vec<Cow<'static, str>> {
         let known = EVENTS_BY_LETTER.iter().flat_map(|(_, names)| *names).filter(|name| self.has(name));
         let known = known.map(|name| Cow::Borrowed(*name));
@@ -200,7 +199,7 @@ impl Kinds {
 
     /// Returns the letters that `notify-keyspace-events` needs, with `space` before them.
     ///
-    /// `space` is `K` for channels of keys, or `E` for channels of events.
+    /// `space` is `K` for one channel per key, or `E` for one channel per event name.
     pub(super) fn letters(&self, space: char) -> String {
         let wanted = |names: &[&str]| names.iter().any(|name| self.has(name));
         [space]

@@ -29,7 +29,7 @@ const LISTEN: &str = "listen to events";
 /// A request for a stream of events, sent when awaited. Created by [`Object::events`] and
 /// [`Listen::to`].
 ///
-/// The stream has the events that are published after the request has completed.
+/// The stream contains the events that are published after the request has completed.
 #[must_use = "does nothing until awaited"]
 #[derive(Clone, Debug)]
 pub struct Listen {
@@ -50,8 +50,8 @@ enum Target {
 impl Object {
     /// Listens to the events of this object that have one of these kinds.
     ///
-    /// The server sends only the notifications of the object's own key. In a cluster, the node
-    /// that has the key sends them, even after the key has moved.
+    /// The server sends only the notifications of the object's own key. In a cluster, they come
+    /// from the node that currently serves the key, even after the key has moved.
     ///
     /// ```no_run
     /// # use redgrid_core::object::Object;
@@ -96,16 +96,17 @@ impl Listen {
         Listen { target, client, kinds: kinds.into(), enable: false, unchecked: false, kept: DEFAULT_KEPT }
     }
 
-    /// Enables the events on servers that do not publish them.
+    /// Changes the setting of servers that do not publish the events.
     ///
-    /// The setting `notify-keyspace-events` gets the missing letters and keeps the others. The
-    /// server then has some more work for each change by any client. A server that restarts loses
-    /// the setting, unless its configuration file has it; the stream then sets it again.
+    /// The setting `notify-keyspace-events` gets the missing letters and keeps the others.
+    /// Publishing costs the server some work for each change by any client. A server that restarts
+    /// loses the setting, unless its configuration file contains it. The stream sets a lost setting
+    /// again.
     ///
     /// Two clients that enable different letters at the same moment may remove each other's
-    /// letters. With several clients, let all of them select the same events, or change the
-    /// servers' configuration files. The user needs the permissions `+config|get` and
-    /// `+config|set`.
+    /// letters. If several clients listen, they should all select the same events, or the servers'
+    /// configuration files should contain the setting. The user needs the permissions `+config|get`
+    /// and `+config|set`.
     pub fn enable(mut self) -> Self {
         self.enable = true;
         self
@@ -122,8 +123,8 @@ impl Listen {
     /// Sets how many notifications are kept for a slow reader: 1 to 1,048,576, and 1,024 by
     /// default.
     ///
-    /// A larger number costs memory. With a smaller one, a burst causes a [`Gap`](super::Gap)
-    /// earlier.
+    /// A larger number costs memory. With a smaller number, a shorter burst of events causes a
+    /// [`Gap`](super::Gap).
     pub fn buffer(mut self, notifications: usize) -> Self {
         self.kept = notifications;
         self
@@ -181,8 +182,9 @@ impl Listen {
                 let event_channels = self.kinds.names().into_iter().map(|name| Bytes::from(format!("{prefix}{name}")));
                 let mut channels: Vec<Bytes> = event_channels.collect();
                 let others = channels.split_off(1);
-                // Usually either all channels are denied or none. If several are denied at once,
-                // each is then tried alone. To avoid that, one channel is subscribed first.
+                // Usually the server denies either all channels or none. If several are denied at
+                // once, each of them is retried alone. To avoid that, one channel is subscribed
+                // first.
                 let first = subscriptions.subscribe_buffered_on_primaries(&buffer, channels);
                 client.core().wait_active(&buffer, until).await.map_err(subscribe_error)?;
                 let all = [first].into_iter().chain(
@@ -197,7 +199,8 @@ impl Listen {
             }
         };
         client.core().wait_active(&buffer, until).await.map_err(subscribe_error)?;
-        // The server may meanwhile have been replaced by another one, which was not checked.
+        // Since the first check, the server may have been replaced by a server that was not
+        // checked.
         if let Some(notify_config) = &notify_config {
             notify_config.clone().ensure(Arc::clone(subscriptions), until).await?;
         }
@@ -225,7 +228,6 @@ into_future!(
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped, there is no stream. A server setting that was changed stays
-    /// changed.
+    /// If the future is dropped, there is no stream. A changed server setting stays changed.
     Listen => Result<Events, ListenError>, |this| this.start()
 );

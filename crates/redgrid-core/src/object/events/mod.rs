@@ -21,17 +21,17 @@
 //! # Guarantees
 //!
 //! A server publishes each event once, to the subscribers of that moment, and stores nothing. So
-//! each interruption is reported, as a [`Gap`]: a lost connection, a replaced primary, a migrated
-//! slot, a slow reader. Events continue after the gap. An application that must not miss a change
-//! must read the object after each gap. Events of one node arrive in the order in which the node
-//! published them.
+//! the stream reports each interruption as a [`Gap`]. Causes are a lost connection, a replaced
+//! primary, a migrated slot and a slow reader. Events continue after the gap. An application that
+//! must not miss a change must read the object after each gap. Events of one node arrive in the
+//! order in which the node published them.
 //!
 //! A server publishes [`Expired`](Kind::Expired) when it deletes an expired key, not when the key
 //! expires. It deletes the key on the next access, or when its periodic scan finds the key,
 //! normally within a second. A command on several keys causes several events, and a method of an
-//! object may send several commands. An event is about one key: the companions of an object, such
-//! as the queue of a fair lock, are keys of their own. A failover may lose a change whose event was
-//! already published. The change may then be executed and published again.
+//! object may send several commands. An event concerns one key. The companions of an object, such
+//! as the queue of a fair lock, are separate keys with events of their own. A failover may lose a
+//! change whose event was already published. The change may then be executed and published again.
 
 use std::fmt;
 
@@ -50,8 +50,8 @@ pub use self::stream::Events;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Event {
-    /// The name of the object, without the client's namespace. Bytes that are not valid UTF-8 are
-    /// `U+FFFD` in it.
+    /// The name of the object, without the client's namespace. `U+FFFD` replaces bytes that are not
+    /// valid UTF-8.
     pub name: String,
     /// The kind of the event.
     pub kind: Kind,
@@ -75,8 +75,8 @@ pub enum Notice {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Gap {
-    /// There was no subscription for a while, because of a lost connection, a replaced primary or a
-    /// migrated slot.
+    /// The subscription was interrupted by a lost connection, a replaced primary or a migrated
+    /// slot.
     Interrupted,
     /// The reader was slow, and notifications were dropped.
     Slow {

@@ -46,7 +46,7 @@ pub(super) struct NotifyConfig {
 impl NotifyConfig {
     /// Checks all servers. While one of them does not answer, retries until `until`.
     ///
-    /// The topology may change meanwhile, so each try reads the list of servers again.
+    /// The topology may change meanwhile, so each retry uses the current list of servers.
     pub(super) async fn ensure(
         self,
         subscriptions: Arc<SubscriptionManager>,

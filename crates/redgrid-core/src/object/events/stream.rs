@@ -26,12 +26,12 @@ pub struct Events {
     buffer: Arc<MessageBuffer>,
     _subscription: Subscription,
     filter: Filter,
-    /// The setting that servers are checked for, at the start and after each interruption. `None`
-    /// if they are not checked.
+    /// The setting that the servers need. It is checked at the start and after each interruption;
+    /// `None` if there are no checks.
     notify_config: Option<NotifyConfig>,
     checking: Option<BoxFuture<'static, Result<(), ListenError>>>,
-    /// A timer of [`GAP_DELAY`], set while a gap waits for the end of the check. If the timer ends
-    /// first, the gap is reported then.
+    /// A timer of [`GAP_DELAY`], set while the report of a gap waits for the end of the check. If
+    /// the timer ends before the check, it triggers the report.
     delayed_gap: Option<BoxFuture<'static, ()>>,
     /// Whether a gap was reported before the check ended. If so, the gap is reported again after
     /// the check, because servers may have published nothing until then.
@@ -39,7 +39,8 @@ pub struct Events {
     uncertain: Option<ListenError>,
 }
 
-/// How long a gap is delayed while servers are checked: 1 s, many times the duration of a check.
+/// How long the report of a gap waits for the check of the servers: 1 s, many times the usual
+/// duration of a check.
 const GAP_DELAY: Duration = Duration::from_secs(1);
 
 /// The subscription of a stream.
@@ -156,8 +157,8 @@ impl Stream for Events {
                 },
                 Some(PubSubEvent::Gap) => {
                     let Some(notify_config) = self.notify_config.clone() else { return Poll::Ready(Some(INTERRUPTED)) };
-                    // The primary may now be another server, with its own setting. Perhaps it
-                    // publishes nothing until its setting is checked and changed.
+                    // The primary may be another server now. That server has its own setting, and
+                    // may publish nothing until the setting is checked and changed.
                     let (subscriptions, now) = (Arc::clone(&self.subscriptions), self.subscriptions.clock().now());
                     let (until, clock) = (now + subscriptions.settings().patience(), subscriptions.clock().clone());
                     self.checking = Some(Box::pin(notify_config.ensure(subscriptions, until)));

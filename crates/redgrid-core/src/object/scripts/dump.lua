@@ -2,8 +2,9 @@
 --
 -- KEYS     those of the object, its primary keys first
 -- ARGV[1]  the number of primary keys: the object exists while one of them exists
--- Returns  for each key: its content or nothing, its lifetime in milliseconds (0: none), and the
---          end of that lifetime in milliseconds since 1970 (0: never); {} if the object is absent
+-- Returns  for each key: its content (nil if absent), its remaining lifetime in milliseconds
+--          (0: none), and the end of that lifetime in milliseconds since 1970 (0: never);
+--          {} if the object is absent
 if redis.call('EXISTS', unpack(KEYS, 1, tonumber(ARGV[1]))) == 0 then
     return {}
 end
@@ -14,7 +15,7 @@ for i = 1, #KEYS do
     local ends = 0
     if left >= 0 then
         ends = time[1] * 1000 + math.floor(time[2] / 1000) + left
-        -- PTTL returns 0 in the last millisecond. Here 0 would mean that there is no lifetime.
+        -- PTTL returns 0 in the last millisecond of a lifetime. In this reply, 0 means no lifetime.
         left = math.max(left, 1)
     end
     parts[3 * i - 2] = redis.call('DUMP', KEYS[i])

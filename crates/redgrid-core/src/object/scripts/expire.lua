@@ -1,7 +1,7 @@
--- expire.lua: sets the lifetime of all keys of an object, if the current one meets a condition.
+-- expire.lua: sets the lifetime of an object's keys if its current lifetime meets a condition.
 --
--- KEYS     those of the object, its primary keys first; the current lifetime of the object is that
---          of the first primary key that exists
+-- KEYS     those of the object, its primary keys first; the first existing primary key has the
+--          current lifetime of the object
 -- ARGV[1]  PEXPIRE or PEXPIREAT
 -- ARGV[2]  the time argument of that command, in milliseconds
 -- ARGV[3]  the condition: "none" (there is no lifetime), "some" (there is one), "later" or "sooner"

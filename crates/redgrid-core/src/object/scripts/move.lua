@@ -1,13 +1,13 @@
--- move.lua: renames or copies an object. The first half of KEYS gets the names in the second half.
+-- move.lua: renames or copies an object, in one step.
 --
--- KEYS     those of the object, and further keys that are renamed with it; then their new names, in
---          the same order
+-- KEYS     those of the object, and further keys that are renamed with it; then the target key of
+--          each of them, in the same order
 -- ARGV[1]  RENAME or COPY
--- ARGV[2]  1 to replace an object of the new name; 0 to keep such an object and do nothing
--- ARGV[3]  the number of the object's own keys. If one of them is absent, the key with its new
---          name is deleted. If one of the other keys is absent, the key with its new name stays
+-- ARGV[2]  1 to replace an existing target object; 0 to do nothing if it exists
+-- ARGV[3]  the number of the object's own keys. If one of them is absent, its target key is
+--          deleted. If one of the further keys is absent, its target key stays as it is
 -- ARGV[4]  the number of primary keys: the object exists while one of them exists
--- Returns  1: done; 0: another object has the new name; -1: the object is absent
+-- Returns  1: done; 0: the target object exists; -1: the object is absent
 local half, own, primary = #KEYS / 2, tonumber(ARGV[3]), tonumber(ARGV[4])
 if redis.call('EXISTS', unpack(KEYS, 1, primary)) == 0 then
     return -1
