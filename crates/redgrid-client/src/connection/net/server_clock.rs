@@ -2,8 +2,8 @@
 //!
 //! A request that must not be executed after some instant of the *local* clock carries that instant
 //! in the *server's* time. The bound is never too high, so the server refuses a request too early
-//! rather than too late. So once the client considers an acquire expired, a late transmission of it
-//! cannot execute.
+//! rather than too late. Therefore the server never executes a late transmission of an acquire that
+//! the client already considers expired.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -22,8 +22,9 @@ const DRIFT_PPM: u64 = 500;
 /// server's clock was set back, the estimate follows within two such times at the latest.
 const WINDOW: Duration = Duration::from_secs(10);
 
-/// If the known bound exceeds the upper bound of an exchange by more than this (1000 µs), the
-/// server's clock counts as set back. Rounding and a slew cause smaller differences.
+/// If the known bound exceeds the upper bound that an exchange proves by more than this (1000 µs),
+/// the server's clock counts as set back. Rounding and a slew of the clock cause only smaller
+/// differences.
 const SLACK: i128 = 1000;
 
 /// A lower bound of `server time − local time`, and the round-trip time. All users of one node
@@ -44,8 +45,8 @@ struct Samples {
     /// over with each window.
     former: Option<Sample>,
     since: Option<Instant>,
-    /// When the server's clock was last found to be set back, and by how much in all. The sum
-    /// includes an earlier step back if the next one was found within two windows after it.
+    /// When the server's clock was last found to be set back, and the sum of the steps back. An
+    /// earlier step is included if the next step was found within two windows after it.
     set_back: Option<(Instant, Duration)>,
 }
 
@@ -118,7 +119,8 @@ impl ServerClock {
         let is_older = {
             let mut samples = self.samples.lock();
             samples.notice_step_back(i128::from(server_micros) + 1 - i128::from(sent.as_nanos() / 1000), received);
-            // A request that was sent before the step may have been answered before the step, too.
+            // A request that was sent before the step may also have been answered before the step.
+            // Its server time is then outdated, and is not recorded.
             samples.set_back.is_some_and(|(at, _)| sent < at && at < received)
         };
         if !is_older {
@@ -130,8 +132,8 @@ impl ServerClock {
     /// Returns by how much the server's clock was set back, if that was found within the last 20 s;
     /// zero otherwise.
     ///
-    /// A request that was sent before the clock was set back may be executed later than intended,
-    /// by up to this time.
+    /// A request that was sent before the clock was set back may be executed after its limit, by up
+    /// to this time.
     pub fn set_back(&self, now: Instant) -> Duration {
         self.samples.lock().set_back(now)
     }
