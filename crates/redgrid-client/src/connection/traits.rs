@@ -134,9 +134,10 @@ pub trait Server: Send + Sync + 'static {
     /// one connection.
     ///
     /// A request is executed at most once. It is sent again only if the server refused it without
-    /// executing it, for example because the server does not have the script. If no reply arrives
-    /// within the client's `response_timeout`, the result is [`Unknown`](ServerError::Unknown).
-    /// Without a connection the result is the error of [`Server::unreached`], at once.
+    /// executing it, for example because the server does not have the script. Later requests can
+    /// overtake such a request; see [`Request::in_order`]. If no reply arrives within the client's
+    /// `response_timeout`, the result is [`Unknown`](ServerError::Unknown). Without a connection
+    /// the result is the error of [`Server::unreached`], at once.
     async fn call(&self, requests: Vec<Request>) -> Vec<Result<Reply, ServerError>>;
 
     /// Sends one request, which the server must not execute after `limit`. The request's own
@@ -207,7 +208,7 @@ pub trait Server: Send + Sync + 'static {
         Duration::ZERO
     }
 
-    /// Returns why there is no connection, or why the last one was lost, if known.
+    /// Returns why there is no connection, or why the last connection was lost, if known.
     fn trouble(&self) -> Option<String> {
         None
     }

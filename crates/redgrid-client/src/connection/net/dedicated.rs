@@ -1,9 +1,9 @@
 //! A connection to a node for one purpose, opened on first use.
 //!
-//! A node has one such connection for MULTI/EXEC, whose commands must not be interleaved with
-//! others. It has another one for SCRIPT KILL, which must not queue behind other requests. A server
-//! whose script runs for too long accepts SCRIPT KILL, but answers no handshake. So the connection
-//! for SCRIPT KILL has no handshake.
+//! A node has one such connection for MULTI/EXEC, whose commands must not be interleaved with other
+//! commands. It has a second connection for SCRIPT KILL, which must not queue behind other
+//! requests. A server whose script runs for too long accepts SCRIPT KILL, but answers no handshake.
+//! So the connection for SCRIPT KILL counts as ready without an answered handshake.
 //!
 //! # Why all or none
 //!

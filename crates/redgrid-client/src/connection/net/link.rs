@@ -73,7 +73,7 @@ pub(crate) fn wire<const N: usize>(args: [&'static str; N]) -> WireCommand {
 pub(crate) struct Connection {
     target: Arc<Target>,
     client_name: String,
-    /// The current connection, or the last one.
+    /// The current connection, or the last connection if there is none.
     pipeline: Mutex<Pipeline>,
     messages: mpsc::UnboundedSender<Push>,
     unread: Mutex<Option<mpsc::UnboundedReceiver<Push>>>,

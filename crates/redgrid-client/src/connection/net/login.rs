@@ -22,7 +22,7 @@ pub(crate) struct Logins {
     provider: Provider,
     timeout: Duration,
     pub(crate) every: Duration,
-    /// The last credentials or failure, and when it was returned.
+    /// The provider's last result, with the time at which it was returned.
     last: Mutex<Option<(Instant, Result<Credentials, String>)>>,
     /// Locked by the task that calls the provider, so that one call serves all connections.
     exclusive: tokio::sync::Mutex<()>,

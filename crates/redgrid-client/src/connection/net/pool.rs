@@ -104,7 +104,8 @@ impl ConnectionPool {
         self.links.iter().for_each(|link| link.suspect());
     }
 
-    /// Handles an error on a connection outside of the pool: the server accepts no writes.
+    /// Handles the refusal of a write on a connection outside of the pool, by a server that accepts
+    /// no writes.
     pub(crate) fn report_read_only(&self) {
         self.links.iter().for_each(|link| link.report_read_only());
     }

@@ -15,11 +15,11 @@ use crate::sync::Mutex;
 /// section 11.3). It is applied to the age of a sample, so that old samples do not count as exact.
 const DRIFT_PPM: u64 = 500;
 
-/// How long samples are collected before newer, lower ones can replace them: 10 s. A sample is the
-/// bound that one reply proves.
+/// How long samples are collected before newer, lower samples can replace them: 10 s. A sample is
+/// the bound that one reply proves.
 ///
 /// The best (highest) sample of this time is used, because its reply was the fastest. If the
-/// server's clock was set back, the estimate follows within two such times at the latest.
+/// server's clock was set back, the estimate follows within two windows at the latest.
 const WINDOW: Duration = Duration::from_secs(10);
 
 /// If the known bound exceeds the upper bound that an exchange proves by more than this (1000 µs),

@@ -127,8 +127,8 @@ impl Subscriber {
                 return Err(error);
             }
         };
-        // Store first, then check: if the connection is lost, either the reading task sees the
-        // stored number, or the check sees the loss.
+        // The number is stored before the check. So if the connection is lost, either the reading
+        // task sees the stored number, or the check sees the loss.
         self.confirmed.store(connection, Ordering::SeqCst);
         if self.connection() != Some(connection) {
             return Err(ServerError::unknown("the connection was replaced"));

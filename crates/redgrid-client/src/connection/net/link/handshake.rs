@@ -29,8 +29,9 @@ pub(crate) enum NodeRole {
 }
 
 pub(crate) enum Handshake {
-    /// Requests nothing, because a server whose script runs for too long refuses every command
-    /// except those that end the script.
+    /// Requests nothing except a name for the connection, and accepts a refusal of the name. A
+    /// server whose script runs for too long refuses every command except those that end the
+    /// script.
     Nothing,
     /// Requests a sign of life (PING).
     Life,

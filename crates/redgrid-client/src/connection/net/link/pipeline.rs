@@ -85,7 +85,7 @@ struct Shared {
     /// Notified when the connection has ended and all outstanding requests have been answered.
     finished: Notify,
     is_finished: AtomicBool,
-    /// Number of bytes that the operating system has accepted.
+    /// Number of bytes that may have been sent, because a lower layer has accepted them.
     written: AtomicU64,
     /// Whether a request is partly written.
     is_writing: AtomicBool,

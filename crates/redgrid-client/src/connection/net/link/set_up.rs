@@ -67,9 +67,9 @@ impl Connection {
     /// Sets up the next connection.
     ///
     /// If the first login takes long, the process that listens at the address is diagnosed
-    /// concurrently. It may be a server without TLS, which waits for the rest of what it takes for
-    /// a command, or a server of another protocol that sends nothing. The diagnosis is reported at
-    /// once, and the attempt continues until its timeout.
+    /// concurrently. It may be a server without TLS, which takes the client's message for an
+    /// incomplete command, or a server of another protocol that sends nothing. The diagnosis is
+    /// reported at once, and the attempt continues until its timeout.
     ///
     /// # Cancel safety
     ///

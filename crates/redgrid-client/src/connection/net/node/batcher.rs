@@ -7,11 +7,12 @@
 //! most.
 //!
 //! All numbers here were measured on two cores over loopback. Up to four concurrent calls never
-//! wait. With more callers on several threads, all calls share one batch. The next batch is sent as
-//! soon as it has as many calls as the last one. A request has a fixed cost on both sides:
-//! wake-ups, a write and a read; a larger batch spreads it over more calls. One request needs less
-//! CPU time than two requests of half the size. With 16 tasks it needs three quarters of their CPU
-//! time in the client, and four fifths in the server. With 8 tasks it needs two thirds in both.
+//! wait. With more callers, on a runtime with several threads, one batch at a time is in flight.
+//! The next batch is sent as soon as it has as many calls as the last batch. A request has a fixed
+//! cost on both sides: wake-ups, a write and a read; a larger batch spreads this cost over more
+//! calls. One request needs less CPU time than two requests of half the size. With 16 tasks it
+//! needs three quarters of their CPU time in the client, and four fifths in the server. With 8
+//! tasks it needs two thirds in both.
 //!
 //! With about a hundred callers or more, four requests in flight are faster than one (256 tasks:
 //! 1.13 times). Four are also faster with a distant server, where waiting for the next batch costs
