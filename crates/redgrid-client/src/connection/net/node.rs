@@ -1,4 +1,4 @@
-//! One node with its connections, and how a request is sent to it.
+//! One node with its connections, and the sending of requests to it.
 //!
 //! A node has one or several connections for requests, and one that carries only subscriptions.
 //! Other connections are opened on demand: one per durability level, one for keyspace events, one

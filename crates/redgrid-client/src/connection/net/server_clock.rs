@@ -2,8 +2,9 @@
 //!
 //! A request that must not be executed after some instant of the *local* clock carries that instant
 //! in the *server's* time. The bound is never too high, so the server refuses a request too early
-//! rather than too late. Therefore the server never executes a late transmission of an acquire that
-//! the client already considers expired.
+//! rather than too late. Therefore the server does not execute a late transmission of an acquire
+//! that the client already considers expired, unless the server's clock was set back; see
+//! [`ServerClock::set_back`].
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -33,7 +34,7 @@ const SLACK: i128 = 1000;
 pub struct ServerClock {
     samples: Mutex<Samples>,
     /// The time of the fastest exchange in this window, in nanoseconds; 0 if there was none.
-    /// `former_round_trip` is that of the window before.
+    /// `former_round_trip` is the same time of the previous window.
     round_trip: AtomicU64,
     former_round_trip: AtomicU64,
 }

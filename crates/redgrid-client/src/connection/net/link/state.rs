@@ -1,4 +1,4 @@
-//! Why a connection is down, and whether waiting can help.
+//! The reason why a connection is down, and whether waiting can help.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;

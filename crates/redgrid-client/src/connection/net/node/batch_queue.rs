@@ -122,7 +122,7 @@ impl Batchers {
 /// A guard that counts one call as in flight while its caller sends it.
 ///
 /// It is dropped with the caller's future, so that a cancelled call is no longer counted. When the
-/// guard is dropped, a sender for waiting calls is started if there is room.
+/// guard is dropped, a sender for waiting calls is started if another request is allowed in flight.
 pub(super) struct InlineCall<'a> {
     node: &'a Node,
     key: BatchKey,
@@ -132,7 +132,7 @@ impl Drop for InlineCall<'_> {
     fn drop(&mut self) {
         self.node.batchers.change(self.key, |queue| {
             queue.inline_in_flight -= 1;
-            // Read the clock only if calls wait.
+            // The clock is read only if calls wait.
             !queue.waiting.is_empty()
                 && queue.has_room(self.node.batch_mode())
                 && queue.longest_wait(self.node.clock.now()).is_some()

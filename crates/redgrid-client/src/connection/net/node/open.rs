@@ -105,7 +105,8 @@ impl Node {
         self.commands.suspect();
     }
 
-    /// Returns whether a replica can be used: it is connected, has its role, and does not lag.
+    /// Returns whether a replica can be used: it is connected, has the expected role, and does not
+    /// lag.
     pub(crate) fn is_fit(&self) -> bool {
         self.commands.is_up() && !self.is_lagging()
     }
