@@ -56,9 +56,10 @@ pub struct Client(Arc<Inner>);
 pub struct Inner {
     /// The state that all objects share.
     pub core: Arc<Core>,
-    /// The slot for the service that holds the locks and permits of the client.
+    /// The slot for the service, which manages the locks and permits that the client holds.
     pub service: Arc<ServiceSlot>,
-    /// Values that the objects of the client share. A value lives as long as an object holds it.
+    /// Values that the objects of the client share. A value lives as long as an object references
+    /// it.
     pub shared: Shared,
     /// Shared values that live as long as the client.
     pub kept: Kept,
@@ -67,8 +68,8 @@ pub struct Inner {
 impl Client {
     /// Starts a client, without waiting for a server.
     ///
-    /// Each call waits for the connection within its own time limit. [`Client::wait_ready`] waits
-    /// for the connection explicitly.
+    /// Each later call waits for the connection within its own time limit. [`Client::wait_ready`]
+    /// waits for the connection explicitly.
     ///
     /// This method must be called inside a Tokio runtime, because the client's connections and
     /// tasks run there. The client can be used from other runtimes while that runtime is driven.
@@ -97,7 +98,7 @@ impl Client {
         Ok(Client::start(topology, config.settings, config.access.database, clock))
     }
 
-    /// Starts a client that uses servers which a test implements.
+    /// Starts a client for a test that implements the servers itself.
     #[cfg(any(test, feature = "testing"))]
     pub fn over(topology: Arc<dyn Topology>, config: Config, clock: Clock) -> Result<Client, ConnectError> {
         config.check()?;

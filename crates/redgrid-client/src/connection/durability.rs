@@ -1,5 +1,5 @@
-//! Group commit: waits, on dedicated connections, until the writes behind the replies of a node are
-//! as durable as requested.
+//! Group commit: waits, on dedicated connections, until the writes that a node has answered are as
+//! durable as requested.
 //!
 //! WAIT blocks its connection, and covers only writes of that connection. So all waiters of a group
 //! share one tiny write and one WAIT after it. Replication is one stream: a replica that
@@ -9,33 +9,34 @@
 //! # One connection for each level
 //!
 //! WAITs of one connection cannot overlap. A group that waits for a dead replica must not delay
-//! waiters that need less. So each *level* in use ([`Level`]: a number of replicas, or the disk)
-//! has a connection and a queue. Nearly always only one level is in use. The connection of a level
-//! is opened at the first commit of that level and named `<client name>:commit`.
+//! waiters that need fewer replicas. So each *level* in use ([`Level`]: a number of replicas, or
+//! the disk) has a connection and a queue. Nearly always only one level is in use. The connection
+//! of a level is opened at the first commit of that level and named `<client name>:commit`.
 //!
-//! The groups of one level wait one after the other. This order delays none of them: a replica
-//! acknowledges the write of an earlier group before that of a later group in any case.
+//! The groups of one level are processed one after the other. This order delays no group, because a
+//! replica always acknowledges the write of an earlier group before that of a later group.
 //!
 //! Rejected alternative: one connection for all levels, with alternating short WAITs. A WAIT waits
-//! for the last write of its connection, so the write of each group would move the goal of the
-//! other groups. A replica that lags by more than the length of one WAIT would never be seen to
-//! reach its goal.
+//! for the last write of its connection, so the write of each group would also raise the
+//! replication offset for which the other groups wait. A replica whose lag exceeds the duration of
+//! one WAIT would never be counted.
 //!
 //! # What counts as proof
 //!
 //! The write that the reply confirms must be in the stream that the replicas acknowledged. A
 //! commit fails unless all of the following are shown:
 //!
-//! - The process is the same. The `run_id` that the commit connection has read is that of the
-//!   connection on which the reply arrived. Write and WAIT used one connection. (A WAIT alone on a
-//!   fresh connection counts replicas without proving anything.)
+//! - The server process is the same. The `run_id` that the commit connection has read is that of
+//!   the connection on which the reply arrived. The write of the group and the WAIT used one
+//!   connection. (A WAIT alone on a fresh connection counts replicas without proving anything.)
 //! - The data of the process is the same, and the server is a primary. The `master_replid`, read in
-//!   the handshake and again after the WAIT, is unchanged. It changes with every promotion. So it
-//!   exposes a primary that was demoted, copied the data of another server, and was promoted again.
-//!   The `run_id` and the connections can survive that. (The `master_replid` also changes when the
-//!   first replica joins, and after an hour without any replica. Commits in flight at that moment
-//!   fail needlessly, once.)
-//! - The connection id of the reply is still the current one, before the write and after the WAIT.
+//!   the handshake and again after the WAIT, is unchanged. It changes with every promotion. So a
+//!   changed value exposes a primary that was demoted, copied the data of another server, and was
+//!   promoted again. In that case the `run_id` and the connections can stay the same. (The
+//!   `master_replid` also changes when the first replica joins, and after an hour without any
+//!   replica. Commits in flight at that moment fail needlessly, once.)
+//! - The id of the connection on which the reply arrived is still the current id of the node,
+//!   before the write and again after the WAIT.
 
 mod group_commit;
 mod wait_command;
@@ -57,9 +58,9 @@ use crate::config::{Durability, Settings};
 use crate::error::{Code, ServerError};
 use crate::sync::Mutex;
 
-/// Why it is not proven that the write behind a reply is as durable as requested.
+/// Why the requested durability of an answered write is not confirmed.
 ///
-/// The write remains on the primary, unless something else undid it.
+/// This error does not undo the write: it remains on the primary, unless something else undoes it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CommitError {
@@ -71,8 +72,8 @@ pub enum CommitError {
         asked: Durability,
         /// Number of replicas that are known to have acknowledged the write.
         ///
-        /// The number is 0 for [`Durability::Disk`]. It is also 0 for a waiter that was still
-        /// queued behind an earlier write which too few replicas had acknowledged.
+        /// The number is 0 for [`Durability::Disk`]. It is also 0 if the commit was still queued,
+        /// because too few replicas had acknowledged the write of an earlier commit.
         acknowledged: u32,
     },
     /// The server cannot provide this durability, however long the caller waits.
@@ -81,7 +82,7 @@ pub enum CommitError {
         /// What is missing. The error message ends with this text.
         missing: Cow<'static, str>,
     },
-    /// The process, its data or the connection may have changed since the reply.
+    /// The process, its data or the connection may have changed since the write was answered.
     #[error("cannot confirm the durability: {reason}")]
     Unproven {
         /// What has changed. The error message ends with this text.
@@ -129,7 +130,8 @@ pub(super) struct DurabilityWaiter {
 }
 
 impl DurabilityWaiter {
-    /// Creates the waiter without connecting. It confirms replies of the connections in `commands`.
+    /// Creates the waiter without connecting. It confirms writes that were answered on the
+    /// connections in `commands`.
     pub(super) fn new(commands: Arc<ConnectionPool>, connections: Arc<Connections>) -> Self {
         DurabilityWaiter { commands, connections, levels: Mutex::default() }
     }
@@ -141,8 +143,8 @@ impl DurabilityWaiter {
         tag: &[u8],
     ) -> Result<(), CommitError> {
         let Some((level, timeout)) = Level::of(requested) else { return Ok(()) };
-        // The commit is also checked before it is queued, so that an unprovable commit opens no
-        // connection.
+        // The commit is checked not only later, but also before it is queued. So a commit that
+        // cannot be proven opens no connection.
         check_provable(&self.commands, &since)?;
         let (answer, answered) = oneshot::channel();
         let by = self.connections.target.clock.now() + timeout;
@@ -157,8 +159,9 @@ impl DurabilityWaiter {
             return members.clone();
         }
         // One WAIT can take `response_timeout`, and a keep-alive PING can queue behind it. Silence
-        // ends a connection after two thirds of its own response timeout. So this connection gets
-        // three times `response_timeout`, and survives a WAIT.
+        // ends a connection after two thirds of its own response timeout. So this connection has a
+        // response timeout of three times `response_timeout`, and is not ended by the silence
+        // during a WAIT.
         let target = &self.connections.target;
         let slice = target.settings.response_timeout;
         let settings = Settings { response_timeout: slice * 3, ..target.settings.clone() };
@@ -216,7 +219,7 @@ impl Level {
     }
 }
 
-/// Checks whether it can be proven that the write behind a reply on connection `since` is durable.
+/// Checks whether it can be proven that a write that was answered on connection `since` is durable.
 fn check_provable(commands: &ConnectionPool, since: &ConnectionId) -> Result<(), CommitError> {
     if since.run_id.is_empty() || commands.history().is_empty() {
         let missing = "the user may not read the server's `run_id` and `master_replid` (INFO), which this needs";

@@ -30,10 +30,10 @@ pub struct Request {
     /// The second word of a two-word command name; it is sent before the keys.
     pub(crate) subcommand: Option<&'static str>,
     pub(crate) keys: SmallVec<[Bytes; 1]>,
-    /// Number of keys that are sent among the arguments. They are the last ones of `keys`.
+    /// Number of keys that are sent among the arguments. They are the last elements of `keys`.
     pub(crate) keys_behind: usize,
-    /// Has inline capacity for the arguments of an acquire or a release, so that these need no
-    /// allocation.
+    /// Has inline capacity for the arguments of an acquire or a release, so that these requests
+    /// need no allocation.
     pub(crate) args: SmallVec<[Arg; 3]>,
     pub(crate) idempotent: bool,
     pub(crate) not_after: Option<Instant>,
@@ -71,16 +71,16 @@ pub enum Arg {
     /// Placeholder for the command by which a script publishes on the channels of its keys:
     /// `PUBLISH`, or `SPUBLISH` if these channels are sharded.
     Publish,
-    /// Placeholder for `SPUBLISH`, which must be the last argument. If channels are not sharded,
-    /// the argument is omitted.
+    /// Placeholder for `SPUBLISH`. It must be the last argument, because it is omitted if channels
+    /// are not sharded.
     Sharded,
     /// A key that follows other arguments. The list of the request's keys contains it, too.
     Key(Bytes),
 }
 
 impl Arg {
-    /// Returns whether the argument belongs to this request alone. A placeholder has one value for
-    /// a whole batch.
+    /// Returns whether the argument belongs to this request alone. A placeholder has the same value
+    /// for all requests of a batch.
     pub(crate) fn is_its_own(&self) -> bool {
         !matches!(self, Arg::NotAfter | Arg::Publish | Arg::Sharded)
     }
@@ -113,7 +113,8 @@ impl Request {
     /// Creates a call of a function that is stored on the servers (Redis 7.0 or newer, Valkey).
     ///
     /// If the server does not have the function, the client loads the code of `library`, if given,
-    /// and repeats the call. An error that the function returns is final, whatever its text.
+    /// and repeats the call. An error that the function itself returns is final, even if its code
+    /// is one after which other requests are retried.
     pub fn function(name: impl Into<Bytes>, library: Option<Bytes>) -> Self {
         Request::new(What::Function { name: name.into(), library })
     }
@@ -151,7 +152,7 @@ impl Request {
         }
     }
 
-    /// Adds a key. Keys come before arguments.
+    /// Adds a key. Keys are sent before the arguments.
     pub fn key(self, key: impl Into<Bytes>) -> Self {
         self.keys([key.into()])
     }
@@ -165,7 +166,7 @@ impl Request {
         self
     }
 
-    /// Adds a key after the arguments that were added before, for commands with keys among their
+    /// Adds a key that is sent after the arguments added so far, for commands with keys among their
     /// arguments.
     pub fn key_arg(mut self, key: impl Into<Bytes>) -> Self {
         let key = key.into();
@@ -203,8 +204,8 @@ impl Request {
         self
     }
 
-    /// Adds a placeholder for `SPUBLISH`, which must be the last argument. If channels are not
-    /// sharded, it is omitted.
+    /// Adds a placeholder for `SPUBLISH`. It must be the last argument, because it is omitted if
+    /// channels are not sharded.
     #[inline]
     pub fn spublish_arg(mut self) -> Self {
         self.args.push(Arg::Sharded);
@@ -228,16 +229,16 @@ impl Request {
 
     /// Marks that the reply contains the server's time if the request arrives too late.
     ///
-    /// In this case the server executes nothing and returns a list of -1 and its time, in
-    /// microseconds since 1970. The client corrects its estimate of the server's clock, and retries
-    /// while the caller waits.
+    /// In this case the server executes nothing and returns a list of two numbers: -1, and the
+    /// server's time in microseconds since 1970. The client then corrects its estimate of the
+    /// server's clock, and retries while the caller waits.
     pub fn late_reply_has_time(mut self) -> Self {
         self.late_reply_has_time = true;
         self
     }
 
-    /// Marks the request as read-only, and so as idempotent. A replica may answer it if the read
-    /// mode allows that.
+    /// Marks the request as a read, and so as idempotent. A replica may answer it if the read mode
+    /// allows that.
     ///
     /// The value that a replica returns may be older than the primary's.
     pub fn reads(mut self) -> Self {
@@ -245,18 +246,18 @@ impl Request {
         self.idempotent()
     }
 
-    /// Makes the server reject writes of a script or function, by EVALSHA_RO or FCALL_RO. Servers
-    /// before Redis 7.0 execute scripts without this check.
+    /// Sends a script or function by EVALSHA_RO or FCALL_RO, so that the server rejects its writes.
+    /// Servers before Redis 7.0 execute scripts without this check.
     pub fn read_only(mut self) -> Self {
         self.read_only = true;
         self
     }
 
-    /// Keeps the request in order relative to others with this mark.
+    /// Keeps the request in order relative to other requests with this mark.
     ///
-    /// Such requests share one connection if a node has several, and scripts are sent as text.
-    /// Later requests could overtake a script that is sent by its hash, if the server does not have
-    /// the script.
+    /// If all requests of one `Server::call` have this mark, they share one connection, even if the
+    /// node has several. Their scripts are sent as text. A script that is sent by its hash may have
+    /// to be sent again, and later requests would overtake it.
     pub fn in_order(mut self) -> Self {
         self.in_order = true;
         self

@@ -1,7 +1,7 @@
 //! The two interfaces to the servers: [`Server`] is one node, [`Topology`] maps keys to nodes.
 //!
-//! Modules outside of `connection` reach the servers only through these traits. So the code of real
-//! connections can be replaced: tests implement the traits to lose, delay and repeat requests and
+//! Modules outside of `connection` reach the servers only through these traits. So tests can
+//! replace the real connections by implementations that lose, delay and repeat requests and
 //! replies.
 
 use std::fmt;
@@ -38,17 +38,17 @@ impl fmt::Display for NodeId {
     }
 }
 
-/// Identifies one generation of a connection: the server process and the number of the connection.
+/// Identifies one connection by its number and by the server process to which it leads.
 ///
 /// A changed `run_id` means another server process, possibly with other data. The `run_id` is empty
-/// if the client's user is not allowed to read it.
+/// for a sentinel, and if the client's user is not allowed to read it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 // Exhaustive: only authors of objects use it.
 pub struct ConnectionId {
     /// The `run_id` of the server process.
     pub run_id: Arc<str>,
-    /// Number of the connection. Each new connection of the client's process, to whatever node, has
-    /// a higher number. So no two connections share a number.
+    /// Number of the connection. Each new connection of this process, to whatever node, has a
+    /// higher number than all earlier ones. So no two connections share a number.
     pub connection: u64,
 }
 
@@ -67,7 +67,7 @@ pub enum ChannelKind {
     /// events does not delay the messages that wake waiters.
     Events,
     /// Published by PUBLISH. One subscription (PSUBSCRIBE) covers all channels whose names match a
-    /// pattern. These subscriptions use separate connections.
+    /// pattern. These subscriptions use a connection of their own at each node.
     Patterns,
 }
 
@@ -104,18 +104,18 @@ pub enum Push {
         /// The channels.
         channels: Vec<Bytes>,
     },
-    /// The server has ended this sharded subscription by itself, because the slot of the channel
-    /// has moved.
+    /// The server has ended a sharded subscription without a request, because the slot of the
+    /// channel has moved.
     Lost {
         /// The channel.
         channel: Bytes,
     },
     /// The connection for plain and sharded channels was lost, or is new. No channel is subscribed
-    /// on it now, and messages may have been missed.
+    /// on this connection at the moment, and messages may have been missed.
     Gap,
     /// A gap on the connection that carries [`ChannelKind::Events`]; see [`Push::Gap`].
     EventsGap,
-    /// A gap on a connection that carries [`ChannelKind::Patterns`]; see [`Push::Gap`].
+    /// A gap on the connection that carries [`ChannelKind::Patterns`]; see [`Push::Gap`].
     PatternsGap,
 }
 
@@ -130,12 +130,14 @@ pub trait Server: Send + Sync + 'static {
 
     /// Sends requests and returns one result for each.
     ///
-    /// Requests for one name (one key, or one hash tag) are executed in their order, on one
-    /// connection.
+    /// Requests for one name (one key, or one hash tag) are executed in the order of the list, on
+    /// one connection.
     ///
-    /// A request is sent at most once. If no reply arrives within the client's `response_timeout`,
-    /// the result is [`Unknown`](ServerError::Unknown). Without a connection the result is
-    /// [`NotSent`](ServerError::NotSent) at once.
+    /// A request is executed at most once. It is sent again only if the server refused it without
+    /// executing it, for example because the server does not have the script. Later requests can
+    /// overtake such a request; see [`Request::in_order`]. If no reply arrives within the client's
+    /// `response_timeout`, the result is [`Unknown`](ServerError::Unknown). Without a connection
+    /// the result is the error of [`Server::unreached`], at once.
     async fn call(&self, requests: Vec<Request>) -> Vec<Result<Reply, ServerError>>;
 
     /// Sends one request, which the server must not execute after `limit`. The request's own
@@ -152,8 +154,8 @@ pub trait Server: Send + Sync + 'static {
         self.call(vec![request]).await.pop().unwrap_or_else(|| Err(ServerError::unknown("no result")))
     }
 
-    /// Sends ASKING and, right after it, one request. The node is the target of a slot that is
-    /// being migrated.
+    /// Sends ASKING and, right after it, one request. Such a request is for a slot that is being
+    /// migrated to this node.
     async fn call_asking(&self, request: Request) -> Result<Reply, ServerError> {
         of_asking(self.call(vec![Request::command("ASKING"), request]).await)
     }
@@ -161,7 +163,7 @@ pub trait Server: Send + Sync + 'static {
     /// Waits until all writes that were answered on the connection `since` before this call are as
     /// durable as requested.
     ///
-    /// With [`Durability::Primary`] it sends nothing and returns at once.
+    /// With [`Durability::Primary`] this method sends nothing and returns at once.
     ///
     /// `tag` is the part of a written key that a cluster hashes: the hash tag, or the whole key.
     ///
@@ -193,7 +195,8 @@ pub trait Server: Send + Sync + 'static {
         self.connection_id().borrow().is_some()
     }
 
-    /// Returns the limit on requests in flight at the node; `None` if there is no limit.
+    /// Returns the semaphore that limits the requests in flight at the node; `None` if there is no
+    /// limit.
     fn in_flight_limit(&self) -> Option<&Semaphore> {
         None
     }
@@ -205,7 +208,7 @@ pub trait Server: Send + Sync + 'static {
         Duration::ZERO
     }
 
-    /// Returns why there is no connection, or why the last one was lost, if known.
+    /// Returns why there is no connection, or why the last connection was lost, if known.
     fn trouble(&self) -> Option<String> {
         None
     }
@@ -253,8 +256,8 @@ pub trait Server: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// After an error none of the channels counts as subscribed. A [`Push::Gap`] signals when to
-    /// try again.
+    /// After an error none of the channels counts as subscribed. The caller can try again after a
+    /// pause, or when a [`Push::Gap`] reports a new connection.
     async fn subscribe(&self, kind: ChannelKind, channels: Vec<Bytes>) -> Result<Refused, ServerError>;
 
     /// Ends subscriptions. Errors are not reported, because a superfluous message does no harm.
@@ -273,7 +276,7 @@ pub trait Server: Send + Sync + 'static {
 /// Returns the result of a request that followed ASKING: the last of the two replies.
 ///
 /// If ASKING was refused, the target answers the request with a redirect back to the source node.
-/// In that case the refusal of ASKING is the cause, and is returned.
+/// In that case this function returns the error of ASKING, which is the cause.
 pub(super) fn of_asking(mut answers: Vec<Result<Reply, ServerError>>) -> Result<Reply, ServerError> {
     let answer = answers.pop().unwrap_or_else(|| Err(ServerError::unknown("no result")));
     match (answer, answers.pop()) {
@@ -282,7 +285,8 @@ pub(super) fn of_asking(mut answers: Vec<Result<Reply, ServerError>>) -> Result<
     }
 }
 
-/// Returns whether both are the same node object, not merely nodes with the same address.
+/// Returns whether both references are to the same object, not merely to nodes with the same
+/// address.
 pub fn is_same(one: &Arc<dyn Server>, other: &Arc<dyn Server>) -> bool {
     std::ptr::addr_eq(Arc::as_ptr(one), Arc::as_ptr(other))
 }
@@ -293,7 +297,8 @@ pub fn is_same(one: &Arc<dyn Server>, other: &Arc<dyn Server>) -> bool {
 pub enum TopologyHint {
     /// A redirect of a node: the slot is served at this address (`host:port`).
     Moved(u16, String),
-    /// A supposed primary does not answer, or reports that it is not a primary.
+    /// The node is not reachable or does not answer, or its error suggests that it is the wrong
+    /// node for the request.
     Node(NodeId),
     /// A reply of this node is overdue, but may still arrive.
     Silent(NodeId),
@@ -356,7 +361,8 @@ pub trait Topology: Send + Sync + 'static {
         false
     }
 
-    /// Returns the node at an address that another node has reported in a redirect.
+    /// Returns the node at an address that another node has reported in a redirect; `None` if the
+    /// redirect cannot be followed.
     fn at(&self, _address: &str) -> Option<Arc<dyn Server>> {
         None
     }

@@ -1,27 +1,27 @@
 //! A connection to a node for one purpose, opened on first use.
 //!
-//! A node has one such connection for MULTI/EXEC, whose commands must not be interleaved with
-//! others. It has another one for SCRIPT KILL, which must not queue behind other requests. A server
-//! whose script runs for too long accepts SCRIPT KILL, but answers no handshake, so this connection
-//! has none.
+//! A node has one such connection for MULTI/EXEC, whose commands must not be interleaved with other
+//! commands. It has a second connection for SCRIPT KILL, which must not queue behind other
+//! requests. A server whose script runs for too long accepts SCRIPT KILL, but answers no handshake.
+//! So the connection for SCRIPT KILL counts as ready without an answered handshake.
 //!
 //! # Why all or none
 //!
 //! MULTI and the commands are written back to back, as one piece. So all of them use one
-//! connection, or are lost with it. EXEC follows once every command is known to be queued. On any
-//! other connection the server would refuse EXEC. If no EXEC follows, the server discards the
-//! queued commands. After a refused MULTI, the server would execute the commands one by one. So the
-//! permission for MULTI is checked once per connection.
+//! connection, or are lost with it. EXEC is sent once the server has confirmed that every command
+//! is queued. On any other connection the server would refuse EXEC. If EXEC is not sent, the queued
+//! commands are discarded. If MULTI were refused, the server would execute the commands one by one.
+//! So the permission for MULTI is checked first, once per connection.
 //!
-//! Keep-alive requests that are sent on the connection meanwhile are queued after the commands.
-//! Their replies follow those of the commands.
+//! A keep-alive request that is sent on the connection before EXEC is queued after the commands. In
+//! the result of EXEC, its reply follows those of the commands.
 //!
 //! # Which server process
 //!
 //! The connection must lead to the same process as the connections for requests; otherwise nothing
-//! is executed. The address may meanwhile belong to another server. Older connections then still
-//! lead to the former server, which keeps answering. Of two connections to different processes, the
-//! older one is replaced.
+//! is executed. The two can differ if the address now belongs to another server: older connections
+//! still lead to the former server, which continues to answer. Of two connections to different
+//! processes, the older one is replaced.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -84,8 +84,8 @@ impl DedicatedConnection {
         work.await.unwrap_or_else(|_| Err(ServerError::unknown("the task that executes the request has ended")))
     }
 
-    /// Waits for exclusive use of the connection and for its handshake, at most one response
-    /// timeout.
+    /// Waits for exclusive use of the connection and for its handshake, in all for at most one
+    /// response timeout.
     ///
     /// Returns the connection with its id.
     async fn lock_link(
@@ -148,8 +148,8 @@ impl DedicatedConnection {
         let queued: Vec<_> = queued.collect();
         if let Some(Err(error)) = began.iter().find(|answer| answer.is_err()) {
             link.renew();
-            // After a refused MULTI the commands ran individually. After a refused ASKING they were
-            // only queued.
+            // If MULTI was refused, the commands were executed individually. If only ASKING was
+            // refused, they were queued, and EXEC is not sent.
             let alone = matches!(began.last(), Some(Err(ServerError::Refused { .. })))
                 && queued.iter().any(|answer| !matches!(answer, Err(ServerError::Refused { .. })));
             return Err(match alone {
@@ -172,7 +172,7 @@ impl DedicatedConnection {
                 Ok(_) => ServerError::not_sent("a command was not queued after MULTI"),
             });
         }
-        // A replaced connection may lead to another process.
+        // If the connection was replaced, it may lead to another process, so EXEC is not sent.
         if link.epoch().borrow().as_ref() != Some(epoch) {
             forget(link).await;
             return Err(ServerError::not_sent("the connection was replaced before EXEC"));
@@ -180,8 +180,8 @@ impl DedicatedConnection {
         match link.send(wire(["EXEC"])).await.map_err(discarded) {
             Ok(Reply::Array(mut answers)) if answers.len() >= names.len() => {
                 if answers.len() > names.len() {
-                    // A handshake ran within the transaction: its commands were queued, and got
-                    // unexpected replies.
+                    // A probe or a handshake ran within the transaction. Its commands were queued,
+                    // so it got unexpected replies.
                     link.renew();
                     answers.truncate(names.len());
                 }

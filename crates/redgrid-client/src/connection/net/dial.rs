@@ -1,9 +1,9 @@
-//! Opens a byte stream to a server's address: resolves names, races several addresses, uses
+//! Opens a byte stream to a server's address: resolves names, tries several addresses, uses
 //! proxies.
 //!
-//! If a name has several addresses, they are tried one after another (RFC 8305, "Happy Eyeballs").
-//! Each is tried as soon as the previous one failed, or at most 250 ms after it. The first address
-//! that accepts a connection wins.
+//! If a name has several addresses, the attempts start one after another (RFC 8305, "Happy
+//! Eyeballs"). The next attempt starts when an earlier one has failed, and at the latest 250 ms
+//! after the last start. The first address that accepts a connection wins.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};

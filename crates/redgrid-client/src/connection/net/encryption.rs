@@ -31,7 +31,7 @@ mod with {
         tls: Tls,
         current: Mutex<Current>,
         /// The lock is held while files are read. So an older state of the files never replaces a
-        /// newer one, and a file system that hangs blocks one thread at most.
+        /// newer state, and a file system that hangs blocks at most one thread.
         reading: Arc<tokio::sync::Mutex<()>>,
     }
 
@@ -40,7 +40,7 @@ mod with {
         /// The contents of the files from which the connector was made; `None` if they cannot
         /// change.
         pems: Option<Pems>,
-        /// The logged reason why the files cannot be used now.
+        /// Why the files cannot be used at the moment; this reason has been logged.
         trouble: Option<String>,
     }
 
@@ -84,12 +84,13 @@ mod with {
 
         /// Reads the files again, and applies changes.
         ///
-        /// Unusable files are logged, once for each reason, and change nothing.
+        /// If the files are unusable, the former certificates stay in use, and each new reason is
+        /// logged once.
         ///
         /// # Cancel safety
         ///
         /// The future can be dropped at any time. A read that has begun continues, and the next
-        /// read starts after its end.
+        /// read starts only after the end of that read.
         pub(crate) async fn refresh(&self) {
             if self.0.current.lock().pems.is_none() {
                 return;

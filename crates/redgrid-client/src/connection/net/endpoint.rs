@@ -22,10 +22,10 @@ pub(crate) struct Target {
     pub(crate) entry: ConnectOptions,
     pub(crate) settings: Settings,
     pub(crate) clock: Clock,
-    /// Set once a connection has found that the server speaks only RESP2: a message that says so,
-    /// with the server's error.
+    /// A message that the server speaks only RESP2, with the server's error. It is set once a
+    /// connection has found that.
     ///
-    /// All connections to the server share it.
+    /// All connections to the server share this value.
     pub(crate) without_resp3: Arc<OnceLock<String>>,
 }
 
@@ -113,7 +113,7 @@ pub(crate) struct ConnectOptions {
 }
 
 impl ConnectOptions {
-    /// Returns the options of the data servers. Certificates are read now.
+    /// Returns the options of the data servers. This function reads the certificate files.
     ///
     /// # Errors
     ///

@@ -1,5 +1,6 @@
-//! One supervised connection to one node. It reports when it is up, and probes the server at
-//! intervals and after a suspicion. When the connection has ended, it is set up again.
+//! One supervised connection to one node. Its task reports when the connection is up, and probes
+//! the server at intervals and after a suspicion. When the connection has ended, the task sets it
+//! up again.
 //!
 //! [`Connection::epoch`] is `Some` from the answer to the handshake until the connection is lost or
 //! given up.
@@ -47,8 +48,8 @@ const LONGEST_WAIT: Duration = Duration::from_secs(2);
 /// A live server nearby answers within a millisecond. Suspicion causes a topology refresh.
 const SILENT: Duration = Duration::from_millis(100);
 
-/// Upper bound of [`suspicion_timeout`] for distant servers: 1 s. Without this bound, a server that has long
-/// been slow would not be suspected at all.
+/// Upper bound of [`suspicion_timeout`] for distant servers: 1 s. Without this bound, a server that
+/// has been slow for long would never be suspected.
 const LONGEST_SILENT: Duration = Duration::from_secs(1);
 
 /// Minimum number of round trips before a server is suspected: 4. A lost packet is retransmitted
@@ -72,7 +73,7 @@ pub(crate) fn wire<const N: usize>(args: [&'static str; N]) -> WireCommand {
 pub(crate) struct Connection {
     target: Arc<Target>,
     client_name: String,
-    /// The current connection, or the last one.
+    /// The current connection, or the last connection if there is none.
     pipeline: Mutex<Pipeline>,
     messages: mpsc::UnboundedSender<Push>,
     unread: Mutex<Option<mpsc::UnboundedReceiver<Push>>>,
@@ -83,8 +84,8 @@ pub(crate) struct Connection {
     /// The pool to which the connection reports its ids, if it belongs to one.
     member: Option<PoolMember>,
     state: Mutex<State>,
-    /// Whether there has ever been a connection. If so, a wrong target counts as temporary: the
-    /// settings were right once, and may be right again.
+    /// Whether there has ever been a connection. If so, an error that means a wrong target counts
+    /// as temporary: the settings were right once, and may be right again.
     has_been_up: AtomicBool,
     doubt: Notify,
     silence: Arc<Silence>,
@@ -224,8 +225,8 @@ impl Connection {
         self.doubt.notify_one();
     }
 
-    /// Ends the connection id and repeats the handshake on the same connection, because the result
-    /// of the last handshake is outdated.
+    /// Withdraws the connection id and repeats the handshake on the same connection, because the
+    /// result of the last handshake is outdated.
     pub(crate) fn repeat_handshake(&self, why: &str) {
         self.fail(why);
         self.doubt.notify_one();
@@ -235,7 +236,7 @@ impl Connection {
     ///
     /// If a certain [role](NodeRole) is expected of the server, the role is checked. Otherwise the
     /// connection is replaced, at most once every 2 s, because its address may already lead to a
-    /// new primary. The former primary does not close its connections.
+    /// new primary. A former primary does not close its connections itself.
     pub(crate) fn report_read_only(&self) {
         if !matches!(self.greeting, Handshake::Identity | Handshake::Data { part: NodeRole::Any, .. }) {
             return self.doubt.notify_one();
@@ -248,7 +249,8 @@ impl Connection {
         }
     }
 
-    /// Schedules the replacement of the connection, for a reason such as another server process.
+    /// Schedules the replacement of the connection, for example because it leads to another server
+    /// process than other connections.
     pub(crate) fn reconnect(&self, why: &str) {
         self.leaving.store(true, Ordering::Release);
         self.repeat_handshake(why);

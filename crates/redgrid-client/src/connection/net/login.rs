@@ -2,10 +2,10 @@
 //!
 //! The credential provider is called before each connection is set up. While connections are up, it
 //! is called every `credentials_interval`, once for all connections of a client. The connections
-//! log in again if the credentials differ. A login that the server refuses leaves a connection
-//! unchanged. So no connection is lost while the server still has the old password. With RESP2 a
-//! connection with subscriptions accepts no login. Such a connection is replaced after a
-//! short-lived connection has logged in.
+//! log in again if the credentials have changed. If the server refuses such a login, the connection
+//! stays as it is. So no connection is lost while the server still has the old password. With RESP2
+//! a connection with subscriptions accepts no login. Such a connection is replaced once a temporary
+//! connection has logged in with the new password.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,9 +22,9 @@ pub(crate) struct Logins {
     provider: Provider,
     timeout: Duration,
     pub(crate) every: Duration,
-    /// The last credentials or failure, and when it was returned.
+    /// The provider's last result, with the time at which it was returned.
     last: Mutex<Option<(Instant, Result<Credentials, String>)>>,
-    /// Held by the caller that calls the provider for all connections.
+    /// Locked by the task that calls the provider, so that one call serves all connections.
     exclusive: tokio::sync::Mutex<()>,
 }
 
@@ -58,8 +58,8 @@ impl Logins {
     /// Returns the provider's last result if it is younger than half an interval; otherwise calls
     /// the provider.
     ///
-    /// The last call may have been made for another connection. A failure is returned as well,
-    /// because a failed call may have taken long.
+    /// The last call may have been made for another connection. A recent failure is also returned
+    /// without a new call, because a failing call may take long.
     async fn lately(&self) -> Result<Credentials, String> {
         let _guard = self.exclusive.lock().await;
         let recent = self.last.lock().clone().filter(|(at, _)| at.elapsed() < self.every / 2);
@@ -96,7 +96,8 @@ impl Login {
         self.state.lock().trouble.clone()
     }
 
-    /// Returns the number of logins. It is read before a request that may be refused.
+    /// Returns the number of logins so far. The caller reads it before it sends a request that may
+    /// be refused; see [`Login::again`].
     pub(crate) fn count(&self) -> u64 {
         self.state.lock().count
     }
@@ -131,7 +132,7 @@ impl Login {
     }
 
     /// Logs in again after the refusal of a request that was sent when [`Login::count`] was
-    /// `count`. Does nothing if there was a login since.
+    /// `count`. Does nothing if there has been a login since that count was read.
     pub(crate) async fn again(&self, count: u64, link: &Connection) -> Result<(), ServerError> {
         let _guard = self.exclusive.lock().await;
         if self.count() != count {
@@ -144,7 +145,7 @@ impl Login {
     async fn show(&self, credentials: Credentials, count: u64, link: &Connection) -> Result<(), ServerError> {
         link.authenticate(credentials.clone()).await?;
         let mut state = self.state.lock();
-        // If a connection was made meanwhile, it has used newer credentials.
+        // If a connection was set up meanwhile, the state already contains newer credentials.
         if state.count == count {
             (state.shown, state.count) = (Some(credentials), count + 1);
         }

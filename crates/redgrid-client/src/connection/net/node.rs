@@ -1,8 +1,8 @@
-//! One node with its connections, and how a request is sent to it.
+//! One node with its connections, and the sending of requests to it.
 //!
-//! There are one or several connections for requests, and one that carries only subscriptions.
-//! Others are opened on demand: one per durability level, one for keyspace events, one for
-//! patterns, and dedicated connections.
+//! A node has one or several connections for requests, and one that carries only subscriptions.
+//! Other connections are opened on demand: one per durability level, one for keyspace events, one
+//! for patterns, and dedicated connections.
 
 mod batch_queue;
 mod batcher;
@@ -136,7 +136,7 @@ impl Node {
                 let function = if request.read_only { "FCALL_RO" } else { "FCALL" };
                 command.extend([function.into(), name.clone(), key_count()]);
             }
-            // This command is never sent; `at_once` sends the parts.
+            // This command is never sent; `at_once` sends the requests of the transaction.
             What::Together(_) => command.push("EXEC".into()),
         }
         command.extend(request.subcommand.map(Bytes::from));

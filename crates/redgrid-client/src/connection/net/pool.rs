@@ -2,9 +2,8 @@
 //!
 //! All requests for one name use the same connection, which keeps their order. The pool has one
 //! connection id. The id exists while all connections are up and lead to the same process, and
-//! changes as soon as any connection is new. All grants are verified after a change, as if all
-//! connections were new. Some of these verifications are superfluous, but all necessary ones are
-//! included.
+//! changes when any of them is set up again. After a change all grants are verified, as if all
+//! connections were new. So some verifications are superfluous, but none is missing.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -42,7 +41,7 @@ impl ConnectionPool {
     }
 
     /// Returns the connection for requests with this key. All keys of one name have the same
-    /// connection. Requests without a key use the first one.
+    /// connection. Requests without a key use the first connection.
     pub(crate) fn of(&self, key: Option<&[u8]>) -> &Arc<Connection> {
         &self.links[key.map_or(0, |key| usize::from(self.shard_of(key)))]
     }
@@ -92,7 +91,7 @@ impl ConnectionPool {
         self.missing().down()
     }
 
-    /// Returns why a connection is missing, or why one was missing before.
+    /// Returns why a connection is down, or why one was down before.
     pub(crate) fn trouble(&self) -> String {
         self.missing().trouble()
     }
@@ -105,7 +104,8 @@ impl ConnectionPool {
         self.links.iter().for_each(|link| link.suspect());
     }
 
-    /// Handles an error on a connection outside of the pool: the server accepts no writes.
+    /// Handles the refusal of a write on a connection outside of the pool, by a server that accepts
+    /// no writes.
     pub(crate) fn report_read_only(&self) {
         self.links.iter().for_each(|link| link.report_read_only());
     }

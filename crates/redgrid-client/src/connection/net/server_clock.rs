@@ -2,8 +2,9 @@
 //!
 //! A request that must not be executed after some instant of the *local* clock carries that instant
 //! in the *server's* time. The bound is never too high, so the server refuses a request too early
-//! rather than too late. So once the client considers an acquire expired, a late transmission of it
-//! cannot execute.
+//! rather than too late. Therefore the server does not execute a late transmission of an acquire
+//! that the client already considers expired, unless the server's clock was set back; see
+//! [`ServerClock::set_back`].
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -15,15 +16,16 @@ use crate::sync::Mutex;
 /// section 11.3). It is applied to the age of a sample, so that old samples do not count as exact.
 const DRIFT_PPM: u64 = 500;
 
-/// How long samples are collected before newer, lower ones can replace them: 10 s. A sample is the
-/// bound that one reply proves.
+/// How long samples are collected before newer, lower samples can replace them: 10 s. A sample is
+/// the bound that one reply proves.
 ///
 /// The best (highest) sample of this time is used, because its reply was the fastest. If the
-/// server's clock was set back, the estimate follows within two such times at the latest.
+/// server's clock was set back, the estimate follows within two windows at the latest.
 const WINDOW: Duration = Duration::from_secs(10);
 
-/// If the known bound exceeds the upper bound of an exchange by more than this (1000 µs), the
-/// server's clock counts as set back. Rounding and a slew cause smaller differences.
+/// If the known bound exceeds the upper bound that an exchange proves by more than this (1000 µs),
+/// the server's clock counts as set back. Rounding and a slew of the clock cause only smaller
+/// differences.
 const SLACK: i128 = 1000;
 
 /// A lower bound of `server time − local time`, and the round-trip time. All users of one node
@@ -32,7 +34,7 @@ const SLACK: i128 = 1000;
 pub struct ServerClock {
     samples: Mutex<Samples>,
     /// The time of the fastest exchange in this window, in nanoseconds; 0 if there was none.
-    /// `former_round_trip` is that of the window before.
+    /// `former_round_trip` is the same time of the previous window.
     round_trip: AtomicU64,
     former_round_trip: AtomicU64,
 }
@@ -44,8 +46,8 @@ struct Samples {
     /// over with each window.
     former: Option<Sample>,
     since: Option<Instant>,
-    /// When the server's clock was last found to be set back, and by how much in all. The sum
-    /// includes an earlier step back if the next one was found within two windows after it.
+    /// When the server's clock was last found to be set back, and the sum of the steps back. An
+    /// earlier step is included if the next step was found within two windows after it.
     set_back: Option<(Instant, Duration)>,
 }
 
@@ -118,7 +120,8 @@ impl ServerClock {
         let is_older = {
             let mut samples = self.samples.lock();
             samples.notice_step_back(i128::from(server_micros) + 1 - i128::from(sent.as_nanos() / 1000), received);
-            // A request that was sent before the step may have been answered before the step, too.
+            // A request that was sent before the step may also have been answered before the step.
+            // Its server time is then outdated, and is not recorded.
             samples.set_back.is_some_and(|(at, _)| sent < at && at < received)
         };
         if !is_older {
@@ -130,8 +133,8 @@ impl ServerClock {
     /// Returns by how much the server's clock was set back, if that was found within the last 20 s;
     /// zero otherwise.
     ///
-    /// A request that was sent before the clock was set back may be executed later than intended,
-    /// by up to this time.
+    /// A request that was sent before the clock was set back may be executed after its limit, by up
+    /// to this time.
     pub fn set_back(&self, now: Instant) -> Duration {
         self.samples.lock().set_back(now)
     }

@@ -59,7 +59,7 @@ pub(crate) async fn pass(mut stream: TcpStream, proxy: &Socks, host: &str, port:
     if answer[1] != 0 {
         return Err(format!("{at} cannot reach {host}:{port}: {}", reason(answer[1])));
     }
-    // The address that the proxy uses; it is ignored.
+    // The rest of the answer is the address that the proxy uses. It is read and ignored.
     let bound = match answer[3] {
         1 => 4,
         4 => 16,

@@ -91,7 +91,8 @@ impl Subscriptions {
 
 struct Subscriber {
     link: Arc<Connection>,
-    /// Sends ended subscriptions to the reading task, which reports them after their last message.
+    /// Sends the channels of ended subscriptions to the reading task, which reports them after
+    /// their last message.
     ended: mpsc::UnboundedSender<Vec<Bytes>>,
     /// The [number](ConnectionId::connection) of the last connection with a confirmed subscription;
     /// 0 before the first.
@@ -126,8 +127,8 @@ impl Subscriber {
                 return Err(error);
             }
         };
-        // Store first, then check: if the connection is lost, either the reading task sees the
-        // stored number, or the check sees the loss.
+        // The number is stored before the check. So if the connection is lost, either the reading
+        // task sees the stored number, or the check sees the loss.
         self.confirmed.store(connection, Ordering::SeqCst);
         if self.connection() != Some(connection) {
             return Err(ServerError::unknown("the connection was replaced"));
@@ -139,8 +140,8 @@ impl Subscriber {
         let (command, parts): (_, Vec<_>) = match kind {
             ChannelKind::Plain | ChannelKind::Events => ("subscribe", vec![channels]),
             ChannelKind::Patterns => ("psubscribe", vec![channels]),
-            // Each channel has its own command, so that only a channel whose slot has moved is
-            // refused.
+            // Each channel has its own command, so that the server refuses only the channels whose
+            // slots have moved.
             ChannelKind::Sharded => ("ssubscribe", channels.chunks(1).collect()),
         };
         let answers = join_all(parts.iter().map(|part| self.link.send_channels(command, part))).await;
@@ -153,7 +154,8 @@ impl Subscriber {
                     if passes && kind != ChannelKind::Sharded {
                         return Err(error);
                     }
-                    // If one channel is denied, the server refuses the whole command.
+                    // If one channel is denied, the server refuses the whole command. So all
+                    // channels of the command count as refused.
                     refused.extend(part.iter().map(|channel| (channel.clone(), error.clone())));
                 }
                 Err(error) => return Err(error),
@@ -203,7 +205,7 @@ impl Subscriber {
                 Some(message) = messages.recv() => { let _ = push(message); }
                 () = &mut closing => return,
                 Some(channels) = endings.recv() => {
-                    // Messages that arrived before the end of the subscription come first.
+                    // Messages that arrived before the end of the subscription are forwarded first.
                     while let Ok(message) = messages.try_recv() { let _ = push(message); }
                     let _ = push(Push::Ended { channels });
                 }

@@ -66,7 +66,7 @@ impl Kind {
 const SERVER: [(&str, Kind); 7] = [
     ("WRONGPASS ", Kind::Unauthorized),
     ("NOAUTH ", Kind::Unauthorized),
-    // From AUTH, at servers before version 6 and at proxies.
+    // The error of AUTH, at servers before version 6 and at proxies.
     ("ERR invalid password", Kind::Unauthorized),
     ("DENIED Redis is running in protected mode", Kind::Unauthorized),
     ("NOPROTO ", Kind::Lasting),

@@ -12,9 +12,9 @@ use tokio::time::timeout;
 use crate::config::network::Stream;
 use crate::connection::trouble::Trouble;
 
-/// Limit for connecting and for an answer: 250 ms each. The probe starts
-/// [`super::set_up::LATE`] (300 ms) after the login began, and waits for up to two answers. So the
-/// probe ends within a second of the login, unless connecting takes long.
+/// Limit for connecting and for an answer: 250 ms each. The probe starts [`super::set_up::LATE`]
+/// (300 ms) after the login began, and waits for up to two answers. So the probe ends within a
+/// second after the login began, unless connecting takes long.
 const TIMEOUT: Duration = Duration::from_millis(250);
 
 /// The kind of process that listens at an address.
@@ -32,7 +32,7 @@ pub(super) enum Listener {
 }
 
 impl Listener {
-    /// Returns the error if the listener is not the expected one; `None` if the listener does not
+    /// Returns the error if the listener is not of the expected kind; `None` if its kind does not
     /// explain why there is no connection.
     pub(super) fn trouble(self, is_encrypted: bool) -> Option<Trouble> {
         let lasting = |message: &str| Some(Trouble::lasting(message));
@@ -113,7 +113,7 @@ fn of_answer(bytes: &[u8]) -> Listener {
 fn client_hello() -> Vec<u8> {
     const CIPHERS: [u8; 8] = [0xc0, 0x2b, 0xc0, 0x2f, 0xc0, 0x30, 0x00, 0x9c];
     let mut hello = vec![3, 3];
-    // The fields are a random number, which is irrelevant here, no session, the ciphers, and no
+    // The fields are: a random number (any value serves here), no session, the ciphers, and no
     // compression.
     hello.extend([0x5a; 32]);
     hello.extend([0, 0, 8]);

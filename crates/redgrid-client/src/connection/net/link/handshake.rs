@@ -1,4 +1,4 @@
-//! The requests of a new connection to the server, and the probes of a live one.
+//! The handshake requests on a new connection, and the probes on a live connection.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,8 +29,9 @@ pub(crate) enum NodeRole {
 }
 
 pub(crate) enum Handshake {
-    /// Requests nothing: a server whose script runs for too long refuses every command except those
-    /// that end the script.
+    /// Requests nothing except a name for the connection, and accepts a refusal of the name. A
+    /// server whose script runs for too long refuses every command except those that end the
+    /// script.
     Nothing,
     /// Requests a sign of life (PING).
     Life,
@@ -85,7 +86,7 @@ impl Connection {
 
     /// Checks that the server is alive.
     ///
-    /// It sends TIME instead of PING to a data server, because the estimate of its clock loses
+    /// A data server is probed by TIME instead of PING, because the estimate of its clock loses
     /// accuracy with each minute.
     pub(super) async fn sign_of_life(&self) -> Result<(), ServerError> {
         match &self.greeting {

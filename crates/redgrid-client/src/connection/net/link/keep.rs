@@ -19,8 +19,8 @@ use crate::error::ServerError;
 /// Back-off before the second attempt to connect: 25 to 50 ms. It doubles with each failure.
 const SHORTEST_WAIT: Duration = Duration::from_millis(50);
 
-/// Delay before the role of a server with an unexpected role is checked again: 100 ms, because
-/// promotions are short.
+/// Delay before the role of a server with an unexpected role is checked again: 100 ms, because a
+/// promotion takes little time.
 const OTHER_PART: Duration = Duration::from_millis(100);
 
 impl Connection {
@@ -76,9 +76,9 @@ impl Connection {
     /// Monitors a connection until it is given up. Sets `was_up` once its handshake was answered.
     async fn supervise(&self, pipeline: &Pipeline, was_up: &mut bool) {
         let mut wait = SHORTEST_WAIT;
-        // The flag was meant for the previous connection.
+        // A flag that was set for the previous connection does not concern this one.
         self.leaving.store(false, Ordering::Release);
-        // Requests of a previous connection are no longer outstanding.
+        // Requests of the previous connection are not outstanding on this one.
         self.silence.received(self.target.clock.now());
         loop {
             match self.unless_silent(self.breaks_after(), self.handshake()).await {
@@ -111,8 +111,8 @@ impl Connection {
                 tokio::select! {
                     biased;
                     () = self.doubt.notified() => {}
-                    // This is half of the permitted silence. The answer to the probe must arrive
-                    // within the other half.
+                    // The server has been silent for half of the permitted time. It must answer the
+                    // probe within the other half.
                     () = self.silence.lasts_for(&self.target.clock, limit / 2) => is_half_over = true,
                     () = sleep(self.target.settings.ping_interval) => {}
                 }
@@ -156,9 +156,9 @@ impl Connection {
             }
             let followed = login.follow(self).await;
             if followed.as_ref().is_err_and(is_subscribed_only) {
-                // With RESP2 a connection with subscriptions accepts no AUTH. It is replaced once
-                // the server accepts the new login. If it were replaced earlier, it could not log
-                // in, and messages would be lost.
+                // With RESP2 a connection with subscriptions accepts no AUTH. So the connection is
+                // replaced, but only once the server accepts the new login: before that, a new
+                // connection could not log in, and messages would be lost.
                 if self.is_login_accepted().await {
                     self.reconnect("the password has changed");
                 }
@@ -191,7 +191,8 @@ impl Connection {
                 answer = &mut response => return answer,
                 () = silence => {}
             }
-            // After a suspend, a process finds the reply and the expired limit at the same time.
+            // If the process was suspended, the reply may have arrived, although the limit has
+            // expired. So the reply gets another moment.
             if let Ok(answer) = tokio::time::timeout(MOMENT, response.as_mut()).await {
                 return answer;
             }

@@ -2,8 +2,8 @@
 //!
 //! Requests are written in the order in which they were queued, and answered in that order. Their
 //! callers encode them. One task per connection writes the encoded bytes, reads the replies, and
-//! passes each to the oldest outstanding request. Messages and subscription confirmations may
-//! arrive between replies; `pushes` distinguishes them.
+//! passes each reply to the oldest outstanding request. Messages and subscription confirmations may
+//! arrive between replies; `pushes` distinguishes them from replies.
 
 mod end;
 mod pushes;
@@ -36,12 +36,12 @@ use crate::connection::{Push, Reply};
 use crate::error::ServerError;
 use crate::sync::Mutex;
 
-/// Maximum number of outstanding requests: 65,536. No burst of this client reaches it, and that
+/// Maximum number of outstanding requests: 65,536. Bursts of this client stay below it, and that
 /// many requests fit into memory.
 const LONGEST_QUEUE: usize = 65_536;
 
-/// Buffer capacity that is kept: 1 MiB. A buffer that has grown beyond it for a long reply or
-/// request is freed.
+/// Maximum capacity of a buffer that is reused: 1 MiB. A larger buffer is freed after the long
+/// reply or request for which it has grown.
 const KEPT: usize = 1 << 20;
 
 /// Size of the read buffer.
@@ -85,7 +85,7 @@ struct Shared {
     /// Notified when the connection has ended and all outstanding requests have been answered.
     finished: Notify,
     is_finished: AtomicBool,
-    /// Number of bytes that the operating system has accepted.
+    /// Number of bytes that may have been sent, because a lower layer has accepted them.
     written: AtomicU64,
     /// Whether a request is partly written.
     is_writing: AtomicBool,
@@ -301,7 +301,8 @@ async fn drive(finish: Finish, stream: Box<dyn Stream>, outputs: Outputs) {
     let (reader, writer) = tokio::io::split(stream);
     let mut reading = std::pin::pin!(read(&finish.0, reader, &outputs));
     let why = tokio::select! {
-        // The write branch comes first: it is short, while reading may continue for a long time.
+        // Writing is polled first: it takes little time, while reading may continue for a long
+        // time.
         biased;
         why = write(&finish.0, writer, &outputs) => match tokio::time::timeout(READ_GRACE, reading).await {
             Ok(read_end) => read_end,
@@ -328,7 +329,7 @@ async fn write(pipeline: &Pipeline, mut writer: WriteHalf<Box<dyn Stream>>, outp
                     shared.written.fetch_add(count as u64, Ordering::Relaxed);
                     shared.is_writing.store(bytes.has_remaining(), Ordering::Relaxed);
                     if had_to_wait {
-                        // The server still accepts data.
+                        // The server has accepted more data, so it is not silent.
                         outputs.silence.received_part(outputs.clock.now());
                     }
                     had_to_wait = true;

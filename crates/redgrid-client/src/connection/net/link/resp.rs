@@ -42,7 +42,8 @@ pub(super) enum Frame {
 pub(super) fn decode(buffer: &mut BytesMut, is_resp2: bool) -> Result<Option<Frame>, NoProtocol> {
     match buffer.first() {
         None => return Ok(None),
-        // The text of an error may contain bytes that are not UTF-8, such as those of a key.
+        // Errors are decoded here, because their text may contain bytes that are not UTF-8, such as
+        // those of a key.
         Some(b'-') => {
             let Some(end) = line_end(buffer) else { return Ok(None) };
             let line = buffer.split_to(end);
@@ -67,7 +68,7 @@ fn line_end(bytes: &[u8]) -> Option<usize> {
     bytes.windows(2).position(|two| two == b"\r\n").map(|at| at + 2)
 }
 
-/// Finds the end of a frame that arrives in many pieces, and examines each of its bytes once.
+/// Finds the end of a frame that arrives in many pieces, without examining complete values again.
 pub(super) struct Scan {
     /// Start of the next value.
     at: usize,
@@ -95,7 +96,7 @@ impl Scan {
                 (b'$' | b'=' | b'!', Some(bytes)) => (bytes.saturating_add(2), 0),
                 (b'*' | b'~' | b'>', Some(values)) => (0, values),
                 (b'%', Some(pairs)) => (0, pairs.saturating_mul(2)),
-                // An attribute; the value that it describes follows.
+                // An attribute. Its pairs are followed by the value that it describes.
                 (b'|', Some(pairs)) => (0, pairs.saturating_mul(2).saturating_add(1)),
                 (b'$' | b'*' | b'+' | b'-' | b':' | b'_' | b'#' | b',' | b'(', _) => (0, 0),
                 _ => return true,

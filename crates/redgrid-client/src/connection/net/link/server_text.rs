@@ -1,11 +1,10 @@
-//! Texts of servers: errors, the answer to HELLO, and INFO.
+//! Interprets texts of servers: error messages and INFO.
 
 use crate::error::ServerError;
 
 /// Returns whether the server requires a login.
 ///
-/// The whole text of the server is compared, because a script may raise an error with the same
-/// code.
+/// The server's exact text is compared, because a script may raise an error with the same code.
 pub(crate) fn wants_login(error: &ServerError) -> bool {
     matches!(error, ServerError::Unauthorized { message } if message.starts_with("NOAUTH Authentication required"))
 }
@@ -31,8 +30,8 @@ pub(super) fn refuses_resp3(why: &str) -> bool {
     match () {
         () if is("NOPROTO") => true,
         () if is("NOAUTH") || is("WRONGPASS") => false,
-        // The error concerns another set-up command, such as SELECT. Its text can contain `hello`
-        // as the name of a user or as an argument.
+        // The error concerns another set-up command, such as SELECT. Even so, its text can contain
+        // `hello`, as the name of a user or as an argument.
         () if quoted_command(why).is_some_and(|name| !name.eq_ignore_ascii_case("hello")) => false,
         () => names_hello && (is("ERR") || is("NOPERM")) || UNKNOWN.iter().any(|text| why.starts_with(text)),
     }
@@ -51,8 +50,8 @@ const UNKNOWN: [&str; 3] = ["ERR unknown command", "ERR unsupported command", "i
 
 /// Returns a server's error without the arguments of the command.
 ///
-/// The error for an unknown command repeats its arguments; those of HELLO and AUTH contain
-/// passwords.
+/// The error for an unknown command repeats the arguments of that command. The arguments of HELLO
+/// and AUTH contain passwords.
 pub(super) fn without_arguments(error: &str) -> &str {
     error.split_once(", with args").map_or(error, |(error, _)| error)
 }

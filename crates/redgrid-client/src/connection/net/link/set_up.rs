@@ -67,16 +67,16 @@ impl Connection {
     /// Sets up the next connection.
     ///
     /// If the first login takes long, the process that listens at the address is diagnosed
-    /// concurrently. It may be a server without TLS that waits for the rest of a command, or a
-    /// silent server of another protocol. The diagnosis is reported at once, while the attempt uses
-    /// the rest of its time.
+    /// concurrently. It may be a server without TLS, which takes the client's message for an
+    /// incomplete command, or a server of another protocol that sends nothing. The diagnosis is
+    /// reported at once, and the attempt continues until its timeout.
     ///
     /// # Cancel safety
     ///
     /// A dropped set-up leaves no connection behind.
     pub(super) async fn set_up(&self) -> Result<Connected, Trouble> {
         if let Some(encryption) = &self.target.entry.encryption {
-            // Files that are not read in time are used by later connections.
+            // If the files are not read in time, only later connections use their new contents.
             let _ = timeout(self.connect_timeout(), encryption.refresh()).await;
         }
         let is_resp2 = self.speaks_resp2();
@@ -92,8 +92,8 @@ impl Connection {
         };
         let found = match (failure.found, &failure.text) {
             (Some(found), _) => Some(found),
-            // If the error has a code, or refuses a login or certificate, the listening process is
-            // a server.
+            // No diagnosis is needed if the error has a code, or is about a login or certificate:
+            // in these cases a server of the expected kind has answered.
             (None, Some(text)) if failure.trouble.kind != Kind::Unauthorized && !begins_with_code(text) => {
                 self.diagnose_listener().await
             }
@@ -217,9 +217,9 @@ impl Connection {
 
     /// Detects the kind of process that listens at the address if no connection can be established.
     ///
-    /// Returns `None` if that does not explain the failure. The check is made only for connections
-    /// for requests, and only before their first success: a process that has answered once is a
-    /// server.
+    /// Returns `None` if the kind of process does not explain the failure. The check is made only
+    /// for connections for requests, and only before their first success: a process that has
+    /// answered once is a server.
     pub(super) async fn diagnose_listener(&self) -> Option<Trouble> {
         if self.member.is_none() || self.has_been_up.load(Ordering::Acquire) {
             return None;

@@ -1,4 +1,5 @@
-//! Detection of silence: how long a server has sent nothing while a reply is outstanding.
+//! Detection of silence: measures for how long a server has sent nothing while a reply is
+//! outstanding.
 
 use std::sync::MutexGuard;
 use std::time::Duration;
@@ -17,10 +18,11 @@ pub(super) struct Silence {
 
 struct Outstanding {
     answers: usize,
-    /// Time of the first outstanding request, or of the last received data if that is later.
+    /// Time of the first outstanding request, or of the last data that the server has sent or
+    /// accepted, if that is later.
     since: Instant,
-    /// Time of the last request if nothing has been received since; otherwise `MAX`. Cancelled
-    /// requests count.
+    /// Time of the last request or partial transfer, if no complete frame has been received since;
+    /// otherwise `MAX`. Cancelled requests count, too.
     unanswered_since: Instant,
     /// Whether a request was sent since the watcher last checked.
     sent_since_check: bool,
@@ -42,7 +44,8 @@ impl Default for Silence {
 }
 
 impl Silence {
-    /// Notes a request sent now. It is outstanding until the returned guard is dropped.
+    /// Records that a request is sent at `now`. It is outstanding until the returned guard is
+    /// dropped.
     pub(super) fn request_sent(&self, now: Instant) -> SentRequest<'_> {
         let mut outstanding = self.outstanding.lock();
         if outstanding.answers == 0 {
@@ -58,16 +61,17 @@ impl Silence {
         (outstanding.since, outstanding.unanswered_since) = (now, Instant::MAX);
     }
 
-    /// Notes partial progress: part of a reply was received or part of a request was accepted.
+    /// Records partial progress: the server has sent a part of a reply, or accepted a part of a
+    /// request.
     ///
-    /// The rest is still outstanding.
+    /// The rest of the transfer is still outstanding.
     pub(super) fn received_part(&self, now: Instant) {
         let mut outstanding = self.outstanding.lock();
         outstanding.since = now;
         self.watch(outstanding, now);
     }
 
-    /// Restarts the silence at `now` and wakes the watcher.
+    /// Restarts the watcher's limit at `now`, and wakes the watcher if it is idle.
     fn watch(&self, mut outstanding: MutexGuard<'_, Outstanding>, now: Instant) {
         (outstanding.unanswered_since, outstanding.sent_since_check) = (now, true);
         let is_watched = std::mem::replace(&mut outstanding.watched, true);
@@ -82,7 +86,8 @@ impl Silence {
         if outstanding.answers == 0 { Duration::ZERO } else { clock.now().since(outstanding.since) }
     }
 
-    /// Completes when nothing has been received for `limit` after the last request.
+    /// Completes when the server has sent no data, and accepted no further data, for `limit` after
+    /// the last request.
     ///
     /// At most one task is allowed to wait at a time. That task reads the clock once per `limit`
     /// while requests are sent, and not at all while the connection is idle.
@@ -101,8 +106,8 @@ impl Silence {
         }
     }
 
-    /// Returns the time of the next check; `None` if no request waits for a sign of life, and none
-    /// was sent since the last check.
+    /// Returns the time of the next check. Returns `None` if no request waits for data from the
+    /// server, and none was sent since the last check.
     fn ends(&self, now: Instant, limit: Duration) -> Option<Instant> {
         let mut outstanding = self.outstanding.lock();
         let sent_since_check = std::mem::replace(&mut outstanding.sent_since_check, false);

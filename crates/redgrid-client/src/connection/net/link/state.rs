@@ -1,4 +1,4 @@
-//! Why a connection is down, and whether waiting can help.
+//! The reason why a connection is down, and whether waiting can help.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -32,7 +32,8 @@ impl Connection {
         match kind {
             Kind::Passing => None,
             Kind::Unauthorized => {
-                // Server and provider may have different passwords while the password is changed.
+                // While the password is being changed, the server and the provider may have
+                // different passwords.
                 let grace = if self.login.is_some() { self.timeout() } else { Duration::ZERO };
                 let is_over = since.is_some_and(|since| since.elapsed() >= grace);
                 is_over.then(|| self.unauthorized(self.trouble()))
@@ -59,7 +60,7 @@ impl Connection {
         }
     }
 
-    /// Notes that the handshake was answered and clears previous refusals.
+    /// Records that the handshake was answered, and clears previous refusals.
     pub(super) fn greeted(&self) {
         self.has_been_up.store(true, Ordering::Release);
         let mut state = self.state.lock();
@@ -90,8 +91,8 @@ impl Connection {
 
     pub(super) fn fail_by(&self, trouble: Trouble) {
         let why = trouble.message.clone();
-        // Set the reason before the loss is published: a caller that sees the loss may read the
-        // reason.
+        // The reason is set before the loss is published, because a caller that sees the loss may
+        // read the reason.
         let mut state = self.state.lock();
         let is_refused = trouble.kind == Kind::Unauthorized;
         state.refused_since = is_refused.then(|| state.refused_since.unwrap_or_else(Instant::now));
@@ -107,7 +108,7 @@ impl Connection {
         }
     }
 
-    /// Returns the reason of an error, without the failure prefix and without the node.
+    /// Returns the reason in an error, without the prefix of the error kind and without the node.
     pub(super) fn reason(&self, error: &ServerError) -> String {
         let reason = match error {
             ServerError::Refused { message, .. } | ServerError::Unauthorized { message } => message,

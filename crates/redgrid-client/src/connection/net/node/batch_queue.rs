@@ -18,15 +18,16 @@ use crate::error::ServerError;
 use crate::script::{BatchPhase, BatchScript};
 use crate::sync::Mutex;
 
-/// Further calls wait while this many requests are in flight.
+/// Further calls of a queue wait while this many of its requests are in flight.
 const MAX_IN_FLIGHT: usize = 4;
 
 /// Limit of requests in flight to a near server once calls are batched. More requests would cost
 /// more than they gain.
 const MAX_IN_FLIGHT_NEAR: usize = 1;
 
-/// If this many calls wait for a near server, further requests are sent, up to [`MAX_IN_FLIGHT`].
-/// With fewer calls, the wake-ups of a further request cost more than that request gains.
+/// If at least this many calls wait for a near server, further requests are sent, up to
+/// [`MAX_IN_FLIGHT`]. If fewer calls wait, the wake-ups of a further request cost more than that
+/// request gains.
 const CROWD: usize = 32;
 
 const MAX_BATCH: usize = 64;
@@ -34,8 +35,8 @@ const MAX_BATCH: usize = 64;
 /// A server is near if its round trip takes at most 0.3 ms without load.
 const NEAR: Duration = Duration::from_micros(300);
 
-/// Divisor of the response timeout: a call that has waited for half of it is not sent. The other
-/// half is for the reply.
+/// Divisor of the response timeout: a call that has waited for half of that timeout is not sent.
+/// The other half is for the reply.
 const SENT_WITHIN: u32 = 2;
 
 /// Identifies the calls that can share a batch: the address of their script, and the number of
@@ -79,7 +80,7 @@ impl Batchers {
         let mut queues = self.queues.lock();
         let queue = queues.entry(key).or_default();
         if queue.waiting.is_empty() && queue.has_room(mode) {
-            // The common case: a lone call reads no clock.
+            // In this common case, the clock is not read.
             queue.inline_in_flight += 1;
             return Ok(InlineCall { node, key });
         }
@@ -121,7 +122,7 @@ impl Batchers {
 /// A guard that counts one call as in flight while its caller sends it.
 ///
 /// It is dropped with the caller's future, so that a cancelled call is no longer counted. When the
-/// guard is dropped, a sender for waiting calls is started if there is room.
+/// guard is dropped, a sender for waiting calls is started if another request is allowed in flight.
 pub(super) struct InlineCall<'a> {
     node: &'a Node,
     key: BatchKey,
@@ -131,7 +132,7 @@ impl Drop for InlineCall<'_> {
     fn drop(&mut self) {
         self.node.batchers.change(self.key, |queue| {
             queue.inline_in_flight -= 1;
-            // Read the clock only if calls wait.
+            // The clock is read only if calls wait.
             !queue.waiting.is_empty()
                 && queue.has_room(self.node.batch_mode())
                 && queue.longest_wait(self.node.clock.now()).is_some()
@@ -153,7 +154,7 @@ impl Node {
 /// and on whether the runtime has one thread.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum BatchMode {
-    /// One request in flight once calls are batched, unless [`CROWD`] or more calls wait.
+    /// One request in flight once calls are batched; up to four if [`CROWD`] or more calls wait.
     Near,
     /// Several requests in flight, however few calls each of them has.
     Far,
@@ -164,8 +165,8 @@ pub(super) enum BatchMode {
 
 /// The mutex that orders the delivery of replies.
 ///
-/// A task locks it before it delivers the replies of a batch, and unlocks it when the answered
-/// callers have sent again.
+/// A sender locks the mutex before it delivers the replies of a batch. It unlocks the mutex after
+/// the answered callers have sent their next calls.
 pub(super) type ReplyOrder = Arc<tokio::sync::Mutex<()>>;
 
 #[derive(Default)]
@@ -228,9 +229,9 @@ impl BatchQueue {
 
     /// Returns the maximum size of the next batch.
     ///
-    /// With [`BatchMode::OrderedReplies`], it is a quarter of all calls, waiting and in flight, so that
-    /// four requests share them equally. In another mode, or while four other requests are in
-    /// flight, it is [`MAX_BATCH`].
+    /// With [`BatchMode::OrderedReplies`], it is a quarter of all calls (waiting and in flight), so
+    /// that four requests share the calls equally. In another mode, or while four other requests
+    /// are in flight, it is [`MAX_BATCH`].
     fn max_batch(&self, mode: BatchMode) -> usize {
         let all = self.waiting.len() + self.in_flight;
         match mode {
@@ -241,11 +242,13 @@ impl BatchQueue {
         }
     }
 
-    /// Takes the calls of the next batch, for a task that sends them. With [`BatchMode::OrderedReplies`]
-    /// it also returns the mutex that orders the delivery of replies.
+    /// Takes the calls of the next batch, for a task that sends them. With
+    /// [`BatchMode::OrderedReplies`], it also returns the mutex that orders the delivery of
+    /// replies.
     ///
     /// It takes no call if none waits, or if the task has sent before and the other senders suffice
-    /// for the waiting calls. In both cases the task must end, and is no longer counted.
+    /// for the waiting calls. In both cases the task must end, and is not counted in `senders` any
+    /// more.
     pub(super) fn take_batch(
         &mut self,
         mode: BatchMode,

@@ -1,21 +1,23 @@
 //! Server-side batching: a script that executes the calls of many callers as one request.
 //!
 //! A few requests are in flight at a time. Further calls wait and form a batch when one of the
-//! requests is answered. A lone call has no overhead: its caller sends its own script. Tasks send
-//! the waiting calls, so these are sent even if no caller is polled. If the caller of a lone call
-//! is not polled, that call delays the waiting calls by 10 ms at most.
+//! requests is answered. A lone call has no overhead: its caller sends the script of that single
+//! call. Waiting calls are sent by sender tasks, even if none of their callers is polled. A lone
+//! call whose caller is not polled counts as in flight, but delays the waiting calls by 10 ms at
+//! most.
 //!
 //! All numbers here were measured on two cores over loopback. Up to four concurrent calls never
-//! wait. With more callers on several threads, all calls share one batch. The next batch is sent as
-//! soon as it has as many calls as the last one. A request has a fixed cost on both sides:
-//! wake-ups, a write and a read; a larger batch spreads it over more calls. One request needs less
-//! CPU time than two requests of half the size. With 16 tasks it needs three quarters in the
-//! client, and four fifths in the server. With 8 tasks it needs two thirds in both.
+//! wait. With more callers, on a runtime with several threads, one batch at a time is in flight.
+//! The next batch is sent as soon as it has as many calls as the last batch. A request has a fixed
+//! cost on both sides: wake-ups, a write and a read; a larger batch spreads this cost over more
+//! calls. One request needs less CPU time than two requests of half the size. With 16 tasks it
+//! needs three quarters of their CPU time in the client, and four fifths in the server. With 8
+//! tasks it needs two thirds in both.
 //!
 //! With about a hundred callers or more, four requests in flight are faster than one (256 tasks:
 //! 1.13 times). Four are also faster with a distant server, where waiting for the next batch costs
-//! a part of a round trip. At 64 calls per batch the fixed cost on the server is negligible, and
-//! the batch completes within 0.3 ms.
+//! a part of a round trip. A batch has at most 64 calls: with so many, the fixed cost on the server
+//! is negligible, and the batch completes within 0.3 ms.
 //!
 //! On a runtime with one thread, client and server would be idle alternately if only one request
 //! were in flight. So four requests are in flight there, each with a quarter of the calls, and
@@ -29,10 +31,10 @@
 //! On a runtime with several threads, woken callers start on other threads, some time later. So
 //! ordered delivery would only delay the other replies (0.8 times the rate).
 //!
-//! `W1` of `redgrid bench` was measured with 16 tasks and a near server. Four requests in flight
-//! gave 0.95 times the rate of one request, for 1.4 times the CPU time. Without the yields to the
-//! runtime between two batches ([`MAX_YIELDS`]), 16 to 256 tasks had 0.93 to 0.99 times the rate
-//! with yields. ARCHITECTURE.md has the rates without batches.
+//! The workload `W1` of `redgrid bench` was measured with 16 tasks and a near server. Four requests
+//! in flight gave 0.95 times the rate of one request, for 1.4 times the CPU time. Without the
+//! yields to the runtime between two batches ([`MAX_YIELDS`]), 16 to 256 tasks had 0.93 to 0.99
+//! times the rate with yields. ARCHITECTURE.md has the rates without batches.
 
 use std::sync::Weak;
 use std::time::Duration;
@@ -52,21 +54,21 @@ use crate::inline_bytes::decimal;
 use crate::pinned::pinned;
 use crate::script::{BatchPhase, ScriptText};
 
-/// Maximum number of times that a sender yields to the runtime after a batch. It stops earlier once
-/// the number of waiting calls has reached the number of answered calls.
+/// Maximum number of times that a sender yields to the runtime after a batch. The sender stops
+/// yielding once as many calls wait as the batch has answered.
 ///
-/// The answered callers send their next calls meanwhile. A caller that is woken on another thread
-/// starts a moment later.
+/// During the yields, the answered callers send their next calls. One yield is too short, because a
+/// caller that is woken on another thread starts a moment later.
 const MAX_YIELDS: usize = 5;
 
-/// The same as [`MAX_YIELDS`], for a runtime with one thread: there, woken callers run before the
-/// sender continues.
+/// The same as [`MAX_YIELDS`], for a runtime with one thread. Fewer yields suffice there, because
+/// woken callers run before the sender continues.
 const MAX_YIELDS_ONE_THREAD: usize = 2;
 
 /// Maximum time for which an arrived reply is held back (1 to 2 ms, given the timer's resolution).
 ///
-/// After this time the reply is delivered even if the callers of the previous reply have not sent
-/// again.
+/// After this time the reply is delivered, even if the callers of the previous reply have not sent
+/// their next calls.
 const MAX_REPLY_DELAY: Duration = Duration::from_millis(1);
 
 /// Interval at which waiting calls are checked: a call that has waited for 5 to 10 ms is sent,
@@ -85,7 +87,8 @@ impl Batchers {
 
     /// Takes the calls of the next batch; see [`BatchQueue::take_batch`].
     ///
-    /// With [`BatchMode::OrderedReplies`], one more sender is started if calls remain and there is room.
+    /// With [`BatchMode::OrderedReplies`], one more sender is started if calls remain and another
+    /// request is allowed in flight.
     fn take_batch(&self, key: BatchKey, node: &Node, has_sent: bool) -> (Vec<Call>, Option<ReplyOrder>) {
         let (now, mode, mut batch) = (node.clock.now(), node.batch_mode(), (Vec::new(), None));
         self.change(key, |queue| {
@@ -114,7 +117,7 @@ impl Batchers {
 }
 
 impl Node {
-    /// Runs one of our own scripts with these keys and arguments. `room` is the maximum number of
+    /// Runs a script of this library with these keys and arguments. `room` is the maximum number of
     /// arguments.
     ///
     /// Batches use this method, because it takes the arguments from many requests without building
@@ -143,7 +146,7 @@ impl Node {
 }
 
 /// Checks the queue while calls wait: starts a sender if a call has waited too long, and fails
-/// calls that are past their deadline.
+/// calls whose time to be sent (`until`) has passed.
 pub(super) async fn watch(node: Weak<Node>, key: BatchKey) {
     loop {
         tokio::time::sleep(MAX_WAIT).await;
@@ -181,20 +184,21 @@ async fn send_waiting(node: Weak<Node>, key: BatchKey) {
     }
 }
 
-/// Unlocks the [`ReplyOrder`] after a yield to the runtime. During the yield, the requests that
-/// were just enqueued are written.
+/// Unlocks the [`ReplyOrder`] after a yield to the runtime. So the batch that was just enqueued is
+/// written before the replies of other batches are delivered.
 async fn release_order(guard: Option<OwnedMutexGuard<()>>) {
     if guard.is_some() {
         yield_now().await;
     }
 }
 
-/// Sends calls as a batch, or a single call alone.
+/// Sends calls as a batch. A single call, and calls that failed in the batch, are sent
+/// individually.
 ///
-/// Returns the guard of the [`ReplyOrder`] if this batch has locked it. While it is locked, the
-/// replies of other batches are held back, for at most [`MAX_REPLY_DELAY`]. The sender unlocks it
-/// after its next batch is enqueued. So the answered callers can send again before other replies
-/// are delivered.
+/// Returns the guard of the [`ReplyOrder`] if this batch has locked it. While the mutex is locked,
+/// the replies of other batches are held back, for at most [`MAX_REPLY_DELAY`]. The sender unlocks
+/// the mutex after it has enqueued its next batch. So the answered callers can send their next
+/// calls before other replies are delivered.
 async fn send(node: &Node, calls: Vec<Call>, order: Option<ReplyOrder>) -> Option<OwnedMutexGuard<()>> {
     let (rest, guard) = if calls.len() > 1 { send_batch(node, calls, order).await } else { (calls, None) };
     if rest.is_empty() {
@@ -220,8 +224,8 @@ async fn send_each(node: &Node, calls: Vec<Call>) {
     .await;
 }
 
-/// Awaits a reply until `limit`. After that the request is dropped, and its callers receive the
-/// error of a request that may have been executed.
+/// Awaits a reply until `limit`; returns `None` if none arrives. The calls are then dropped, and
+/// their callers receive the error of a request that may have been executed.
 async fn in_time<T>(node: &Node, limit: Instant, sent: impl Future<Output = T>) -> Option<T> {
     let reply = tokio::time::timeout(limit.since(node.clock.now()), sent).await.ok();
     if reply.is_none() {
@@ -232,10 +236,11 @@ async fn in_time<T>(node: &Node, limit: Instant, sent: impl Future<Output = T>) 
     reply
 }
 
-/// Sends calls as a batch, and returns those that must be sent alone.
+/// Sends calls as a batch, and returns the calls that must be sent individually.
 ///
-/// The returned calls did nothing in the batch; when they are sent alone, their own script reports
-/// the reason. Also returns the guard of the [`ReplyOrder`] if this batch has locked it.
+/// The returned calls changed nothing in the batch. When such a call is sent individually, its own
+/// script reports the reason of the failure. Also returns the guard of the [`ReplyOrder`] if this
+/// batch has locked it.
 async fn send_batch(
     node: &Node,
     mut calls: Vec<Call>,
@@ -264,7 +269,8 @@ async fn send_batch(
             let guard = lock_order(order).await;
             (answer_each(calls, replies), guard)
         }
-        // Nothing was executed. The error may be about one call only, so each call is sent alone.
+        // Nothing was executed. The error may concern only one of the calls, so each call is sent
+        // individually.
         Err(ServerError::Refused { code, .. }) if !concerns_all(code) => (calls, None),
         Ok(other) => (fail_all(calls, &other.misfit("a list of answers")), None),
         Err(error) => (fail_all(calls, &error), None),
@@ -276,11 +282,11 @@ async fn lock_order(order: Option<ReplyOrder>) -> Option<OwnedMutexGuard<()>> {
     tokio::time::timeout(MAX_REPLY_DELAY, order?.lock_owned()).await.ok()
 }
 
-/// Answers each call with its part of a batch's reply. Returns the calls that failed: they changed
+/// Answers each call with its part of a batch's reply. Returns the calls that failed; these changed
 /// nothing.
 fn answer_each(calls: Vec<Call>, replies: Vec<Reply>) -> Vec<Call> {
     let (mut replies, mut failed) = (replies.into_iter(), Vec::new());
-    // The server's time is read once for the whole batch.
+    // The first element is the server's time, which the script reads once for the whole batch.
     let time = replies.next().unwrap_or(Reply::Nil);
     for (call, reply) in calls.into_iter().zip(replies) {
         let reply = match reply {
@@ -288,8 +294,9 @@ fn answer_each(calls: Vec<Call>, replies: Vec<Reply>) -> Vec<Call> {
                 failed.push(call);
                 continue;
             }
-            // The script abbreviates frequent replies. 1 stands for the reply of a grant, which is
-            // the server's time. Any other number `n` stands for the list `{n, time, 0}`.
+            // The script abbreviates frequent replies of acquires. 1 stands for the reply to a
+            // granted acquire, which is the server's time. Any other number `n` stands for the list
+            // `{n, time, 0}`.
             Reply::Int(1) if call.phase == BatchPhase::Acquire => time.clone(),
             Reply::Int(short) if call.phase == BatchPhase::Acquire => {
                 Reply::Array(vec![Reply::Int(short), time.clone(), Reply::Int(0)])
@@ -302,7 +309,8 @@ fn answer_each(calls: Vec<Call>, replies: Vec<Reply>) -> Vec<Call> {
     failed
 }
 
-/// Answers all calls with the same error. Returns an empty list: no call has to be sent alone.
+/// Answers all calls with the same error. Returns an empty list, because no call must be sent
+/// individually.
 fn fail_all(calls: Vec<Call>, error: &ServerError) -> Vec<Call> {
     for call in calls {
         let _ = call.answer.send(Err(error.clone()));
@@ -310,7 +318,7 @@ fn fail_all(calls: Vec<Call>, error: &ServerError) -> Vec<Call> {
     Vec::new()
 }
 
-/// Returns whether a refusal concerns all calls of a batch, instead of single keys.
+/// Returns whether a refusal with this code concerns all calls of a batch, not only single keys.
 fn concerns_all(code: Code) -> bool {
     matches!(code, Code::ReadOnly | Code::Loading | Code::ClusterDown | Code::MasterDown | Code::Busy | Code::Moved)
 }

@@ -42,8 +42,8 @@ impl Nodes {
         Ok(Nodes { entry, settings, clock: clock.clone(), sharded: Arc::default(), clustered })
     }
 
-    /// Opens a node, which connects in the background. The node counts as connected only while it
-    /// has the expected role.
+    /// Opens a node, which connects in the background. The node counts as connected only while its
+    /// server has the expected role.
     pub(crate) fn open(&self, address: &Address, part: NodeRole) -> Arc<Node> {
         self.open_at(Endpoint::Tcp(address.clone()), part)
     }
@@ -105,7 +105,8 @@ impl Node {
         self.commands.suspect();
     }
 
-    /// Returns whether a replica can be used: it is connected, has its role, and does not lag.
+    /// Returns whether a replica can be used: it is connected, has the expected role, and does not
+    /// lag.
     pub(crate) fn is_fit(&self) -> bool {
         self.commands.is_up() && !self.is_lagging()
     }
@@ -117,7 +118,7 @@ impl Node {
         }
     }
 
-    /// Starts or stops refusing requests to this node, retransmissions included. Returns the
+    /// Sets whether requests to this node are refused, retransmissions included. Returns the
     /// previous state.
     pub(crate) fn hold_back(&self, on: bool) -> bool {
         self.held_back.swap(on, Ordering::AcqRel)

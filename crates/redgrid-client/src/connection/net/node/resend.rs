@@ -1,8 +1,8 @@
 //! Requests that take more than one command:
 //!
 //! - A request is sent again if the server does not have its script, function or command.
-//! - A request to the new node of a slot that is being migrated follows ASKING.
-//! - Requests that are executed together follow MULTI.
+//! - A request to the target node of a slot migration is sent right after ASKING.
+//! - Requests that are executed together are sent after MULTI.
 
 use std::sync::atomic::Ordering;
 
@@ -31,8 +31,9 @@ fn is_without(message: &str) -> bool {
     named.is_some_and(|named| named.starts_with("EVALSHA_RO") || named.starts_with("EVAL_RO"))
 }
 
-/// Returns whether it may help to send the refused request in another form, such as the text of a
-/// script instead of its hash. This check is cheap; [`Node::send_again`] makes the exact check.
+/// Returns whether the refused request may succeed if it is sent in another form, such as the text
+/// of a script instead of its hash. This check is cheap; [`Node::send_again`] makes the exact
+/// check.
 pub(super) fn may_help(request: &Request, refused: &Result<Reply, ServerError>) -> bool {
     let Err(ServerError::Refused { message, .. }) = refused else { return false };
     match &request.what {
@@ -44,7 +45,8 @@ pub(super) fn may_help(request: &Request, refused: &Result<Reply, ServerError>) 
 
 async fn load(link: &Connection, code: &Bytes) -> Result<(), ServerError> {
     match link.send(vec!["FUNCTION".into(), "LOAD".into(), code.clone()]).await {
-        // Another client has loaded the library meanwhile, or another library has that name.
+        // Another client has loaded the library meanwhile, or another library has that name. The
+        // repeated call shows which.
         Err(ServerError::Refused { message, .. }) if message.contains("already exists") => Ok(()),
         answer => answer.map(drop),
     }
@@ -53,7 +55,7 @@ async fn load(link: &Connection, code: &Bytes) -> Result<(), ServerError> {
 impl Node {
     /// Sends a request right after ASKING.
     ///
-    /// Scripts are sent as text: after NOSCRIPT a retry would need another ASKING.
+    /// Scripts are sent as text, because a retry after NOSCRIPT would need another ASKING.
     pub(super) async fn send_asking(&self, request: &Request) -> Result<Reply, ServerError> {
         let (link, limit) = (self.link_for(request), request.limit());
         if request.dedicated || matches!(request.what, What::Together(_)) {
@@ -78,8 +80,8 @@ impl Node {
     /// Sends a request again while the server answers that the script, function or command is
     /// unknown.
     ///
-    /// The request was not executed in these cases, so this is safe. The deadline argument is
-    /// encoded anew.
+    /// In these cases the server did not execute the request, so sending it again is safe. The
+    /// deadline argument is encoded anew each time.
     pub(super) async fn send_again(
         &self,
         link: &Connection,
@@ -99,7 +101,8 @@ impl Node {
                     match load(link, code).await {
                         Ok(()) => {}
                         Err(error) if error.is_unknown() => return answer,
-                        // A replica receives libraries from its primary, not from clients.
+                        // A replica receives libraries only from its primary, so loading cannot
+                        // help.
                         Err(error) if request.reads && error.code() == Some(Code::ReadOnly) => return answer,
                         Err(error) => return Err(error),
                     }
@@ -118,7 +121,7 @@ impl Node {
     }
 
     /// Returns whether `message` reports that the server lacks the read-only command of this
-    /// request. If so, that is stored for the current connection.
+    /// request. If so, stores this for the current connection.
     fn lacks_read_only(&self, request: &Request, message: &str) -> bool {
         let lacks = request.read_only && !self.is_without_read_only() && is_without(message);
         if let Some(epoch) = self.commands.epoch().borrow().as_ref().filter(|_| lacks) {
@@ -135,7 +138,7 @@ impl Node {
                 commands.push(self.encode(part, part.not_after, true)?);
             }
             match self.batches.run_transaction(asking, commands).await {
-                // No part was executed, so all are sent again.
+                // None of the requests was executed, so all are sent again.
                 Err(ServerError::Refused { message, .. })
                     if parts.iter().any(|part| self.lacks_read_only(part, &message)) => {}
                 answer => {

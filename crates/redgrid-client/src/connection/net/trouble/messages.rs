@@ -5,12 +5,11 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use super::Kind::{self, Lasting, Passing, Unauthorized};
 
-/// Returns an error text of rustls or of the operating system in readable form. Texts of servers
-/// stay unchanged.
+/// Makes an error text of rustls or of the operating system readable. Texts of servers stay
+/// unchanged.
 ///
-/// These errors arrive in their debug form, such as
-/// `Os { code: 111, …, message: "Connection refused" }` or
-/// `Custom { …, error: InvalidCertificate(UnknownIssuer) }`.
+/// The texts arrive in the debug form of the errors, such as `Os { code: 111, …, message:
+/// "Connection refused" }` or `Custom { …, error: InvalidCertificate(UnknownIssuer) }`.
 pub(crate) fn readable(why: &str) -> String {
     if let Some((.., message)) = TLS.iter().find(|(mark, ..)| why.contains(mark)) {
         let names = names(why).map(|names| format!("it is for {names}"));
@@ -34,8 +33,8 @@ pub(crate) fn of_system(error: &io::Error) -> String {
 
 const LOOKUP: &str = "failed to lookup address information";
 
-/// The reason why a connection ended, if there was no error and the client did not give the
-/// connection up.
+/// The reason why a connection ended, if there was no error and the client did not give up the
+/// connection.
 pub(crate) const CLOSED: &str = "the connection was closed";
 
 pub(crate) const LATE_ANSWER: &str = "no answer came in time";
@@ -89,7 +88,7 @@ fn spaced(name: &str) -> String {
     words
 }
 
-/// Returns the names in a certificate that was issued for other hosts, from a text such as
+/// Returns the host names for which a mismatching certificate was issued, from a text such as
 /// `presented: ["IpAddress(127.0.0.1)", "DnsName(\"localhost\")"]`.
 fn names(why: &str) -> Option<String> {
     let (_, names) = why.split_once("presented: [")?;
@@ -127,14 +126,14 @@ const NOT_ACCEPTED: &str = "the server does not accept the client certificate (s
 
 const ENDED: &str = "the server ended the TLS handshake";
 
-/// Substrings of rustls errors, each with its kind (can waiting help?) and a readable text. The
-/// first match counts. Alerts come from the server.
+/// Substrings of rustls errors, each with its kind (whether waiting can help) and a readable text.
+/// The first match counts. The server sends the alerts.
 #[rustfmt::skip]
 pub(super) const TLS: [(&str, Kind, &str); 23] = [
     ("without sending TLS close_notify", Passing, CLOSED),
     ("NotValidForName", Unauthorized, "the server's certificate is not for the expected name (see `tls_server_name`)"),
     ("UnknownIssuer", Unauthorized, UNTRUSTED),
-    // The issuer has the name of a trusted authority, but another key.
+    // The certificate's issuer has the name of a trusted authority, but another key.
     ("InvalidCertificate(BadSignature", Unauthorized, UNTRUSTED),
     ("InvalidCertificate(Expired", Unauthorized, "the server's certificate has expired"),
     ("InvalidCertificate(NotValidYet", Unauthorized, "the server's certificate is not valid yet"),
@@ -142,7 +141,7 @@ pub(super) const TLS: [(&str, Kind, &str); 23] = [
     ("InvalidCertificate(", Unauthorized, "the server's certificate is not accepted"),
     ("AlertReceived(CertificateRequired)", Unauthorized, REQUIRED),
     ("AlertReceived(UnknownCA)", Unauthorized, NOT_ACCEPTED),
-    // The client certificate is signed by an authority that the server knows by name, but with
+    // The authority that signed the client certificate has a name that the server trusts, but
     // another key.
     ("AlertReceived(DecryptError)", Unauthorized, NOT_ACCEPTED),
     ("AlertReceived(BadCertificate)", Unauthorized, NOT_ACCEPTED),
@@ -163,7 +162,7 @@ pub(super) const TLS: [(&str, Kind, &str); 23] = [
 mod tests {
     use super::*;
 
-    /// Returns whether a text contains debug syntax, or words that only the layer below defines.
+    /// Returns whether a text contains debug syntax, or words that only a lower layer uses.
     fn shows_debug(text: &str) -> bool {
         let marks = ["Os {", "Custom {", "Kind(", "UnixTime(", "Received(", "Invalid", "kind: ", "Some(", "Err("];
         let words = ["channel closed", "anceled", "Failed to route command", "os error", "attempts"];

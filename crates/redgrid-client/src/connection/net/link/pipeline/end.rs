@@ -16,14 +16,14 @@ use crate::sync::Mutex;
 
 /// How long to wait for the answer to QUIT before a connection is dropped: 100 ms.
 ///
-/// If a hanging primary was replaced, the callers that still wait for its replies are notified
+/// If a hanging primary was replaced, the callers that still wait for its replies get an error
 /// after this time. Then they use the new primary.
 const QUIT: Duration = Duration::from_millis(100);
 
 /// Why there is no answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in super::super) enum Unanswered {
-    /// The connection has ended, and no server has received the whole request.
+    /// The connection has ended, and the server has not received the whole request.
     NotWritten,
     /// The request was not written because too many requests are outstanding.
     Full,
@@ -72,7 +72,8 @@ impl Pipeline {
         self.0.queue.lock().ended.clone()
     }
 
-    /// Completes when the connection has ended and all requests are answered; returns the reason.
+    /// Completes when the connection has ended and all requests are answered. Returns the reason
+    /// for the end.
     pub(in super::super) async fn lost(&self) -> String {
         loop {
             let mut finished = std::pin::pin!(self.0.finished.notified());

@@ -1,7 +1,8 @@
 //! Distinguishes two kinds of received frames: answers to requests, and pushes.
 //!
-//! RESP3 marks messages and confirmations of subscriptions as pushes. With RESP2 they are arrays.
-//! Arrays count as pushes only on a connection with subscriptions, which never requests arrays.
+//! RESP3 marks messages and confirmations of subscriptions as pushes. RESP2 sends them as arrays
+//! that begin with a name such as `message`. Such an array counts as a push only on a connection
+//! with subscriptions: no request on that connection is answered by an array with such a beginning.
 
 use std::collections::VecDeque;
 
@@ -24,8 +25,8 @@ pub(in super::super) enum Expects {
     /// The reply to a PING with this token. The PING follows SUNSUBSCRIBE commands for these
     /// channels.
     ///
-    /// Confirmations of SUNSUBSCRIBE are ambiguous: a server sends the same message if it ends a
-    /// subscription by itself. After that it rejects a SUNSUBSCRIBE for the channel.
+    /// Confirmations of SUNSUBSCRIBE cannot be counted instead: a server sends the same message
+    /// when it ends a subscription by itself. After that it rejects a SUNSUBSCRIBE for the channel.
     Pong {
         token: Bytes,
         channels: Vec<Bytes>,
@@ -86,7 +87,7 @@ fn is_push(parts: &[Reply]) -> bool {
 ///
 /// # Errors
 ///
-/// Why the connection must end.
+/// The reason why the connection must end.
 pub(super) fn sort(parts: Vec<Reply>, waiting: &mut VecDeque<Waiting>) -> Result<Pushed, String> {
     let mut fields = parts.into_iter().map(|part| match part {
         Reply::Bytes(bytes) => bytes,
@@ -162,7 +163,7 @@ fn refuses_ping(error: &ServerError) -> bool {
 
 /// Returns the reason contained in an unrequested reply.
 ///
-/// A server that refuses a connection sends an error and closes it.
+/// A server that refuses a connection sends an error, and then closes the connection.
 pub(super) fn unasked(reply: Reply) -> String {
     match reply {
         Reply::Error(ServerError::Refused { message, .. } | ServerError::Unauthorized { message }) => message,

@@ -75,7 +75,7 @@ async fn a_subscription_is_answered_when_all_of_it_is_confirmed() {
         assert!(both.try_recv().is_err(), "one is missing");
         say(&mut server, &list(sign, &["subscribe", "b", "2"])).await;
         assert_eq!(both.await.unwrap(), Ok(Reply::Nil));
-        // An error answers the command that caused it.
+        // An error is the answer to the command that caused it.
         let (denied, left) = (subscribe(&pipeline, "subscribe", &["c"]), subscribe(&pipeline, "unsubscribe", &["a"]));
         say(&mut server, "-NOPERM no\r\n").await;
         say(&mut server, &list(sign, &["unsubscribe", "a", "1"])).await;
@@ -112,7 +112,7 @@ async fn an_unsubscription_in_a_moved_slot_takes_no_other_answer() {
         token.push(char::from(server.read_u8().await.unwrap()));
     }
     say(&mut server, &list('>', &["ssubscribe", "a", "1"])).await;
-    // The server ends the subscription by itself, and then rejects the command.
+    // The server ends the subscription by itself, and then rejects SUNSUBSCRIBE.
     say(&mut server, &list('>', &["sunsubscribe", "a", "0"])).await;
     say(&mut server, "-MOVED 7 127.0.0.1:1\r\n").await;
     say(&mut server, &format!("+{token}")).await;
