@@ -71,7 +71,7 @@ impl PermitExpirableSemaphore {
     ///
     /// # Errors
     ///
-    /// [`Failure`] if there was no reply.
+    /// [`Failure`] if the request fails.
     ///
     /// # Cancel safety
     ///
@@ -134,7 +134,7 @@ impl PermitExpirableSemaphore {
     ///
     /// # Errors
     ///
-    /// [`Failure`] if there was no reply.
+    /// [`Failure`] if the request fails.
     ///
     /// # Cancel safety
     ///
@@ -149,7 +149,7 @@ impl PermitExpirableSemaphore {
     ///
     /// # Errors
     ///
-    /// [`Failure`] if there was no reply.
+    /// [`Failure`] if the request fails.
     ///
     /// # Cancel safety
     ///
@@ -163,7 +163,7 @@ impl PermitExpirableSemaphore {
     ///
     /// # Errors
     ///
-    /// [`Failure`] if there was no reply.
+    /// [`Failure`] if the request fails.
     ///
     /// # Cancel safety
     ///

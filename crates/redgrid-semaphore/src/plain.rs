@@ -120,7 +120,7 @@ impl PlainSemaphore {
     ///
     /// # Errors
     ///
-    /// [`Failure`] if there was no reply.
+    /// [`Failure`] if the request fails.
     ///
     /// # Cancel safety
     ///

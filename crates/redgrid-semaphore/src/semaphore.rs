@@ -83,7 +83,7 @@ impl Semaphore {
     ///
     /// # Errors
     ///
-    /// [`Failure`] if there was no reply.
+    /// [`Failure`] if the request fails.
     ///
     /// # Cancel safety
     ///

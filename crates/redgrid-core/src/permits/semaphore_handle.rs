@@ -198,7 +198,7 @@ impl SemaphoreHandle {
     ///
     /// # Errors
     ///
-    /// [`Failure`] if there was no reply.
+    /// [`Failure`] if the request fails.
     pub async fn count(&self) -> Result<Counts, Failure> {
         let keys = self.keys()?;
         let call = COUNT.with([keys.key.clone(), keys.leases.clone()]);
@@ -224,7 +224,7 @@ impl SemaphoreHandle {
     ///
     /// # Errors
     ///
-    /// [`Failure`] if there was no reply.
+    /// [`Failure`] if the request fails.
     pub async fn lease(&self, id: PermitId) -> Result<Lifetime, Failure> {
         let keys = self.keys()?;
         let call = LEASE.with([keys.leases.clone()]).arg(Bytes::copy_from_slice(id.as_bytes()));
