@@ -168,7 +168,7 @@ impl ServerLease {
     }
 
     /// Adopts the options of a new owner, and returns the owner's token. `owner_due` is when the
-    /// owner's lease or the time to accept the hold ends, if that is earlier.
+    /// owner's lease or the time to accept the hold ends, whichever is earlier.
     fn serve(&self, request: &AcquireRequest, now: Instant, owner_due: Instant) -> u64 {
         if request.durability != Durability::default() || self.inner().cold.is_some() {
             self.want_durability(request.durability);

@@ -2,9 +2,9 @@
 //!
 //! There are two levels. A *server lease* is one grant of the server: a holder field with a
 //! deadline. A *hold* is the share of one task in a server lease. Tasks of this process use a
-//! server lease one after the other; readers use one together.
+//! server lease one after the other; readers share one.
 //!
-//! To follow an acquire and a release of a free lock, read these files, from top to bottom:
+//! To follow the acquire and the release of a free lock, read these files from top to bottom:
 //!
 //! | file | contents |
 //! |---|---|
