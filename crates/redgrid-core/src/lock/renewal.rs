@@ -152,8 +152,8 @@ impl Table {
         self.state().schedule.take_due(now, self.soon(now), BATCH)
     }
 
-    /// Returns the time in half a renewal interval. Leases that are due by that time are renewed
-    /// now, so that one script renews many keys.
+    /// Returns the time that is half a renewal interval ahead. Leases that are due by that time are
+    /// renewed now, so that one script renews many keys.
     fn soon(&self, now: Instant) -> Instant {
         now + self.core.settings.watchdog_lease / 6
     }

@@ -284,8 +284,8 @@ impl Table {
         }
     }
 
-    /// Waits like `until_worth_a_try`, for lock kinds without release messages. The pause grows
-    /// with each try.
+    /// Waits like `until_worth_a_try`, for lock kinds without release messages. The pause doubles
+    /// with each try, up to a limit.
     ///
     /// If other processes go first, the longest pause of the backoff is added.
     async fn back_off(&self, wait_loop: &mut WaitLoop, backoff: Backoff, left: Duration) {

@@ -116,8 +116,8 @@ impl Table {
         answer: oneshot::Sender<Vec<ReleaseError>>,
     ) {
         let now = self.now();
-        // Release these keys one by one: those that stay taken for a while, and those that a
-        // retransmission can acquire again.
+        // Release each key separately that stays taken for a while, or that a retransmission can
+        // acquire again.
         let (plain, alone): (Vec<_>, Vec<_>) = releases
             .into_iter()
             .partition(|release| release.keep_until <= now && release.server_lease.retransmission_ends().is_none());
