@@ -170,8 +170,8 @@ impl Table {
             let Err(error) = outcome.result else { continue };
             tracing::debug!(name = %what.claims[0].0.name, %error, "could not release a hold; it ends with its lease");
             if part.len() > 1 && matches!(error, ServerError::Refused { .. }) {
-                // Because of one invalid key, or a slot migration, the server rejects the whole
-                // request: release the locks one by one.
+                // The server may have rejected the whole request because of one invalid key or a
+                // slot migration: release the locks one by one.
                 for claim in part {
                     self.core.give_back(protocol.release(*claim), until(), RetryPolicy::ToTheEnd).await;
                 }

@@ -29,8 +29,8 @@ pub trait FromHoldGuard: Sized {
 }
 
 impl HoldGuard {
-    /// Creates a further guard of a hold. Unlike a first guard, its caller does not have to accept
-    /// it.
+    /// Creates a further guard of a hold. Unlike a first guard, this guard does not have to be
+    /// accepted.
     ///
     /// The table must be locked: its lock protects the number of guards.
     pub(super) fn further(client: Client, hold: Arc<Hold>) -> Self {
@@ -122,8 +122,7 @@ impl HoldGuard {
         self.hold.retained_until().since(self.hold.server_lease.clock.now())
     }
 
-    /// Makes the end of this hold free the lock, without regard to `at_least`: another hold keeps
-    /// the lock taken for that time.
+    /// Records that another hold keeps the lock taken for `at_least`, so that this hold does not.
     ///
     /// This has an effect only on the last guard of the hold.
     pub fn drop_retention(&self) {
