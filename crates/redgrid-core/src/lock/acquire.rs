@@ -168,7 +168,8 @@ impl PendingAcquire {
         request: AcquireRequest,
     ) -> Result<PendingAcquire, AcquireError> {
         let entered = client.table().enter_from(client, kind, keys, &request, None);
-        // `entered` is borrowed, not moved: `PendingAcquire` is large, and each acquire has one.
+        // Borrow `entered` instead of moving it: `PendingAcquire` is large, and every acquire
+        // creates one.
         if let Err(error) = &entered {
             count::refused(kind.name(), error.outcome(), Duration::ZERO);
         }
@@ -183,8 +184,8 @@ impl PendingAcquire {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future gives up the position in the queue. A grant of the server is released in
-    /// the background.
+    /// Dropping the future gives up the position in the queue. If the server grants the request all
+    /// the same, the grant is released in the background.
     pub fn outcome(self) -> impl Future<Output = Result<Option<HoldGuard>, AcquireError>> + Send + use<> {
         let context = OpContext { kind: self.kind.name(), name: &self.key.keys.name };
         let op = OpSpan::acquire(context, &self.table().core.clock, self.entered);

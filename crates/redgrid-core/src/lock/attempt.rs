@@ -165,8 +165,8 @@ impl Table {
         (id, self.core.exchange(request, attempt.until, RetryPolicy::Retries, &attempt.status.progress).await)
     }
 
-    /// Installs a grant. The requesting waiter gets it, or else the next waiter; if neither can use
-    /// it, it is released.
+    /// Installs a grant. The requesting waiter gets it, or else the next waiter. If no waiter can
+    /// use the grant, it is released.
     ///
     /// Returns `Some(Duration::ZERO)` if another client took the lock over before this process
     /// installed the grant. `try_for` then returns the same value.
@@ -317,7 +317,8 @@ impl Table {
         let hold = self.create_hold((schedule, lock), server_lease, (from, now), waiter.request);
         lock.shrink_if_idle();
         let mut answers: Answers = smallvec![(waiter.answer, Ok(Some(HoldGuard::first(waiter.client, hold))))];
-        // The holder's other requests re-enter the hold when their callers poll them next.
+        // The holder's other requests re-enter the hold when their callers poll next, or fail if
+        // they must not re-enter.
         let again = |waiter: Waiter| match waiter.request.reenters {
             true => (waiter.answer, Err(AcquireFailure::Reenters)),
             false => (waiter.answer, Err(AcquireFailure::AlreadyHeld)),

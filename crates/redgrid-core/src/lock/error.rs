@@ -36,7 +36,7 @@ pub enum AcquireError {
     NotDurable {
         /// Name of the lock.
         name: Name,
-        /// What is missing.
+        /// Reason why the durability is not confirmed.
         #[source]
         source: CommitError,
     },
@@ -62,9 +62,9 @@ pub enum AcquireError {
     },
     /// The request failed for a reason that is not specific to locks.
     ///
-    /// After [`Failure::OutcomeUnknown`] the lock may be held for a while. It is being released,
-    /// and it is free at the end of its lease at the latest. After all other failures nothing is
-    /// held.
+    /// After [`Failure::OutcomeUnknown`] the lock may be held for a while. It is then being
+    /// released, and it is free at the end of its lease at the latest. After all other failures
+    /// nothing is held.
     #[error(transparent)]
     Failed(#[from] Failure),
 }
@@ -92,7 +92,7 @@ impl From<InvalidName> for AcquireError {
     }
 }
 
-/// Why a request failed, before the name of the lock is added.
+/// Reason why an acquire request failed. `into_error` adds the name of the lock.
 #[derive(Debug, Clone)]
 pub(super) enum AcquireFailure {
     Unavailable(ServerError),
@@ -249,7 +249,7 @@ pub enum ExtendError {
     NotDurable {
         /// Name of the lock.
         name: Name,
-        /// What is missing.
+        /// Reason why the durability is not confirmed.
         #[source]
         source: CommitError,
     },

@@ -316,7 +316,7 @@ impl Hold {
 
     /// Subtracts one dropped guard, under the table's lock. Returns how many guards are left.
     ///
-    /// Returns `None` for a first guard with a revoked offer, which was subtracted before.
+    /// Returns `None` for a first guard with a revoked offer: that guard was subtracted before.
     pub(super) fn count_off(&self, is_first: bool) -> Option<u32> {
         if is_first && !self.revoke_offer() && self.offer.load(Ordering::Acquire) == REVOKED {
             return None;

@@ -61,7 +61,7 @@ pub struct HoldArgs<'a> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 // Exhaustive: only authors of objects use it.
 pub struct AcquireRequest {
-    /// The lease.
+    /// The length of the lease, and whether the lease is renewed.
     pub lease: LeaseMode,
     /// The holder on whose behalf the request is made. A request without a holder never re-enters a
     /// hold.
@@ -76,8 +76,8 @@ pub struct AcquireRequest {
     pub wait: Option<Duration>,
     /// How durable the grant and its renewals must be before they are valid.
     pub durability: Durability,
-    /// Whether the holder is allowed to re-enter its own hold; otherwise the request fails as
-    /// already held.
+    /// Whether the holder is allowed to re-enter its own hold; otherwise the request fails with
+    /// `AlreadyHeld`.
     pub reenters: bool,
     /// The pauses between tries, for lock kinds whose releases send no messages; `None` for all
     /// others. Each pause is shortened at random by up to half.
@@ -136,7 +136,7 @@ impl Holder {
     /// Functions that call each other can therefore acquire the same lock. Tasks that `work` spawns
     /// are outside the scope.
     ///
-    /// Inside another scope, `work` runs with the holder of that outer scope.
+    /// Inside another scope, no holder is created: `work` runs with the holder of the outer scope.
     ///
     /// # Cancel safety
     ///
@@ -224,9 +224,9 @@ pub trait LockProtocol: Send + Sync + 'static {
 
     /// Releases the lock.
     ///
-    /// The reply is 0 if the lock was not held by this field, otherwise one more than the number of
-    /// notified subscribers. If the server refused to publish the release, the reply is `{status,
-    /// 2}`. The subscribers that `status` counts have then received no message.
+    /// The reply is 0 if the lock was not held under this holder field, otherwise one more than the
+    /// number of notified subscribers. If the server refused to publish the release, the reply is
+    /// `{status, 2}`. The subscribers that `status` counts have then received no message.
     fn release(&self, claim: HoldArgs<'_>) -> Request;
 
     /// Releases the lock at the end of the hand-over window, while requests of this process wait

@@ -77,7 +77,7 @@ impl HoldGuard {
         let released = match first.await {
             Some(released) => released,
             None => {
-                // Boxed because a late reply is rare: otherwise every release would reserve the
+                // Boxed because few releases need it: otherwise every release would reserve the
                 // space.
                 let bounded = Box::pin(async {
                     tokio::select! {
@@ -108,7 +108,7 @@ pub(super) fn op_context(hold: &Hold) -> OpContext<'_> {
     OpContext { kind: hold.server_lease.protocol.name(), name: &hold.server_lease.keys.name }
 }
 
-/// A release that its caller polls. If it is dropped early, a task continues it.
+/// A release that its caller polls inline. If it is dropped early, a background task continues it.
 struct InlineRelease(Arc<Table>, InlineTask);
 
 impl Drop for InlineRelease {
@@ -158,7 +158,7 @@ pub(super) struct Released {
     pub(super) subscribers: Option<SubscriberCount>,
 }
 
-/// Value of `waiting` in the reply to a release: the server rejected the message of the release.
+/// Value of `waiting` in the reply to a release: the server refused to publish the release.
 const REFUSED: u64 = 2;
 
 impl Table {
@@ -389,7 +389,7 @@ pub(super) fn released(
         }
         Ok(true) => Ok(()),
         // An earlier transmission of the release may have released the lock. No other process can
-        // have held it before the deadline.
+        // have held the lock before the deadline.
         Ok(false) if repeat && in_time => Ok(()),
         Ok(false) if repeat => unclear("the lease ended before the release was answered"),
         Ok(false) => Err(ReleaseError::Lost { name: name(), reason: LostReason::Gone }),

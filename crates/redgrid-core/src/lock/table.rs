@@ -310,8 +310,8 @@ impl Table {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Returns the state, or `None` if it is locked. The last handle of a client can be dropped
-    /// under the lock, so its drop must not wait for the lock.
+    /// Returns the state, or `None` if the table is locked. The last handle of a client can be
+    /// dropped while the table is locked, and that drop must not wait for the table.
     pub(super) fn try_state(&self) -> Option<MutexGuard<'_, State>> {
         self.state.try_lock().ok()
     }

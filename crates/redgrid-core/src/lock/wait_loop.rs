@@ -24,8 +24,8 @@ use super::table::{Busy, LockId, State, Table, send};
 use crate::backoff::Backoff;
 use crate::clock::Instant;
 
-/// How long no message must arrive after a probe found the key free, before the loop tries to
-/// acquire the lock: 1 ms.
+/// After a probe of the key has found the lock free, the loop waits this long for a message before
+/// it tries to acquire the lock: 1 ms.
 ///
 /// A probe can fall between a release and the next holder's acquire, while the message of the
 /// release is in flight.
@@ -79,7 +79,7 @@ struct WaitLoop {
     quiet_yields: u32,
     /// When the next check for expired holders is due.
     next_eviction: Instant,
-    /// The pauses of the loop if releases send no messages; `None` if they do.
+    /// The pauses of the loop, for lock kinds without release messages; `None` for all others.
     backoff: Option<Backoff>,
     /// Number of consecutive tries that found the lock taken.
     tries: u32,

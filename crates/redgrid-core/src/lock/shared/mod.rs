@@ -1,8 +1,8 @@
 //! Readers and writers: several grants of one key, and holds that are converted into others.
 //!
 //! Readers share a grant if they request it within its hand-over window, with options that the
-//! grant satisfies. A later request, or one with other options, opens a further grant beside the
-//! first. A request that converts another hold also has a grant of its own. Examples of such
+//! grant satisfies. A later request, or a request with other options, opens a further grant of the
+//! same key. A request that converts another hold also has a grant of its own. Examples of such
 //! requests are a writer that also reads, and a reader that becomes a writer.
 
 mod waiting;
@@ -67,8 +67,8 @@ pub trait ReadWriteMode: Send + Sync {
         None
     }
 
-    /// Returns the request that withdraws the announcement. It has no effect if the server has an
-    /// announcement with a higher number.
+    /// Returns the request that withdraws the announcement. The request has no effect if the server
+    /// has an announcement with a higher number.
     fn withdraw(&self, _target: &LockKeys, _client: &str, _number: u64) -> Option<Request> {
         None
     }
@@ -195,8 +195,8 @@ impl State {
         let mut held = locks.iter().flat_map(|lock| lock.held()).filter(|hold| hold.holder().is_some());
         match held.find(|hold| hold.holder() == request.holder || hold.holder() == scope) {
             Some(hold) if mode.is_shared() && hold.holder() == request.holder => {
-                // From now on a second hold depends on this server lease, so it must not be handed
-                // over locally.
+                // From now on a second hold depends on this server lease, so this lease must not be
+                // handed over locally.
                 hold.server_lease.seal();
                 Ok(Some(hold.server_lease.id))
             }
@@ -292,8 +292,8 @@ impl HoldGuard {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves this hold as it is. A grant of the server is released in the
-    /// background.
+    /// Dropping the future leaves this hold as it is. If the server grants the new hold all the
+    /// same, the grant is released in the background.
     pub async fn convert(
         &self,
         kind: &'static dyn LockProtocol,

@@ -57,7 +57,7 @@ impl Table {
         let answer = once(&*self.core.topology, request, limit).await.result;
         let Ok(holders) = answer.and_then(Reply::into_typed::<Vec<Bytes>>) else { return };
         for request in mode.evict_expired(&keys, &holders) {
-            // If this request fails, the next call evicts its holders.
+            // If this request fails, the next call evicts the holders that it names.
             let _ = once(&*self.core.topology, request, limit).await;
         }
     }
