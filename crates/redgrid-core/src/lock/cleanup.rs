@@ -17,8 +17,8 @@ use super::release::ReleaseMode;
 use super::table::Table;
 use crate::clock::Instant;
 
-/// Longest time by which a cleanup waits longer if the server's clock was set back: 20 s. No
-/// retransmission is in flight for longer than that.
+/// If the server's clock was set back, a cleanup waits longer, but by no more than this time: 20 s.
+/// No retransmission is in flight for longer than that.
 const LONGEST_STEP: Duration = Duration::from_secs(20);
 
 /// Largest number of locks that one script releases.
@@ -180,8 +180,8 @@ impl Table {
         sent
     }
 
-    /// Returns how a lock is released now, and until when that release is sent again without a
-    /// reply.
+    /// Returns how a lock is released now, and until when the release is sent again if no reply
+    /// arrives.
     ///
     /// Before `keep_until` the mode is [`ReleaseMode::Retain`], which keeps the lock taken until
     /// that time. Such a release is sent for at most one response timeout, because its argument,

@@ -67,8 +67,8 @@ fn fit(held: &CurrentLease, next: &AcquireRequest, handover_window: Duration, no
 /// Returns the time at which the server's clock has certainly reached the sum of a grant's token
 /// and `k`.
 ///
-/// The reply with the grant arrived at `granted`. Each of the two clocks can drift by 500 ppm, and
-/// the server counts whole microseconds.
+/// The reply with the grant arrived at `granted`. The clocks of this process and of the server can
+/// each drift by 500 ppm, and the server counts whole microseconds.
 pub(super) fn token_due(granted: Instant, k: u64) -> Instant {
     granted + Duration::from_micros(k + k / 500 + 2)
 }

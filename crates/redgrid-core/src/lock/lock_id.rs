@@ -1,4 +1,4 @@
-//! The key of a lock state in the table.
+//! The identifier of a lock state in the table.
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;

@@ -110,8 +110,8 @@ impl Table {
 
     /// Handles a grant that another client took over before this process received it.
     pub(super) fn superseded(self: &Arc<Self>, attempt: &Attempt, server_lease: &Arc<ServerLease>) {
-        // After a forced takeover this release finds no hold. But tokens whose order is caused by a
-        // difference of clocks can look like a takeover; then the release is needed.
+        // After a forced takeover this release finds no hold. The release is needed if there was no
+        // takeover, and only a difference of clocks made the token of this grant the lower one.
         self.release_unreceived(server_lease);
         attempt.status.position.moved(self.number());
         self.refused(attempt, server_lease.granted, None, 0);
@@ -225,7 +225,8 @@ impl Table {
 }
 
 /// Returns whether `other` would fail for the same lack of durability as `first`. That is so if
-/// `other` requests at least the same durability, and waits for it at most as long as `first`.
+/// `other` requests at least the same durability, and waits for its confirmation at most as long as
+/// `first`.
 fn also_lacks_durability(failure: &AcquireFailure, first: &AcquireRequest, other: &AcquireRequest) -> bool {
     let is_lacking =
         matches!(failure, AcquireFailure::NotDurable(CommitError::Shortfall { .. } | CommitError::Unsupported { .. }));

@@ -1,4 +1,4 @@
-//! The queue of one lock in this process: the next waiter, and cancelled and rejected ones.
+//! The queue of one lock in this process: the next waiter, and cancelled and rejected waiters.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, MutexGuard};

@@ -1,4 +1,4 @@
-//! What a client reports about its locks: holds, waiting tasks, contention, and events.
+//! Reports of a client about its locks: holds, waiting tasks, contention, and events.
 
 use std::fmt::Display;
 use std::sync::Arc;

@@ -47,8 +47,8 @@ impl Table {
             let (answer, outcome) = oneshot::channel();
             let (table, client, target) = (Arc::clone(self), client.clone(), Arc::clone(target));
             let (wanted, from, name) = (request.clone(), from.clone(), target.name.clone());
-            // The takeover runs in a background task: the caller may be dropped, and a grant must
-            // not stay without an owner.
+            // The takeover runs in a background task: the caller's future may be dropped, and a
+            // grant must not stay without an owner.
             self.spawn_background(Box::pin(async move {
                 let _ = answer.send(table.take_over_for(client, kind, target, wanted, from).await);
             }));

@@ -1,7 +1,8 @@
 //! The loop of a fair lock, whose waiters queue on the server.
 //!
-//! Each of the first waiters gets a position in that queue, in their order. One keepalive every 250
-//! ms covers all of these positions. A waiter with a position sends its acquire request again when
+//! The first waiters of this process get positions in that queue, in their local order. One
+//! keepalive every 250 ms covers all of these positions. A waiter with a position sends its acquire
+//! request again when
 //!
 //! - a message notifies it that it is next,
 //! - the reply to a keepalive shows its position at the head of the queue, and the lock as free, or
@@ -26,8 +27,8 @@ use crate::observe::count;
 
 /// Interval of the keepalive: 250 ms.
 ///
-/// A process that sends no keepalive counts as dead after four intervals. The next live waiter of a
-/// queue therefore has the lock within 1.5 s.
+/// The positions of a process that sends no keepalives expire after four intervals. If the waiters
+/// at the head of the queue are dead, the next live waiter therefore gets the lock within 1.5 s.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Lifetime of a position without a further keepalive, in keepalive intervals: 4.
@@ -259,8 +260,8 @@ impl Table {
         };
         lock.contact = received;
         lock.contended = lock.server_lease.is_none() && !lock.queue.is_empty();
-        // `left` is the PTTL of the lock, or -2 if the lock is free. `first` is the index of the
-        // position at the head of the queue, counted from 1; 0 if none is.
+        // `left` is the PTTL of the lock, or -2 if the lock is free. `first` says which of
+        // `positions` is the head of the queue, counted from 1; 0 if none of them is.
         let (left, first) = (parts[1], parts[2]);
         let mut lost = Vec::new();
         for (nth, ((request, number), kept)) in (1..).zip(positions.iter().zip(&parts[3..])) {

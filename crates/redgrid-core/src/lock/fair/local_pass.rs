@@ -30,7 +30,8 @@ use crate::lock::hold::ServerLease;
 use crate::lock::release::{ReleaseMode, Released, released};
 use crate::lock::table::{Answers, Busy, LockId, LockState, State, Table, Waiter, send};
 
-/// The known positions of this process at the head of the server's queue, while it has the lock.
+/// The known positions of this process at the head of the server's queue, while this process has
+/// the lock.
 #[derive(Default)]
 pub(in crate::lock) struct LocalPass {
     /// Numbers of the next positions, in their order. Some of their waiters may have left since the

@@ -1,4 +1,5 @@
-//! Fair locks: their waiters queue on the server, in the order of their arrival there.
+//! Fair locks: their waiters queue on the server, in the order in which their requests arrive
+//! there.
 //!
 //! | file | contents |
 //! |---|---|

@@ -60,7 +60,7 @@ impl QueuePosition {
     /// Records the end of a request for the position. `waits` says whether its waiter is queued
     /// now.
     ///
-    /// If `waits` is false, the waiter has left or the outcome is unknown. In the first case its
+    /// If `waits` is false, the waiter has left or the outcome is unknown. In the first case, the
     /// position may have been released before the request created it. So the position counts as
     /// requested, and must be released again.
     pub(in crate::lock) fn request_ended(&self, waits: bool) {

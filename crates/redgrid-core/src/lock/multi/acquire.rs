@@ -36,7 +36,7 @@ pub enum MultiOutcome {
     Busy {
         /// Index of the first key that is taken.
         at: usize,
-        /// Whether the key is held, or has a waiter in this process.
+        /// Whether the key is held by any client, or has a waiter in this process.
         ///
         /// `false` if this process is only acquiring or releasing the key at the moment.
         theirs: bool,
@@ -90,7 +90,7 @@ struct MultiCall {
 }
 
 impl MultiCall {
-    /// Returns the parsed reply, and the index of the key that it concerns.
+    /// Returns the parsed reply, and the index of the key that the reply concerns.
     fn verdict(&self) -> (AcquireReply, usize) {
         let reply = || self.outcome.result.clone();
         // The script for a single key replies without the number of a key.
