@@ -7,7 +7,8 @@ use bytes::Bytes;
 
 use super::protocol::{LockKeys, LockProtocol};
 
-/// Identifies a [`LockState`](super::table::LockState): the lock kind, the key, and the number of the grant.
+/// Identifies a [`LockState`](super::table::LockState): the lock kind, the key, and the number of
+/// the grant.
 ///
 /// A key can have several grants at a time; the first has number 0. Only the key of the
 /// [`LockKeys`] is compared. The id stores the whole struct, because an `Arc` is smaller than a
