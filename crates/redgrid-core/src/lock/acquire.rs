@@ -1,4 +1,4 @@
-//! Acquiring a lock: a request enters the queue of its lock, and its caller waits for the answer.
+//! Acquires a lock: a request enters the queue of its lock, and its caller waits for the answer.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -22,14 +22,15 @@ use crate::observe::{OpContext, OpSpan, Outcome, count};
 use crate::service::ClientParts;
 use crate::unpolled::{BackgroundTask, InlineTask};
 
-/// A caller gives up this much later than its request: 20 ms. So the request's error arrives first.
+/// A caller gives up this much later than its request: 20 ms. So the caller receives the error of
+/// the request.
 pub(crate) const GRACE: Duration = Duration::from_millis(20);
 
 impl Table {
-    /// Requests the lock with these keys. With `under`, the request converts a hold of the server
-    /// lease with that id.
+    /// Requests the lock with these keys. If `under` is given, it is the id of a server lease. The
+    /// request then converts the hold of that server lease.
     ///
-    /// The table owns the request; the returned future waits for its outcome.
+    /// The table owns the request; the returned [`PendingAcquire`] waits for the outcome.
     pub(super) fn enter_from(
         self: &Arc<Self>,
         client: &Client,
@@ -42,7 +43,7 @@ impl Table {
         let until = request.wait.map_or(Instant::MAX, |wait| now + wait);
         let (answer, receiver) = oneshot::channel();
         let status = Arc::new(RequestStatus::default());
-        // `pending` must be dropped after `state`, because its drop locks the table.
+        // `pending` must be dropped after `state`, because dropping `pending` locks the table.
         let mut pending;
         let mut state = self.state();
         let request = state.shared(request);
@@ -65,7 +66,7 @@ impl Table {
         if state.closed {
             return Err(AcquireFailure::ShuttingDown.into_error(&self.core, &keys.name));
         }
-        // A request without a holder, outside of any scope, cannot re-enter: skip the search.
+        // A request without a holder and outside of any scope cannot re-enter: skip the search.
         let may_reenter = request.holder.is_some() || Holder::current().is_some();
         if (may_reenter || kind.read_write().is_some())
             && let Some(guard) = self.share_held(&mut state, &mut pending)?
@@ -135,7 +136,8 @@ impl Table {
     }
 }
 
-/// A pending acquire. Dropping it cancels the request, and releases a grant that was received.
+/// A pending acquire. Dropping it cancels the request, and releases the grant if there is one
+/// already.
 pub struct PendingAcquire {
     /// This handle also keeps the client alive during the wait.
     pub(super) client: Client,
@@ -151,13 +153,14 @@ pub struct PendingAcquire {
     pub(super) under: Option<u64>,
     inline_task: Option<InlineTask>,
     ready: Option<Answer>,
-    /// Whether this is part of a multi-key acquire: the caller then gets all grants together.
+    /// Whether the request is part of a multi-key acquire, whose caller gets all grants together.
     is_member: bool,
     done: bool,
 }
 
 impl PendingAcquire {
-    /// Starts an acquire of a hold, or rejects it at once. All lock-like objects use this function.
+    /// Starts an acquire, or returns the error with which it fails at once. All lock-like objects
+    /// use this function.
     pub fn start(
         client: &Client,
         kind: &'static dyn LockProtocol,
@@ -165,7 +168,8 @@ impl PendingAcquire {
         request: AcquireRequest,
     ) -> Result<PendingAcquire, AcquireError> {
         let entered = client.table().enter_from(client, kind, keys, &request, None);
-        // `entered` is borrowed, not moved: `PendingAcquire` is large, and each acquire has one.
+        // Borrow `entered` instead of moving it: `PendingAcquire` is large, and every acquire
+        // creates one.
         if let Err(error) = &entered {
             count::refused(kind.name(), error.outcome(), Duration::ZERO);
         }
@@ -180,8 +184,8 @@ impl PendingAcquire {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future gives up the position in the queue. A grant of the server is released in
-    /// the background.
+    /// Dropping the future gives up the position in the queue. If the server grants the request all
+    /// the same, the grant is released in the background.
     pub fn outcome(self) -> impl Future<Output = Result<Option<HoldGuard>, AcquireError>> + Send + use<> {
         let context = OpContext { kind: self.kind.name(), name: &self.key.keys.name };
         let op = OpSpan::acquire(context, &self.table().core.clock, self.entered);
@@ -214,13 +218,15 @@ impl PendingAcquire {
         async move {
             let core = Arc::clone(&self.table().core);
             let contact_timeout = match self.request.wait {
-                // A request with a timeout waits that long, even without contact to the server.
+                // A request with a timeout uses all of it, even if there is no contact with the
+                // server.
                 Some(_) => Duration::MAX,
-                // The caller waits slightly longer, so that the request's own error arrives first.
+                // The caller waits slightly longer than the request, so that it receives the
+                // request's own error.
                 None => core.settings.patience() + self.request.durability.timeout() + GRACE,
             };
             // A try-only request without a connection waits for one response timeout at most. Once
-            // it is sent, the usual limit applies.
+            // the request was sent, the usual limit applies.
             let mut is_unsent_try = self.request.once && !core.is_connected(self.key.key());
             // An inline request without a timeout wakes its caller before `contact_timeout` ends.
             // Most callers have their answer by then, and need no timer.
@@ -268,10 +274,10 @@ impl PendingAcquire {
         }
     }
 
-    /// Accepts the grant. Returns `None` if the request must be sent again.
+    /// Accepts the grant. Returns `None` if the request must be made again.
     ///
-    /// That happens if the caller polled too late and the grant went to another waiter, or if
-    /// another request of the same holder was granted.
+    /// That is so if the caller polled so late that another waiter got the grant, or if another
+    /// request of the same holder was granted.
     fn answered(&mut self, answer: Answer) -> Option<Result<Option<HoldGuard>, AcquireError>> {
         let granted = match answer {
             Ok(granted) => granted,
@@ -324,7 +330,8 @@ impl Drop for PendingAcquire {
             self.client.table().cancel(&self.key, self.id, (&self.status, self.entered), &mut self.receiver);
             self.release_position();
         }
-        // A background task finishes the inline request, even if a shutdown has answered already.
+        // A background task finishes the inline request, even if a shutdown has already answered
+        // the caller.
         if let Some(work) = self.inline_task.take().and_then(|inline_task| inline_task.take()) {
             self.client.table().spawn_background(work);
         }
@@ -337,7 +344,7 @@ pub struct HoldGuard {
     pub(super) client: Client,
     pub(super) hold: Arc<Hold>,
     /// Whether this is the first guard of its hold. The hold is revoked if the caller does not poll
-    /// for its first guard.
+    /// for its first guard in time.
     pub(super) is_first: bool,
     pub(super) armed: bool,
 }
@@ -351,7 +358,8 @@ impl HoldGuard {
         HoldGuard { client, hold, is_first: true, armed: true }
     }
 
-    /// Accepts the offered hold. Returns false if it was revoked for other waiters meanwhile.
+    /// Accepts the offered hold. Returns false if the offer was revoked meanwhile, for the sake of
+    /// other waiters.
     pub(super) fn accept(&self) -> bool {
         if self.is_first {
             return self.hold.accept();
@@ -360,7 +368,7 @@ impl HoldGuard {
         true
     }
 
-    /// Reserves the offered hold for a multi-key acquire. Returns false if it was revoked.
+    /// Reserves the offered hold for a multi-key acquire. Returns false if the offer was revoked.
     pub(super) fn reserve(&self) -> bool {
         !self.is_first || self.hold.reserve()
     }

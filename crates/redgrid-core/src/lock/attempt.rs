@@ -81,11 +81,11 @@ impl GrantReply {
 /// Outcome of installing a grant of the server.
 pub(super) enum InstallOutcome<'a> {
     Ours {
-        /// State of the lock, which has the server lease now.
+        /// State of the lock, with the new server lease.
         lock: &'a mut LockState,
         schedule: &'a mut Schedule,
     },
-    /// The lock was taken from this process by force before the grant was known here.
+    /// Another client took the lock over before this process installed the grant.
     Superseded,
     /// The client is shut down.
     Closed,
@@ -102,7 +102,7 @@ impl Table {
     pub(super) fn attempt_for(&self, key: &LockId, lock: &mut LockState, at: usize, now: Instant) -> Option<Attempt> {
         let waiter = lock.queue.get(at)?;
         let spare = self.extra_lease(lock.protocol, key);
-        // A request with a timeout waits that long, even without contact to the server.
+        // A request with a timeout uses all of it, even if there is no contact with the server.
         let contact_timeout = if waiter.request.wait.is_some() { Duration::MAX } else { self.core.settings.patience() };
         Some(Attempt {
             key: key.clone(),
@@ -118,11 +118,11 @@ impl Table {
         })
     }
 
-    /// Sends the request and delivers the result to all waiters that it concerns.
+    /// Sends the request and delivers the result to all waiters that the result concerns.
     ///
     /// The request is sent a second time if the server rejected the first one as too late. It is
     /// also repeated while a temporary error prevents the confirmation of the grant's durability.
-    /// Returns how long others hold the lock, if they do.
+    /// If others hold the lock, returns how long it stays taken.
     #[expect(clippy::manual_async_fn, reason = "that one would have room for the attempt twice")]
     pub(super) fn try_for(self: Arc<Self>, attempt: Attempt) -> impl Future<Output = Option<Duration>> + Send {
         async move {
@@ -165,17 +165,17 @@ impl Table {
         (id, self.core.exchange(request, attempt.until, RetryPolicy::Retries, &attempt.status.progress).await)
     }
 
-    /// Installs a grant and hands it to the requesting waiter, to the next one, or back to the
-    /// server.
+    /// Installs a grant. The requesting waiter gets it, or else the next waiter. If no waiter can
+    /// use the grant, it is released.
     ///
-    /// Returns `Some(Duration::ZERO)` if another client took the lock over before the grant was
-    /// known here. `try_for` then returns the same value.
+    /// Returns `Some(Duration::ZERO)` if another client took the lock over before this process
+    /// installed the grant. `try_for` then returns the same value.
     fn granted(self: &Arc<Self>, attempt: &Attempt, id: u64, token: u64, outcome: &RequestOutcome) -> Option<Duration> {
         let (sent, key, in_queue) = (outcome.sent, &attempt.key, attempt.queue().is_some());
         let why = || AcquireFailure::Unknown(ServerError::unknown("the reply arrived after the end of the lease"));
         if self.now() >= deadline(sent, attempt.lease) {
-            // The lease is over by now: a guard would hold nothing, so release the grant and report
-            // a failure.
+            // The lease is over: a guard would hold nothing. So release the grant and report a
+            // failure.
             self.schedule_cleanup_of_retransmissions(attempt, id, outcome, true);
             self.failed(attempt, why());
             return None;
@@ -185,7 +185,7 @@ impl Table {
         let mut granted =
             GrantReply::by(outcome, id, token, (attempt.lease, attempt.request.durability), handover_ends);
         if in_queue {
-            // An earlier request for this queue position can also execute late.
+            // An earlier request for the same queue position can also execute late.
             let unsure = Some(attempt.status.may_execute_until()).filter(|until| *until > sent);
             granted.retransmission_ends = granted.retransmission_ends.max(unsure);
         }
@@ -277,7 +277,7 @@ impl Table {
         if lock.local_pass.is_some() {
             self.begin_local_pass(lock);
         }
-        // Operations in flight belong to the former server lease.
+        // An operation in flight belongs to the former server lease and is ignored.
         lock.busy = Busy::No;
         let former = lock.server_lease.replace(Arc::clone(server_lease));
         if let Some(former) = former.filter(|former| former.end()) {
@@ -295,9 +295,9 @@ impl Table {
         InstallOutcome::Ours { lock, schedule }
     }
 
-    /// Gives a hold of the server lease to a waiter that was removed from the queue.
+    /// Gives a hold of the server lease to a waiter, which the caller has removed from the queue.
     ///
-    /// Other requests of the same holder are removed from the queue and answered, too.
+    /// Other requests of the same holder are also removed from the queue and answered.
     pub(super) fn admit(
         self: &Arc<Self>,
         (schedule, lock): (&mut Schedule, &mut LockState),
@@ -308,15 +308,17 @@ impl Table {
         let holder = waiter.request.holder;
         let same = if holder.is_some() { lock.take_all_of(holder) } else { Vec::new() };
         if lock.protocol.queue().is_some() {
-            // Releases unused queue positions: the waiter may have been admitted through the
-            // position of another request. A used position has left the queue, and is skipped.
+            // Release unused queue positions: the waiter may have been admitted through the
+            // position of another request. A position that was used has left the queue, and is
+            // skipped.
             std::iter::once(&waiter).chain(&same).for_each(|waiter| self.release_position_of(lock, waiter));
         }
         self.wait_ended(lock, (&waiter.status, waiter.entered), || now);
         let hold = self.create_hold((schedule, lock), server_lease, (from, now), waiter.request);
         lock.shrink_if_idle();
         let mut answers: Answers = smallvec![(waiter.answer, Ok(Some(HoldGuard::first(waiter.client, hold))))];
-        // The holder's other requests re-enter the hold when their callers poll them next.
+        // The holder's other requests re-enter the hold when their callers poll next, or fail if
+        // they must not re-enter.
         let again = |waiter: Waiter| match waiter.request.reenters {
             true => (waiter.answer, Err(AcquireFailure::Reenters)),
             false => (waiter.answer, Err(AcquireFailure::AlreadyHeld)),
@@ -339,7 +341,7 @@ impl Table {
         let hold = Arc::new(Hold::new(Arc::clone(server_lease), from, now, request));
         let (is_first, is_earlier) = (lock.holds.is_empty(), server_lease.owner_due() < owner_due);
         if !is_first {
-            // The server lease is checked at the earliest end of its holds' own leases.
+            // The server lease is checked when the first of its holds' own leases ends.
             server_lease.set_owner_due(owner_due.min(server_lease.owner_due()));
             if is_earlier {
                 schedule.moved(server_lease.id);
@@ -360,8 +362,8 @@ impl Table {
     pub(super) fn next_check(&self, server_lease: &ServerLease, from: Instant, now: Instant) -> Instant {
         let (lease, watchdog) = (server_lease.lease(), self.core.settings.watchdog_lease);
         let lease = match server_lease.is_renewed_at(now) {
-            // Another holder of the key can shorten the common lease to a watchdog lease. The check
-            // must be early enough to detect that in time.
+            // Another holder can shorten the lifetime of the common key to a watchdog lease. The
+            // check must come before such a lifetime ends.
             true if server_lease.protocol.is_shared() => lease.min(watchdog),
             true => lease,
             // A fixed lease is verified as often as a watchdog lease is renewed.
@@ -370,7 +372,7 @@ impl Table {
         next_renewal(lease, server_lease.deadline(), from)
     }
 
-    /// Wakes the renewal loop if something is due before its next wake-up.
+    /// Wakes the renewal loop if a server lease is due before the next wake-up of the loop.
     pub(super) fn wake_renewal(&self, schedule: &Schedule) {
         self.alarm.bring_forward(schedule.next());
     }

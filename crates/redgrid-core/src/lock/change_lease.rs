@@ -1,7 +1,8 @@
 //! Changes the length of a server lease.
 //!
-//! A longer lease is set by an idempotent script, which is sent again after lost replies. A shorter
-//! lease is set by a script that is not sent again after a lost reply.
+//! The script that sets a longer lease is idempotent, and is sent again after a lost reply. The
+//! script that sets a shorter lease is not sent again, because a late copy could undo later
+//! changes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,11 +17,11 @@ use crate::config::Durability;
 use crate::lease::deadline;
 
 pub(super) enum LeaseChange {
-    /// The server has the new lease, which counts from the sending of the request at `sent`.
+    /// The server has the new lease, which counts from `sent`, when the request was sent.
     Done {
         sent: Instant,
     },
-    /// The server found that this process does not hold the lock any more.
+    /// The server replied that this process does not hold the lock any more.
     Gone,
     /// The server rejected the request because it arrived too late.
     TooLate,
@@ -30,7 +31,7 @@ pub(super) enum LeaseChange {
 }
 
 impl Table {
-    /// Lengthens the lease. The script is idempotent, so it is sent again after lost replies.
+    /// Lengthens the lease. The script is idempotent, so it is sent again after a lost reply.
     pub(super) async fn lengthen(
         self: &Arc<Self>,
         server_lease: &Arc<ServerLease>,
@@ -77,8 +78,8 @@ impl Table {
         let answer = outcome.result.clone().and_then(|reply| reply.into_typed::<(i64, u64)>());
         underway.end(outcome.retransmission_ends, matches!(answer, Ok((0 | 1, _))));
         let set = match answer {
-            // The lease counts from the start of this call, which is no later than the sending of
-            // the request. Replicas may keep the longer lease for a while: that does no harm.
+            // Count the lease from the start of this call, which is before the sending of the
+            // request. Replicas may have the longer lease for a while, which does no harm.
             Ok((1, _)) if server_lease.durability().covers(durability) => {
                 confirmed(server_lease, sent, lease, server_lease.durability())
             }
@@ -95,7 +96,8 @@ impl Table {
     }
 }
 
-/// Records a confirmed lease. Fails while an unanswered shortening can still undo the change.
+/// Records a confirmed lease. Returns `Failed` while an unanswered shortening can still undo the
+/// change.
 fn confirmed(server_lease: &ServerLease, sent: Instant, lease: Duration, durability: Durability) -> LeaseChange {
     if server_lease.confirmed(sent, lease, durability) >= deadline(sent, lease) {
         LeaseChange::Done { sent }
@@ -106,8 +108,9 @@ fn confirmed(server_lease: &ServerLease, sent: Instant, lease: Duration, durabil
 
 /// A lengthening in flight.
 ///
-/// If this value is dropped while the server may have a longer lease than this process, the upper
-/// bound of the lease is raised. Releases are then sent until the longer lease is over.
+/// When this value is dropped, the lease on the server may be longer than this process knows. In
+/// that case the drop raises the upper bound of the lease, so that releases are retried until the
+/// longer lease is over.
 struct Lengthening<'a> {
     server_lease: &'a ServerLease,
     lease: Duration,
@@ -125,7 +128,8 @@ impl Drop for Lengthening<'_> {
     }
 }
 
-/// A shortening in flight. If it is dropped early, it counts as unanswered.
+/// A shortening in flight. If this value is dropped before `end`, the shortening counts as
+/// unanswered.
 struct Shortening<'a> {
     server_lease: &'a ServerLease,
     timeout: Duration,
@@ -141,8 +145,8 @@ impl<'a> Shortening<'a> {
         Shortening { server_lease, timeout, former, ended: false }
     }
 
-    /// Records the reply. With `is_known`, the server confirmed the change or had nothing to
-    /// change.
+    /// Records the outcome. With `is_known`, the server confirmed the change or replied that the
+    /// lock is not held.
     fn end(mut self, unanswered_until: Option<Instant>, is_known: bool) {
         self.ended = true;
         if !is_known {

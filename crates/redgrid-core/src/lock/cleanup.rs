@@ -1,8 +1,8 @@
 //! Releases in the background: locks that may be held without a local owner, holds whose release
 //! was denied, and locks that stay taken for a while.
 //!
-//! A late copy of an acquire can execute after a release. So a release is sent again when no
-//! request for its holder field can execute any more.
+//! A late copy of an acquire can execute after a release. So the release is sent again when no
+//! acquire for its holder field can execute any more.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,8 +17,8 @@ use super::release::ReleaseMode;
 use super::table::Table;
 use crate::clock::Instant;
 
-/// Longest time that is added to the wait of a cleanup if the server's clock was set back: 20 s. No
-/// retransmission is in flight for longer than that.
+/// If the server's clock was set back, a cleanup waits longer, but by no more than this time: 20 s.
+/// No retransmission is in flight for longer than that.
 const LONGEST_STEP: Duration = Duration::from_secs(20);
 
 /// Largest number of locks that one script releases.
@@ -29,7 +29,8 @@ pub(super) const BULK: usize = 500;
 const DENIED_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_DENIED_PAUSE: Duration = Duration::from_secs(1);
 
-/// Release of the locks that an unanswered request may have acquired, or can still acquire.
+/// A background release of locks that an unanswered request may have acquired, or can still
+/// acquire.
 pub(super) struct DeferredRelease {
     pub(super) protocol: &'static dyn LockProtocol,
     /// The keys of one hash slot, each with the number in its holder field.
@@ -38,9 +39,10 @@ pub(super) struct DeferredRelease {
     pub(super) limit: Instant,
     /// Whether the locks are also released at once, not only after `limit`.
     pub(super) at_once: bool,
-    /// Until when the locks stay taken; in the past if they are to be free at once.
+    /// Until when the locks stay taken; in the past if they become free at once.
     pub(super) keep_until: Instant,
-    /// Lease that a retransmission may have acquired. Its end frees locks that cannot be released.
+    /// The lease that a retransmission may have acquired. Locks that cannot be released are free
+    /// when this lease ends.
     pub(super) lease: Duration,
 }
 
@@ -121,8 +123,8 @@ impl Table {
         }));
     }
 
-    /// Returns the time after which no retransmission executes. It is later than `limit` if the
-    /// server's clock was set back meanwhile.
+    /// Returns the time after which no retransmission executes. This time is later than `limit` if
+    /// the server's clock was set back meanwhile.
     fn certain_limit(&self, what: &DeferredRelease) -> Instant {
         match what.claims.first() {
             Some((keys, _)) if what.limit > Instant::MIN => {
@@ -145,10 +147,10 @@ impl Table {
         }
     }
 
-    /// Sends the release until it is answered or the lease has ended.
+    /// Sends the releases until each is answered or its lease has ended.
     ///
-    /// Returns when the answered transmission was sent; if none was answered, when the last one was
-    /// sent. For several requests it is the earliest of these times.
+    /// Returns when the answered transmission was sent; if none was answered, when the last
+    /// transmission was sent. If there are several requests, returns the earliest of these times.
     async fn release_unclaimed(&self, what: &DeferredRelease) -> Instant {
         let (protocol, mut sent) = (what.protocol, Instant::MAX);
         let fields: Vec<_> = what.claims.iter().map(|(_, id)| self.core.field(*id)).collect();
@@ -168,8 +170,8 @@ impl Table {
             let Err(error) = outcome.result else { continue };
             tracing::debug!(name = %what.claims[0].0.name, %error, "could not release a hold; it ends with its lease");
             if part.len() > 1 && matches!(error, ServerError::Refused { .. }) {
-                // Because of one invalid key, or a slot migration, the server rejects the whole
-                // request: release the locks one by one.
+                // The server may have rejected the whole request because of one invalid key or a
+                // slot migration: release the locks one by one.
                 for claim in part {
                     self.core.give_back(protocol.release(*claim), until(), RetryPolicy::ToTheEnd).await;
                 }
@@ -178,11 +180,12 @@ impl Table {
         sent
     }
 
-    /// Returns how a lock is released now, and until when that release is sent.
+    /// Returns how a lock is released now, and until when the release is sent again if no reply
+    /// arrives.
     ///
     /// Before `keep_until` the mode is [`ReleaseMode::Retain`], which keeps the lock taken until
-    /// then. Such a release is sent for at most one response timeout, because the remaining time
-    /// shrinks. Other releases are sent until the end of the lease.
+    /// that time. Such a release is sent for at most one response timeout, because its argument,
+    /// the remaining time, becomes outdated. Other releases are sent until the end of the lease.
     pub(super) fn release_mode(
         &self,
         server_lease: &ServerLease,
@@ -197,7 +200,7 @@ impl Table {
         }
     }
 
-    /// Repeats a failed release for as long as the server may have a lease of the hold.
+    /// Repeats a failed release until the server can no longer have a lease of the hold.
     ///
     /// Returns the mode and the outcome of the last release.
     pub(super) async fn release_again(
@@ -208,8 +211,8 @@ impl Table {
         mut outcome: RequestOutcome,
     ) -> (ReleaseMode, RequestOutcome) {
         while outcome.result.is_err() && server_lease.lease_ends() > until && self.now() >= until {
-            // Either a renewal in flight has lengthened the lease, or the lock must stay taken for
-            // a shorter time by now.
+            // Either a renewal in flight has lengthened the lease, or the release was a retention
+            // whose remaining time is outdated.
             (mode, until) = self.release_mode(server_lease, keep_until, yields);
             let again = self.send_release(server_lease, mode, until).await;
             let retransmission_ends = again.retransmission_ends.max(outcome.retransmission_ends);
@@ -217,8 +220,8 @@ impl Table {
         }
         let lacks_permission = |error: &ServerError| error.code() == Some(Code::NoPermission);
         if mode == ReleaseMode::Yield && outcome.result.as_ref().is_err_and(lacks_permission) {
-            // Perhaps the server denied only reading the flag of polling waiters: release without
-            // reading the flag.
+            // The server may have denied only the reading of the polling waiters' flag: release
+            // without reading the flag.
             outcome = self.send_release(server_lease, ReleaseMode::Release, until).await;
         }
         (mode, outcome)

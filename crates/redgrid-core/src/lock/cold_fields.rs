@@ -1,5 +1,5 @@
-//! The fields that most server leases do not need: durability, retransmissions, and requests in
-//! flight for a shorter lease.
+//! The fields that most server leases do not need: durability, retransmissions, shortenings in
+//! flight, and the notification of the last sharer.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -22,11 +22,11 @@ pub(super) struct ColdFields {
     shortenings: Shortenings,
     /// Until when a retransmission of the acquire can execute, and the lease that it would acquire.
     pub(super) retransmission: Option<(Instant, Duration)>,
-    /// Latest time at which the lease on the server can end, because of changes that were not
-    /// answered or did not move the deadline.
+    /// Latest time at which the lease on the server can end. It can be later than the deadline
+    /// because of changes that were not answered or did not move the deadline.
     pub(super) server_lease_upper_bound: Instant,
     /// Notifies the last sharer that all others have left; created when a sharer first waits for
-    /// that.
+    /// this.
     alone: Option<Arc<Notify>>,
 }
 
@@ -67,14 +67,15 @@ impl ServerLease {
         self.sealed.store(true, Ordering::Release);
     }
 
-    /// Stops the renewals, and leaves the server lease to its end.
+    /// Stops the renewals, so that the server lease ends at its deadline.
     pub(super) fn stop_renewing(&self) {
         self.renewed_until.store(0, Ordering::Release);
     }
 
     /// Notifies the last sharer that all others have left.
     pub(super) fn left_alone(&self) {
-        // If a sharer begins to wait at this moment, it first checks whether it is alone.
+        // A sharer that begins to wait at this moment needs no notification: it first checks
+        // whether it is alone.
         let alone = self.inner().cold.as_ref().and_then(|cold| cold.alone.clone());
         if let Some(alone) = alone {
             alone.notify_waiters();
@@ -92,8 +93,8 @@ impl ServerLease {
 
     /// Raises the latest end of the lease on the server to `until`.
     ///
-    /// Perhaps a change of the lease was not answered, or its reply did not move the deadline. The
-    /// lease on the server can then last until `until`. The local deadline stays as it is.
+    /// A change of the lease that was not answered, or whose reply did not move the deadline, can
+    /// make the lease on the server last until `until`. The local deadline stays as it is.
     pub(super) fn raise_upper_bound(&self, until: Instant) {
         self.inner().raise_upper_bound(until);
     }
@@ -115,7 +116,7 @@ impl ServerLease {
     /// Returns the deadline.
     ///
     /// The deadline is extended, except in two cases: it has passed, or a shortening can execute
-    /// after this request. In these cases only the upper bound of the lease on the server is
+    /// after this request. In these two cases, only the upper bound of the lease on the server is
     /// raised.
     pub(super) fn confirmed(&self, sent: Instant, lease: Duration, durability: Durability) -> Instant {
         let mut inner = self.inner();
@@ -130,17 +131,17 @@ impl ServerLease {
         self.deadline()
     }
 
-    /// Lowers the deadline before a shortening, whose request is sent at `sent` or later.
+    /// Lowers the deadline before the request of a shortening is sent, at `sent` or later.
     pub(super) fn begin_shortening(&self, sent: Instant, lease: Duration) {
         self.inner().cold().shortenings.begin();
         self.deadline.lower(deadline(sent, lease));
     }
 
-    /// Records the outcome of a shortening. With `unanswered_until` it was not answered, and can
-    /// execute until that time; otherwise it was answered now.
+    /// Records the outcome of a shortening. If `unanswered_until` is given, the shortening was not
+    /// answered and can execute until that time. Otherwise it was answered now.
     ///
-    /// The deadline is extended again by confirmations of requests that are sent after that time,
-    /// or after the answer.
+    /// A later confirmation extends the deadline only if its request was sent after that time, or
+    /// after the answer.
     pub(super) fn end_shortening(&self, unanswered_until: Option<Instant>) {
         let now = self.clock.now();
         self.inner().cold().shortenings.end(unanswered_until, now);
@@ -162,8 +163,8 @@ impl Shortenings {
         self.unanswered.push(Instant::MAX);
     }
 
-    /// Records the outcome of a shortening. With `unanswered_until` it was not answered, and can
-    /// execute until that time; otherwise it was answered at `now`.
+    /// Records the outcome of a shortening. If `unanswered_until` is given, the shortening was not
+    /// answered and can execute until that time. Otherwise it was answered at `now`.
     fn end(&mut self, unanswered_until: Option<Instant>, now: Instant) {
         if let Some(begun) = self.unanswered.iter().position(|until| *until == Instant::MAX) {
             self.unanswered.swap_remove(begun);

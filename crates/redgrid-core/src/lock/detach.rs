@@ -1,10 +1,10 @@
 //! Hands a hold to another process: one process detaches it, the other attaches it.
 //!
-//! The first process stops treating the hold as valid before the other one can use it. A detached
-//! hold has left the table of its client and is not renewed. The other process takes it over with
-//! one script, which replaces the holder field by a new one. If two processes attach it, the second
-//! one therefore does not find the former field. A late renewal or retransmission of the process
-//! that detached the hold does not find that field, either.
+//! The first process stops treating the hold as valid before the other process can use it. A
+//! detached hold has left the table of its client and is not renewed. The other process takes it
+//! over with one script, which replaces the holder field by a new one. So if two processes attach
+//! the hold, the second one does not find the former field. Late renewals and retransmissions of
+//! the first process do not find the former field, either.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -30,11 +30,11 @@ use crate::token::Token;
 
 /// A hold that its process gave up without releasing it.
 ///
-/// On the server it is still held, and its lease runs.
+/// On the server the hold still exists, and its lease runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 // Exhaustive: only authors of objects use it.
 pub struct DetachedHold {
-    /// The holder field on the server.
+    /// The holder field of the hold on the server.
     pub field: Bytes,
     /// The fencing token. Attaching keeps it.
     pub token: Token,
@@ -47,20 +47,21 @@ pub struct DetachedHold {
     /// When a fixed lease ends, in microseconds since 1970 by the clock of its server. The value
     /// can be slightly too early; it is 0 for a renewed lease.
     pub ends: u64,
-    /// For how long the lock stays taken, even if it is released earlier.
+    /// For how long the lock stays taken, even if the hold is released earlier.
     pub at_least: Duration,
-    /// How long renewals can go on; `None` for no limit.
+    /// For how long the lease can be renewed; `None` for no limit.
     pub max_hold: Option<Duration>,
 }
 
 impl HoldGuard {
     /// Detaches the hold from this client without releasing it.
     ///
-    /// From then on this client no longer treats it as held.
+    /// Afterwards this client does not treat the hold as valid.
     ///
     /// # Errors
     ///
-    /// [`DetachError`], with the guard. The hold continues, unless the error says that it is lost.
+    /// [`DetachError`], with the guard. The hold continues, unless the error says that the hold is
+    /// lost.
     ///
     /// # Cancel safety
     ///
@@ -80,15 +81,14 @@ impl HoldGuard {
             return Err(DetachError::Unsupported { name: name(), kind: kind.name() });
         }
         if server_lease.is_renewed_at(server_lease.clock.now()) {
-            // Renew the hold first, so that the other process has a whole lease in which to attach
-            // it.
+            // Renew the hold first, so that the other process has a whole lease to attach the hold.
             let renewed = self.extend(server_lease.lease()).await;
             renewed.map_err(|source| DetachError::NotRenewed { name: name(), source })?;
         }
         if let Some(until) = server_lease.retransmission_ends() {
             // A late retransmission of the acquire could take the lock again after the other
-            // process has released it. So wait until none can execute: while the lock is held, a
-            // retransmission finds its own field and changes nothing.
+            // process has released it. So wait until no retransmission can execute. While the lock
+            // is held, a retransmission finds its own field and changes nothing.
             let lost = tokio::select! {
                 () = server_lease.clock.sleep_until(until) => None,
                 reason = self.lost() => Some(reason),
@@ -171,8 +171,8 @@ impl Table {
         let seen = Arc::clone(&progress);
         let over = self.now() + self.core.settings.patience() + durability.timeout() + GRACE;
         let key = target.key.clone();
-        // The attempt runs in its own task: the caller may leave, and a hold that was taken over
-        // must not stay without an owner.
+        // The attempt runs in its own task: the caller's future may be dropped, and a hold that was
+        // taken over must not stay without an owner.
         self.spawn_background(Box::pin(async move {
             let _ = answer.send(table.attach_for(client, kind, target, detached, (durability, progress)).await);
         }));
@@ -182,13 +182,14 @@ impl Table {
             () = self.core.clock.sleep_until(over) => Err(no_answer(&self.core, &seen, &key)),
         };
         match outcome {
-            // A grant that was unclaimed for too long was released: it belongs to no caller.
+            // A grant that its caller claims too late was released.
             Ok(grant) => grant.filter(HoldGuard::accept).ok_or(AttachError::Gone { name }),
             Err(failure) => Err(failure.into_error(&self.core, &name).into()),
         }
     }
 
-    /// Attaches `detached`. Returns `None` if the server no longer has it under the former field.
+    /// Attaches `detached`. Returns `None` if the server no longer has the hold under the former
+    /// field, or if the lease has ended.
     async fn attach_for(
         self: Arc<Self>,
         client: Client,
@@ -201,7 +202,7 @@ impl Table {
         let (holder, once, wait, reenters, backoff, label) = (None, false, None, true, None, None);
         let mut acquire =
             AcquireRequest { lease, holder, at_least, max_hold, once, wait, durability, reenters, backoff, label };
-        // After `max_hold`, no process renews the hold.
+        // If nothing of `max_hold` is left, the lease is not extended.
         let wanted = match lease {
             LeaseMode::Renewed(_) if max_hold != Some(Duration::ZERO) => acquire.server_lease(Duration::ZERO),
             _ => Duration::ZERO,
@@ -252,8 +253,8 @@ impl Table {
             return Err(AcquireFailure::NotDurable(error));
         }
         if let LeaseMode::Fixed(_) = lease {
-            // The rest of the lease counts from the sending of the request, so it ends no later
-            // than before.
+            // Count the rest of the lease from the sending of the request, so that the lease ends
+            // no later than it would have.
             acquire.lease = LeaseMode::Fixed(Duration::from_micros(detached.ends.saturating_sub(time)));
         }
         let on_server = if wanted.is_zero() { left } else { wanted };

@@ -19,7 +19,7 @@ fn holder(by_this_client: bool) -> &'static str {
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum AcquireError {
-    /// The timeout passed while others held the lock. Nothing is held.
+    /// The timeout passed while the lock was taken. The caller holds nothing.
     #[error("`{name}` was still held by {} after {waited:?}", holder(*.by_this_client))]
     TimedOut {
         /// Name of the lock.
@@ -29,18 +29,18 @@ pub enum AcquireError {
         /// Whether a guard of this client held the lock: that of another task, or the caller's own.
         by_this_client: bool,
     },
-    /// The lock was granted, but not confirmed in time to be as durable as requested.
+    /// The lock was granted, but its requested durability was not confirmed in time.
     ///
-    /// The grant was released; nothing is held.
+    /// The grant is released, so the caller holds nothing.
     #[error("`{name}` was granted, but its durability was not confirmed, so it was released: {source}")]
     NotDurable {
         /// Name of the lock.
         name: Name,
-        /// What is missing.
+        /// Reason why the durability is not confirmed.
         #[source]
         source: CommitError,
     },
-    /// The holder of the request had a hold of the lock, and has lost it.
+    /// The holder that makes the request has lost its hold of the lock.
     #[error("cannot acquire `{name}` again: the holder has lost it")]
     Lost {
         /// Name of the lock.
@@ -52,17 +52,19 @@ pub enum AcquireError {
         /// Name of the lock.
         name: Name,
     },
-    /// The caller would wait for itself: the holder of its current scope has the lock, but the
-    /// request is not made as that holder.
+    /// The caller would wait for its own hold. Either the request is not made as the holder of the
+    /// current scope, which has the lock. Or it requests the write lock of a key that its holder
+    /// reads.
     #[error("cannot wait for `{name}`: the caller's own scope holds it (pass its holder)")]
     WouldDeadlock {
         /// Name of the lock.
         name: Name,
     },
-    /// The request failed for a reason that all objects share.
+    /// The request failed for a reason that is not specific to locks.
     ///
-    /// Nothing is held, except after [`Failure::OutcomeUnknown`]: then the lock may still be held
-    /// for a moment. Its release is in progress, and the end of its lease frees it at the latest.
+    /// After [`Failure::OutcomeUnknown`] the lock may be held for a while. It is then being
+    /// released, and it is free at the end of its lease at the latest. After all other failures
+    /// nothing is held.
     #[error(transparent)]
     Failed(#[from] Failure),
 }
@@ -73,7 +75,7 @@ impl AcquireError {
         Operation::new("acquire", name)
     }
 
-    /// Returns the error for an acquire option with an invalid duration, before a request is sent.
+    /// Returns the error for an acquire option with an invalid duration. No request was sent.
     pub fn invalid_argument(name: &Name, option: &'static str, expected: &'static str, got: Duration) -> Self {
         Failure::invalid_argument(name, option, expected, format!("{got:?}")).into()
     }
@@ -90,7 +92,7 @@ impl From<InvalidName> for AcquireError {
     }
 }
 
-/// Why a request failed, before the name of the lock is added.
+/// Reason why an acquire request failed. `into_error` adds the name of the lock.
 #[derive(Debug, Clone)]
 pub(super) enum AcquireFailure {
     Unavailable(ServerError),
@@ -100,8 +102,8 @@ pub(super) enum AcquireFailure {
     Unauthorized(ServerError),
     /// Another request of the same holder was granted, and this request does not re-enter.
     AlreadyHeld,
-    /// Another request of the same holder was granted; this request re-enters when it is polled
-    /// next.
+    /// Another request of the same holder was granted. This request re-enters that hold when its
+    /// caller polls next.
     Reenters,
     /// The grant was not as durable as requested, and was released.
     NotDurable(CommitError),
@@ -109,8 +111,8 @@ pub(super) enum AcquireFailure {
 }
 
 impl AcquireFailure {
-    /// Returns this failure for a request that was sent more than once. An earlier transmission may
-    /// have executed, so a failure without an effect on the server becomes `Unknown`.
+    /// Converts the failure of a request that was sent more than once. An earlier transmission may
+    /// have executed, so each failure that means "not executed" becomes `Unknown`.
     pub(super) fn unknown(self) -> AcquireFailure {
         match self {
             AcquireFailure::Unavailable(source)
@@ -162,11 +164,11 @@ impl From<ServerError> for AcquireFailure {
     }
 }
 
-/// Reason why it is not certain that a release has ended a valid hold.
+/// Error of a release: the hold had ended before, or its release is not confirmed or was refused.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReleaseError {
-    /// The hold had ended before its release: others may have had the lock.
+    /// The hold had ended before its release, so others may have held the lock meanwhile.
     #[error("`{name}` had been lost before it was released: {reason}")]
     Lost {
         /// Name of the lock.
@@ -174,7 +176,7 @@ pub enum ReleaseError {
         /// How the hold ended.
         reason: LostReason,
     },
-    /// The server did not confirm the release; the lease ends the hold at the latest.
+    /// The server did not confirm the release. The hold ends with its lease at the latest.
     #[error("the release of `{name}` is not confirmed; it is free at the latest when its lease ends: {source}")]
     OutcomeUnknown {
         /// Name of the lock.
@@ -183,7 +185,7 @@ pub enum ReleaseError {
         #[source]
         source: ServerError,
     },
-    /// The server refused the release; the lease ends the hold.
+    /// The server refused the release. The hold ends with its lease.
     ///
     /// If a permission was missing, the release is repeated in the background until the lease ends,
     /// in case the permission is granted again.
@@ -191,14 +193,14 @@ pub enum ReleaseError {
     Refused {
         /// Name of the lock.
         name: Name,
-        /// The server's message and its class.
+        /// The error of the server.
         #[source]
         source: ServerError,
     },
 }
 
 impl ReleaseError {
-    /// Returns the error of a release without a reply in time. The release continues in the
+    /// Returns the error of a release that was not answered in time. The release continues in the
     /// background.
     pub(super) fn unanswered(name: Name) -> Self {
         let source = ServerError::unknown("no answer came in time; the release goes on until the lease ends");
@@ -220,8 +222,8 @@ pub enum ExtendError {
     },
     /// The request was not sent, or was refused.
     ///
-    /// The lease is as it was. If a shorter one was requested, the hold ends by the local clock as
-    /// if the shorter lease had been granted.
+    /// The lease on the server is unchanged. If a shorter lease was requested, this process treats
+    /// the hold as if it had the shorter lease.
     #[error("cannot change the lease of `{name}`: {source}")]
     NotExtended {
         /// Name of the lock.
@@ -230,7 +232,8 @@ pub enum ExtendError {
         #[source]
         source: ServerError,
     },
-    /// No reply arrived. The hold is valid until the earlier end of the old and the new lease.
+    /// No valid reply arrived. The hold is valid until the old or the new lease ends, whichever is
+    /// earlier.
     #[error("tried to change the lease of `{name}`, the outcome is unknown: {source}")]
     OutcomeUnknown {
         /// Name of the lock.
@@ -239,15 +242,14 @@ pub enum ExtendError {
         #[source]
         source: ServerError,
     },
-    /// The primary has the new lease, but it was not confirmed in time to be as durable as
-    /// requested.
+    /// The primary has the new lease, but its requested durability was not confirmed in time.
     ///
-    /// The old lease is valid.
+    /// The hold is valid until the old or the new lease ends, whichever is earlier.
     #[error("the lease of `{name}` was changed, but its durability was not confirmed: {source}")]
     NotDurable {
         /// Name of the lock.
         name: Name,
-        /// What is missing.
+        /// Reason why the durability is not confirmed.
         #[source]
         source: CommitError,
     },
@@ -264,7 +266,7 @@ pub enum ExtendError {
 }
 
 impl ExtendError {
-    /// Converts the error of a request that was to change the lease.
+    /// Converts the error of a request for another lease.
     pub(crate) fn of(name: Name, source: ServerError) -> Self {
         match source {
             ServerError::Unknown { .. } | ServerError::Decode { .. } => ExtendError::OutcomeUnknown { name, source },
@@ -279,8 +281,8 @@ impl ExtendError {
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum DetachError {
-    /// Other guards of the same hold are alive, for example because it was re-entered. They would
-    /// still count as valid in this process.
+    /// Other guards of the same hold are alive, for example because the hold was re-entered. They
+    /// would still count as valid in this process.
     #[error("cannot detach `{name}`: it has other guards in this process")]
     Shared {
         /// Name of the lock.
@@ -343,10 +345,10 @@ pub enum AttachError {
         /// Kind and name of the detached hold.
         detached: String,
     },
-    /// Attaching failed for a reason for which an acquire can fail, too.
+    /// Attaching failed for a reason that can also make an acquire fail.
     ///
-    /// If the outcome is unknown, this process may have got the hold; the hold is then being
-    /// released.
+    /// If the outcome is unknown, this process may have taken the hold over. In that case the hold
+    /// is being released.
     #[error(transparent)]
     Failed(#[from] AcquireError),
 }
@@ -355,7 +357,7 @@ pub enum AttachError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum LostReason {
-    /// The deadline passed before a renewal was confirmed, or the fixed lease ran out.
+    /// The deadline passed before a renewal was confirmed, or a fixed lease ended.
     Expired,
     /// The server no longer has the hold: it was deleted or taken, or the server restarted empty.
     Gone,

@@ -22,8 +22,8 @@ use crate::service::ClientParts;
 impl HoldGuard {
     /// Sets the lease of the hold to `lease`, counted from now.
     ///
-    /// The future does not keep the hold: dropping the last guard releases the hold all the same.
-    /// If the future is polled for the first time after that, it fails and changes nothing.
+    /// The future does not keep the hold alive: dropping the last guard releases the hold all the
+    /// same. If the future is first polled after the release, it fails and changes nothing.
     ///
     /// # Errors
     ///
@@ -32,7 +32,7 @@ impl HoldGuard {
     /// # Cancel safety
     ///
     /// If the future is dropped early, the new lease may or may not be in force. The hold is then
-    /// valid until the earlier end of the two leases.
+    /// valid until the old or the new lease ends, whichever is earlier.
     pub fn extend(&self, lease: Duration) -> impl Future<Output = Result<(), ExtendError>> + Send + use<> {
         let (client, hold) = (self.client.clone(), Arc::clone(&self.hold));
         let op = OpSpan::extend(op_context(&hold), hold.token);
@@ -64,7 +64,7 @@ async fn set_lease(table: &Arc<Table>, hold: &Arc<Hold>, lease: Duration) -> Res
     }
     let now = server_lease.clock.now();
     let fixed = matches!(hold.request.lease, LeaseMode::Fixed(_));
-    // The lock stays taken for `at_least`, however early the hold is to end.
+    // The lock stays taken for `at_least`, even if the hold ends earlier.
     let on_server = if fixed {
         let keep = hold.retained_until().since(now);
         AcquireRequest { lease: LeaseMode::Fixed(lease), at_least: keep, ..AcquireRequest::clone(&hold.request) }
@@ -74,8 +74,8 @@ async fn set_lease(table: &Arc<Table>, hold: &Arc<Hold>, lease: Duration) -> Res
     };
     let shorter = if fixed { now + lease < hold.ends() } else { deadline(now, lease) < server_lease.deadline() };
     if shorter && server_lease.is_renewed_at(now) {
-        // Renewed leases are not shortened: the next renewal would lengthen them again. To end such
-        // a hold early, release it.
+        // Renewed leases are not shortened, because the next renewal would lengthen them again. To
+        // end such a hold early, the caller releases it.
         return Ok(());
     }
     let set = if shorter {
@@ -84,7 +84,8 @@ async fn set_lease(table: &Arc<Table>, hold: &Arc<Hold>, lease: Duration) -> Res
             table.owner_moved(&mut table.state(), hold);
         }
         if table.is_shared(hold) {
-            // The server keeps the lease for the tasks that share it; this hold ends locally.
+            // The lease on the server stays as it is for the tasks that share it. This hold ends
+            // earlier by the local clock only.
             return Ok(());
         }
         table.shorten(server_lease, on_server, hold.request.durability).await

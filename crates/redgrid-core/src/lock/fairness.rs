@@ -2,10 +2,10 @@
 //! wait.
 //!
 //! The release reports the number n of subscribers that its message reached, normally including
-//! this process. Each other subscriber that waits for the lock acquires and releases it, and the
-//! release sends one more message. So after n messages, the first of which is from this process,
-//! every process has had the lock once. Only a quiet period ends a yield early: a limit on the
-//! total time would break the order.
+//! this process. Each other subscriber that waits for the lock acquires and releases it, and each
+//! of these releases sends one more message. So after n messages, the first of which is from this
+//! process, every waiting process has had the lock once. A yield ends early only after a quiet
+//! period, in which no message arrives. A limit on the total time of a yield would break the order.
 
 #[cfg(test)]
 mod tests;
@@ -18,20 +18,22 @@ use super::protocol::LockProtocol;
 use super::table::{Answers, ByName, LockId, State, Table};
 use crate::clock::Instant;
 
-/// Shortest quiet period: 2 ms. A process that was woken needs a fraction of that time to try.
+/// Shortest quiet period: 2 ms. A process that was woken sends its acquire request within a
+/// fraction of that time.
 const MIN_QUIET_PERIOD: Duration = Duration::from_millis(2);
 
 /// Quiet period if a known waiter receives no messages and polls instead: 250 ms.
 ///
-/// Such a waiter polls every 100 ms, but at times only after 200 ms.
+/// Such a waiter normally polls every 100 ms; at times 200 ms pass between two polls.
 const POLLER_QUIET_PERIOD: Duration = Duration::from_millis(250);
 
 /// Shortest quiet period of a yield to subscribers at a replica: 20 ms. It applies until this
 /// process has received the message of its own release.
 ///
-/// A replica that does not lag needs a fraction of that time. Subscribers of the same replica
-/// receive the release at the same time. This is also the minimum for a yield after which a
-/// subscriber can count as a phantom: one that never acquires the lock.
+/// A replica that does not lag delivers the message within a fraction of that time. All subscribers
+/// of the same replica receive the message at the same time. This is also the shortest quiet period
+/// of a yield after which a subscriber can count as a phantom: a subscriber that never acquires the
+/// lock.
 const REPLICA_QUIET_PERIOD: Duration = Duration::from_millis(20);
 
 /// Divisor of the poll interval: 4. The quiet period after an unpublished release is the listeners'
@@ -44,8 +46,8 @@ const POLL_TICK: Duration = Duration::from_millis(100);
 /// Number of hand-over windows for which a yield is remembered after a release: 2. The next request
 /// of the process in that time obeys the yield.
 ///
-/// If a yield were forgotten within one window, two processes that leave and return could starve a
-/// third (found by the model `turns`).
+/// If a yield were forgotten after one window, two processes whose requests stop and come back
+/// could starve a third process (found by the model `turns`).
 const WINDOWS: u32 = 2;
 
 /// A release's report about waiters in other processes.
@@ -64,8 +66,8 @@ pub(crate) struct SubscriberCount {
     pub(crate) own: OwnSubscription,
     /// Number of listeners that `listeners` does not count, because they never acquired the lock.
     pub(crate) ignored: u64,
-    /// Whether a listener gets more time than usual before it counts as one that never acquires the
-    /// lock.
+    /// Whether the yield has a long quiet period. A listener that still does not acquire the lock
+    /// can then count as a phantom.
     pub(crate) long_quiet_period: bool,
 }
 
@@ -73,8 +75,8 @@ impl SubscriberCount {
     /// Adds the subscribers at a replica to those that the primary counted.
     ///
     /// `None` means that no subscriber of the channel is at a replica.
-    /// [`ReplicaSubscribers::Unknown`] means that the replica did not answer. That counts as one
-    /// subscriber other than this process, although there may be none.
+    /// [`ReplicaSubscribers::Unknown`] means that the replica did not answer. One subscriber other
+    /// than this process is then assumed, although there may be none.
     pub(crate) fn with(self, replica_subscribers: Option<ReplicaSubscribers>) -> SubscriberCount {
         match replica_subscribers {
             None => self,
@@ -107,11 +109,11 @@ pub(crate) struct YieldPlan {
     base_quiet_period: Duration,
     /// Whether the message of the release arrives through a replica.
     by_replica: bool,
-    /// Whether no message reports which process has held the lock. Only the full quiet period then
-    /// ends the yield.
+    /// Whether the server refused to publish the release. Messages then do not show which processes
+    /// have had the lock, so they do not shorten the quiet period.
     unannounced: bool,
-    /// Whether the only listener may be this process itself, because its subscription was not
-    /// confirmed yet.
+    /// Whether the only listener may be this process itself, because the subscription of this
+    /// process was not confirmed yet.
     may_be_ours: bool,
     /// Whether the plan covers all listeners: none was ignored.
     is_for_all: bool,
@@ -149,30 +151,33 @@ impl YieldPlan {
         })
     }
 
-    /// Returns whether another process is known to wait.
+    /// Returns whether another process is known, or must be assumed, to wait for the lock.
     ///
-    /// A subscriber alone is no proof, because it may listen for another reason. A waiter's flag on
-    /// the server is a proof.
+    /// A subscriber alone is no proof, because it may listen for another reason. The flag of a
+    /// polling waiter is a proof. If the release was not published, its listeners are assumed to
+    /// wait.
     pub(crate) fn is_wanted(&self) -> bool {
         self.unseen || self.unannounced
     }
 
-    /// Returns how long the channel must be quiet before one probe is sent.
+    /// Returns how long the channel must be quiet before one probe is sent: a check whether the key
+    /// is free.
     ///
     /// The more messages are outstanding, the longer the period: up to twice the shortest period.
-    /// So the process that is next also probes first. A probe at the moment of another process's
-    /// release would overtake a process that waits for the message of that release. A busy process
-    /// releases at the end of its hand-over window. Normally the period is shorter than a window,
-    /// so that the probe is sent before such a release. The period is longer for polling waiters,
-    /// replicas and slow listeners.
+    /// So the process that is next also probes first.
+    ///
+    /// A probe at the moment of another process's release would overtake a process that waits for
+    /// the message of that release. A busy process releases at the end of its hand-over window. The
+    /// period is therefore normally shorter than a window, so that the probe is sent before such a
+    /// release. Only for polling waiters, replicas and slow listeners is the period longer.
     pub(crate) fn quiet_period(&self, message_count: Option<u64>) -> Duration {
         if self.unannounced {
             return self.base_quiet_period;
         }
         let passed = message_count.zip(self.from).map_or(0, |(message_count, from)| message_count.saturating_sub(from));
         let left = self.passes.saturating_sub(passed) as f64 / self.passes.max(1) as f64;
-        // Until the message of the release arrives at this process, no listener at the replica can
-        // have received it and try.
+        // Until this process has received the message of its own release, the listeners at the
+        // replica have not received that message either, and cannot try to acquire.
         let least = match self.long_quiet_period || (self.by_replica && passed == 0) {
             true => REPLICA_QUIET_PERIOD,
             false => Duration::ZERO,
@@ -188,8 +193,8 @@ impl YieldPlan {
     /// Returns the number of listeners, and how many of them have not held the lock by
     /// `message_count`.
     ///
-    /// Returns `None` if the messages do not show that: some listeners were ignored, or a known
-    /// waiter receives no messages.
+    /// Returns `None` if the messages do not show these numbers, for example because some listeners
+    /// were ignored or a waiter receives no messages.
     pub(crate) fn missing(&self, message_count: Option<u64>) -> Option<(u64, u64)> {
         if !self.is_for_all || self.is_wanted() {
             return None;
@@ -198,8 +203,10 @@ impl YieldPlan {
         Some((self.passes, self.passes.saturating_sub(passed)))
     }
 
-    /// Makes the plan wait for one more message, because one that arrived in between is from this
-    /// process. That message does not mean that another process had the lock.
+    /// Makes the plan wait for one more message.
+    ///
+    /// The caller has found that one of the counted messages is from this process. That message
+    /// does not show that another process had the lock.
     pub(crate) fn let_pass(&mut self) {
         self.passes += 1;
     }
@@ -210,8 +217,8 @@ impl YieldPlan {
     /// `message_count` is `None` without a subscription.
     pub(crate) fn is_over(&mut self, message_count: Option<u64>) -> bool {
         let Some(message_count) = message_count else { return false };
-        // The only listener is assumed to be this process. If the assumption is wrong, the next
-        // release counts both subscribers.
+        // Assume that the only listener is this process. If the listener is another process, the
+        // next release counts both processes as subscribers.
         if self.may_be_ours {
             return true;
         }
@@ -225,7 +232,7 @@ impl YieldPlan {
     }
 }
 
-/// Yields that remain in force for a moment after a release.
+/// Yields that stay in force for a short time after a release.
 ///
 /// The next request of this process lets waiting processes go first, even if no task of this
 /// process waited when the lock was released.
@@ -246,7 +253,7 @@ pub(super) struct PendingYield {
 }
 
 impl PendingYield {
-    /// Returns the time until which waiters in other processes are being notified of the release.
+    /// Returns the time by which waiters in other processes must have been notified of the release.
     /// Returns `None` after that time, and while the hand-over window lasts.
     pub(super) fn yields_until(&self, now: Instant) -> Option<Instant> {
         let until = self.since + self.plan.quiet_period(None);
@@ -273,7 +280,8 @@ impl PendingYields {
 }
 
 impl Table {
-    /// Returns how other processes go first after a release, if any of them waits.
+    /// Returns the plan by which other processes go first after a release; `None` if none of them
+    /// waits.
     pub(super) fn yield_plan(
         &self,
         state: &State,
@@ -292,8 +300,8 @@ impl Table {
         YieldPlan::after(state.phantoms.without(key, count, self.now()), self.round_trip(key))
     }
 
-    /// Lets other processes go first: the waiters of this process, or else its next request, obey
-    /// the plan. Returns the answers for try-only requests.
+    /// Lets other processes go first: the waiters of this process obey the plan or, if there are
+    /// none, its next request does. Returns the answers for try-only requests.
     pub(super) fn yield_to_others(
         &self,
         state: &mut State,

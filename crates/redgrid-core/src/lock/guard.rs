@@ -29,8 +29,8 @@ pub trait FromHoldGuard: Sized {
 }
 
 impl HoldGuard {
-    /// Creates a further guard of a hold. Unlike a first guard, it is not offered: its caller has
-    /// it at once.
+    /// Creates a further guard of a hold. Unlike a first guard, this guard does not have to be
+    /// accepted.
     ///
     /// The table must be locked: its lock protects the number of guards.
     pub(super) fn further(client: Client, hold: Arc<Hold>) -> Self {
@@ -41,7 +41,7 @@ impl HoldGuard {
     /// Accepts a guard that was reserved by
     /// [`PendingAcquire::member`](super::PendingAcquire::member).
     ///
-    /// A guard that is released before this call does not keep its lock taken for `at_least`.
+    /// If the guard is released before this call, its lock does not stay taken for `at_least`.
     pub fn accept_member(&self) {
         self.accept();
     }
@@ -81,7 +81,8 @@ impl HoldGuard {
         self.hold.lost()
     }
 
-    /// Returns how long the hold is valid without a further confirmation; zero when it has ended.
+    /// Returns for how long the hold is valid without a further confirmation; zero if the hold has
+    /// ended.
     pub fn remaining(&self) -> Duration {
         if self.is_held() { self.hold.deadline().since(self.hold.server_lease.clock.now()) } else { Duration::ZERO }
     }
@@ -91,7 +92,7 @@ impl HoldGuard {
         HoldWatch(Arc::clone(&self.hold))
     }
 
-    /// Returns another guard of the same hold, without a request; `None` when the hold has ended.
+    /// Returns another guard of the same hold, without a request; `None` if the hold has ended.
     pub fn clone_guard(&self) -> Option<HoldGuard> {
         let state = self.table().state();
         let again = self.is_held().then(|| HoldGuard::further(self.client.clone(), Arc::clone(&self.hold)));
@@ -99,12 +100,13 @@ impl HoldGuard {
         again
     }
 
-    /// Returns the request that was granted.
+    /// Returns the acquire options of the hold.
     pub fn request(&self) -> &AcquireRequest {
         &self.hold.request
     }
 
-    /// Returns whether this is the last guard of its hold: releasing it releases the hold.
+    /// Returns whether this is the last guard of its hold. Releasing the last guard releases the
+    /// hold.
     pub fn is_last(&self) -> bool {
         self.hold.guards.load(Ordering::Acquire) == 1
     }
@@ -120,7 +122,7 @@ impl HoldGuard {
         self.hold.retained_until().since(self.hold.server_lease.clock.now())
     }
 
-    /// Stops this hold from keeping the lock taken for `at_least`, because another hold does that.
+    /// Records that another hold keeps the lock taken for `at_least`, so that this hold does not.
     ///
     /// This has an effect only on the last guard of the hold.
     pub fn drop_retention(&self) {
@@ -134,7 +136,7 @@ impl HoldGuard {
         self.watch().lost().await
     }
 
-    /// Stops the renewal and leaves the hold to its lease.
+    /// Stops the renewal, so that the hold ends with its lease.
     pub fn forget(mut self) {
         self.armed = false;
         self.table().stop_renewing(&self.hold, self.is_first);
@@ -149,13 +151,14 @@ impl Table {
             if lock.is_none_or(|lock| lock.is_forgotten()) {
                 hold.server_lease.stop_renewing();
             } else if matches!(hold.request.lease, LeaseMode::Renewed(_)) {
-                // Other tasks share the server lease and keep it renewed. This hold ends with the
-                // lease that is confirmed by now.
+                // Other tasks share the server lease, which stays renewed for them. This hold ends
+                // with the lease that is confirmed now.
                 let now = self.now();
                 hold.set_end(now, with_margin(hold.server_lease.deadline().since(now)), now);
                 self.owner_moved(&mut state, hold);
             }
-            // If the hold was lost before, only this guard has kept the lock state in the table.
+            // If the hold was lost before, this guard may have been the only reason to keep the
+            // lock state.
             state.remove_if_idle(&hold.server_lease.lock_id());
         }
     }

@@ -17,10 +17,10 @@ use crate::config::Durability;
 use crate::lease::deadline;
 use crate::observe::count;
 
-/// Number of clock reads with which a hand-over waits for the next token before it sleeps. They
-/// take some microseconds.
+/// Number of clock reads with which a hand-over waits for the next token before it sleeps. These
+/// reads take some microseconds.
 ///
-/// A hand-over need not wait, unless a thousand tasks in a row hold the lock for less than a
+/// Such a wait is needed only if a thousand tasks in a row hold the lock for less than a
 /// microsecond each.
 const SPINS: usize = 100;
 
@@ -34,8 +34,7 @@ impl ServerLease {
         now < self.handover_ends && !self.sealed.load(Ordering::Acquire)
     }
 
-    /// Returns the earliest time at which the server's clock is certainly past the next owner's
-    /// token.
+    /// Returns the time at which the server's clock is certainly past the next owner's token.
     fn next_token_due(&self) -> Instant {
         match self.owners.load(Ordering::Acquire) {
             0 => Instant::MIN,
@@ -50,8 +49,8 @@ impl ServerLease {
 }
 
 impl Table {
-    /// Returns whether a server lease is handed to a waiter of this process when its owner releases
-    /// the hold.
+    /// Returns whether a waiter of this process gets the server lease when the owner releases its
+    /// hold.
     pub(super) fn may_pass_on(&self, lock: &mut LockState, server_lease: &ServerLease, now: Instant) -> bool {
         let passes_on = server_lease.may_hand_over(now) || self.passes_locally(lock).is_some();
         passes_on && server_lease.is_valid_locally_at(now) && lock.next(now).is_some()
@@ -85,11 +84,10 @@ impl Table {
         let next = &lock.queue[at];
         let confirmed = fitted.filter(|(waiter, _)| *waiter == next.id).map(|(_, sent)| sent);
         let is_usable = match confirmed {
-            // The lease may be over although it was adjusted, because a pass request in between was
-            // slow.
+            // The lease was adjusted, but may be over, because a pass request was slow meanwhile.
             Some(sent) => !in_queue || now < deadline(sent, next.request.lease.duration()),
-            // A grant that has had no owner yet is used if a task waits, however late the grant
-            // arrived.
+            // A grant that has had no owner yet can be used, even if it arrived after its hand-over
+            // window.
             None => {
                 let in_window = in_queue || server_lease.may_hand_over(now) || server_lease.is_unowned();
                 in_window && server_lease.is_valid_locally_at(now)
@@ -140,8 +138,8 @@ impl Table {
 
     /// Releases a server lease that no local task needs or can use.
     ///
-    /// Until the release is sent, a new request can reclaim the server lease, unless the lock stays
-    /// taken until `keep_until`.
+    /// Until the release is sent, a new request can reclaim the server lease, but not if the lock
+    /// stays taken until `keep_until`.
     pub(super) fn release_unclaimed_grant(
         self: &Arc<Self>,
         lock: &mut LockState,
@@ -188,8 +186,8 @@ impl Table {
                 self.mark_lost(&mut self.state(), &server_lease, LostReason::Gone);
                 None
             }
-            // An unconfirmed lease is not handed on: it is released, and the lock is requested
-            // anew.
+            // A server lease without a confirmed adjustment is not handed over. It is released, and
+            // the waiter requests the lock anew.
             LeaseChange::TooLate | LeaseChange::Failed(_) | LeaseChange::NotDurable(_) => None,
         };
         self.lease_adjusted(&key, &server_lease, fitted.is_some(), fitted);

@@ -1,5 +1,5 @@
-//! Decisions about handing a server lease to the next local task, as pure functions. Does the
-//! current lease suit the next request? When has the server's clock reached the next owner's token?
+//! Pure functions for the hand-over of a server lease to the next local task. They decide whether
+//! the current lease suits the next request, and when the next owner's token is due.
 
 use std::time::Duration;
 
@@ -11,12 +11,12 @@ use crate::lease::LeaseMode;
 
 /// The properties of the current lease that decide whether it suits the next request.
 struct CurrentLease {
-    /// Whether the lease is renewed; renewals set it to `lease`.
+    /// Whether the lease is renewed. Renewals set the lease to the length `lease`.
     renewed: bool,
     lease: Duration,
     /// Until when the lease is valid locally.
     deadline: Instant,
-    /// Durability of the server lease and of its last extension.
+    /// The confirmed durability of the server lease.
     durability: Durability,
 }
 
@@ -25,10 +25,10 @@ struct CurrentLease {
 pub(super) enum LeaseFit {
     /// The current lease can be used unchanged.
     Yes,
-    /// The lease must first be extended to this length, and the server must have confirmed that.
+    /// Before the hand-over, the server must confirm that the lease was extended to this length.
     Lengthen(Duration),
-    /// The lease must first be shortened to this length: otherwise a crash would keep the lock for
-    /// longer than requested.
+    /// Before the hand-over, the lease must be shortened to this length. Otherwise the lock would
+    /// stay taken for longer than requested after a crash.
     Shorten(Duration),
 }
 
@@ -48,13 +48,13 @@ fn fit(held: &CurrentLease, next: &AcquireRequest, handover_window: Duration, no
     let covered = long_enough
         && held.durability.covers(next.durability)
         && match next.lease {
-            // If less than half of the lease is left, it is lengthened first: renewals have failed,
-            // or a shorter lease was in force.
+            // If less than half of the lease is left, the lease is lengthened first: either
+            // renewals have failed, or a shorter lease was in force.
             LeaseMode::Renewed(wanted) => held.renewed && held.lease == wanted && now + wanted / 2 <= held.deadline,
             LeaseMode::Fixed(wanted) => !held.renewed && now + wanted <= held.deadline,
         };
-    // A crash would leave the lock taken for the rest of the lease. A rest of more than twice the
-    // requested lease plus a second is too long.
+    // After a crash the lock would stay taken for the rest of the lease. A rest of more than twice
+    // the requested lease plus a second is too long.
     let too_long = held.deadline.since(now) > lease * 2 + Duration::from_secs(1);
     match (covered, too_long) {
         (true, false) => LeaseFit::Yes,
@@ -64,11 +64,11 @@ fn fit(held: &CurrentLease, next: &AcquireRequest, handover_window: Duration, no
     }
 }
 
-/// Returns the earliest time at which the server's clock has certainly reached the sum of a grant's
-/// token and `k`.
+/// Returns the time at which the server's clock has certainly reached the sum of a grant's token
+/// and `k`.
 ///
-/// The reply with the grant arrived at `granted`. The clocks can drift by 500 ppm each, and the
-/// server counts whole microseconds.
+/// The reply with the grant arrived at `granted`. The clocks of this process and of the server can
+/// each drift by 500 ppm, and the server counts whole microseconds.
 pub(super) fn token_due(granted: Instant, k: u64) -> Instant {
     granted + Duration::from_micros(k + k / 500 + 2)
 }
@@ -100,23 +100,24 @@ mod tests {
         let fixed = |seconds: u32| LeaseMode::Fixed(seconds * SECOND);
         let server = |lease| request(lease, Duration::ZERO).server_lease(handover_window);
         let cases = [
-            // An equal request costs nothing until the end of the window.
+            // An equal request needs no change of the lease until the end of the window.
             (renewed(30), 5 * MS, renewed(30), 0, LeaseFit::Yes),
             (fixed(10), Duration::ZERO, fixed(10), 0, LeaseFit::Yes),
             (fixed(10), 9 * MS, fixed(10), 0, LeaseFit::Yes),
             // A longer lease of the same kind covers the request.
             (fixed(10), 5 * MS, fixed(6), 0, LeaseFit::Yes),
-            // From a short lease to a long one.
+            // From a shorter lease to a longer one.
             (fixed(10), 5 * MS, fixed(11), 0, LeaseFit::Lengthen(server(fixed(11)))),
             (renewed(10), 5 * MS, renewed(30), 0, LeaseFit::Lengthen(server(renewed(30)))),
             // From a renewed lease to a fixed one, and back.
             (renewed(30), 5 * MS, fixed(10), 0, LeaseFit::Shorten(server(fixed(10)))),
             (renewed(30), 5 * MS, fixed(40), 0, LeaseFit::Lengthen(server(fixed(40)))),
             (fixed(10), 5 * MS, renewed(30), 0, LeaseFit::Lengthen(server(renewed(30)))),
-            // A crash must not keep the lock for ten minutes where one second was requested.
+            // After a crash, the lock must not stay taken for ten minutes if one second was
+            // requested.
             (fixed(600), 5 * MS, fixed(1), 0, LeaseFit::Shorten(server(fixed(1)))),
             (fixed(600), 5 * MS, renewed(30), 0, LeaseFit::Shorten(server(renewed(30)))),
-            // A job with `at_least` needs a key that lives that long.
+            // A request with `at_least` needs a lease of at least that length.
             (renewed(30), 5 * MS, renewed(30), 60, LeaseFit::Lengthen(crate::lease::with_margin(60 * SECOND))),
             (renewed(30), 5 * MS, renewed(30), 5, LeaseFit::Yes),
         ];

@@ -33,7 +33,7 @@ pub(crate) struct ServerLease {
     /// The number of this grant among the grants of its key; see [`LockId`].
     grant: u64,
     pub(super) clock: Clock,
-    /// Set when a hold of this lease is converted: then no other task gets or shares the lease.
+    /// Set when a hold of this lease is converted; no other task gets or shares the lease then.
     pub(super) sealed: AtomicBool,
     /// Set when the server lease was lost or released, or is no longer valid locally.
     over: AtomicBool,
@@ -48,14 +48,14 @@ pub(crate) struct ServerLease {
     /// Number of local tasks that have owned the lease; changed under the table's lock.
     ///
     /// A server lease that is passed along the server's queue can have any number of owners. A
-    /// counter of 32 bits would overflow after a day of hand-overs, and tokens would start again.
+    /// counter of 32 bits would overflow after a day of hand-overs, and tokens would repeat.
     pub(super) owners: AtomicU64,
     pub(super) deadline: Deadline,
     /// The lease that renewals send, in nanoseconds.
     lease: AtomicU64,
     /// When the current owner's lease ends; `Instant::MAX` if it is renewed.
     owner_due: AtomicU64,
-    /// The mutex is also locked while the deadline is extended.
+    /// Fields behind a mutex, which is also locked while the deadline is extended.
     inner: Mutex<LeaseInner>,
 }
 
@@ -167,8 +167,8 @@ impl ServerLease {
         self.renewed.load(Ordering::Acquire)
     }
 
-    /// Adopts the options of a new owner, and returns the owner's token. `owner_due` is the end of
-    /// the owner's lease, or of its time to accept the hold.
+    /// Adopts the options of a new owner, and returns the owner's token. `owner_due` is when the
+    /// owner's lease or the time to accept the hold ends, whichever is earlier.
     fn serve(&self, request: &AcquireRequest, now: Instant, owner_due: Instant) -> u64 {
         if request.durability != Durability::default() || self.inner().cold.is_some() {
             self.want_durability(request.durability);
@@ -196,7 +196,7 @@ impl ServerLease {
     }
 }
 
-/// How long a hold waits to be accepted by a request that is not polled: 1 s.
+/// How long an offered hold waits for its caller to poll and accept it: 1 s.
 const UNCLAIMED_TIMEOUT: Duration = Duration::from_secs(1);
 
 const OFFERED: u8 = 0;
@@ -268,9 +268,9 @@ impl Hold {
         self.guards.load(Ordering::Acquire) > 0
     }
 
-    /// Returns the time until which the hold waits to be accepted.
+    /// Returns until when the offered hold waits for its caller to accept it.
     ///
-    /// If the request is not polled for that long, other waiters can get the hold.
+    /// If the caller does not poll by then, other waiters can get the lock.
     pub(super) fn offered_until(&self) -> Instant {
         self.granted + UNCLAIMED_TIMEOUT
     }
@@ -291,7 +291,7 @@ impl Hold {
 
     /// Reserves the offered hold for a multi-key acquire. Returns false if the offer was revoked.
     ///
-    /// The first guard reaches its caller only when all members of that acquire are granted.
+    /// The caller receives the first guard only when all members of that acquire are granted.
     pub(super) fn reserve(&self) -> bool {
         self.answer_offer(OFFERED, RESERVED) != Err(REVOKED)
     }
@@ -316,7 +316,7 @@ impl Hold {
 
     /// Subtracts one dropped guard, under the table's lock. Returns how many guards are left.
     ///
-    /// Returns `None` for a first guard with a revoked offer: the revocation has subtracted it.
+    /// Returns `None` for a first guard with a revoked offer: that guard was subtracted before.
     pub(super) fn count_off(&self, is_first: bool) -> Option<u32> {
         if is_first && !self.revoke_offer() && self.offer.load(Ordering::Acquire) == REVOKED {
             return None;
@@ -332,7 +332,7 @@ impl Hold {
         self.own_deadline.at()
     }
 
-    /// Returns whether the hold's own lease has run out. Once that has been seen, it stays true.
+    /// Returns whether the hold's own lease has run out. After the first `true`, it stays `true`.
     pub(super) fn has_run_out(&self, now: Instant) -> bool {
         self.own_deadline.has_passed(now)
     }
@@ -341,7 +341,7 @@ impl Hold {
         self.has_run_out(now) || self.server_lease.deadline.has_passed(now)
     }
 
-    /// Returns when the fixed lease of the hold ends and the lock becomes free for others.
+    /// Returns when the fixed lease of the hold ends, so that others can have the lock.
     pub(super) fn ends(&self) -> Instant {
         Instant::from_nanos(self.ends.load(Ordering::Acquire))
     }
@@ -383,7 +383,7 @@ impl Hold {
 
     /// Wakes the tasks that wait for the end of the hold.
     pub(super) fn notify_ended(&self) {
-        // A waker may poll another hold of the server lease, so it is called without the mutex.
+        // Wake without the mutex: a waker may poll another hold of the server lease.
         let ended = self.server_lease.inner().ended.as_mut().and_then(|watchers| watchers.take(self.token));
         if let Some(ended) = ended {
             ended.notify_waiters();

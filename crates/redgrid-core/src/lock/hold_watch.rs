@@ -12,15 +12,15 @@ use super::hold::Hold;
 use crate::observe::count;
 use crate::token::Token;
 
-/// The watched holds of one server lease: the token of each, and the notification of its end.
+/// The watched holds of one server lease: for the token of each hold, the notification of its end.
 ///
-/// A hold that no task watches has no entry. A common notification would wake the watchers of every
-/// reader when one reader releases its hold.
+/// A hold that no task watches has no entry. The holds do not share a notification: otherwise the
+/// release of one reader would wake the watchers of all readers.
 #[derive(Default)]
 pub(super) struct EndWatchers(pub(super) HashMap<u64, Arc<Notify>, foldhash::fast::RandomState>);
 
 impl EndWatchers {
-    /// Removes the notification of a hold.
+    /// Removes and returns the notification of a hold.
     pub(super) fn take(&mut self, token: u64) -> Option<Arc<Notify>> {
         let ended = self.0.remove(&token);
         shrink_if_sparse(&mut self.0);
@@ -28,8 +28,8 @@ impl EndWatchers {
     }
 }
 
-/// A view of a hold that can be cloned for other tasks. It does not prevent the release of the
-/// hold.
+/// A view of a hold, which can be cloned for other tasks. The view does not keep the hold from
+/// being released.
 #[derive(Clone)]
 pub struct HoldWatch(pub(super) Arc<Hold>);
 
@@ -49,8 +49,8 @@ impl HoldWatch {
         self.0.lost()
     }
 
-    /// Completes when the hold is no longer known to be valid, and returns the reason. It never
-    /// completes if the hold was released before.
+    /// Completes when the hold is no longer known to be valid, and returns the reason. If the hold
+    /// is released instead, the future never completes.
     ///
     /// # Cancel safety
     ///
@@ -63,7 +63,8 @@ impl HoldWatch {
         }
     }
 
-    /// Completes when the hold has ended, and returns the reason of a loss; `None` after a release.
+    /// Completes when the hold has ended. Returns why the hold was lost, or `None` if it was
+    /// released.
     ///
     /// # Cancel safety
     ///
@@ -84,7 +85,8 @@ impl Hold {
     /// end.
     fn notification(&self) -> Option<Arc<Notify>> {
         let mut inner = self.server_lease.inner();
-        // If the hold ends after this check, `notify_ended` removes the entry under the same mutex.
+        // If the hold ends after this check, `notify_ended` finds the new entry, because it locks
+        // the same mutex.
         if self.end.get().is_some() {
             return None;
         }
@@ -119,8 +121,8 @@ impl Hold {
             }
             tokio::select! {
                 () = notified => {}
-                // The renewal loop ends the hold when its deadline passes. If that loop is late,
-                // this timer, which uses the same clock, ends the wait.
+                // The renewal loop ends the hold when the deadline passes. If that loop is late,
+                // this timer ends the wait.
                 () = self.server_lease.clock.sleep_until(self.deadline()) => {}
             }
         }

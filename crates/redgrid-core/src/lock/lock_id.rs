@@ -1,4 +1,4 @@
-//! What identifies the state of a lock in the table.
+//! The identifier of a lock state in the table.
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -7,11 +7,12 @@ use bytes::Bytes;
 
 use super::protocol::{LockKeys, LockProtocol};
 
-/// Identifies a [`LockState`](super::table::LockState): the lock kind, the key, and the number of the grant.
+/// Identifies a [`LockState`](super::table::LockState): the lock kind, the key, and the number of
+/// the grant.
 ///
 /// A key can have several grants at a time; the first has number 0. Only the key of the
-/// [`LockKeys`] is compared. The whole struct is stored because an `Arc` is smaller than a copy of
-/// the key.
+/// [`LockKeys`] is compared. The id stores the whole struct, because an `Arc` is smaller than a
+/// copy of the key.
 #[derive(Clone)]
 pub(super) struct LockId {
     pub(super) kind: &'static str,
@@ -40,7 +41,7 @@ impl Eq for LockId {}
 
 impl Hash for LockId {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        // Few lock kinds use the same key, so the hash leaves the kind out.
+        // Different lock kinds rarely use the same key, so the hash leaves the kind out.
         state.write(self.key());
         state.write_u64(self.grant);
     }

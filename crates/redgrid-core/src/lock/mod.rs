@@ -2,14 +2,14 @@
 //!
 //! There are two levels. A *server lease* is one grant of the server: a holder field with a
 //! deadline. A *hold* is the share of one task in a server lease. Tasks of this process use a
-//! server lease one after the other; readers use one together.
+//! server lease one after the other; several readers can use one at the same time.
 //!
-//! To follow an acquire and a release of a free lock, read these files, from top to bottom:
+//! To follow the acquire and the release of a free lock, read these files from top to bottom:
 //!
 //! | file | contents |
 //! |---|---|
 //! | `protocol` | the contract of a lock kind: keys, options, scripts, the meaning of replies |
-//! | `acquire`, `request_status` | entering the queue of a lock, and waiting for the result; the type `HoldGuard` |
+//! | `acquire`, `request_status` | entering the queue, waiting for the result; type `HoldGuard` |
 //! | `table`, `lock_id` | all locks of a client, the state of each, and its waiters |
 //! | `attempt` | one acquire request, whose grant becomes a server lease with a first hold |
 //! | `hold` | server leases and holds, and the end of a hold |

@@ -27,8 +27,8 @@ impl Attempt {
 impl Table {
     /// Handles a reply that is no grant.
     ///
-    /// `Continue` means that the request is to be sent again. `Break` contains the remaining lease
-    /// if another holder has the lock.
+    /// `Continue` means that the request must be sent again. If another holder has the lock,
+    /// `Break` contains the remaining time of its lease.
     pub(super) fn not_granted(
         self: &Arc<Self>,
         attempt: &Attempt,
@@ -65,8 +65,8 @@ impl Table {
 
     /// Releases a grant that is not as durable as requested, and then delivers the failure.
     ///
-    /// In this order, an immediate new request does not find the lock held by that grant. Returns
-    /// true, and delivers nothing, if the request is to be sent again.
+    /// Because of this order, an immediate new request does not find the lock taken by that grant.
+    /// If the request must be sent again, returns true and delivers no failure.
     pub(super) async fn not_durable(
         self: &Arc<Self>,
         attempt: &Attempt,
@@ -77,8 +77,8 @@ impl Table {
         let is_passing = error.is_passing() && self.now() < attempt.until;
         self.clean_up(attempt.deferred_release(id, outcome.retransmission_ends)).await;
         if is_passing {
-            // The slot or the primary of the key is moving (migration, failover): missing replicas
-            // are not the cause, so the request is tried again.
+            // The cause is not a lack of replicas, but a migration of the key's slot or a failover.
+            // So the request is tried again.
             attempt.status.position.moved(self.number());
             tokio::time::sleep(jittered(self.core.settings.retry_delay)).await;
         } else {
@@ -89,7 +89,7 @@ impl Table {
 
     /// Schedules a release of the lock, which unanswered retransmissions may acquire. The release
     /// is sent when the retransmissions can no longer execute. With `is_unknown`, the last
-    /// transmission may have been granted, too, so a release is also sent at once.
+    /// transmission may have acquired the lock, too, so a release is also sent at once.
     pub(super) fn schedule_cleanup_of_retransmissions(
         self: &Arc<Self>,
         attempt: &Attempt,
@@ -99,7 +99,8 @@ impl Table {
     ) {
         let limit = outcome.retransmission_ends.or(is_unknown.then_some(Instant::MIN));
         if attempt.queue().is_some() {
-            // In a server queue, the position is released when the request or its hold ends.
+            // In a server queue, the position is released anyway when the request or its hold ends.
+            // So only the time limit is recorded.
             limit.into_iter().for_each(|limit| attempt.status.set_maybe_executed(limit));
         } else if limit.is_some() {
             let release = attempt.deferred_release(id, limit);
@@ -109,19 +110,20 @@ impl Table {
 
     /// Handles a grant that another client took over before this process received it.
     pub(super) fn superseded(self: &Arc<Self>, attempt: &Attempt, server_lease: &Arc<ServerLease>) {
-        // After a forced takeover this release finds nothing. It is needed if there was no
-        // takeover, and only a difference of clocks looked like one.
+        // After a forced takeover this release finds no hold. The release is needed if there was no
+        // takeover, and only a difference of clocks made the token of this grant the lower one.
         self.release_unreceived(server_lease);
         attempt.status.position.moved(self.number());
         self.refused(attempt, server_lease.granted, None, 0);
     }
 
-    /// Answers try-only requests as busy and keeps the other waiters; `time` is the server's time.
+    /// Answers try-only requests as busy, or as unknown if a retransmission can still execute.
+    /// Keeps the other waiters. `time` is the server's time.
     fn refused(self: &Arc<Self>, attempt: &Attempt, received: Instant, unanswered_until: Option<Instant>, time: u64) {
         let mut answers = Answers::new();
         let mut state = self.state();
-        // The request counts as answered. Its unanswered retransmissions are tracked by their own
-        // time limit.
+        // The request counts as answered. `set_maybe_executed` tracks retransmissions without a
+        // reply.
         attempt.status.progress.settled();
         if let Some(lock) = state.locks.get_mut(&attempt.key) {
             lock.contact = received;
@@ -161,9 +163,9 @@ impl Table {
         send(answers);
     }
 
-    /// Delivers a failure (neither a grant nor busy) to the requesting waiter.
+    /// Delivers the failure of an attempt to its waiter. "Busy" is not a failure.
     ///
-    /// Waiters that would fail for the same lack of durability fail together with that waiter. All
+    /// Waiters that would fail for the same lack of durability fail together with this waiter. All
     /// others try in their order, each within its own timeout.
     pub(super) fn failed(self: &Arc<Self>, attempt: &Attempt, failure: AcquireFailure) {
         if let AcquireFailure::Unknown(error) = &failure {
@@ -180,7 +182,8 @@ impl Table {
                 lock.contact = now;
             }
             if attempt.queue().is_some() && lock.queue.iter().all(|waiter| waiter.id != attempt.entry) {
-                // The waiter left while its request was in flight. That request may still execute.
+                // The waiter left while its request was in flight, and the request may still
+                // execute.
                 attempt.status.position.request_ended(false);
                 self.leave_queue(attempt);
             }
@@ -204,13 +207,13 @@ impl Table {
         send(answers);
     }
 
-    /// Returns the time of the last contact with the server about this key: that of a reply, or now
-    /// if a hold is valid.
+    /// Returns the time of the last contact with the server about this key: the time of a reply, or
+    /// the current time if a hold is valid.
     fn contact(&self, key: &LockId) -> Option<Instant> {
         let state = self.state();
         let lock = state.locks.get(key)?;
-        // This process holds the lock, so there is contact. While a lease is adjusted or released
-        // there is no hold, and only a reply counts.
+        // This process holds the lock, so there is contact. While a server lease is adjusted or
+        // released there is no hold, so only a reply counts.
         if lock.holds.first().is_some_and(|hold| hold.server_lease.is_valid_locally()) {
             return Some(self.now());
         }
@@ -222,7 +225,8 @@ impl Table {
 }
 
 /// Returns whether `other` would fail for the same lack of durability as `first`. That is so if
-/// `other` requests at least the same durability, and waits for it at most as long as `first`.
+/// `other` requests at least the same durability, and waits for its confirmation at most as long as
+/// `first`.
 fn also_lacks_durability(failure: &AcquireFailure, first: &AcquireRequest, other: &AcquireRequest) -> bool {
     let is_lacking =
         matches!(failure, AcquireFailure::NotDurable(CommitError::Shortfall { .. } | CommitError::Unsupported { .. }));
@@ -236,10 +240,11 @@ impl PendingAcquire {
         self.table().contact(&self.key).map_or(known, |contact| contact.max(known))
     }
 
-    /// Returns the error at the end of the wait.
+    /// Returns the error of a request whose wait has ended without an answer.
     ///
-    /// Only a server that answers can show that the lock is held elsewhere. If contact was lost for
-    /// longer than the response timeout, the server counts as unavailable.
+    /// The error is `TimedOut` only if the server was in contact within the last response timeout,
+    /// because only a reply shows that the lock is taken. Otherwise the server counts as
+    /// unavailable.
     pub(super) fn timeout_error(&self, now: Instant, contact: Instant) -> AcquireError {
         let (core, keys) = (&self.table().core, &self.key.keys);
         if now < self.status.may_execute_until() {

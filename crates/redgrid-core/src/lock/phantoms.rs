@@ -1,8 +1,9 @@
 //! Subscribers that never acquire the lock: a monitor with a pattern subscription, or a process
 //! that only watches the lock.
 //!
-//! A release counts such subscribers as waiters, so each yield after a release would end only by
-//! its quiet period. Such subscribers are therefore detected for each key, and ignored for a while.
+//! A release counts such subscribers as waiters, so each yield would end only after its quiet
+//! period. Such subscribers, called phantoms, are therefore detected for each key and ignored for a
+//! while.
 
 use std::time::Duration;
 
@@ -10,17 +11,17 @@ use super::fairness::SubscriberCount;
 use super::table::{ByName, LockId};
 use crate::clock::Instant;
 
-/// Number of consecutive yields that must end by their quiet period before subscribers count as
+/// Number of consecutive yields that must end by their quiet period until subscribers count as
 /// phantoms: 3.
 ///
-/// The last of these yields has a long quiet period, in which a slow subscriber can still acquire
+/// The last of these yields has a long quiet period, so that a slow subscriber can still acquire
 /// the lock.
 const ENOUGH: u32 = 3;
 
 /// How long phantoms are ignored: 1 s.
 ///
 /// Afterwards, one yield with a long quiet period checks whether they still acquire nothing. That
-/// yield costs 20 to 40 ms.
+/// yield takes 20 to 40 ms.
 const IGNORED: Duration = Duration::from_secs(1);
 
 /// Observations that show which subscribers of each key never acquire the lock.
@@ -34,10 +35,10 @@ pub(super) struct Phantoms {
 pub(crate) struct Phantom {
     /// Number of consecutive yields that ended by their quiet period.
     quiet_yields: u32,
-    /// The smallest number of subscribers that acquired nothing in one of these yields. No more
-    /// than these can be phantoms.
+    /// The smallest number of subscribers that acquired nothing in one of these yields. There
+    /// cannot be more phantoms than that.
     count: u64,
-    /// Number of subscribers at the last of these yields. If there are fewer now, a phantom may
+    /// Number of subscribers in the last of these yields. If a release counts fewer, a phantom may
     /// have left.
     of: u64,
     /// Until when the phantoms are ignored.
@@ -83,7 +84,7 @@ impl Phantom {
             *self = Phantom::default();
             return;
         }
-        // The first yield after the phantoms were ignored starts a new count.
+        // The first yield after phantoms were ignored starts a new count.
         let is_new = self.quiet_yields == 0 || self.quiet_yields >= ENOUGH;
         self.count = if is_new { missing } else { self.count.min(missing) };
         self.quiet_yields = self.quiet_yields.saturating_add(1);
@@ -137,7 +138,7 @@ mod tests {
         }
         let count = phantoms.without(&key, audience(3), begin + 999 * MS);
         assert_eq!((count.listeners, count.ignored), (2, 1));
-        // The process waits for a further subscriber.
+        // A further subscriber is not ignored.
         assert_eq!(phantoms.without(&key, audience(4), begin).listeners, 3);
         // One subscriber has gone, perhaps the phantom.
         assert_eq!(phantoms.without(&key, audience(2), begin).listeners, 2);

@@ -61,36 +61,37 @@ pub struct HoldArgs<'a> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 // Exhaustive: only authors of objects use it.
 pub struct AcquireRequest {
-    /// The lease.
+    /// The length of the lease, and whether the lease is renewed.
     pub lease: LeaseMode,
-    /// The holder that makes the request. A request without a holder never re-enters a hold.
+    /// The holder on whose behalf the request is made. A request without a holder never re-enters a
+    /// hold.
     pub holder: Option<HolderId>,
     /// The lock stays taken at least this long, even if it is released or abandoned earlier.
     pub at_least: Duration,
     /// Renewals end this long after the grant; `None` for no limit.
     pub max_hold: Option<Duration>,
-    /// Whether the request only tries, without waiting.
+    /// Whether the request is try-only: it does not wait if the lock is taken.
     pub once: bool,
     /// How long the caller waits; `None` for no limit.
     pub wait: Option<Duration>,
     /// How durable the grant and its renewals must be before they are valid.
     pub durability: Durability,
-    /// Whether the holder is allowed to re-enter its own hold; otherwise the request fails as
-    /// already held.
+    /// Whether the holder is allowed to re-enter its own hold; otherwise the request fails with
+    /// `AlreadyHeld`.
     pub reenters: bool,
-    /// The pauses between tries if releases send no messages; `None` if they do. Each pause is
-    /// shortened at random by up to half.
+    /// The pauses between tries, for lock kinds whose releases send no messages; `None` for all
+    /// others. Each pause is shortened at random by up to half.
     pub backoff: Option<Backoff>,
-    /// A text for reports about the client.
+    /// A text that describes the hold in reports about the client.
     pub label: Option<Label>,
 }
 
 impl AcquireRequest {
     /// Returns the lease to request from the server.
     ///
-    /// A hand-over window and a margin are added to a fixed lease. So a holder that gets the lock
-    /// at the end of the window still has its full lease. The lease also covers `at_least`, so the
-    /// lock stays taken that long even if the process dies.
+    /// A hand-over window and a margin are added to a fixed lease. So a task that gets the lock at
+    /// the end of the window still has its full lease. The lease also covers `at_least`, so that
+    /// the lock stays taken for that long even if the process dies.
     pub(crate) fn server_lease(&self, handover_window: Duration) -> Duration {
         let lease = match self.lease {
             LeaseMode::Renewed(lease) => lease,
@@ -131,11 +132,11 @@ impl Holder {
 
     /// Runs `work` with a holder of its own.
     ///
-    /// Everything that `work` acquires belongs to that holder, unless an acquire names another one.
-    /// Functions that call each other can therefore acquire the same lock. The scope does not reach
-    /// tasks that `work` spawns.
+    /// Every acquire in `work` is made as that holder, unless the acquire names another one.
+    /// Functions that call each other can therefore acquire the same lock. Tasks that `work` spawns
+    /// are outside the scope.
     ///
-    /// Inside another scope, `work` runs with the holder of that outer scope.
+    /// Inside another scope, no holder is created: `work` runs with the holder of the outer scope.
     ///
     /// # Cancel safety
     ///
@@ -147,7 +148,7 @@ impl Holder {
         }
     }
 
-    /// Returns the holder of the current scope.
+    /// Returns the holder of the current scope; `None` outside of any scope.
     pub fn current() -> Option<Holder> {
         CURRENT.try_with(Clone::clone).ok()
     }
@@ -160,13 +161,14 @@ impl Holder {
 
 /// How one kind of lock is acquired, renewed and released. Each kind is one static value.
 ///
-/// Every script is idempotent: it recognises its own earlier success by the holder field.
+/// Every script is idempotent: by the holder field, it recognises that an earlier transmission of
+/// the same request has succeeded.
 pub trait LockProtocol: Send + Sync + 'static {
     /// Returns the name of the lock kind. Kind and key together identify a lock.
     fn name(&self) -> &'static str;
 
-    /// Returns whether tasks of this process hand a grant over to each other, during the hand-over
-    /// window.
+    /// Returns whether tasks of this process hand a grant over to each other during the hand-over
+    /// window, without a request.
     fn hands_over_locally(&self) -> bool {
         true
     }
@@ -198,17 +200,16 @@ pub trait LockProtocol: Send + Sync + 'static {
     /// | `left` | if the lock is busy: the lifetime of its key in ms, as PTTL returns it |
     ///
     /// If there is a fourth element, it is the token of the grant; otherwise the token is `time`.
-    /// Only kinds without local hand-over are allowed to have tokens of their own. A reply that is
-    /// a single number means that the lock was granted and no other holder lost it. The number is
-    /// `time`.
+    /// Only kinds without local hand-over are allowed to have tokens of their own. If the reply is
+    /// a single number, the lock was granted and no other holder lost it. The number is `time`.
     fn acquire(&self, claim: HoldArgs<'_>) -> Request;
 
     /// Acquires the lock even if it is held, provided that `from` allows the takeover.
     ///
-    /// The check of `from` and the acquire are one atomic step. Redgrid holders that lose the lock
-    /// are notified. The channel of a holder is `notices`, followed by the id of its client and
-    /// `}`. The reply is that of `acquire`, except that `left` is the number of holders that lost
-    /// the lock. The status is 0 if `from` does not allow the takeover.
+    /// The check of `from` and the acquire are one atomic step. The script notifies each redgrid
+    /// holder that loses the lock. The channel of the notice is `notices`, followed by the id of
+    /// the holder's client and `}`. The reply is that of `acquire`, but `left` is the number of
+    /// holders that lost the lock. The status is 0 if `from` does not allow the takeover.
     fn take_over(&self, claim: HoldArgs<'_>, notices: &str, from: &TakeoverFrom) -> Request;
 
     /// Takes over a detached hold: the holder field of the claim replaces `former`.
@@ -216,45 +217,48 @@ pub trait LockProtocol: Send + Sync + 'static {
     /// The reply is `{status, time, left}`. Status 1 means that the hold was taken over and lasts
     /// for `left` milliseconds. Status 0 means that `former` no longer holds the lock, and 2 that
     /// the request was too late. If the claim's lease is zero, the lifetime of the key stays as it
-    /// is. Returns `None` for kinds with holds that cannot be handed to another process.
+    /// is. Returns `None` if holds of this kind cannot be handed to another process.
     fn adopt(&self, _claim: HoldArgs<'_>, _former: &Bytes) -> Option<Request> {
         None
     }
 
     /// Releases the lock.
     ///
-    /// The reply is 0 if the lock was not held by this field, otherwise one more than the number of
-    /// notified subscribers. If the server rejected the message, the reply is `{status, 2}`, and
-    /// the subscribers that `status` counts did not receive it.
+    /// The reply is 0 if the lock was not held under this holder field, otherwise one more than the
+    /// number of notified subscribers. If the server refused to publish the release, the reply is
+    /// `{status, 2}`. The subscribers that `status` counts have then received no message.
     fn release(&self, claim: HoldArgs<'_>) -> Request;
 
-    /// Releases the lock at the end of the hand-over window, while requests of this process wait.
+    /// Releases the lock at the end of the hand-over window, while requests of this process wait
+    /// for it.
     ///
     /// The reply is `{status, waiting}`, with the status of `release`. `waiting` is 1 if a waiter
-    /// cannot be reached by messages, 2 if the server rejected the message, and otherwise 0.
+    /// exists that receives no messages, 2 if the server refused to publish the release, and
+    /// otherwise 0.
     fn release_yielding(&self, claim: HoldArgs<'_>) -> Request;
 
-    /// Ends the hold, and keeps the lock taken for `claim.lease` under another holder field.
+    /// Ends the hold, but keeps the lock taken for `claim.lease`.
     ///
-    /// So late renewals do not find the field of the ended hold. The reply is 1, or 0 if the lock
-    /// was not held.
+    /// Another holder field replaces the field of the ended hold, so that late renewals of that
+    /// hold find nothing. The reply is 1, or 0 if the lock was not held.
     fn retain(&self, claim: HoldArgs<'_>) -> Request;
 
-    /// Sets the lease, to a longer or to a shorter one.
+    /// Sets the lease. The new lease can be longer or shorter than the current one.
     ///
     /// The reply is `{status, time}`: status 1 if done, 0 if the lock is not held, 2 if too late.
     fn extend(&self, claim: HoldArgs<'_>) -> Request;
 
-    /// Extends several leases and never shortens one.
+    /// Extends several leases. A lease that is already longer than requested stays as it is.
     ///
-    /// The reply lists a status for each claim: 1 renewed, 0 not held, any other number: unknown.
+    /// The reply lists a status for each claim: 1 if it was renewed, 0 if it is not held. Any other
+    /// number means that the state of the claim is unknown.
     fn renew(&self, claims: &[HoldArgs<'_>]) -> Request;
 
     /// Releases several locks.
     ///
     /// The reply lists a status for each claim, as in `release`, with two exceptions. The status is
-    /// -1 if the key cannot be written. If the server rejected the message about the key, the
-    /// status is -2 minus the number of subscribers.
+    /// -1 if the key cannot be written. If the server refused to publish the release of the key,
+    /// the status is -2 minus the number of subscribers.
     fn release_many(&self, claims: &[HoldArgs<'_>]) -> Request;
 }
 
@@ -269,11 +273,11 @@ impl<'a> dyn LockProtocol + 'a {
 pub(super) enum AcquireReply {
     Granted {
         token: u64,
-        /// Whether other holders lost the lock by this grant (forced takeover).
+        /// Whether other holders lost the lock through this grant (forced takeover).
         preempted: bool,
     },
     Busy {
-        /// How long others still hold the lock; `Duration::MAX` if that is not known.
+        /// How long the lock stays taken; `Duration::MAX` if that is not known.
         left: Duration,
         /// The server's time, in microseconds.
         time: u64,
@@ -284,7 +288,8 @@ pub(super) enum AcquireReply {
     Failed(AcquireFailure),
 }
 
-/// Smallest plausible server time (µs since 1970; year 2001). A smaller integer is no time.
+/// Smallest plausible server time (µs since 1970; year 2001). A smaller integer is an invalid
+/// reply.
 const MIN_SERVER_TIME: i64 = 1_000_000_000_000_000;
 
 /// Parses the reply to an acquire request. Updates the estimate of the server's clock.
@@ -299,7 +304,7 @@ pub(super) fn parse_reply(outcome: &RequestOutcome) -> AcquireReply {
     let answer = match reply {
         // The most frequent reply: the lock was granted at that time, and no other holder lost it.
         Reply::Int(time) if *time > MIN_SERVER_TIME => Ok((1, time.unsigned_abs(), 0, time.unsigned_abs())),
-        // The list is read element by element, so that no acquire copies it.
+        // Read the list element by element: converting it as a whole would copy it at each acquire.
         Reply::Array(parts) => match &parts[..] {
             [status, time, left] => read(status, time, left, time),
             [status, time, left, token] => read(status, time, left, token),
@@ -312,7 +317,8 @@ pub(super) fn parse_reply(outcome: &RequestOutcome) -> AcquireReply {
         Ok(answer) => answer,
         Err(error) => return AcquireReply::Failed(AcquireFailure::Unknown(error)),
     };
-    // After a reconnect, the clock estimate belongs to another server process: ignore the time.
+    // If the node has reconnected since the request, the clock estimate may belong to another
+    // server process: ignore the time of this reply.
     if outcome.by.current_connection_id() == outcome.epoch {
         outcome.by.time().observe_exchange(time, outcome.sent, outcome.received);
     }
@@ -320,7 +326,7 @@ pub(super) fn parse_reply(outcome: &RequestOutcome) -> AcquireReply {
         (1, _) => AcquireReply::Granted { token, preempted: left > 0 },
         // The key has expired meanwhile (-2), or expires now (0): retry soon.
         (0, -2 | 0) => AcquireReply::Busy { left: Duration::from_millis(1), time, is_gone: left == -2 },
-        // The key has no TTL: only a message or the poll reports its release.
+        // The key has no TTL: only a message or a poll can show its release.
         (0, ..0) => AcquireReply::Busy { left: Duration::MAX, time, is_gone: false },
         (0, _) => AcquireReply::Busy { left: Duration::from_millis(left.unsigned_abs()), time, is_gone: false },
         _ => AcquireReply::TooLate,

@@ -1,4 +1,4 @@
-//! The queue of one lock in this process: the next waiter, and cancelled and rejected ones.
+//! The queue of one lock in this process: the next waiter, and cancelled and rejected waiters.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, MutexGuard};
@@ -18,7 +18,8 @@ impl LockState {
         self.holds.iter().filter(|hold| hold.is_guarded() && hold.is_held())
     }
 
-    /// Returns whether all holds were forgotten, and so left to their leases.
+    /// Returns whether there are holds and all of them were forgotten: they have no guard, and end
+    /// with their leases.
     pub(super) fn is_forgotten(&self) -> bool {
         !self.holds.is_empty() && self.holds.iter().all(|hold| !hold.is_guarded())
     }
@@ -40,8 +41,8 @@ impl LockState {
         self.queue.iter().position(|waiter| waiter.is_live(now))
     }
 
-    /// Removes the cancelled waiters at the head. A queue that has only cancelled waiters is empty
-    /// afterwards.
+    /// Removes the cancelled waiters at the head of the queue. If all waiters were cancelled, the
+    /// queue is empty afterwards.
     pub(super) fn drop_cancelled_head(&mut self) {
         while self.queue.front().is_some_and(|waiter| waiter.answer.is_closed()) {
             self.queue.pop_front();
@@ -60,7 +61,7 @@ impl LockState {
         }
         // Fair and shared lock kinds examine all waiters: fair kinds enqueue the first few on the
         // server, and shared kinds compare all of them. So a cancelled waiter is removed at once.
-        // Waiters are sorted by id, except for promoted ones.
+        // Waiters are sorted by id, except those that a local pass has moved to the front.
         let in_order = self.queue.binary_search_by_key(&id, |waiter| waiter.id).ok();
         if let Some(at) = in_order.or_else(|| self.queue.iter().position(|waiter| waiter.id == id)) {
             self.queue.remove(at);
@@ -77,7 +78,8 @@ impl LockState {
         same
     }
 
-    /// Replaces each waiter by the result of `keep`, in order; `None` removes the waiter.
+    /// Replaces each waiter by the result of `keep`, in the order of the queue. `None` removes the
+    /// waiter.
     pub(super) fn retain_map(&mut self, mut keep: impl FnMut(Waiter) -> Option<Waiter>) {
         for _ in 0..self.queue.len() {
             let kept = self.queue.pop_front().and_then(&mut keep);
@@ -85,7 +87,7 @@ impl LockState {
         }
     }
 
-    /// Rejects the try-only waiters, because another process has the lock.
+    /// Answers all try-only waiters as busy.
     pub(super) fn reject_try_waiters(&mut self) -> Answers {
         self.reject_try_waiters_unless(|_| false)
     }
@@ -105,8 +107,8 @@ impl LockState {
         answers
     }
 
-    /// Rejects the try-only waiters that a grant does not admit, and records for all other waiters
-    /// that the lock is taken.
+    /// Answers as busy the try-only waiters that a grant does not admit. Records for all remaining
+    /// waiters that the lock is taken.
     ///
     /// The grant admits `first`, or else the next waiter, and other waiters of the same holder. A
     /// shared grant admits all waiters.
@@ -122,8 +124,7 @@ impl LockState {
         answers
     }
 
-    /// Returns whether a new request can reclaim the server lease, because its release was not sent
-    /// yet.
+    /// Returns whether a new request can reclaim the server lease: its release was not sent yet.
     pub(super) fn is_reclaimable(&self, now: Instant) -> bool {
         let Some(server_lease) = self.server_lease.as_ref().filter(|_| self.holds.is_empty()) else { return false };
         let is_queued = matches!(self.busy, Busy::Release { queued: true, .. });
@@ -138,7 +139,8 @@ impl Table {
         let Some(lock) = state.locks.get_mut(key) else { return };
         let (mut answers, mut inline_task) = (Answers::new(), None);
         if lock.is_reclaimable(now) {
-            // The server lease is about to be released: reclaim it instead of sending a request.
+            // The release of the server lease was not sent yet: reclaim the server lease instead of
+            // sending a request.
             lock.busy = Busy::No;
             answers = self.hand_over_next(&mut state, key, None, self.now());
             self.go_on(&mut state, key);
@@ -146,8 +148,9 @@ impl Table {
             // A second waiter now depends on the in-flight request. So that request must not depend
             // on whether its caller polls.
             inline_task = lock.inline_task.take();
-            // The loop finds new waiters by itself while an operation is in flight or the lock is
-            // held. In a server queue each waiter needs its position at once.
+            // A running loop needs no notification while an operation is in flight or the lock is
+            // held: it examines the queue afterwards. But in a server queue each waiter needs its
+            // position at once.
             let is_free = lock.server_lease.is_none() && lock.busy == Busy::No && !lock.request_in_flight;
             if is_free || !lock.loop_running || lock.protocol.queue().is_some() {
                 self.start_loop(key, lock);
@@ -160,7 +163,7 @@ impl Table {
         }
     }
 
-    /// Begins a release, which the caller sends next.
+    /// Marks a release as begun; the caller sends it next.
     ///
     /// Returns whether requests of this process wait, or `None` if the server lease was reclaimed.
     pub(super) fn begin_release(&self, release: &Release) -> Option<bool> {
@@ -171,7 +174,7 @@ impl Table {
             Busy::Release { id: current, queued } if current == id => *queued = false,
             _ => return None,
         }
-        // Most locks have no waiter; then the clock is not read.
+        // Most locks have no waiter. For them the clock is not read.
         let is_waited_for = !lock.queue.is_empty() && lock.next(self.now()).is_some();
         state.schedule.remove(server_lease.id);
         Some(is_waited_for)
@@ -179,8 +182,8 @@ impl Table {
 
     /// Removes a cancelled request from its queue.
     ///
-    /// From then on the request does not count as a waiter. A grant that was sent to it before is
-    /// released when the receiver is dropped.
+    /// Afterwards the request does not count as a waiter. A grant that was sent to the receiver
+    /// before is released when the receiver is dropped.
     pub(super) fn cancel(
         &self,
         key: &LockId,
@@ -203,9 +206,9 @@ impl Table {
 
 /// Records that one entry of a queue was cancelled.
 ///
-/// Code that reads the queue skips cancelled entries. Those at both ends are removed at once, and
-/// all of them when they could be more than half of the queue. So a queue without waiters is empty.
-/// Cancelling n entries in any order costs O(n), not O(n²); the test cancels a hundred thousand.
+/// Code that reads the queue skips cancelled entries. Cancelled entries at both ends are removed at
+/// once, and all others when they could be more than half of the queue. So a queue without waiters
+/// is empty. Cancelling n entries in any order costs O(n), not O(n²).
 fn mark_cancelled<T>(queue: &mut VecDeque<T>, left: &mut u32, has_left: impl Fn(&T) -> bool) {
     *left += 1;
     while queue.front().is_some_and(&has_left) {

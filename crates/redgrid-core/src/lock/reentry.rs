@@ -1,4 +1,5 @@
-//! Requests of a holder that already has the lock, and queries for the current holder.
+//! Requests of a holder that already has the lock, and queries whether a holder or this client has
+//! it.
 
 use std::sync::Arc;
 
@@ -19,8 +20,8 @@ impl Table {
     /// Re-enters a hold of the request's holder, or shares a grant of readers, without a request
     /// to the server.
     ///
-    /// Returns `None` if the request must wait for its own grant. The key of `pending` then names
-    /// the queue in which the request must wait.
+    /// Returns `None` if the request needs a grant of its own. The key of `pending` then names the
+    /// queue in which the request must wait.
     pub(super) fn share_held(
         &self,
         state: &mut State,
@@ -73,7 +74,7 @@ impl Table {
 
 /// Re-enters the hold of the request's holder, without a request to the server.
 ///
-/// Returns `None` if there is no hold to re-enter. Returns an error if the request fails at once
+/// Returns `None` if there is no hold to re-enter. Returns an error if the request must fail
 /// instead of waiting, for example because its holder has lost the hold.
 pub(super) fn reenter(
     lock: &LockState,

@@ -1,4 +1,4 @@
-//! How a hold ends when its last guard is dropped, and how its lock is released.
+//! Ends a hold when its last guard is dropped, and releases its lock.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -27,14 +27,14 @@ use crate::unpolled::{BackgroundTask, InlineTask};
 impl HoldGuard {
     /// Releases the hold and waits for the reply, for `response_timeout` at most.
     ///
-    /// Without a reply in that time, the release goes on in the background. It ends when it is
-    /// answered, or when every lease that the server may have stored for the hold has ended. That
-    /// includes the lease of an unanswered [`extend`](HoldGuard::extend).
+    /// Without a reply in that time, the release goes on in the background. It ends when the server
+    /// answers, or when every lease that the server may have stored for the hold has ended,
+    /// including that of an unanswered [`extend`](HoldGuard::extend).
     ///
     /// # Errors
     ///
-    /// [`ReleaseError::Lost`] when the hold had ended before; [`ReleaseError::OutcomeUnknown`]
-    /// without a reply in time; [`ReleaseError::Refused`] when the server refused the release.
+    /// [`ReleaseError::Lost`] if the hold had ended before; [`ReleaseError::OutcomeUnknown`]
+    /// without a reply in time; [`ReleaseError::Refused`] if the server refused the release.
     ///
     /// # Cancel safety
     ///
@@ -65,8 +65,8 @@ impl HoldGuard {
             Some(InlineRelease(_, inline_task)) if inline_task.poll(cx) => Poll::Pending,
             _ => Pin::new(&mut receiver).poll(cx),
         });
-        // A caller that sends its own request over a live connection is woken by that request if no
-        // reply arrives in time. Most replies arrive earlier and need no timer of their own.
+        // If no reply arrives in time, the inline request of a caller with a live connection wakes
+        // the caller. Most replies arrive earlier, so most callers need no timer of their own.
         let wakes_itself = inline.is_some() && core.is_connected(&self.hold.server_lease.keys.key);
         let mut polled = false;
         let first = poll_fn(|cx| match outcome.poll_unpin(cx) {
@@ -77,7 +77,7 @@ impl HoldGuard {
         let released = match first.await {
             Some(released) => released,
             None => {
-                // Boxed because a late reply is rare: otherwise every release would reserve the
+                // Boxed because few releases need it: otherwise every release would reserve the
                 // space.
                 let bounded = Box::pin(async {
                     tokio::select! {
@@ -108,7 +108,7 @@ pub(super) fn op_context(hold: &Hold) -> OpContext<'_> {
     OpContext { kind: hold.server_lease.protocol.name(), name: &hold.server_lease.keys.name }
 }
 
-/// A release that its caller polls. If it is dropped early, a task continues it.
+/// A release that its caller polls inline. If it is dropped early, a background task continues it.
 struct InlineRelease(Arc<Table>, InlineTask);
 
 impl Drop for InlineRelease {
@@ -123,7 +123,7 @@ impl Drop for InlineRelease {
 pub(super) enum Dropped {
     /// Nothing is to be released: other guards or sharers remain, or another task has the lock now.
     Done,
-    /// The hold was lost before.
+    /// The hold was lost before the guard was dropped.
     Lost(LostReason),
     /// The last guard was dropped, and no local task takes the server lease over: it must be
     /// released.
@@ -134,10 +134,10 @@ pub(super) enum Dropped {
 
 /// A server lease that is about to be released.
 pub(super) struct Release {
-    /// Id of the release; `None` for a server lease that was removed from its lock before.
+    /// Id of the release; `None` if the server lease was removed from its lock state before.
     pub(super) id: Option<u64>,
     pub(super) server_lease: Arc<ServerLease>,
-    /// Until when the lock stays taken; in the past if it is to be free at once.
+    /// Until when the lock stays taken; in the past if the lock becomes free at once.
     pub(super) keep_until: Instant,
 }
 
@@ -154,19 +154,19 @@ pub(super) enum ReleaseMode {
 /// The outcome of a release.
 pub(super) struct Released {
     pub(super) result: Result<(), ReleaseError>,
-    /// Subscribers that may wait for the lock; `None` if there are none, or if it stays taken.
+    /// Subscribers that may wait for the lock; `None` without any, or if the lock stays taken.
     pub(super) subscribers: Option<SubscriberCount>,
 }
 
-/// Value of `waiting` in the reply to a release: the server rejected the message of the release.
+/// Value of `waiting` in the reply to a release: the server refused to publish the release.
 const REFUSED: u64 = 2;
 
 impl Table {
-    /// Drops one guard of a hold; `is_first` says whether it is the first one.
+    /// Drops one guard of a hold; `is_first` says whether it is the hold's first guard.
     ///
-    /// The last guard hands the server lease over, or releases it. With `caller`, and if no request
-    /// of this process waits for the lock, the caller polls the release inline. In all other cases
-    /// a background task sends the release later.
+    /// The last guard hands the server lease over, or releases it. If `caller` is set and no
+    /// request of this process waits for the lock, the caller polls the release inline. In all
+    /// other cases a background task sends the release later.
     pub(super) fn drop_guard(self: &Arc<Self>, hold: &Arc<Hold>, is_first: bool, caller: bool) -> Dropped {
         let mut state = self.state();
         let now = self.now();
@@ -182,8 +182,8 @@ impl Table {
             state.remove_if_idle(&key);
             drop(state);
             if lost == Some(LostReason::Expired) && server_lease.is_over() {
-                // The lease has ended by the local clock. The key on the server can outlive the
-                // local lease by the margin: delete the key.
+                // The lease has ended by the local clock. On the server, the hold can outlive the
+                // local lease by the margin: release it.
                 let release = Release { id: None, server_lease, keep_until };
                 self.spawn_background(self.release_task(release, None, None));
             }
@@ -365,13 +365,13 @@ impl Table {
     }
 }
 
-/// Returns whether a lock kind yields to other subscribers. Kinds with a server queue or shared
-/// holds do not.
+/// Returns whether a lock kind yields to other subscribers. Kinds with a server queue or with
+/// shared holds do not yield.
 pub(super) fn yields_to_others(kind: &dyn LockProtocol) -> bool {
     kind.queue().is_none() && !kind.is_shared()
 }
 
-/// Returns the outcome of a release. `was_ours` is the reply: whether this process held the lock.
+/// Returns the outcome of a release. `was_ours` is the reply: whether the lock was held until then.
 pub(super) fn released(
     server_lease: &ServerLease,
     outcome: &RequestOutcome,
@@ -389,7 +389,7 @@ pub(super) fn released(
         }
         Ok(true) => Ok(()),
         // An earlier transmission of the release may have released the lock. No other process can
-        // have held it before the deadline.
+        // have held the lock before the deadline.
         Ok(false) if repeat && in_time => Ok(()),
         Ok(false) if repeat => unclear("the lease ended before the release was answered"),
         Ok(false) => Err(ReleaseError::Lost { name: name(), reason: LostReason::Gone }),

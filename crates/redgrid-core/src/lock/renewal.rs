@@ -3,7 +3,7 @@
 //! One timer serves all holds. A round renews up to 100 server leases of one kind and durability by
 //! one script; in a cluster they also share a hash slot. Only a confirmed renewal moves a deadline.
 //! A renewal that failed is retried until the deadline. If the server replies that a lease is not
-//! held, that lease ends at once.
+//! held, this process ends that lease at once.
 
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -23,15 +23,17 @@ use crate::config::Durability;
 use crate::lease::{retry_pause, with_margin};
 use crate::observe::count;
 
-/// Largest number of keys that one script renews. It keeps the server busy for about 0.15 ms.
+/// Largest number of keys that one script renews. Such a script keeps the server busy for about
+/// 0.15 ms.
 const BATCH: usize = 100;
 
 /// The pause between two scripts of a burst: 2 ms.
 ///
-/// 10,000 keys that are due together take a fifth of a second, and do not monopolise the server.
+/// The renewal of 10,000 keys that are due together takes a fifth of a second, and leaves the
+/// server time for other requests.
 const PACE: Duration = Duration::from_millis(2);
 
-/// The shortest time without a reply after which another renewal is scheduled: 20 ms.
+/// The shortest time without a reply after which a renewal is scheduled again: 20 ms.
 const SHORTEST_WAIT: Duration = Duration::from_millis(20);
 
 impl Table {
@@ -80,8 +82,8 @@ impl Table {
         let key = server_lease.lock_id();
         let Some(lock) = state.locks.get_mut(&key).filter(|lock| lock.has(server_lease)) else { return Answers::new() };
         if lock.holds.is_empty() {
-            // The server lease is between two owners: forget the end of the former owner's lease.
-            // The end of the server lease stays scheduled.
+            // The server lease has no owner at the moment: forget the end of the former owner's
+            // lease. The end of the server lease stays scheduled.
             server_lease.set_owner_due(Instant::MAX);
             state.schedule.moved(server_lease.id);
             return Answers::new();
@@ -125,7 +127,7 @@ impl Table {
             self.take_out_served(lock);
             let (unheld, lives_on) = (lock.holds.is_empty(), lock.protocol.read_write().is_some());
             let holds = std::mem::take(&mut lock.holds);
-            // A hold whose own lease was over has ended before.
+            // A hold whose own lease was over has ended before, and is not counted.
             let lost = holds.iter().filter(|hold| hold.mark_ended(Some(reason))).count();
             self.note_lost(server_lease, reason, lost);
             for hold in &holds {
@@ -133,7 +135,7 @@ impl Table {
                 lock.remember_lost(hold);
             }
             if unheld && reason == LostReason::Expired {
-                // No guard is left to release the lease that the server may still have.
+                // The server may still have the lease, and no guard is left that would release it.
                 let release = Release { id: None, server_lease: Arc::clone(server_lease), keep_until: Instant::MIN };
                 self.spawn_background(self.release_task(release, None, None));
             } else if lives_on && reason == LostReason::Expired {
@@ -150,20 +152,20 @@ impl Table {
         self.state().schedule.take_due(now, self.soon(now), BATCH)
     }
 
-    /// Returns a time half a renewal interval ahead. Leases that are due by that time are renewed
-    /// now, so that one script renews many keys.
+    /// Returns the time that is half a renewal interval ahead. Leases that are due by that time are
+    /// renewed now, so that one script renews many keys.
     fn soon(&self, now: Instant) -> Instant {
         now + self.core.settings.watchdog_lease / 6
     }
 
-    /// Renews server leases of one kind and hash slot by one script. The script only verifies those
-    /// for which [`lease_to_send`] returns zero.
+    /// Renews server leases of one kind and hash slot by one script. Server leases for which
+    /// [`lease_to_send`] returns zero are only verified.
     ///
     /// If the server rejects the batch because of some of its keys, the batch is split in halves.
     fn renew(self: Arc<Self>, mut server_leases: Vec<Arc<ServerLease>>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
         Box::pin(async move {
             {
-                // Skip server leases that were released since they were due.
+                // Skip server leases that were released meanwhile.
                 let state = self.state();
                 server_leases.retain(|server_lease| state.schedule.get(server_lease.id).is_some());
             }
@@ -172,7 +174,7 @@ impl Table {
             let sent = self.now();
             let leases: Vec<_> = server_leases.iter().map(|server_lease| lease_to_send(server_lease, sent)).collect();
             // The durability that the current owners request. When the reply arrives, a new owner
-            // may request another one.
+            // may request another durability.
             let wanted: Vec<_> = server_leases.iter().map(|server_lease| server_lease.wanted_durability()).collect();
             let fields: Vec<_> = server_leases.iter().map(|server_lease| self.core.field(server_lease.id)).collect();
             let each = server_leases.iter().zip(&fields).zip(&leases);
@@ -184,11 +186,11 @@ impl Table {
             // has kept.
             let shortest =
                 server_leases.iter().map(|server_lease| server_lease.deadline().since(sent)).min().unwrap_or_default();
-            // A primary that was replaced meanwhile does not have the lease: its reply moves no
-            // deadline.
+            // The reply of a primary that was replaced meanwhile moves no deadline, because the new
+            // primary may not have the lease.
             let mut response = pin!(unless_replaced(&*self.core.topology, &request, limit));
-            // An unanswered renewal may have lengthened the lease on the server: a release must be
-            // retried until that longer lease is over.
+            // An unanswered renewal may have lengthened the lease on the server. A failing release
+            // must then be retried until that longer lease is over.
             let unsure = |by: Instant| {
                 for (server_lease, lease) in server_leases.iter().zip(&leases).filter(|(_, lease)| !lease.is_zero()) {
                     server_lease.raise_upper_bound(by + *lease);
@@ -209,8 +211,8 @@ impl Table {
                     let is_renewed = |nth: &usize| statuses[*nth] == 1 && !leases[*nth].is_zero();
                     let durability = (0..leases.len()).find(is_renewed).map(|nth| wanted[nth]).unwrap_or_default();
                     if !Durability::Primary.covers(durability) {
-                        // The primary has renewed the leases, whatever the durability check returns
-                        // and however long it takes.
+                        // The primary has renewed the leases, even if the durability check fails or
+                        // takes long.
                         unsure(self.now());
                     }
                     if let Err(error) = answer.commit(durability, &server_leases[0].keys.key).await {
@@ -253,7 +255,7 @@ impl Table {
         (sent, lease, durability): (Instant, Duration, Durability),
     ) {
         match status {
-            // The owner has changed and requests more durability than this renewal waited for.
+            // A new owner requests more durability than this renewal has confirmed.
             1 if !lease.is_zero() && !durability.covers(server_lease.wanted_durability()) => {
                 server_lease.raise_upper_bound(now + lease);
                 self.try_again(state, std::slice::from_ref(server_lease));
@@ -301,10 +303,11 @@ impl Table {
     }
 }
 
-/// Returns the lease that a renewal sends: the full lease if it is renewed, zero if it is fixed.
+/// Returns the lease that a renewal sends: the full length of a renewed lease, zero for a fixed
+/// one.
 ///
-/// Other holders of a shared lock may have shortened its lifetime on the server. So for a shared
-/// lock with a fixed lease, the rest of the confirmed lease is sent, which restores the lifetime.
+/// Shared locks with a fixed lease are an exception: the rest of the confirmed lease is sent. Other
+/// holders may have shortened the lifetime of the key, and this restores it.
 fn lease_to_send(server_lease: &ServerLease, now: Instant) -> Duration {
     let left = server_lease.deadline().since(now);
     match server_lease.protocol.is_shared() && !left.is_zero() {
@@ -318,7 +321,8 @@ fn lease_to_send(server_lease: &ServerLease, now: Instant) -> Duration {
 enum Due {
     /// Nothing is due before this time.
     At(Instant),
-    /// The caller has not polled for the grant. If the caller polls later, it sends a new request.
+    /// The caller has not polled for the grant in time. If the caller polls later, a new request is
+    /// made.
     NotTaken,
     /// The hold's own lease has ended.
     Over,
@@ -327,7 +331,7 @@ enum Due {
 impl Table {
     fn due_of(&self, hold: &Hold, now: Instant) -> Due {
         let name = &hold.server_lease.keys.name;
-        // When the offer is revoked, another guard of the same hold may still be alive.
+        // Revoking the offer ends the hold only if no other guard of the hold is alive.
         if now >= hold.offered_until() && hold.revoke_offer() && hold.guards.fetch_sub(1, Ordering::AcqRel) == 1 {
             tracing::debug!(%name, "a grant was not taken by its caller");
             hold.end(None);
@@ -345,7 +349,7 @@ impl Table {
     }
 }
 
-/// Returns whether only some keys of a batch may have caused its rejection.
+/// Returns whether the server may have rejected a batch because of some of its keys only.
 ///
 /// For example, the user has no permission for one of the keys, or a slot migration has moved only
 /// some of them.

@@ -1,4 +1,4 @@
-//! What a client reports about its locks: holds, waiting tasks, contention, and events.
+//! Reports of a client about its locks: holds, waiting tasks, contention, and events.
 
 use std::fmt::Display;
 use std::sync::Arc;
@@ -14,18 +14,18 @@ use crate::clock::Instant;
 use crate::introspection::{FORCED, Gathered, LOST, PART, RENEWAL_FAILED, UNKNOWN};
 use crate::lease::LeaseMode;
 
-/// A report reads at most this many waiters of a queue, to find the first one that was not
+/// Largest number of waiters in a queue that a report reads to find the first one that was not
 /// cancelled: 100.
 const MAX_CANCELLED: usize = 100;
 
-/// The most locks whose holds and waiters are read for a report: about 200,000. If a client has
-/// more, the report counts all holds, and is marked as truncated.
+/// Largest number of locks whose holds and waiters a report reads: about 200,000. If a client has
+/// more locks, the report still counts all holds, and is marked as truncated.
 const MAX_LOCKS: usize = 100 * PART;
 
 impl LockState {
     fn report(&self, gathered: &mut Gathered) {
         let (kind, name) = (self.protocol.name(), &self.keys.name);
-        // Cancelled waiters stay in the queue for a while, and are counted.
+        // Cancelled waiters stay in the queue for a while: subtract them.
         let tasks = self.queue.len().saturating_sub(self.cancelled as usize);
         let mut first = self.queue.iter().take(MAX_CANCELLED).filter(|waiter| !waiter.answer.is_closed());
         let since = first.next().or(self.queue.front()).map_or(gathered.now, |first: &Waiter| first.entered);
@@ -57,8 +57,8 @@ impl Hold {
 }
 
 impl Table {
-    /// Adds a wait that has ended to the contention, if the task had to wait for a taken lock. The
-    /// request entered the queue at `entered`.
+    /// Adds a wait that has ended to the contention statistics, if the task has waited for a taken
+    /// lock. The request entered the queue at `entered`.
     pub(super) fn wait_ended(
         &self,
         lock: &mut LockState,
@@ -71,9 +71,11 @@ impl Table {
         }
     }
 
-    /// Adds the locks of the client to a report. Between two parts, other tasks run.
+    /// Adds the locks of the client to a report, [`PART`] locks at a time. In between, the table is
+    /// unlocked and other tasks can run.
     ///
-    /// Each part begins with a walk over the earlier ones, so at most [`MAX_LOCKS`] are read.
+    /// Each part of the report first skips the locks of all earlier parts, which takes longer with
+    /// each part. So at most [`MAX_LOCKS`] locks are read.
     pub(crate) async fn report(&self, gathered: &mut Gathered) {
         let mut begin = 0;
         loop {
@@ -90,7 +92,7 @@ impl Table {
                     gathered.set_truncated();
                     return;
                 }
-                // Entries are skipped without a look at their locks, which is fast.
+                // Skipping is fast, because the states of skipped locks are not read.
                 state.locks.values().skip(begin).take(PART).for_each(|lock| lock.report(gathered));
             }
             begin += PART;
@@ -98,7 +100,7 @@ impl Table {
         }
     }
 
-    /// Records that holds of a server lease were lost.
+    /// Records in the event log that holds of a server lease were lost.
     pub(super) fn note_lost(&self, server_lease: &ServerLease, reason: LostReason, holds: usize) {
         if holds > 0 {
             let what = if reason == LostReason::Forced { FORCED } else { LOST };
@@ -106,7 +108,7 @@ impl Table {
         }
     }
 
-    /// Records that a renewal of server leases has failed.
+    /// Records in the event log that a renewal of server leases has failed.
     pub(super) fn note_not_renewed(&self, server_leases: &[Arc<ServerLease>], error: &dyn Display) {
         if let [first, others @ ..] = server_leases {
             let name = &first.keys.name;
@@ -117,7 +119,7 @@ impl Table {
         }
     }
 
-    /// Records the outcome of a release, if it is unknown.
+    /// Records a release in the event log, if its outcome is unknown.
     pub(super) fn note_released(&self, server_lease: &ServerLease, result: &Result<(), ReleaseError>) {
         if let Err(ReleaseError::OutcomeUnknown { source, .. }) = result {
             self.events.record(UNKNOWN, &server_lease.keys.name, format_args!("release: {source}"));

@@ -1,4 +1,4 @@
-//! What is known about a request while its caller waits.
+//! The status of a request while its caller waits.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -7,13 +7,13 @@ use redgrid_client::internal::Progress;
 use super::fair::QueuePosition;
 use crate::clock::Instant;
 
-/// Facts about a request that decide which error its timeout returns.
+/// Facts about a request. At a timeout, they decide which error the caller receives.
 #[derive(Default)]
 pub(super) struct RequestStatus {
     pub(super) progress: Progress,
     /// Whether the lock is known to be taken.
     busy: AtomicBool,
-    /// Whether the wait for the taken lock was added to the contention.
+    /// Whether the wait for the taken lock was added to the contention statistics.
     is_counted: AtomicBool,
     /// Until when a retransmission of the request can still acquire the lock, in nanoseconds.
     may_execute_until: AtomicU64,
@@ -30,7 +30,8 @@ impl RequestStatus {
         self.busy.load(Ordering::Relaxed)
     }
 
-    /// Returns whether the request has waited for a taken lock, and this wait was not counted yet.
+    /// Returns whether the request has waited for a taken lock and this wait is not counted yet.
+    /// Marks the wait as counted.
     pub(super) fn count_wait(&self) -> bool {
         self.is_busy() && !self.is_counted.swap(true, Ordering::Relaxed)
     }

@@ -19,7 +19,7 @@ impl Table {
         self.state().closed
     }
 
-    /// Returns the number of locks in use, for tests and diagnosis.
+    /// Returns the number of locks that are held or waited for, for tests and diagnosis.
     pub(crate) fn names(&self) -> usize {
         self.state().locks.len()
     }
@@ -34,8 +34,8 @@ impl Table {
         state.locks.values().flat_map(|lock| &lock.queue).filter(|waiter| !waiter.answer.is_closed()).count()
     }
 
-    /// Returns the names of locks that are held or have an unanswered release; an empty list if the
-    /// table is locked.
+    /// Returns the names of the locks that are held or whose release was not answered yet, without
+    /// forgotten holds. Returns an empty list if the table is locked.
     pub(crate) fn held_names(&self) -> Vec<String> {
         let Some(state) = self.try_state() else { return Vec::new() };
         let held = state.locks.values().filter(|lock| lock.server_lease.is_some() && !lock.is_forgotten());
@@ -58,7 +58,7 @@ impl Table {
             }
             self.take_out_served(lock);
             lock.notify_loop();
-            // Background tasks finish the inline tasks, because their callers may stop polling.
+            // Background tasks finish the inline tasks, because the callers may stop polling.
             inline_tasks.extend(lock.inline_task.take());
         }
         let server_leases = state.schedule.drain();
@@ -121,8 +121,8 @@ impl Table {
         let until = self.now() + self.core.settings.patience();
         let outcome = self.core.give_back(request, until, RetryPolicy::Together).await;
         if outcome.result.is_err() && server_leases.len() > 1 {
-            // Because of one invalid key, or a slot migration, the server rejects the whole
-            // request: release the locks one by one.
+            // The server may have rejected the whole request because of one invalid key or a slot
+            // migration: release the locks one by one.
             for server_lease in server_leases {
                 self.send_release(server_lease, ReleaseMode::Release, until).await;
             }
@@ -130,8 +130,8 @@ impl Table {
     }
 }
 
-/// Returns the time until which a lock stays taken after a shutdown. A forgotten hold is left to
-/// its lease.
+/// Returns the time until which a hold keeps its lock taken after a shutdown. For a forgotten hold,
+/// that is the end of its lease.
 fn retained_after_shutdown(hold: &Hold) -> Instant {
     let is_forgotten = !hold.is_guarded() && hold.ends() != Instant::MAX;
     hold.retained_until().max(if is_forgotten { hold.ends() } else { Instant::MIN })

@@ -1,8 +1,8 @@
 //! All locks of a client: the table, the state of each lock, and its waiters.
 //!
 //! The table owns every server lease, every queue and every in-flight request. The caller's future
-//! only waits for the outcome. Dropping the future therefore gives up a position in a queue, and
-//! leaves no request without an owner.
+//! only waits for the outcome. If the future is dropped, only its position in the queue is given
+//! up: the table still owns its request.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -43,8 +43,8 @@ pub(crate) struct Table {
 
 /// A map with locks as keys.
 ///
-/// The names of locks come from the application itself, so a seeded, fast hash suffices. Every
-/// hand-over does several look-ups.
+/// A fast hash with a seed suffices, because the names of locks come from the application itself.
+/// Speed matters, because every hand-over does several look-ups.
 pub(super) type ByName<T> = HashMap<LockId, T, foldhash::fast::RandomState>;
 
 /// The schedule of all server leases of a client.
@@ -53,7 +53,7 @@ pub(super) type Schedule = crate::lease::Schedule<ServerLease>;
 #[derive(Default)]
 pub(super) struct State {
     pub(super) locks: ByName<Box<LockState>>,
-    /// The options of the last request, shared with following requests that have equal options.
+    /// The options of the last request. Following requests with equal options share this value.
     wished: Option<Arc<AcquireRequest>>,
     /// The keys that have more than one lock state.
     pub(super) grants: GrantSet,
@@ -65,7 +65,7 @@ pub(super) struct State {
     /// Ids of grants that another client took over before this process received them, each with the
     /// time of the notice.
     pub(super) forced: HashMap<u64, Instant>,
-    /// The waits for locks whose state was removed.
+    /// Statistics of the waits for locks whose state was removed.
     pub(super) contention: Contention,
     pub(super) closed: bool,
 }
@@ -102,7 +102,7 @@ pub(super) struct LockState {
     pub(super) queue: VecDeque<Waiter>,
     /// Number of waiters that were cancelled since the last compaction of `queue`.
     pub(super) cancelled: u32,
-    /// The server lease under this key, until its release is answered.
+    /// The current server lease of this key. It stays here until its release is answered.
     pub(super) server_lease: Option<Arc<ServerLease>>,
     /// Holds of the server lease: one, or one for each task that shares it.
     pub(super) holds: SmallVec<[Arc<Hold>; 1]>,
@@ -120,7 +120,8 @@ pub(super) struct LockState {
     pub(super) contended: bool,
     /// Set while other processes go first.
     pub(super) yield_plan: Option<Box<YieldPlan>>,
-    /// End of the hand-over window that the next grant continues; in the past if there is none.
+    /// End of the hand-over window that the next grant continues; in the past if the next grant
+    /// begins a new window.
     pub(super) continued: Instant,
     /// Notifies the wait loop; created with the loop.
     changed: Option<Arc<Notify>>,
@@ -132,7 +133,7 @@ pub(super) struct LockState {
     pub(super) local_pass: Option<Box<LocalPass>>,
     /// For readers and writers: the fields that other kinds do not need.
     pub(super) shared: Option<Box<SharedGrant>>,
-    /// The waits of tasks for this lock; created by the first one.
+    /// Statistics of the waits for this lock; created by the first wait.
     pub(super) waits: Option<Box<Tally>>,
 }
 
@@ -140,15 +141,17 @@ pub(super) struct LockState {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Busy {
     No,
-    /// The lease of the server lease with this id is being adjusted to the next request.
+    /// A hand-over of the server lease with this id is not complete yet. Its lease is being
+    /// adjusted to the next request, or the hand-over waits for a pass request or for the next
+    /// token.
     AdjustingLease(u64),
     /// The current server lease is being released.
     Release {
         /// Id of the release. If the server lease is reclaimed meanwhile, its next release has
         /// another id.
         id: u64,
-        /// Whether the release was not sent yet. Until it is, a new request can reclaim the server
-        /// lease.
+        /// Whether a new request can reclaim the server lease, because the release was not sent
+        /// yet.
         queued: bool,
     },
 }
@@ -199,7 +202,7 @@ impl LockState {
         }
     }
 
-    /// Appends a waiter. Most waiters are alone, so the first one allocates capacity for one.
+    /// Appends a waiter. Most waiters are alone, so an empty queue allocates capacity for one.
     pub(super) fn enqueue(&mut self, waiter: Waiter) {
         if self.queue.capacity() == 0 {
             self.queue.reserve_exact(1);
@@ -207,8 +210,8 @@ impl LockState {
         self.queue.push_back(waiter);
     }
 
-    /// Frees the memory of an empty queue. While the loop runs, the memory is kept, because waiters
-    /// are added and removed often.
+    /// Frees the memory of an empty queue. While the wait loop runs, the memory is kept, because
+    /// waiters are then added and removed often.
     pub(super) fn shrink_if_idle(&mut self) {
         if self.queue.is_empty() && !self.loop_running {
             self.queue = VecDeque::new();
@@ -225,7 +228,8 @@ impl LockState {
         Arc::clone(self.changed.get_or_insert_with(Arc::default))
     }
 
-    /// Notifies the wait loop. A loop that has not started yet checks everything when it starts.
+    /// Notifies the wait loop. A loop that has not started yet needs no notification: it checks
+    /// everything when it starts.
     pub(super) fn notify_loop(&self) {
         if let Some(changed) = &self.changed {
             changed.notify_one();
@@ -237,7 +241,7 @@ impl LockState {
         self.server_lease.as_ref().is_some_and(|ours| Arc::ptr_eq(ours, server_lease))
     }
 
-    /// Returns whether the lock is known to be held, by this process or another.
+    /// Returns whether the lock is known to be held by this process or another one.
     pub(super) fn is_taken(&self) -> bool {
         let is_released = matches!(self.busy, Busy::Release { .. });
         self.contended || (!is_released && self.server_lease.as_ref().is_some_and(|ours| ours.is_valid_locally()))
@@ -306,8 +310,8 @@ impl Table {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Returns the state, or `None` if it is locked. The last handle of a client can be dropped
-    /// under the lock, so its drop must not wait for the lock.
+    /// Returns the state, or `None` if the table is locked. The last handle of a client can be
+    /// dropped while the table is locked, and that drop must not wait for the table.
     pub(super) fn try_state(&self) -> Option<MutexGuard<'_, State>> {
         self.state.try_lock().ok()
     }
@@ -321,21 +325,22 @@ impl Table {
         self.next.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Spawns a background task. After the client has ended, no task is run, and leases end the
-    /// remaining holds.
+    /// Spawns a background task. After the client has ended, the task is not run, and the remaining
+    /// holds end with their leases.
     pub(crate) fn spawn_background(&self, work: BackgroundTask) {
         self.core.spawn_background(work);
     }
 
-    /// Returns how long tasks can hand the lock over without a request.
+    /// Returns for how long after a grant local tasks can hand the lock over without a request.
     pub(super) fn handover_window(&self, kind: &dyn LockProtocol, key: &LockId) -> Duration {
         if kind.hands_over_locally() { self.extra_lease(kind, key) } else { Duration::ZERO }
     }
 
-    /// Returns how much longer a fixed lease is on the server than requested.
+    /// Returns by how much a fixed lease on the server is longer than requested.
     ///
-    /// So a task that gets the lock at the end of the hand-over window still has its full lease.
-    /// Kinds with a server queue get the same addition, because they pass the lock along the queue.
+    /// With this addition, a task that gets the lock at the end of the hand-over window still has
+    /// its full lease. Kinds with a server queue get the same addition, because their tasks pass
+    /// the lock along the queue.
     pub(super) fn extra_lease(&self, kind: &dyn LockProtocol, key: &LockId) -> Duration {
         match kind.hands_over_locally() || kind.queue().is_some() {
             true => handover_window(self.core.settings.handover_window, self.round_trip(key)),
@@ -348,7 +353,7 @@ impl Table {
         self.core.home(key.key()).time().round_trip()
     }
 
-    /// Starts the loop of a lock, or notifies it if it runs.
+    /// Starts the loop of a lock, or notifies the loop if it is running.
     pub(super) fn start_loop(self: &Arc<Self>, key: &LockId, lock: &mut LockState) {
         if std::mem::replace(&mut lock.loop_running, true) {
             lock.notify_loop();
@@ -360,8 +365,8 @@ impl Table {
         }
     }
 
-    /// Continues after a request or release was answered: starts the loop, or removes an idle lock
-    /// state.
+    /// Continues after a request or release was answered: starts or notifies the loop, or removes
+    /// an idle lock state.
     pub(super) fn go_on(self: &Arc<Self>, state: &mut State, key: &LockId) {
         match state.locks.get_mut(key) {
             Some(lock) if !lock.queue.is_empty() || lock.loop_running => self.start_loop(key, lock),

@@ -1,4 +1,4 @@
-//! Forced takeover of a lock, past every queue.
+//! Forced takeover of a lock, without regard to its queues.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use super::table::{LockId, LockState, Table, send};
 use crate::clock::Instant;
 use crate::lease::{LONGEST_WINDOW, deadline, with_margin};
 
-/// From which holders a lock can be taken over.
+/// The condition of a takeover: from which holders the lock is taken.
 #[derive(Debug, Clone, PartialEq, Eq)]
 // Exhaustive: only authors of objects use it.
 pub enum TakeoverFrom {
@@ -47,14 +47,14 @@ impl Table {
             let (answer, outcome) = oneshot::channel();
             let (table, client, target) = (Arc::clone(self), client.clone(), Arc::clone(target));
             let (wanted, from, name) = (request.clone(), from.clone(), target.name.clone());
-            // The takeover runs in a background task: the caller may be dropped, and a grant must
-            // not stay without an owner.
+            // The takeover runs in a background task: the caller's future may be dropped, and a
+            // grant must not stay without an owner.
             self.spawn_background(Box::pin(async move {
                 let _ = answer.send(table.take_over_for(client, kind, target, wanted, from).await);
             }));
             let taken = outcome.await.unwrap_or(Err(AcquireFailure::ShuttingDown));
             match taken.map_err(|failure| failure.into_error(&self.core, &name))? {
-                // The grant was released because its caller did not poll: take over again.
+                // The caller polled too late, so its grant was released: take the lock over again.
                 Some(grant) if !grant.accept() => {}
                 taken => return Ok(taken),
             }
@@ -70,8 +70,8 @@ impl Table {
         from: TakeoverFrom,
     ) -> Result<Option<HoldGuard>, AcquireFailure> {
         let handover_window = self.handover_window(kind, &LockId::of(kind, &target));
-        // The lease must outlive the wait for the former holder's hand-over window, even if a
-        // shorter lease was requested.
+        // The lease must outlast the wait for the end of the former holder's hand-over window, even
+        // if a shorter lease was requested.
         let lease = request
             .server_lease(handover_window)
             .max(with_margin(LONGEST_WINDOW + self.core.settings.response_timeout));
@@ -127,9 +127,9 @@ impl Table {
 
     /// Waits until the former holder's hand-over window is over, and renews the grant.
     ///
-    /// Until then, a former holder that has not received the notice can hand the lock over in its
-    /// process. Afterwards the server's clock is past every token of these hand-overs. So the token
-    /// is read again.
+    /// Until then, a former holder that has not received the notice can hand the lock over within
+    /// its process. At the end of the window, the server's clock is past every token of these
+    /// hand-overs. So the new grant then gets a new token from this clock.
     async fn wait_out_previous(
         self: &Arc<Self>,
         takeover: &Takeover,
@@ -145,9 +145,9 @@ impl Table {
         let until = deadline(granted.sent, takeover.lease);
         let outcome = self.core.exchange(request, until, RetryPolicy::Retries, &Progress::default()).await;
         let unanswered_until = outcome.retransmission_ends.max(granted.retransmission_ends);
-        // The former holder's window is over. A late retransmission changes nothing if it finds the
-        // hold of this takeover. But it can take the lock from yet another holder. So `free`
-        // releases the lock only when the window of that holder is over, too.
+        // A late retransmission that finds the hold of this takeover changes nothing. Otherwise it
+        // can take the lock from a third holder. So `free` releases the lock only when the
+        // hand-over window of such a holder is over, too.
         let settled = unanswered_until.map_or(Instant::MIN, |limit| limit + LONGEST_WINDOW);
         match parse_reply(&outcome) {
             AcquireReply::Granted { token, .. } => {
@@ -215,7 +215,7 @@ impl Table {
                 Some(grant)
             }
             InstallOutcome::Superseded => {
-                // Another takeover ended this grant before it was known here. If the server has
+                // Another takeover ended this grant before it was installed here. If the server has
                 // lost its data since, the acquire request of `wait_out_previous` may have taken
                 // the lock again. So the lock is released.
                 server_lease.end();

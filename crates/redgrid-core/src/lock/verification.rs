@@ -1,7 +1,7 @@
-//! Verification of server leases: which ones may be lost, and which ones are lost.
+//! Verification of server leases that this process may have lost.
 //!
-//! A lease is verified by a renewal that is due at once. If the server replies that the lease is
-//! not held, it is lost.
+//! A server lease is verified by a renewal that is sent at once. If the server replies that the
+//! lease is not held, the server lease counts as lost.
 
 use std::sync::Arc;
 
@@ -13,12 +13,13 @@ use super::hold::ServerLease;
 use super::table::Table;
 
 impl Table {
-    /// Verifies all holds of a node, because the server behind it may have lost them.
+    /// Verifies all holds of a node, because the server at this node may have lost them.
     pub(crate) fn verify_node(&self, server: &Arc<dyn Server>) {
         self.verify(|server_lease| is_same(&self.core.home(&server_lease.keys.key), server));
     }
 
-    /// Verifies the holds of keys that moved to another node, because that node may lack the holds.
+    /// Verifies the holds of keys that have moved to another node, because that node may lack the
+    /// holds.
     pub(crate) fn verify_moved(&self) {
         self.verify(|server_lease| server_lease.has_moved(self.core.home(&server_lease.keys.key).id()));
     }
@@ -34,16 +35,16 @@ impl Table {
         self.wake_renewal(&state.schedule);
     }
 
-    /// Marks a hold as lost, after the notice of another client that took the lock over.
+    /// Marks a server lease as lost, after another client's notice that it has taken the lock over.
     pub(crate) fn preempted(self: &Arc<Self>, field: &[u8]) {
-        // The holder field of another client is no notice.
+        // Ignore a notice with the holder field of another client.
         let Some(number) = number_of(field).filter(|number| self.core.field(*number) == field) else { return };
         let mut state = self.state();
         match state.schedule.get(number).cloned() {
             Some(server_lease) => self.mark_lost(&mut state, &server_lease, LostReason::Forced),
             None => {
-                // The reply with the grant may still be in flight: remember the notice for that
-                // reply.
+                // The reply with the grant may still be in flight: remember the notice until the
+                // reply arrives.
                 let (now, timeout) = (self.now(), self.core.settings.patience());
                 state.forced.retain(|_, received| now.since(*received) < timeout);
                 state.forced.insert(number, now);
@@ -51,7 +52,7 @@ impl Table {
         }
     }
 
-    /// Marks a hold as lost, because the server no longer has it.
+    /// Marks a server lease as lost, because the server no longer has its holder field.
     pub(super) fn report_missing(self: &Arc<Self>, field: &[u8]) {
         let mut state = self.state();
         // A server lease that has left the schedule was released, not lost.

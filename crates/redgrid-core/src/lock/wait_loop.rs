@@ -1,11 +1,11 @@
-//! The wait loop of a lock. It runs while requests of this process wait behind each other, or for
-//! another process. Only the first waiter sends requests.
+//! The wait loop of a lock. It runs while requests of this process wait for each other or for
+//! another process. It sends acquire requests only for the first waiter.
 //!
 //! The loop tries to acquire. If the lock is taken, it subscribes to the channel and tries again
-//! when the subscription is confirmed. Later it tries at every message, at every gap, when the poll
-//! finds the key gone, and when the reported lease has run out. After a hand-over window of this
-//! process, other processes go first. The loop tries again only when all of them have had the
-//! lock, or after a quiet period.
+//! when the subscription is confirmed. Later it tries at every message, whenever messages may have
+//! been missed, when a poll finds the key gone, and when the reported lease has run out. After a
+//! hand-over window of this process, other processes go first. The loop then tries again only when
+//! all of them have had the lock, or after a quiet period without messages.
 //!
 //! For lock kinds without release messages, the loop subscribes to nothing and tries again after
 //! growing pauses.
@@ -24,14 +24,15 @@ use super::table::{Busy, LockId, State, Table, send};
 use crate::backoff::Backoff;
 use crate::clock::Instant;
 
-/// How long a lock that a probe found free must stay without a message before it is acquired: 1 ms.
+/// After a probe of the key has found the lock free, the loop waits this long for a message before
+/// it tries to acquire the lock: 1 ms.
 ///
 /// A probe can fall between a release and the next holder's acquire, while the message of the
 /// release is in flight.
 const STAYS_FREE: Duration = Duration::from_millis(1);
 
-/// A key without waiters stays subscribed for this long at most: 500 ms. A new request in that time
-/// finds the subscription active.
+/// A lock without waiters stays subscribed for this long at most: 500 ms. A new request in that
+/// time finds the subscription active.
 const IDLE: Duration = Duration::from_millis(500);
 
 /// Stands for "no timeout". A message or a poll always ends the wait sooner.
@@ -45,8 +46,8 @@ const NO_TIMEOUT: Duration = Duration::from_secs(3600);
 const LONG_QUIET_PERIOD_EVERY: u32 = 16;
 const LONG_QUIET_PERIOD: Duration = Duration::from_millis(20);
 
-/// Number of tries, for lock kinds without release messages, after which the waiter sets its flag
-/// on the server. These tries take some milliseconds.
+/// For lock kinds without release messages: number of tries after which a waiter sets the waiter
+/// flag on the server. These tries take some milliseconds.
 const FLAG_WAITER_AFTER: u32 = 3;
 
 /// How often a waiter checks for expired holders of a shared lock: 1 s. A check costs two requests.
@@ -55,9 +56,9 @@ const EVICTION_INTERVAL: Duration = Duration::from_secs(1);
 enum Step {
     /// No request waits any more.
     Done,
-    /// This process holds the lock or has a request in flight: wait for a change.
+    /// This process holds the lock or has a request in flight, so the loop waits for a change.
     ///
-    /// From `listen_at` on, the end of the hand-over window is near, so the loop subscribes to the
+    /// At `listen_at` the end of the hand-over window is near, so the loop subscribes to the
     /// channel.
     Local {
         listen_at: Instant,
@@ -78,7 +79,7 @@ struct WaitLoop {
     quiet_yields: u32,
     /// When the next check for expired holders is due.
     next_eviction: Instant,
-    /// The pauses of the loop if releases send no messages; `None` if they do.
+    /// The pauses of the loop, for lock kinds without release messages; `None` for all others.
     backoff: Option<Backoff>,
     /// Number of consecutive tries that found the lock taken.
     tries: u32,
@@ -116,7 +117,7 @@ impl Table {
                         wait_loop.watch(&self.core.subscriptions);
                     }
                     // While subscribed, check periodically whether a request still waits: the last
-                    // one may have the lock by now.
+                    // waiter may have got the lock meanwhile.
                     let again = if wait_loop.watch.is_none() { listen_at } else { self.now() + IDLE };
                     tokio::select! {
                         () = wait_loop.changed.notified() => {}
@@ -204,10 +205,10 @@ impl Table {
         }
     }
 
-    /// Waits until another try may succeed, or no request waits any more. `left` is how long the
-    /// lock is known to be taken.
+    /// Waits until another try may succeed, or until no request waits any more. `left` is how long
+    /// the lock is expected to stay taken.
     ///
-    /// While other processes go first, the end of the quiet period triggers one check whether the
+    /// While other processes go first, the loop checks at the end of the quiet period whether the
     /// lock is free.
     async fn until_worth_a_try(&self, wait_loop: &mut WaitLoop, left: Duration) {
         if let Some(backoff) = wait_loop.backoff {
@@ -255,8 +256,8 @@ impl Table {
                     match self.core.subscriptions.key_ttl(wait_loop.key.key()).await {
                         Some(left) => {
                             (until, quiet_until) = (self.now() + left.min(NO_TIMEOUT), Instant::MAX);
-                            // The quiet period is over, and the lock is taken. Announce this
-                            // waiter from now on: later readers then wait behind it.
+                            // The quiet period is over, and the lock is taken. Announce this waiter
+                            // from here on, so that later readers wait behind it.
                             announced = announced.or(wait_loop.announces.map(|_| Instant::MIN));
                         }
                         None => (quiet_until, found_free) = (self.now() + STAYS_FREE, true),
@@ -284,9 +285,9 @@ impl Table {
     }
 
     /// Waits like `until_worth_a_try`, for lock kinds without release messages. The pause doubles
-    /// with each try.
+    /// with each try, up to a limit.
     ///
-    /// If other processes go first, the longest pause is added.
+    /// If other processes go first, the longest pause of the backoff is added.
     async fn back_off(&self, wait_loop: &mut WaitLoop, backoff: Backoff, left: Duration) {
         let others = wait_loop.yield_plan.take().map_or(Duration::ZERO, |_| backoff.longest);
         let pause = backoff.after(wait_loop.tries).mul_f64(0.5 + fastrand::f64() / 2.0);
@@ -306,7 +307,7 @@ impl Table {
     /// Returns when the quiet period ends; `Instant::MAX` unless other processes go first.
     fn quiet_until(&self, wait_loop: &WaitLoop) -> Instant {
         let message_count = self.message_count(&wait_loop.key);
-        // Every 16th quiet period is longer, for subscribers that respond slowly.
+        // Every 16th quiet period is longer, for the sake of slow subscribers.
         let least = if wait_loop.quiet_yields % LONG_QUIET_PERIOD_EVERY == LONG_QUIET_PERIOD_EVERY - 1 {
             LONG_QUIET_PERIOD
         } else {

@@ -1,7 +1,8 @@
 //! The loop of a fair lock, whose waiters queue on the server.
 //!
-//! The first waiters each get a position in that queue, in their order. One keepalive every 250 ms
-//! covers all of these positions. A waiter with a position sends its acquire request again when
+//! The first waiters of this process get positions in that queue, in their local order. One
+//! keepalive every 250 ms covers all of these positions. A waiter with a position sends its acquire
+//! request again when
 //!
 //! - a message notifies it that it is next,
 //! - the reply to a keepalive shows its position at the head of the queue, and the lock as free, or
@@ -26,8 +27,8 @@ use crate::observe::count;
 
 /// Interval of the keepalive: 250 ms.
 ///
-/// A process that sends no keepalive counts as dead after four intervals. The next live waiter of a
-/// queue therefore has the lock within 1.5 s.
+/// The positions of a process that sends no keepalives expire after four intervals. If the waiters
+/// at the head of the queue are dead, the next live waiter therefore gets the lock within 1.5 s.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Lifetime of a position without a further keepalive, in keepalive intervals: 4.
@@ -38,10 +39,11 @@ const MISSED_KEEPALIVES: u32 = 4;
 /// A score is the time after which Redisson removes a position.
 const SCORES_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Number of fair locks for which one client sends keepalives at `KEEPALIVE_INTERVAL`: 100.
+/// Largest number of fair locks for which one client sends keepalives every `KEEPALIVE_INTERVAL`:
+/// 100.
 ///
-/// With more locks, the client sends a keepalive for each of them less often, and the positions
-/// live longer. At most 400 keepalives a second are sent.
+/// With more locks, the client sends a keepalive for each of them less often, and the server keeps
+/// the positions for longer. So one client sends at most 400 keepalives a second.
 const MAX_FREQUENT: u64 = 100;
 
 enum Step {
@@ -98,7 +100,7 @@ impl Table {
         Some(FairLoop { key, queue, changed, watches, next_keepalive: Instant::MAX, next_scores: Instant::MIN })
     }
 
-    /// Removes cancelled waiters, and starts an acquire or a pass request if one is due.
+    /// Removes cancelled waiters, and starts an acquire or pass request if one is due.
     ///
     /// Returns the loop's next step.
     fn fair_step(self: &Arc<Self>, fair_loop: &mut FairLoop) -> Step {
@@ -120,8 +122,8 @@ impl Table {
             answers = lock.reject_try_waiters();
         }
         for entry in lock.queue.iter().filter(|entry| entry.until <= now) {
-            // The waiter's timeout has passed, but its future was not polled to report that. Its
-            // position must not delay the waiters behind it.
+            // The waiter's timeout has passed, but its caller has not polled for the error. The
+            // position of this waiter must not delay the waiters behind it.
             let position = &entry.status.position;
             if position.was_requested() && !position.has_request_in_flight() {
                 self.release_position_of(lock, entry);
@@ -130,8 +132,8 @@ impl Table {
         self.listen(fair_loop, lock, now);
         let passes_locally = self.passes_locally(lock).is_some();
         if passes_locally {
-            // Notifications from before this process acquired the lock are stale. While an operation
-            // on the server lease is in flight, it may be the release, so notifications are kept.
+            // Notifications from before this process acquired the lock are stale. But an operation
+            // in flight may be the release, so notifications are kept while there is one.
             let is_idle = lock.busy == Busy::No;
             lock.queue.iter().filter(|_| is_idle).for_each(|entry| entry.status.position.clear_notification());
         } else if let Some(at) = self.next_to_request(lock, now)
@@ -165,13 +167,13 @@ impl Table {
         }
     }
 
-    /// Subscribes to the channel of each of the first waiters, and processes received
+    /// Subscribes to the channels of the first waiters' positions, and processes received
     /// notifications.
     fn listen(&self, fair_loop: &mut FairLoop, lock: &LockState, now: Instant) {
         let depth = usize::try_from(self.core.settings.fair_depth).unwrap_or(usize::MAX);
         let mut watches = HashMap::new();
-        // While this process holds the lock, no position is notified. A waiter that is enqueued
-        // meanwhile subscribes when the lock is released.
+        // While this process holds the lock, the server notifies no position. A waiter that is
+        // enqueued meanwhile subscribes when the lock is released.
         let passes_locally = self.passes_locally(lock).is_some();
         let waits = lock.queue.iter().filter(|entry| !entry.request.once && entry.until > now);
         for (at, entry) in waits.enumerate() {
@@ -203,8 +205,8 @@ impl Table {
 
     /// Returns the index of the waiter that sends the next acquire request.
     ///
-    /// That is the waiter whose position is next, if there is one. Otherwise it is the first waiter
-    /// without a position, if that waiter is among the first `fair_depth` ones.
+    /// That is a waiter whose position must try now, if there is one. Otherwise it is the first
+    /// waiter without a position, if that waiter is among the first `fair_depth` waiters.
     ///
     /// While a pass request that may enqueue a waiter is in flight, neither that waiter nor any
     /// behind it sends its own enqueue request.
@@ -258,8 +260,8 @@ impl Table {
         };
         lock.contact = received;
         lock.contended = lock.server_lease.is_none() && !lock.queue.is_empty();
-        // `left` is the PTTL of the lock, or -2 if it is free. `first` says which position is the
-        // head, counted from 1.
+        // `left` is the PTTL of the lock, or -2 if the lock is free. `first` says which of
+        // `positions` is the head of the queue, counted from 1; 0 if none of them is.
         let (left, first) = (parts[1], parts[2]);
         let mut lost = Vec::new();
         for (nth, ((request, number), kept)) in (1..).zip(positions.iter().zip(&parts[3..])) {
@@ -290,7 +292,7 @@ fn may_request(lock: &LockState) -> bool {
     !lock.request_in_flight && !matches!(lock.busy, Busy::AdjustingLease(_))
 }
 
-/// Counts a fair lock among those that send keepalives, until this value is dropped.
+/// Counts one more fair lock that sends keepalives, until this value is dropped.
 struct ActiveFairKey(Arc<Table>);
 
 impl ActiveFairKey {

@@ -1,14 +1,17 @@
 //! Local pass: hand-over along the server's queue inside one process.
 //!
 //! The positions at the head of the queue may belong to this process. As long as they do, a task
-//! that releases the lock hands it to the waiter of the next position without a request.
+//! that releases the lock hands the lock to the waiter with the next position, without a request.
 //!
 //! One reply of the server lists the positions of this process at the head, up to the first of
 //! another process: a *run*. New waiters enqueue at the end, so no waiter gets between two
 //! positions of a run. The lock can therefore pass along the run under the holder field that
-//! already has it. One pass request reports all waiters that were served meanwhile, enqueues all
-//! that arrived meanwhile, and returns the run anew. A run is used for no longer than the longest
-//! hand-over window, because a forced takeover waits only that long for local hand-overs to end.
+//! already has it.
+//!
+//! One pass request reports the positions that were served since the last one, and enqueues the
+//! waiters that arrived since. Its reply lists the run anew. A run is used for no longer than the
+//! longest hand-over window, because a forced takeover waits only that long for local hand-overs to
+//! end.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -27,10 +30,12 @@ use crate::lock::hold::ServerLease;
 use crate::lock::release::{ReleaseMode, Released, released};
 use crate::lock::table::{Answers, Busy, LockId, LockState, State, Table, Waiter, send};
 
-/// The known positions of this process at the head of the server's queue, while it has the lock.
+/// The known positions of this process at the head of the server's queue, while this process has
+/// the lock.
 #[derive(Default)]
 pub(in crate::lock) struct LocalPass {
-    /// Numbers of the next positions, in their order. Some may have left since the reply.
+    /// Numbers of the next positions, in their order. Some of their waiters may have left since the
+    /// reply.
     next: VecDeque<u64>,
     /// Send time of the pass request whose reply listed the positions in `next`.
     listed: Option<Instant>,
@@ -38,13 +43,13 @@ pub(in crate::lock) struct LocalPass {
     served: Vec<u64>,
     /// Whether a pass request is in flight.
     in_flight: bool,
-    /// Served positions that the pass request in flight reports.
+    /// The served positions that the pass request in flight reports.
     reporting: Vec<u64>,
     /// A hand-over that is suspended until the pass request completes: the id of its server lease.
     /// If that lease was adjusted to the request of a waiter, also the last adjustment.
     suspended: Option<(u64, Option<Fitted>)>,
-    /// Id of a server lease that is no longer passed along. Either a pass request was not answered,
-    /// or a retransmission of one can still release the lock.
+    /// Id of a server lease that is no longer passed along. Either a pass request has failed, or a
+    /// retransmission of one can still release the lock.
     ended: Option<u64>,
 }
 
@@ -53,7 +58,7 @@ impl LocalPass {
         self.in_flight
     }
 
-    /// Removes a position that is not at the head any more.
+    /// Removes a position that was served or is no longer in the queue.
     pub(super) fn lost(&mut self, number: u64) {
         self.next.retain(|next| *next != number);
     }
@@ -83,7 +88,8 @@ impl LockState {
 }
 
 impl Table {
-    /// Resets the local pass for a new server lease: forgets the run, and removes served positions.
+    /// Resets the local pass for a new server lease: forgets the run, and removes served positions
+    /// from the server's queue.
     pub(in crate::lock) fn begin_local_pass(self: &Arc<Self>, lock: &mut LockState) {
         if let Some(pass) = &mut lock.local_pass {
             (pass.next, pass.listed, pass.ended) = (VecDeque::new(), None, None);
@@ -91,8 +97,8 @@ impl Table {
         self.take_out_served(lock);
     }
 
-    /// Returns the server queue along which the current server lease is passed; `None` if it is not
-    /// passed along.
+    /// Returns the server queue along which the current server lease is passed locally; `None` if
+    /// the server lease is not passed along.
     pub(in crate::lock) fn passes_locally(&self, lock: &LockState) -> Option<&'static dyn ServerQueue> {
         let queue = lock.protocol.queue().filter(|_| self.core.settings.handover_window != Some(Duration::ZERO))?;
         let server_lease = lock.server_lease.as_ref().filter(|server_lease| server_lease.is_valid_locally())?;
@@ -127,7 +133,7 @@ impl Table {
         false
     }
 
-    /// Records that a request got the server lease by its position.
+    /// Records that a waiter got the server lease through its queue position.
     pub(in crate::lock) fn served(self: &Arc<Self>, lock: &mut LockState, waiter: &Waiter, now: Instant) {
         let position = &waiter.status.position;
         if !position.is_queued() {
@@ -148,8 +154,8 @@ impl Table {
 
     /// Releases a server lease by a pass request that reports the served positions.
     ///
-    /// Returns `None` if there are no served positions, or if the server lease must be released
-    /// like any other.
+    /// Returns `None` if a plain release must follow: there are no served positions, the lock stays
+    /// taken for a while, or the pass request failed.
     pub(in crate::lock) async fn release_in_queue(
         self: &Arc<Self>,
         server_lease: &ServerLease,
@@ -164,8 +170,8 @@ impl Table {
         let served = {
             let mut state = self.state();
             let pass = Self::pass_of(&mut state, server_lease)?.local_pass.as_mut()?;
-            // The pass request that counts as in flight may not have been sent. So this request
-            // reports the served positions of that one, too.
+            // A pass request that counts as in flight may not have been sent. So this request also
+            // reports the served positions that the other request was to report.
             pass.reporting.iter().copied().chain(std::mem::take(&mut pass.served)).collect::<Vec<_>>()
         };
         if served.is_empty() {
@@ -180,7 +186,7 @@ impl Table {
             let lock = state.locks.get_mut(&server_lease.lock_id())?;
             lock.local_pass.get_or_insert_default().served.extend(served);
             self.take_out_served(lock);
-            // Perhaps the server refuses only pass requests: a plain release follows.
+            // The server may refuse only pass requests, so a plain release follows.
             return None;
         }
         self.released_by_pass(server_lease, &outcome);
@@ -193,8 +199,9 @@ impl Table {
         lock.server_lease.as_ref().is_some_and(|ours| ours.id == server_lease.id).then_some(&mut **lock)
     }
 
-    /// Remembers a plain release of a server lease that a pass request has released, so that the
-    /// release can be repeated after a failover.
+    /// Completes the release of a server lease by a pass request. The lock is released again if a
+    /// retransmission can acquire it, and a plain release is remembered that can be repeated after
+    /// a failover.
     fn released_by_pass(self: &Arc<Self>, server_lease: &ServerLease, answered: &RequestOutcome) {
         self.release_late_copies(server_lease, answered.sent, Instant::MIN);
         let field = self.core.field(server_lease.id);
@@ -210,7 +217,8 @@ impl Table {
         }
     }
 
-    /// Removes the served positions of a server lease that is released without a pass request.
+    /// Removes from the server's queue the served positions of a server lease that is released
+    /// without a pass request.
     pub(in crate::lock) fn take_out_served_of(self: &Arc<Self>, server_lease: &ServerLease) {
         if let Some(lock) = Self::pass_of(&mut self.state(), server_lease) {
             self.take_out_served(lock);
@@ -223,10 +231,11 @@ impl Table {
         self.schedule_cleanup(DeferredRelease { at_once, ..release });
     }
 
-    /// Sends a pass request, if there is something to report and none is in flight.
+    /// Starts a pass request, unless one is in flight or the request would have no effect.
     ///
     /// The request reports the served positions, enqueues new waiters, and fetches the next
-    /// positions. Returns whether the request was sent.
+    /// positions. With `frees`, it also releases the lock if no position of this process is next.
+    /// Returns whether a request was started.
     pub(in crate::lock) fn send_pass(self: &Arc<Self>, state: &mut State, key: &LockId, frees: bool) -> bool {
         let now = self.now();
         let depth = usize::try_from(self.core.settings.fair_depth).unwrap_or(usize::MAX);
@@ -303,8 +312,7 @@ impl Table {
         match reply {
             Ok(PassReply::Held(next)) => {
                 (pass.next, pass.listed) = (next, Some(outcome.sent));
-                // A late retransmission could release the lock that another task has acquired
-                // meanwhile.
+                // A late retransmission could release the lock while the next task holds it.
                 let may_be_undone = frees && outcome.was_retransmitted();
                 if may_be_undone {
                     pass.ended = Some(server_lease.id);
@@ -341,7 +349,7 @@ impl Table {
         send(answers);
     }
 
-    /// Records the outcome of a pass request for a waiter that the request was to enqueue.
+    /// Records the outcome of a pass request for one of the waiters that the request enqueues.
     /// `is_known` means that the waiter is known to be queued.
     fn enqueued(
         self: &Arc<Self>,
@@ -361,9 +369,9 @@ impl Table {
             }
             status.position.left();
         }
-        // The request no longer waits, or has another number by now. So the position with this
-        // number, or a grant to it, is released. If this process has a server lease with this
-        // number, the release of its hold suffices.
+        // The waiter has left, or its position has another number by now. So the position with this
+        // number is released, or the grant to this position. If this process has a server lease
+        // with this number, the release of its hold suffices.
         let ours = lock.and_then(|lock| lock.server_lease.as_ref());
         if ours.is_none_or(|ours| ours.id != *number) {
             let limit = outcome.retransmission_ends.unwrap_or(Instant::MIN).max(status.may_execute_until());

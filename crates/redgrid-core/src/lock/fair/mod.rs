@@ -1,4 +1,5 @@
-//! Fair locks: their waiters queue on the server, in the order of their arrival there.
+//! Fair locks: their waiters queue on the server, in the order in which their requests arrive
+//! there.
 //!
 //! | file | contents |
 //! |---|---|
@@ -22,7 +23,8 @@ pub(super) use self::queue_position::QueuePosition;
 pub use self::queue_position::QueuePositionView;
 use super::protocol::{HoldArgs, LockKeys};
 
-/// The queue positions that a process reports while it holds the lock.
+/// The arguments of a pass request, by which a process reports queue positions while it holds the
+/// lock.
 #[derive(Debug, Clone, Copy)]
 // Exhaustive: only authors of objects use it.
 pub struct PassArgs<'a> {
@@ -30,9 +32,10 @@ pub struct PassArgs<'a> {
     pub served: &'a [Bytes],
     /// Positions that are enqueued, in order.
     pub new: &'a [Bytes],
-    /// How long the new positions, and those in the reply, are kept without a further request.
+    /// How long the server keeps the new positions, and those in the reply, without a further
+    /// request.
     pub kept: Duration,
-    /// On which condition the request releases the lock.
+    /// The condition on which the request releases the lock.
     pub gives_back: ReleaseAfterPass,
 }
 
@@ -48,21 +51,23 @@ pub enum ReleaseAfterPass {
     Yes,
 }
 
-/// The server's queue of a lock kind. Each waiter has a position, named by the holder field that it
-/// will have.
+/// The server's queue of a lock kind. Each waiter has a position, whose name is the waiter's future
+/// holder field.
 ///
 /// For such kinds, `LockProtocol::release` and its variants also remove positions: the field of a
-/// claim can be a holder or a position. `LockProtocol::acquire` tries once, and creates no
-/// position.
+/// claim can be that of a holder or of a position. `LockProtocol::acquire` only tries, and creates
+/// no position.
 pub trait ServerQueue: Send + Sync {
     /// Acquires the lock if it is free and no other position is first; otherwise enqueues the
     /// request.
     ///
-    /// A position is kept for `kept` without a further request. The reply is that of `acquire`.
-    /// `left` is the PTTL of the holder if the position is the head of the queue, and -1 otherwise.
+    /// The server keeps the position for `kept` without a further request. The reply is that of
+    /// `acquire`. `left` is the PTTL of the holder if the position is the head of the queue, and -1
+    /// otherwise.
     fn enter(&self, claim: HoldArgs<'_>, kept: Duration) -> Request;
 
-    /// Keeps positions alive and removes expired ones; with `all` it checks the whole queue.
+    /// Keeps positions alive and removes expired ones. With `all`, the script checks the whole
+    /// queue.
     ///
     /// The reply is `{time, left, first, kept, …}`:
     ///
@@ -73,8 +78,8 @@ pub trait ServerQueue: Send + Sync {
     /// | `kept` | for each position: 1 if it is in the queue, otherwise 0 |
     fn keep(&self, target: &LockKeys, places: &[Bytes], kept: Duration, all: bool) -> Request;
 
-    /// Removes served positions and enqueues new ones. Keeps or releases the lock that `claim`'s
-    /// field holds, as `along` says.
+    /// Removes served positions and enqueues new ones. Keeps or releases the lock that the field of
+    /// `claim` holds, as `along` says.
     ///
     /// The reply is one of:
     ///

@@ -1,4 +1,4 @@
-//! The request that reports the served positions of this process, and enqueues new ones.
+//! The request that reports the served positions of this process, and enqueues new positions.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -20,8 +20,8 @@ pub(super) struct PassRequest {
     pub(super) queue: &'static dyn ServerQueue,
     pub(super) served: Vec<u64>,
     pub(super) new: Vec<NewPosition>,
-    /// Whether the request releases the lock if no position of this process is next. That is so
-    /// when no local task has the lock.
+    /// Whether the request releases the lock if no position of this process is next. It is set
+    /// while no local task has the lock.
     pub(super) frees: bool,
 }
 

@@ -13,8 +13,7 @@ use crate::lock::cleanup::DeferredRelease;
 use crate::lock::protocol::{LockKeys, LockProtocol};
 use crate::lock::table::{LockState, Table, Waiter};
 
-/// The position of one request. Its holder field stays the same from the first request to the
-/// grant.
+/// The queue position of one acquire request. Its holder field stays the same until the grant.
 #[derive(Default)]
 pub(in crate::lock) struct QueuePosition(Mutex<Place>);
 
@@ -23,16 +22,16 @@ struct Place {
     /// Number of the holder field; `None` if the number is the id of the request. A released field
     /// is never reused.
     number: Option<u64>,
-    /// Whether a request for the position was sent, so that the position may be queued or hold the
+    /// Whether a request for the position was sent. The position may then be queued or hold the
     /// lock.
     was_requested: bool,
     /// Whether a request for the position is in flight.
     has_request_in_flight: bool,
-    /// Whether the server has the position in its queue.
+    /// Whether the position is in the server's queue.
     is_queued: bool,
     /// Whether a notification or a reply said that the position is next.
     is_notified: bool,
-    /// When the holder's lease ends, if this position is the head.
+    /// When the holder's lease ends, if this position is the head of the queue.
     next_at: Option<Instant>,
 }
 
@@ -46,8 +45,8 @@ impl QueuePosition {
         self.place().number.unwrap_or(request)
     }
 
-    /// Moves the request to a position with another holder field. The old field is released, and
-    /// the request enqueues again.
+    /// Moves the request to a position with another holder field, because the caller releases the
+    /// old field. The request is then enqueued again.
     pub(in crate::lock) fn moved(&self, number: u64) {
         *self.place() = Place { number: Some(number), ..Place::default() };
     }
@@ -58,20 +57,20 @@ impl QueuePosition {
             (true, true, false, None);
     }
 
-    /// Records the end of a request for the position. `waits` says whether the position is
-    /// enqueued.
+    /// Records the end of a request for the position. `waits` says whether its waiter is queued
+    /// now.
     ///
-    /// If `waits` is false, the waiter has left or the outcome is unknown. An earlier release may
-    /// have been executed before the position was created. So the position counts as requested,
-    /// and must be released again.
+    /// If `waits` is false, the waiter has left or the outcome is unknown. In the first case, the
+    /// position may have been released before the request created it. So the position counts as
+    /// requested, and must be released again.
     pub(in crate::lock) fn request_ended(&self, waits: bool) {
         let mut place = self.place();
         place.is_queued = std::mem::take(&mut place.has_request_in_flight) && waits;
         place.was_requested |= !waits;
     }
 
-    /// Records that the position left the queue: it was granted, removed, given up, or is about to
-    /// be enqueued again. Returns `false` if no request for it was sent.
+    /// Records that the position is no longer in the queue: it was granted, removed, given up, or
+    /// is about to be enqueued again. Returns whether a request for the position was sent.
     pub(in crate::lock) fn left(&self) -> bool {
         let mut place = self.place();
         let number = place.number;
@@ -90,7 +89,7 @@ impl QueuePosition {
         self.place().has_request_in_flight
     }
 
-    /// Records that the position is next and the lock may be free.
+    /// Records that the position is next and that the lock may be free.
     pub(in crate::lock) fn notify(&self) {
         self.place().is_notified = true;
     }

@@ -43,7 +43,7 @@ fn a_new_subscription_counts_from_its_own_start() {
     let mut plan = YieldPlan::after(audience(2, None), MS).unwrap();
     assert!(!plan.is_over(None));
     assert_eq!([5, 6, 7].map(|message_count| plan.is_over(Some(message_count))), [false, false, true]);
-    // A lower count belongs to a new subscription, and counting begins there.
+    // A lower count belongs to a new subscription, and counting begins with this count.
     let mut plan = YieldPlan::after(audience(2, Some(5)), MS).unwrap();
     assert_eq!([0, 1, 2].map(|message_count| plan.is_over(Some(message_count))), [false, false, true]);
 }
@@ -53,8 +53,8 @@ fn a_waiter_without_messages_is_given_the_time_of_a_poll() {
     let unseen = SubscriberCount { unseen: true, ..audience(1, Some(0)) };
     let mut plan = YieldPlan::after(unseen, MS).unwrap();
     assert_eq!(plan.quiet_period(Some(2)), POLLER_QUIET_PERIOD);
-    // Two messages end the yield: the release of this process, and that of the waiter, which
-    // receives no messages itself.
+    // Two messages end the yield: that of the release of this process, and that of the release by
+    // the polling waiter.
     assert_eq!([1, 2].map(|message_count| plan.is_over(Some(message_count))), [false, true]);
 }
 
@@ -70,7 +70,7 @@ fn listeners_to_a_release_that_was_not_published_are_given_the_time_of_their_pol
 
 #[test]
 fn listeners_at_a_replica_are_counted_and_get_more_time() {
-    // The primary reaches no subscriber: without the replica's count there would be no yield.
+    // The primary counts no subscriber: without the replica's count there would be no yield.
     assert_eq!(YieldPlan::after(audience(0, Some(7)), MS), None);
     let mut plan = YieldPlan::after(audience(0, Some(7)).with(Some(ReplicaSubscribers::Count(2))), MS).unwrap();
     assert_eq!(plan.quiet_period(Some(7)), 2 * REPLICA_QUIET_PERIOD);

@@ -153,7 +153,7 @@ async fn a_watcher_is_notified_of_its_own_hold_alone() {
     let clock = Clock::runtime();
     let now = clock.now();
     let renewed = LeaseMode::Renewed(Duration::from_secs(10));
-    // The watcher of B is created before A ends, or after.
+    // The watcher of B is created before A ends, or afterwards.
     for is_between in [false, true] {
         let server_lease = server_lease(&clock, now);
         let [a, b] = [(); 2].map(|()| HoldWatch(Arc::new(hold(&server_lease, renewed, now))));

@@ -23,8 +23,8 @@ use crate::lock::protocol::{AcquireReply, AcquireRequest, HoldArgs, LockKeys, Lo
 use crate::lock::reentry::reenter;
 use crate::lock::table::{Answers, Busy, LockId, LockState, State, Table, send};
 
-/// Number of keys that are processed in one go under the table's lock. Other tasks can lock the
-/// table in between.
+/// Number of keys that are processed while the table is locked once. Between two such chunks, other
+/// tasks can lock the table.
 const CHUNK: usize = 500;
 
 /// The result of one attempt to acquire several keys.
@@ -36,7 +36,7 @@ pub enum MultiOutcome {
     Busy {
         /// Index of the first key that is taken.
         at: usize,
-        /// Whether the key is held, or has a waiter in this process.
+        /// Whether the key is held by any client, or has a waiter in this process.
         ///
         /// `false` if this process is only acquiring or releasing the key at the moment.
         theirs: bool,
@@ -49,12 +49,13 @@ enum LocalCheck {
         at: usize,
         theirs: bool,
     },
-    /// Other processes are being notified that the hand-over window ended; try again at this time.
+    /// Other processes are still being notified that the hand-over window has ended. The check must
+    /// be repeated at this time.
     NotBefore(Instant),
     /// The keys in `wanted` are reserved: until this request has ended, this process sends no other
     /// acquire request for them.
     Reserved {
-        /// Guards of keys that the holder re-entered, each with its index in the request.
+        /// Guards of the keys whose holds the holder re-enters, each with its index in the request.
         entered: Entered,
         /// Indexes of the other keys, each with the end of the hand-over window that its grant
         /// continues; `None` if the grant begins a new one.
@@ -89,7 +90,7 @@ struct MultiCall {
 }
 
 impl MultiCall {
-    /// Returns the parsed reply, and the index of the key that it concerns.
+    /// Returns the parsed reply, and the index of the key that the reply concerns.
     fn verdict(&self) -> (AcquireReply, usize) {
         let reply = || self.outcome.result.clone();
         // The script for a single key replies without the number of a key.
@@ -113,7 +114,7 @@ impl MultiCall {
     }
 }
 
-/// Status of a reply that rejects all keys because of one key.
+/// Status of a reply by which the server rejects the whole request because of one key.
 const REFUSED: i64 = 3;
 
 impl Table {
@@ -139,8 +140,8 @@ impl Table {
         let (until, seen) = (until.min(contact_deadline), Arc::clone(&progress));
         let multi = MultiRequest { client: client.clone(), kind, targets, request: wanted, until, progress };
         let table = Arc::clone(self);
-        // The attempt runs in a background task: if the caller is dropped, the drop of the result
-        // releases the grants.
+        // The attempt runs in a background task. If the caller's future is dropped, the result is
+        // dropped unreceived, and this releases the grants.
         self.spawn_background(Box::pin(async move {
             let _ = answer.send(table.try_all(&multi).await);
         }));
@@ -196,8 +197,8 @@ impl Table {
                 }
             };
             if let Err(error) = self.core.commit(outcome, multi.request.durability, &multi.targets[first].key).await {
-                // Release before reporting the error or retrying, so that this grant does not make
-                // the keys busy.
+                // Release the grant first: otherwise a retry, or a new request of the caller, would
+                // find the keys taken by this grant.
                 self.clean_up(call.deferred_release(multi, lease)).await;
                 if error.is_passing() && self.now() < multi.until {
                     tokio::time::sleep(jittered(self.core.settings.retry_delay)).await;
@@ -218,7 +219,7 @@ impl Table {
 
     /// Schedules the release of all keys that transmissions of the request may acquire.
     ///
-    /// With `at_once` the keys are also released now, because the answered transmission may have
+    /// With `at_once` the keys are also released now, because the last transmission may have
     /// acquired them.
     fn clean_up_copies(self: &Arc<Self>, multi: &MultiRequest, call: &MultiCall, lease: Duration, at_once: bool) {
         if at_once || call.outcome.was_retransmitted() {
@@ -226,7 +227,8 @@ impl Table {
         }
     }
 
-    /// Reserves the keys, all or none: this process then sends no other acquire request for them.
+    /// Reserves all of the keys or none. This process sends no other acquire request for reserved
+    /// keys.
     fn reserve(self: &Arc<Self>, multi: &MultiRequest, waited: bool) -> Result<LocalCheck, AcquireError> {
         let now = self.now();
         let mut state = self.state();
@@ -240,7 +242,7 @@ impl Table {
             let key = multi.key(at);
             let Some(lock) = state.locks.get_mut(&key) else {
                 // If this process released the key recently, other processes go first. This request
-                // is in no queue: it finds the key busy, or is delayed if it is try-only.
+                // cannot wait in a queue: the key counts as busy, or a try-only request is delayed.
                 let recent = state.recent.get(&key, now);
                 let continued = recent.map(|recent| recent.handover_ends).filter(|ends| *ends > now);
                 if let Some(recent) = recent.filter(|_| continued.is_none()) {
@@ -284,7 +286,7 @@ impl Table {
         Ok(LocalCheck::Reserved { entered, wanted })
     }
 
-    /// Ends the reservation, so that requests which arrived meanwhile can proceed.
+    /// Ends the reservation, so that requests that arrived meanwhile can proceed.
     fn unreserve(self: &Arc<Self>, multi: &MultiRequest, wanted: &[(usize, Option<Instant>)]) {
         let now = self.now();
         for part in wanted.chunks(CHUNK) {
@@ -295,7 +297,7 @@ impl Table {
         }
     }
 
-    /// Records the end of the attempt for one key.
+    /// Ends the reservation of one key.
     fn end_request(self: &Arc<Self>, state: &mut State, key: &LockId, now: Instant) {
         if let Some(lock) = state.locks.get_mut(key) {
             lock.request_in_flight = false;

@@ -1,4 +1,5 @@
-//! Several keys at once: one script acquires all of them or none, and another one releases them.
+//! Several keys at once: one script acquires all of the keys or none, and another script releases
+//! them.
 
 mod acquire;
 mod release;
@@ -14,8 +15,8 @@ pub trait MultiKeyProtocol {
     /// Acquires all of the keys, which share a hash slot, or none.
     ///
     /// The reply is that of [`LockProtocol::acquire`](super::protocol::LockProtocol::acquire). If a
-    /// key is taken, a fourth element is the number of that key, counted from 1. The token of each
-    /// grant is `time`. If the server rejects a key, the reply is `{3, time, number, text}`, with
-    /// the number of the key and the error text.
+    /// key is taken, the fourth element is the number of that key, counted from 1. The token of
+    /// each grant is `time`. If the server rejects a key, the reply is `{3, time, number, text}`,
+    /// with the number of the key and the error text.
     fn acquire_many(&self, claims: &[HoldArgs<'_>]) -> Request;
 }

@@ -21,7 +21,7 @@ use crate::service::ClientParts;
 
 /// Guards of several keys of one client, lock kind and hash slot.
 ///
-/// Dropping it releases all of the holds together, in the background.
+/// Dropping this value releases all of the holds together, in the background.
 #[must_use = "dropping it releases all of its holds"]
 pub struct MultiGrant(Vec<HoldGuard>);
 
@@ -46,8 +46,8 @@ impl MultiGrant {
 
     /// Releases all keys and waits for the replies, for at most `response_timeout`.
     ///
-    /// Returns one error for each key that failed. A release without a reply in time continues in
-    /// the background until the lease ends.
+    /// Returns one error for each key whose release failed or is not confirmed. A release without a
+    /// reply in time continues in the background until the lease ends.
     ///
     /// # Cancel safety
     ///
@@ -58,8 +58,8 @@ impl MultiGrant {
         let keys: Vec<_> = self.iter().map(|grant| Arc::clone(grant.keys())).collect();
         let started = self.drop_guards();
         async move {
-            // Keep the client alive until the replies arrive: its shutdown would report every
-            // unsent release as lost.
+            // Keep the client alive until the replies arrive: when a client shuts down, its unsent
+            // releases are reported as lost.
             let Some((errors, client)) = started else { return Vec::new() };
             tokio::select! {
                 biased;
@@ -76,8 +76,8 @@ impl MultiGrant {
         self.0.drain(..).for_each(HoldGuard::forget);
     }
 
-    /// Drops all guards. Returns the receiver of the errors, and a handle of the client, because
-    /// the guards may own the last handle.
+    /// Drops all guards. Returns the receiver of the errors, and a handle that keeps the client
+    /// alive: the guards may have had its last handles.
     fn drop_guards(&mut self) -> Option<(oneshot::Receiver<Vec<ReleaseError>>, Client)> {
         let client = self.0.first()?.client().clone();
         let table = Arc::clone(client.table());
@@ -86,7 +86,7 @@ impl MultiGrant {
         for mut guard in self.0.drain(..) {
             guard.armed = false;
             match table.drop_guard(&guard.hold, guard.is_first, false) {
-                // `Inline` does not occur here: only a release with a `caller` is polled inline.
+                // `Inline` does not occur here, because `caller` is false.
                 Dropped::Done | Dropped::Inline(..) => {}
                 Dropped::Lost(reason) => errors.push(ReleaseError::Lost { name: guard.name().clone(), reason }),
                 Dropped::Last(release) => releases.push(release),
@@ -116,7 +116,7 @@ impl Table {
         answer: oneshot::Sender<Vec<ReleaseError>>,
     ) {
         let now = self.now();
-        // Release separately the keys that stay taken for a while, or that a retransmission can
+        // Release each key separately that stays taken for a while, or that a retransmission can
         // acquire again.
         let (plain, alone): (Vec<_>, Vec<_>) = releases
             .into_iter()
@@ -129,8 +129,8 @@ impl Table {
                 match self.begin_release(&release) {
                     // A new request has reclaimed the server lease.
                     None => {}
-                    // Requests of this process wait for the lock by now. The lock is released
-                    // alone, in the mode that lets other processes go first.
+                    // Requests of this process wait for the lock. So it is released separately, in
+                    // the mode that lets other processes go first.
                     Some(true) => waited.push(self.release_alone(release, Some(true))),
                     Some(false) => {
                         self.take_out_served_of(&release.server_lease);
@@ -179,7 +179,7 @@ impl Table {
             let status = answers.as_ref().map_or(-1, |answers| answers[nth]);
             if status == -1 {
                 // The key cannot be written, or the whole request failed, for example while the
-                // slot migrates. A release of this key alone succeeds or reports its own error.
+                // slot migrates. A separate release of this key succeeds or reports its own error.
                 let yields = self.is_waited_for(&release);
                 waited.push(self.release_alone(release, Some(yields)));
                 continue;

@@ -1,9 +1,9 @@
 //! Readers and writers: several grants of one key, and holds that are converted into others.
 //!
 //! Readers share a grant if they request it within its hand-over window, with options that the
-//! grant satisfies. A later request, or one with other options, opens a further grant beside the
-//! first. A request that converts another hold also has a grant of its own. Examples are a writer
-//! that reads, and a reader that becomes a writer.
+//! grant satisfies. A later request, or a request with other options, opens a further grant of the
+//! same key. A request that converts another hold also has a grant of its own. Examples of such
+//! requests are a writer that also reads, and a reader that becomes a writer.
 
 mod waiting;
 
@@ -29,8 +29,8 @@ pub struct AcquireContext {
     /// Holder field of another hold on the same key that this request converts; `None` if it
     /// converts none.
     ///
-    /// Such a hold is a write lock from which a read lock is acquired, or a read lock that is to
-    /// become a write lock.
+    /// Such a hold is a write lock whose holder requests a read lock, or a read lock whose holder
+    /// requests the write lock.
     pub under: Option<Bytes>,
     /// Server time since which the request waits, in microseconds; zero for a new request.
     pub since: u64,
@@ -58,27 +58,30 @@ pub trait ReadWriteMode: Send + Sync {
         None
     }
 
-    /// Announces that the client with this id has a waiting request.
+    /// Returns the request that announces a waiter of the client with this id; `None` for kinds
+    /// without announcements.
     ///
-    /// Each announcement has a higher number than all earlier announcements and acquires. The
-    /// number of an acquire is part of its holder field.
+    /// The number of an announcement is higher than those of all earlier announcements and acquires
+    /// of the client. The number of an acquire is part of its holder field.
     fn announce(&self, _target: &LockKeys, _client: &str, _number: u64) -> Option<Request> {
         None
     }
 
-    /// Withdraws the announcement, unless one with a higher number arrived before.
+    /// Returns the request that withdraws the announcement. The request has no effect if the server
+    /// has an announcement with a higher number.
     fn withdraw(&self, _target: &LockKeys, _client: &str, _number: u64) -> Option<Request> {
         None
     }
 
-    /// Requests the list of holders for [`evict_expired`](ReadWriteMode::evict_expired).
+    /// Returns the request that lists the holders, as the argument of
+    /// [`evict_expired`](ReadWriteMode::evict_expired).
     fn holders(&self, _target: &LockKeys) -> Option<Request> {
         None
     }
 
-    /// Removes the holders with expired leases among those that `holders` returned.
+    /// Returns the requests that remove those of the listed holders whose leases have expired.
     ///
-    /// Waiters call it periodically.
+    /// Waiters send these requests periodically.
     fn evict_expired(&self, _target: &LockKeys, _holders: &[Bytes]) -> Vec<Request> {
         Vec::new()
     }
@@ -118,7 +121,7 @@ impl SharedGrant {
 /// more shareable grants only if its requests differ in their options.
 const COMPARED_GRANTS: usize = 4;
 
-/// The numbers of each key's grants, without the first one (number 0), by lock kind.
+/// The numbers of the grants of each lock kind and key, except grant 0.
 #[derive(Default)]
 pub(in crate::lock) struct GrantSet(HashMap<(&'static str, Bytes), Vec<u64>>);
 
@@ -137,7 +140,7 @@ impl GrantSet {
         }
     }
 
-    /// Returns the grants of a key but the first one, newest first.
+    /// Returns all grants of a key except grant 0, from the newest to the oldest.
     fn of(&self, kind: &'static str, target: &Arc<LockKeys>) -> impl Iterator<Item = LockId> + use<'_> {
         let grants = if self.0.is_empty() { None } else { self.0.get(&(kind, target.key.clone())) };
         let target = Arc::clone(target);
@@ -152,8 +155,8 @@ impl State {
         kinds.flat_map(|kind| self.grants_of(kind, keys)).collect()
     }
 
-    /// Returns the ids of a key's lock states of one kind. The first one, with grant number 0, does
-    /// not always exist.
+    /// Returns the ids of a key's lock states of one kind. The first id has grant number 0; a lock
+    /// state with this id does not always exist.
     pub(in crate::lock) fn grants_of(
         &self,
         kind: &'static str,
@@ -173,7 +176,8 @@ impl State {
     /// Returns the id of the server lease whose hold the request converts: a hold of the same
     /// holder in the paired mode. `None` if there is no such hold.
     ///
-    /// A request that would wait for its own hold fails with [`AcquireError::WouldDeadlock`].
+    /// A request that would wait for a hold of its own holder or scope fails with
+    /// [`AcquireError::WouldDeadlock`].
     pub(in crate::lock) fn held_in_paired_mode(
         &self,
         kind: &dyn LockProtocol,
@@ -191,8 +195,8 @@ impl State {
         let mut held = locks.iter().flat_map(|lock| lock.held()).filter(|hold| hold.holder().is_some());
         match held.find(|hold| hold.holder() == request.holder || hold.holder() == scope) {
             Some(hold) if mode.is_shared() && hold.holder() == request.holder => {
-                // From now on a second hold depends on this server lease, so it must not be handed
-                // over locally.
+                // From now on a second hold depends on this server lease, so this lease must not be
+                // handed over locally.
                 hold.server_lease.seal();
                 Ok(Some(hold.server_lease.id))
             }
@@ -205,12 +209,13 @@ impl State {
 /// Where a request was placed.
 pub(in crate::lock) enum Placement {
     Queue(LockId),
-    /// Granted already, through a shared grant.
+    /// The request was granted at once, by sharing a grant.
     Shared(Arc<Hold>),
 }
 
 impl Table {
-    /// Places a request into an existing or new lock state, or shares an existing grant at once.
+    /// Chooses an existing lock state or a new one in which the request waits, or shares an
+    /// existing grant at once.
     pub(in crate::lock) fn place(
         &self,
         state: &mut State,
@@ -276,10 +281,10 @@ impl Table {
 }
 
 impl HoldGuard {
-    /// Converts this hold: requests a hold of the other mode on the same key, and keeps this one.
+    /// Converts this hold: requests a hold of the other mode on the same key. This hold is kept.
     ///
-    /// Returns `None` if other holders have the key, or if tasks that share this hold's grant would
-    /// be excluded by the new hold.
+    /// Returns `None` if a try-only request finds other holders of the key, or if the new hold
+    /// would exclude tasks that share this hold's grant.
     ///
     /// # Errors
     ///
@@ -287,8 +292,8 @@ impl HoldGuard {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves this hold as it is. A grant of the server is released in the
-    /// background.
+    /// Dropping the future leaves this hold as it is. If the server grants the new hold all the
+    /// same, the grant is released in the background.
     pub async fn convert(
         &self,
         kind: &'static dyn LockProtocol,
@@ -300,7 +305,7 @@ impl HoldGuard {
             if !self.hold.is_held() {
                 return Err(AcquireError::Lost { name: server_lease.keys.name.clone() });
             }
-            // Seal before checking for other sharers: no task joins them afterwards.
+            // Seal before checking for other sharers, so that no task joins them after the check.
             server_lease.seal();
             let lock = state.locks.get(&server_lease.lock_id()).filter(|lock| lock.has(server_lease));
             if !kind.is_shared() && lock.is_none_or(|lock| lock.holds.len() != 1) {
@@ -334,7 +339,7 @@ impl HoldGuard {
     }
 }
 
-/// Returns the server lease of a lock state, if it can be shared with the request.
+/// Returns the server lease of a lock state, if the request can share it.
 fn shareable(
     lock: &LockState,
     request: &AcquireRequest,
@@ -353,7 +358,9 @@ fn satisfies(server_lease: &ServerLease, request: &AcquireRequest, handover_wind
 }
 
 impl LockState {
-    /// Returns whether the request can wait with the others, because it can share their grant.
+    /// Returns whether the request can join the queue of this lock state. Either it can share the
+    /// grant for which the waiters wait, or it can reclaim a server lease whose release was not
+    /// sent yet.
     fn can_join_pending(&self, request: &AcquireRequest, handover_window: Duration, now: Instant) -> bool {
         if self.is_reclaimable(now) {
             return self.queue.is_empty()

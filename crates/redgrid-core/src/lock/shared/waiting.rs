@@ -1,5 +1,5 @@
-//! Requests of a read-write lock's waiters, other than their acquires: announcements of writers,
-//! and the removal of holders whose process has died.
+//! Requests for waiters and holders of a read-write lock, other than acquires: announcements of
+//! writers, removal of holders with expired leases, and deferred releases.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,7 +35,7 @@ impl Table {
         }
     }
 
-    /// Announces that a request of this process waits.
+    /// Announces on the server that a request of this process waits.
     pub(in crate::lock) async fn announce(&self, key: &LockId, timeout: Duration) {
         let request = {
             let mut state = self.state();
@@ -57,13 +57,13 @@ impl Table {
         let answer = once(&*self.core.topology, request, limit).await.result;
         let Ok(holders) = answer.and_then(Reply::into_typed::<Vec<Bytes>>) else { return };
         for request in mode.evict_expired(&keys, &holders) {
-            // If this request fails, the next call evicts its holders.
+            // If this request fails, the next call evicts the holders that it names.
             let _ = once(&*self.core.topology, request, limit).await;
         }
     }
 
-    /// Ends a retention at `keep_until`, for kinds where the lifetime of the key does not always
-    /// end it.
+    /// Ends a retention at `keep_until`, for lock kinds whose retentions do not always end with the
+    /// lifetime of the key.
     pub(in crate::lock) fn end_retained(&self, server_lease: &ServerLease, keep_until: Instant) {
         let field = self.core.field(server_lease.id);
         let mode = server_lease.protocol.read_write();
@@ -72,18 +72,18 @@ impl Table {
         }
     }
 
-    /// Releases a server lease when its lease is over.
+    /// Releases a server lease when its lease on the server must have ended.
     ///
     /// Other holders of a read-write lock extend the lifetime of the key. Without this release, the
-    /// holder field would last as long as the key.
+    /// expired holder field would stay on the server as long as the key.
     pub(in crate::lock) fn release_when_over(&self, server_lease: &ServerLease) {
         let field = self.core.field(server_lease.id);
         let request = server_lease.protocol.release(server_lease.claim(&field, Duration::ZERO));
         self.give_back_at(server_lease.lease_ends(), request, server_lease.lease());
     }
 
-    /// Sends `request` at the instant `at`, for `timeout` at most. A shutdown does not wait for the
-    /// request, because the lifetime of the key ends the hold, too.
+    /// Sends `request` at the time `at`, and retries it for `timeout` at most. A shutdown does not
+    /// wait for the request, because the hold also ends with the lifetime of the key.
     fn give_back_at(&self, at: Instant, request: Request, timeout: Duration) {
         let core = Arc::clone(&self.core);
         self.spawn_background(Box::pin(async move {
@@ -98,7 +98,8 @@ impl Table {
 }
 
 impl LockState {
-    /// Records that the server found the lock taken at the server time `time`.
+    /// Records that the lock was taken at the server time `time`. `waits` is false for a try-only
+    /// request.
     pub(in crate::lock) fn begins_to_wait(&mut self, time: u64, waits: bool) {
         let Some(mode) = self.protocol.read_write() else { return };
         let shared = self.shared.get_or_insert_default();
