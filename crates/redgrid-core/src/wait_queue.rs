@@ -61,7 +61,7 @@ pub trait Resource: Send + Sync + Sized + 'static {
     /// Subscribes to the channels with messages that may be a reason to poll.
     fn subscribe(&self, client: &Client) -> OrderedSubscription;
 
-    /// Prepares for the first waiters. The task calls it when it starts. While no task was running,
+    /// Prepares for the first waiters. The task calls this method when it starts. Before that,
     /// messages may have been missed.
     fn started(&self) {}
 
@@ -319,8 +319,8 @@ impl<R: Resource> Waiter<R> {
         }
     }
 
-    /// Returns whether a poll for this waiter was answered, and no poll is overdue. If so, the
-    /// resource was recently not available for the waiter.
+    /// Returns whether a poll for this waiter was answered, and no poll is overdue. If so, the last
+    /// reply showed that the waiter has to wait.
     pub fn is_current(&self) -> bool {
         let (now, state) = (self.queue.client.clock().now(), self.queue.state());
         self.id < state.replied_to && now <= state.current_until

@@ -113,7 +113,7 @@ impl Options {
 pub struct Acquire(Options);
 
 /// A request for permits that waits only if a timeout is set. When awaited, it returns `None` if
-/// there are too few permits, or still too few when the timeout ends.
+/// there are too few permits; with a timeout, if there are still too few when the timeout ends.
 #[must_use = "does nothing until awaited"]
 #[derive(Clone)]
 pub struct TryAcquire(Options);
@@ -153,8 +153,8 @@ macro_rules! options {
 
             /// Renews the leases, and sets their length: 100 ms to 30 days.
             ///
-            /// Without this call, leases are renewed, too, but have the configured length, which is
-            /// 30 s by default. Permits with short leases are available sooner after a crash; long
+            /// Without this call, leases have the configured length, which is 30 s by default, and
+            /// are also renewed. Permits with short leases are available sooner after a crash; long
             /// leases survive longer pauses. This is only for permits with leases.
             #[doc(alias = "watchdog")]
             pub fn auto_renew(mut self, lease: Duration) -> Self {
@@ -172,7 +172,7 @@ macro_rules! options {
                 self
             }
 
-            /// Makes the grant valid only once it is as durable as this. The default is a client
+            /// Makes the grant valid only once it has this durability. The default is a client
             /// setting.
             ///
             /// If this durability is not confirmed in time, the permits are returned, and the
