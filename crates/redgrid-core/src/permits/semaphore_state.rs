@@ -305,8 +305,8 @@ impl SemaphoreState {
                 // The lease of a renewed permit is never shortened.
                 let exact = !lease.is_renewed();
                 if exact {
-                    // From now on, the new end may be valid on the server, so an earlier new end is
-                    // valid here at once.
+                    // From now on, the new end may be valid on the server. If it is earlier, it is
+                    // valid locally at once.
                     lease.shorten(deadline(now, duration), now);
                     self.leases.moved(lease.id);
                     semaphore.lost.notify_waiters();
