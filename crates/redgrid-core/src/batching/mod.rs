@@ -102,10 +102,11 @@ impl<C: BatchExecutor> Batcher<C> {
     ///
     /// # Errors
     ///
-    /// [`ServerError::NotSent`] if this request was not sent within `response_timeout × (retries +
-    /// 1)`, because earlier requests took too long. [`ServerError::ShuttingDown`] if the client
-    /// ended before the request was sent. [`ServerError::Unknown`] if the client ended before a
-    /// reply arrived, or if none arrived within a further `response_timeout`.
+    /// [`ServerError::NotSent`] if this request was not sent within
+    /// `response_timeout × (retries + 1)`, because earlier requests took too long.
+    /// [`ServerError::ShuttingDown`] if the client ended before the request was sent.
+    /// [`ServerError::Unknown`] if the client ended before a reply arrived, or if no reply arrived
+    /// within a further `response_timeout`.
     ///
     /// # Cancel safety
     ///

@@ -10,7 +10,7 @@
 --                     request are sent
 -- Returns  {1, answer}  executed, by this copy or an earlier one; `answer` is the argument of the
 --                       function `answer`
---          {0, time}    too late: this copy did nothing; `time` is the server's time in microseconds
+--          {0, time}    too late: this copy did nothing; `time` is the server's time, in µs
 --          {-1}         a later request of the client was executed: this copy did nothing
 --
 -- The script after this prefix must call `answer` once, with a list, as its last step. After its

@@ -39,9 +39,9 @@ const PLAIN_PRELUDE: &str = include_str!("plain.lua");
 /// A script that is executed exactly once, however often it is sent.
 ///
 /// The script takes `KEYS` keys, all of one slot. In Lua its keys begin at `KEYS[2]`, and its
-/// arguments at `ARGV[4]`: deduplication uses the earlier ones. The script must end with `return
-/// answer({…})`, after everything else is done. Once the script has written something, every later
-/// operation must succeed.
+/// arguments at `ARGV[4]`: deduplication uses the earlier ones. The script must end with
+/// `return answer({…})`, after everything else is done. Once the script has written something,
+/// every later operation must succeed.
 ///
 /// ```
 /// use redgrid_core::author::ClientExt;

@@ -131,8 +131,8 @@ pub(super) struct Exchange {
     pub(super) durability: Durability,
     /// The change of leases that a caller has requested. Its entries are the last ones of `checks`.
     pub(super) extension: Option<Extension>,
-    /// Whether the hand-over window has ended while a request waits. If so, this exchange only
-    /// returns permits.
+    /// Whether the hand-over window has ended while a request waits. If so, the exchange returns
+    /// permits but requests none.
     pub(super) ends_window: bool,
     pub(super) progress: Arc<Progress>,
 }

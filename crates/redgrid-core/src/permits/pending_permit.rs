@@ -78,7 +78,7 @@ impl PendingPermit {
 
     async fn wait(mut self) -> Result<Option<Permit>, AcquireError> {
         let contact_timeout = match self.request.wait {
-            // A loss of contact does not end a request with a timeout earlier.
+            // A loss of contact does not end the wait before the timeout that was set.
             Some(_) => Duration::MAX,
             None => self.client.patience() + self.request.durability.timeout() + GRACE,
         };
@@ -144,8 +144,8 @@ impl PendingPermit {
         // After a loss of contact that is longer than the response timeout, the server counts as
         // unavailable.
         let has_contact = now >= self.until && contact > self.entered && now.since(contact) <= timeout;
-        // A pending exchange may still take permits for this request. Its reply leads to their
-        // return, so the outcome is unknown only if that exchange was not answered in time.
+        // A pending exchange may still take permits for this request. They are returned when its
+        // reply arrives, so the outcome is unknown only if that exchange was not answered in time.
         let is_unknown = |since| !has_contact || now.since(since) > timeout;
         if self.status.sent_since().is_some_and(is_unknown) {
             let source = ServerError::unknown("the time ran out before an answer came");

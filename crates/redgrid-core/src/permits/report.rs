@@ -14,7 +14,7 @@ use crate::clock::Instant;
 use crate::introspection::{Gathered, LOST, PART, RENEWAL_FAILED, Tally, UNKNOWN};
 use crate::lock::LostReason;
 
-/// A report reads at most this many waiters of a queue, to find the first one that still waits: 100.
+/// Maximum number of waiters that a report reads to find the first one that still waits: 100.
 const MAX_ENDED: usize = 100;
 
 impl LocalSemaphore {

@@ -49,7 +49,8 @@ pub struct Counts {
 pub enum Returned {
     /// The permit was held, and its lease had not ended.
     Released,
-    /// The lease of the permit had ended, but the permit still counted as held. It is returned now.
+    /// The lease of the permit had ended, but the permit still counted as held. This call has
+    /// returned it.
     Expired,
     /// No permit has this id: it was returned before, or it became available after its lease had
     /// ended.
@@ -208,8 +209,8 @@ impl SemaphoreHandle {
         Ok(Counts { available: set.then_some(available), leased })
     }
 
-    /// Sets the lease of a permit to 1 ms to 30 days, counted from now. Returns whether the permit
-    /// was held.
+    /// Sets the lease of a permit to `lease` (1 ms to 30 days), counted from now. Returns whether
+    /// the permit was held.
     ///
     /// # Errors
     ///

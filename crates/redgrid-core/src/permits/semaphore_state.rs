@@ -94,7 +94,7 @@ pub(super) struct SemaphoreState {
     pub(super) poll_at: Instant,
     /// When the first lease of any process ends.
     pub(super) next_lease_end: Instant,
-    /// Progress of the exchange that is being sent.
+    /// Progress of the exchange in flight.
     pub(super) underway: Option<Arc<Progress>>,
     /// When the server last answered.
     pub(super) last_contact: Instant,

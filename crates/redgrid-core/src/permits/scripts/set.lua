@@ -2,7 +2,7 @@
 --
 -- KEYS[2]  left       string; the number of available permits
 -- KEYS[3]  leases     sorted set; the leased permits, scored by the ends of their leases in ms
--- ARGV[4]  publish, [5] channel   the command and channel that wake waiters; the message is `permits`
+-- ARGV[4]  publish, [5] channel   the command and channel that wake waiters; the message is ARGV[6]
 -- ARGV[6]  permits    the number of permits, held leased ones included
 -- ARGV[7]  overwrite  `1` to set the number even if one was set before; held permits stay held, so
 --                     `left` may become negative
