@@ -1,4 +1,4 @@
-//! Background tasks that live as long as a client, and are cleaned up when it ends.
+//! Background tasks that live as long as a client. A shutdown leaves them some time for cleanup.
 
 use std::sync::Arc;
 use std::time::Duration;

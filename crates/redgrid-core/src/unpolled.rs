@@ -200,9 +200,9 @@ impl<T> std::fmt::Debug for Offer<T> {
 ///
 /// A caller without competitors polls its own request, so that no task is spawned for it. The
 /// request moves to a task when a second request for the same lock arrives, and when the caller is
-/// dropped. If it is [observed](InlineTask::observed), it also moves after a while, because the
-/// caller may have stopped polling. The request delivers its result itself, so any task can poll
-/// it.
+/// dropped. If the request is [observed](InlineTask::observed), it also moves after a while,
+/// because the caller may have stopped polling. The request delivers its result itself, so any task
+/// can poll it.
 #[derive(Clone)]
 pub(crate) struct InlineTask(Arc<Mutex<Inner>>);
 
@@ -263,7 +263,8 @@ impl InlineTask {
 
     /// Takes the work away, so that a task drives it.
     ///
-    /// The caller is woken, because from now on it has to wait for the result.
+    /// The caller is woken, because it cannot poll the work any longer and has to wait for the
+    /// result.
     pub(crate) fn take(&self) -> Option<BackgroundTask> {
         let Inner { work, caller } = std::mem::replace(&mut *self.inner(), Inner { work: None, caller: None });
         if let Some(caller) = caller {

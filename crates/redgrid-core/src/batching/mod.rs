@@ -68,7 +68,7 @@ pub trait BatchExecutor: Send + Sync + 'static {
     fn execute(&self, batch: Vec<Self::Request>, until: Instant) -> impl Future<Output = Vec<Self::Reply>> + Send;
 }
 
-/// Batches the requests that are submitted through it.
+/// Collects the requests that are submitted to it, and sends them in batches.
 ///
 /// There is one batcher for each key and client: see
 /// [`ClientExt::shared`](crate::author::ClientExt::shared).

@@ -9,8 +9,8 @@ use super::gathered::millis;
 use crate::clock::Instant;
 use crate::name::Name;
 
-/// After this time, a wait counts half: 10 minutes. A longest wait that is older is replaced by the
-/// next wait.
+/// Time after which a wait counts half: 10 minutes. If the longest wait is older than this, the
+/// next wait replaces it.
 const HALF_LIFE: Duration = Duration::from_secs(600);
 
 /// The sums are reduced for their age at most once in this time: 1 s.

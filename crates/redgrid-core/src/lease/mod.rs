@@ -1,7 +1,7 @@
 //! Leases of locks and permits on the server.
 //!
-//! Locally, a lease begins just before its request is sent, and ends a [`margin`] before its length
-//! has passed. A lease is renewed after a third of its length. Each client has two renewal loops:
+//! Locally, a lease begins just before its request is sent, and is shorter than on the server by a
+//! [`margin`]. A lease is renewed after a third of its length. Each client has two renewal loops:
 //! one for locks, one for permits. A loop sleeps until the first of its leases ends or is due for
 //! renewal.
 
@@ -106,10 +106,10 @@ const NEVER: u64 = PASSED - 1;
 
 /// The instant until which something is valid.
 ///
-/// One task extends it while other tasks read it. The extending task may check the deadline just
-/// before it passes, and store an extension just after. A reader in between would see "passed", and
-/// later "not passed". So a reader that finds that the deadline has passed marks it as passed, in
-/// the same atomic value. No extension moves a marked deadline.
+/// One task extends the deadline while other tasks read it. The extending task may check the
+/// deadline just before it passes, and store the extension just after it has passed. A reader in
+/// between would see "passed", and later "not passed". So a reader that finds that the deadline has
+/// passed marks it as passed, in the same atomic value. No extension moves a marked deadline.
 pub(crate) struct Deadline(AtomicU64);
 
 impl Deadline {
@@ -173,7 +173,7 @@ fn decoded(bits: u64) -> Instant {
     }
 }
 
-/// A lease that ends unless it is renewed, and that may be verified before.
+/// A lease that ends unless it is renewed. It may also be verified before its end.
 pub(crate) trait Lease {
     /// Identifies a lease in its schedule.
     type Id: Copy + Ord + Hash;

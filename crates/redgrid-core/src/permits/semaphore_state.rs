@@ -85,8 +85,9 @@ pub(super) struct SemaphoreState {
     pub(super) left_at_yield: i64,
     /// Subscribers that never acquire permits.
     pub(super) phantom: Phantom,
-    /// The number of subscribers of a yield that has ended, and how many of them took no permits.
-    /// The next reply decides whether the latter count as phantoms.
+    /// Of a yield that has ended: the number of subscribers, and how many of them have not shown by
+    /// a message that they had permits. The next reply decides whether the latter count as
+    /// phantoms.
     pub(super) quiet_yield: Option<(u64, u64)>,
     /// Whether the last reply left too few permits for a waiter.
     pub(super) contended: bool,
