@@ -167,8 +167,8 @@ impl PendingPermit {
 impl Drop for PendingPermit {
     fn drop(&mut self) {
         if !self.done {
-            // A later grant finds the receiver closed. An earlier grant is dropped with the
-            // receiver, which returns its permits.
+            // A later grant finds the receiver closed, so its permits become idle. An earlier grant
+            // is dropped with the receiver, which releases its permits.
             self.result.receiver.close();
             self.semaphore.cancel(self.id);
         }

@@ -1,4 +1,4 @@
-//! What a client reports about its semaphores: permits, waiting tasks, contention, and events.
+//! Reports about the semaphores of a client: permits, waiting tasks, contention, and events.
 
 use std::sync::Arc;
 
