@@ -1,4 +1,4 @@
-//! Background tasks that live as long as a client, and are cleaned up when it ends.
+//! Background tasks that live as long as a client. A shutdown leaves them some time for cleanup.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,7 +33,7 @@ impl BackgroundClient {
         &self.core.clock
     }
 
-    /// Returns the longest time that a call can be without contact to the server:
+    /// Returns the longest time that a call can last without contact to the server:
     /// `response_timeout × (retries + 1)`.
     pub fn contact_timeout(&self) -> Duration {
         self.core.settings.patience()
@@ -78,7 +78,8 @@ impl BackgroundClient {
 
     /// Subscribes to a channel at the primary of `key`, whatever `subscription_mode` says.
     ///
-    /// So the primary counts this client among the receivers of a message that is published there.
+    /// The primary then counts this client among the receivers of a message that is published
+    /// there.
     pub fn subscribe_at_primary(&self, channel: Bytes, key: &Bytes) -> OrderedSubscription {
         self.core.subscriptions.subscribe_ordered_at_primary([channel], key)
     }

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-/// Pauses between attempts or between polls. Each one is twice as long as the one before, up to a
-/// limit.
+/// Pauses between attempts or between polls. Each pause is twice as long as the previous one, up to
+/// a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 // Exhaustive: only authors of objects use it.
 pub struct Backoff {
@@ -14,7 +14,7 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// Returns the pause that follows after `pauses` earlier ones.
+    /// Returns the pause that follows `pauses` earlier pauses.
     pub fn after(self, pauses: u32) -> Duration {
         self.first.saturating_mul(1_u32.checked_shl(pauses).unwrap_or(u32::MAX)).min(self.longest)
     }

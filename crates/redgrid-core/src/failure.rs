@@ -94,8 +94,9 @@ impl Failure {
 
     /// Returns the failure of a request that only reads.
     ///
-    /// A read without a reply has changed nothing, so the server counts as unreachable. An
-    /// unexpected reply counts as a refusal, because another attempt would get the same reply.
+    /// A read without a reply has changed nothing, so it is reported as [`Failure::Unavailable`].
+    /// An unexpected reply is reported as [`Failure::Refused`], because another attempt would get
+    /// the same reply.
     pub fn of_read(operation: Operation, source: ServerError) -> Self {
         match source {
             ServerError::Unknown { .. } => Failure::Unavailable { operation, source },

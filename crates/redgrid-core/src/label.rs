@@ -7,16 +7,16 @@ use crate::name::Name;
 
 /// A short text that an application gives to a hold, for reports about the client.
 ///
-/// It is cheap to clone. The text is not stored on the server.
+/// A label is cheap to clone. It is not stored on the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 // An `Arc<str>` would take twice the space in each request, and few requests have a label.
 pub struct Label(Arc<String>);
 
 impl Label {
-    /// The most bytes of a label: 64.
+    /// Maximum length of a label: 64 bytes.
     pub const MAX_BYTES: usize = 64;
 
-    /// Creates a label with this text. [`Label::check`] reports one that is too long.
+    /// Creates a label with this text. [`Label::check`] reports a text that is too long.
     pub fn new(text: impl Into<String>) -> Self {
         Label(Arc::new(text.into()))
     }

@@ -5,7 +5,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// The range of lifetimes that can be set.
 ///
-/// Redis counts whole milliseconds. A lifetime above ten years would have the same effect as none.
+/// Redis counts whole milliseconds. A lifetime above ten years has the same practical effect as
+/// none.
 pub const LIFETIMES: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(3650 * 24 * 3600);
 
 /// [`LIFETIMES`] as text, for error messages.

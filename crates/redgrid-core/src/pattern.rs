@@ -1,7 +1,7 @@
 //! Patterns of names, as the server matches them in SCAN, KEYS and PSUBSCRIBE.
 //!
-//! A stream of events for a pattern of names receives the events of all names. The stream uses this
-//! module to select the events whose names match.
+//! A stream of events for a pattern of names receives the events of all names from the server. It
+//! uses this module to select the events whose names match.
 
 /// Returns whether a text matches a pattern.
 ///
@@ -10,7 +10,7 @@
 /// of characters. The work is bounded by the product of the two lengths.
 pub(crate) fn matches(pattern: &[u8], text: &[u8]) -> bool {
     let (mut at, mut consumed) = (0, 0);
-    // The last star, and where in the text its match ends.
+    // The position of the last star, and of the end of its match in the text.
     let mut star: Option<(usize, usize)> = None;
     loop {
         match pattern.get(at) {
@@ -40,7 +40,8 @@ pub(crate) fn matches(pattern: &[u8], text: &[u8]) -> bool {
     }
 }
 
-/// Returns whether a byte matches the pattern at `at`, and where the next element begins.
+/// Returns whether a byte matches the element of the pattern at `at`, and the position of the next
+/// element.
 fn match_one(pattern: &[u8], at: usize, byte: u8) -> (bool, usize) {
     match pattern[at] {
         b'?' => (true, at + 1),
@@ -50,8 +51,8 @@ fn match_one(pattern: &[u8], at: usize, byte: u8) -> (bool, usize) {
     }
 }
 
-/// Does the same as `match_one` for a class in brackets. If the closing bracket is missing, the
-/// class ends with the pattern, as on the server.
+/// Does the same as `match_one` for a class in brackets, whose opening bracket is before `at`. If
+/// the closing bracket is missing, the class ends with the pattern, as on the server.
 fn match_class(pattern: &[u8], mut at: usize, byte: u8) -> (bool, usize) {
     let negated = pattern.get(at) == Some(&b'^');
     at += usize::from(negated);

@@ -1,6 +1,7 @@
-//! The service of a client: its locks, its semaphores, and futures that their callers do not poll.
+//! The [`Service`] of a client: its locks, its semaphores, and the futures whose callers do not
+//! poll them.
 //!
-//! The first lock, permit or offer of a client attaches the service; see [`Service`].
+//! The first use of a lock, permit or offer creates the service and attaches it to the client.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -45,11 +46,11 @@ impl Service for Holdings {
         })
     }
 
-    /// Handles a notice of a hold that was taken over by force.
+    /// Handles a notice that a hold was taken over by force.
     fn notice(&self, notice: &ChannelEvent) {
         match notice {
             ChannelEvent::Message { payload, .. } => self.table.preempted(payload),
-            // A notice may have been missed: verify all holds.
+            // A notice may have been missed, so all holds are verified.
             ChannelEvent::Resync => self.table.verify_all(),
         }
     }
@@ -97,7 +98,8 @@ impl Service for Holdings {
 pub(crate) trait ClientParts {
     fn core(&self) -> &Arc<Core>;
 
-    /// Returns the service of the client. The first call attaches it.
+    /// Returns the locks and permits of the client. The first call creates them, and attaches them
+    /// to the client as its service.
     fn holdings(&self) -> &Holdings;
 
     fn table(&self) -> &Arc<Table> {

@@ -3,12 +3,13 @@
 
 use std::fmt;
 
-/// The number of an exclusive grant. For each name, it rises with every grant in any process.
+/// The number of an exclusive grant. The number rises with every grant of the same name in any
+/// process.
 ///
-/// It is the server's time of the grant in microseconds, plus the number of local hand-overs since
-/// the grant. It is stored in no key, so it cannot expire or be lost in a restart. It can go back
-/// only if the server's clock goes back (`docs/objects/locks.md` lists all guarantees). A
-/// fenced lock counts its tokens in a key instead, as Redisson does.
+/// The number is the server's time of its grant in microseconds, plus the number of local
+/// hand-overs since then. It is not stored in a key, so it cannot expire or be lost in a restart.
+/// It can decrease only if the server's clock goes back (`docs/objects/locks.md` lists all
+/// guarantees). A fenced lock counts its tokens in a key instead, as Redisson does.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Token(u64);
 

@@ -36,8 +36,8 @@ const MIN_COMPACT_LEN: usize = 64;
 
 /// A request that its caller has to poll, or a grant that its caller has to take.
 pub(crate) trait Unpolled: Send + Sync {
-    /// Takes the request or grant away from a caller that has not polled in time. A grant is
-    /// dropped. An unfinished request is returned, and a task must continue it.
+    /// Takes the request or grant away from a caller that has not polled in time. Drops a grant.
+    /// Returns an unfinished request, which a task must then continue.
     fn give_up(self: Arc<Self>) -> Option<BackgroundTask>;
 }
 
@@ -157,7 +157,8 @@ impl UnpolledRegistry {
     }
 }
 
-/// A grant on its way to its caller. It is dropped if the caller does not take it within a second.
+/// A grant on its way to its caller. If the caller does not take the grant within a second, the
+/// grant is dropped.
 pub struct Offer<T>(Arc<Cell<T>>);
 
 struct Cell<T>(Mutex<Option<T>>);
@@ -199,9 +200,9 @@ impl<T> std::fmt::Debug for Offer<T> {
 ///
 /// A caller without competitors polls its own request, so that no task is spawned for it. The
 /// request moves to a task when a second request for the same lock arrives, and when the caller is
-/// dropped. If it is [observed](InlineTask::observed), it also moves after a while, because the
-/// caller may have stopped polling. The request delivers its result itself, so any task can poll
-/// it.
+/// dropped. If the request is [observed](InlineTask::observed), it also moves after a while,
+/// because the caller may have stopped polling. The request delivers its result itself, so any task
+/// can poll it.
 #[derive(Clone)]
 pub(crate) struct InlineTask(Arc<Mutex<Inner>>);
 
@@ -215,7 +216,8 @@ struct Inner {
 impl InlineTask {
     /// Creates work that is not observed, because it acquires nothing that others wait for.
     ///
-    /// If its caller does not poll, the work stays unfinished until the next request takes it over.
+    /// If its caller does not poll, the work stays unfinished until the next request moves it to a
+    /// task.
     pub(crate) fn new(work: BackgroundTask) -> Self {
         InlineTask(Arc::new(Mutex::new(Inner { work: Some(work), caller: None })))
     }
@@ -261,7 +263,8 @@ impl InlineTask {
 
     /// Takes the work away, so that a task drives it.
     ///
-    /// The caller is woken, because from now on it has to wait for the result.
+    /// The caller is woken, because it cannot poll the work any longer and has to wait for the
+    /// result.
     pub(crate) fn take(&self) -> Option<BackgroundTask> {
         let Inner { work, caller } = std::mem::replace(&mut *self.inner(), Inner { work: None, caller: None });
         if let Some(caller) = caller {

@@ -1,8 +1,8 @@
 //! The queue of local callers that wait for one resource on the server.
 //!
 //! An object that callers wait for is a [`Resource`]. It defines the request of a poll and the
-//! meaning of its reply. The queue does the rest. One task of the client polls and listens for all
-//! waiters of the resource, and runs while there are waiters. It polls when
+//! meaning of its reply. While there are waiters, one task of the client polls the resource and
+//! listens to its messages, for all waiters. The task polls when
 //!
 //! - a waiter was added since the last poll was sent, unless the queue is
 //!   [blocked](WaitQueue::block),
@@ -11,8 +11,8 @@
 //!   than one poll interval or 1 s, whichever is shorter.
 //!
 //! One poll is in flight at a time. The first poll whose reply leaves waiters in the queue starts
-//! the subscription. When the server has confirmed the subscription, the task polls again, so that
-//! no change in between is missed.
+//! the subscription. When the server has confirmed the subscription, the task polls again. This
+//! poll finds the changes between the first poll and the confirmation.
 
 mod blocked;
 mod task;
@@ -61,23 +61,24 @@ pub trait Resource: Send + Sync + Sized + 'static {
     /// Subscribes to the channels with messages that may be a reason to poll.
     fn subscribe(&self, client: &Client) -> OrderedSubscription;
 
-    /// Called when the task starts after a time without waiters. Messages may have been missed
-    /// meanwhile.
+    /// Prepares for the first waiters. The task calls this method when it starts. Before that,
+    /// messages may have been missed.
     fn started(&self) {}
 
-    /// Starts a poll for some or all of the waiters, which are in order of arrival.
+    /// Starts a poll for some or all of `waiters`, which yields all waiters in order of arrival.
     fn poll<'a>(
         self: &Arc<Self>,
         client: &Client,
         waiters: impl Iterator<Item = (WaiterId, &'a Self::Request)>,
     ) -> PollFuture<Self::Reply>;
 
-    /// Ends the waits whose outcome a reply decides, and returns when to poll next.
+    /// Ends the waits that the reply decides, and returns when to poll next.
     ///
-    /// The poll was sent for the waiters with ids below `sent_before`. All others were added later.
+    /// The poll was sent for the waiters with ids below `sent_before`. Waiters with higher ids were
+    /// added later.
     fn replied(&self, queue: &Arc<WaitQueue<Self>>, reply: Self::Reply, sent_before: WaiterId) -> NextPoll;
 
-    /// Ends waits because a poll has failed. The queue soon polls again for the other waiters.
+    /// Ends waits because a poll has failed. For the remaining waiters, the queue soon polls again.
     ///
     /// The default ends the waits of all waiters that were queued when the poll was sent.
     fn failed(&self, queue: &Arc<WaitQueue<Self>>, error: ServerError, sent_before: WaiterId) {
@@ -89,16 +90,19 @@ pub trait Resource: Send + Sync + Sized + 'static {
     fn received(&self, queue: &Arc<WaitQueue<Self>>, event: &ChannelEvent) -> NextPoll;
 }
 
-/// When a resource is to be polled next. The queue may have other reasons to poll earlier.
+/// The time at which a resource wants to be polled next. The queue may poll earlier for other
+/// reasons.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 // Exhaustive: only authors of objects use it.
 pub enum NextPoll {
     /// Poll as soon as no poll is in flight.
     Now,
     /// Poll as soon as no poll is in flight, if there are waiters with this number or a higher one.
-    /// The reply did not cover them, so it does not make them [current](Waiter::is_current).
+    /// The last reply did not cover these waiters, so it does not make them
+    /// [current](Waiter::is_current).
     NowFor(WaiterId),
-    /// Poll after this time, because something is due then. Without waiters there is no poll.
+    /// Poll when this time has passed, because the state of the resource changes then. Without
+    /// waiters there is no poll.
     Within(Duration),
     /// Poll when the last reply is older than five poll intervals, or, without an active
     /// subscription, older than one poll interval or 1 s, whichever is shorter.
@@ -106,7 +110,7 @@ pub enum NextPoll {
 }
 
 impl NextPoll {
-    /// Returns the announced time until the next poll.
+    /// Returns the time until the requested poll; [`Duration::MAX`] for a regular one.
     fn delay(self) -> Duration {
         match self {
             NextPoll::Now | NextPoll::NowFor(_) => Duration::ZERO,
@@ -126,7 +130,8 @@ pub enum WaitEnd<T> {
     Failed(ServerError),
     /// The time limit was reached, and the waiter is [current](Waiter::is_current).
     TimedOut,
-    /// The time limit was reached, and the waiter is not current: perhaps it had no reason to wait.
+    /// The time limit was reached, and the waiter is not current: the resource may have been
+    /// available.
     NoReply,
 }
 
@@ -135,7 +140,7 @@ pub struct WaitQueue<R: Resource> {
     client: Client,
     resource: Arc<R>,
     state: Mutex<State<R>>,
-    /// Notified when the task has to check the state.
+    /// Wakes the task when it has to check the state.
     changed: Notify,
 }
 
@@ -144,11 +149,11 @@ struct State<R: Resource> {
     next_id: WaiterId,
     /// Whether the task runs.
     running: bool,
-    /// Whether there is a reason to poll.
+    /// Whether a poll was requested that has not started yet.
     is_due: bool,
     /// The last reply counts for the waiters below this number.
     replied_to: WaiterId,
-    /// The first waiter, if it blocks the queue: all others wait behind it.
+    /// The first waiter, if it blocks the queue, so that all others wait behind it.
     blocked_by: Option<WaiterId>,
     /// When a poll was last answered.
     answered: Instant,
@@ -234,7 +239,7 @@ impl<R: Resource> WaitQueue<R> {
         self.state().waiters.keys().take(limit).copied().collect()
     }
 
-    /// Ends the wait of one waiter. Does nothing if it was cancelled.
+    /// Ends the wait of one waiter. Does nothing if the wait was cancelled.
     pub fn complete(&self, id: WaiterId, outcome: impl FnOnce() -> R::Outcome) {
         let waiter = self.state().waiters.remove(&id);
         if let Some(waiter) = waiter {
@@ -287,7 +292,7 @@ impl<R: Resource> Waiter<R> {
     /// Completes when the wait has ended, at `until` at the latest. [`Instant::MAX`] means no
     /// limit.
     ///
-    /// After a suspend of the machine it may complete late, like [`Clock::wait_until`].
+    /// If the machine was suspended, the future may complete late, like [`Clock::wait_until`].
     ///
     /// # Cancel safety
     ///
@@ -301,20 +306,21 @@ impl<R: Resource> Waiter<R> {
             end = &mut self.end => Some(end),
             () = self.queue.client.clock().wait_until(until) => None,
         };
-        // The result may have arrived meanwhile, so check once more. The check is unconstrained:
-        // if the task has used up tokio's cooperative budget, a usual poll returns `Pending`.
+        // At the time limit, the result may just have arrived, so check once more. The check is
+        // unconstrained: if the task has used up tokio's cooperative budget, a normal poll returns
+        // `Pending` despite a result.
         let is_current = end.is_some() || self.is_current();
         match end.or_else(|| unconstrained(&mut self.end).now_or_never()) {
             Some(Ok(end)) => end,
-            // Without a sender, the task of the queue has ended with the client.
+            // The sender was dropped, because the task of the queue has ended with the client.
             Some(Err(_)) => WaitEnd::Failed(self.queue.client.ended()),
             None if is_current => WaitEnd::TimedOut,
             None => WaitEnd::NoReply,
         }
     }
 
-    /// Returns whether a poll for this waiter was answered, and no poll is overdue. If so, the
-    /// waiter is known to have a reason to wait.
+    /// Returns whether a poll for this waiter was answered, and no poll is overdue. If so, the last
+    /// reply showed that the waiter has to wait.
     pub fn is_current(&self) -> bool {
         let (now, state) = (self.queue.client.clock().now(), self.queue.state());
         self.id < state.replied_to && now <= state.current_until

@@ -6,9 +6,9 @@
 //! runtime, each with an equal share of all requests (measured: 1.1 to 1.5 times as fast).
 //!
 //! A lone caller polls the loop that sends its request. When a second caller submits a request, a
-//! task of the client takes the loop over. The only state of a caller is a slot, which it has until
-//! it gets its result or is dropped. Slots are reused, and the loop checks the deadlines of all
-//! callers.
+//! task of the client takes the loop over. The only state of a caller is a slot. The caller has the
+//! slot until it gets its result or is dropped; the slot is then reused. The loop checks the
+//! deadlines of all callers.
 
 mod waiters;
 
@@ -49,14 +49,14 @@ pub trait BatchExecutor: Send + Sync + 'static {
     /// Maximum number of batches in flight from a single-threaded runtime. On other runtimes it is
     /// always 1.
     ///
-    /// If several batches are in flight and one is sent again, the server may execute them in
-    /// another order. The requests must allow that. Replies are delivered in the order of the
-    /// batches.
+    /// If several batches are in flight and one of them is sent again, the server may execute them
+    /// in another order. Requests must be correct in any such order. Replies are delivered in the
+    /// order of the batches.
     const MAX_IN_FLIGHT: usize = 1;
 
     /// Returns how many of the first requests form a batch.
     ///
-    /// There is at least one request, and at least one is sent in any case.
+    /// `requests` yields at least one request. If the result is 0, one request is sent.
     fn max_prefix<'a>(&self, requests: impl Iterator<Item = &'a Self::Request>) -> usize
     where
         Self::Request: 'a;
@@ -68,7 +68,7 @@ pub trait BatchExecutor: Send + Sync + 'static {
     fn execute(&self, batch: Vec<Self::Request>, until: Instant) -> impl Future<Output = Vec<Self::Reply>> + Send;
 }
 
-/// Batches the requests that are submitted through it.
+/// Collects the requests that are submitted to it, and sends them in batches.
 ///
 /// There is one batcher for each key and client: see
 /// [`ClientExt::shared`](crate::author::ClientExt::shared).
@@ -102,10 +102,10 @@ impl<C: BatchExecutor> Batcher<C> {
     ///
     /// # Errors
     ///
-    /// [`ServerError::NotSent`] if earlier requests took longer than
-    /// `response_timeout × (retries + 1)`, so that this request was given up.
+    /// [`ServerError::NotSent`] if this request was not sent within
+    /// `response_timeout × (retries + 1)`, because earlier requests took too long.
     /// [`ServerError::ShuttingDown`] if the client ended before the request was sent.
-    /// [`ServerError::Unknown`] if the client ended before a reply arrived, or if none arrived
+    /// [`ServerError::Unknown`] if the client ended before a reply arrived, or if no reply arrived
     /// within a further `response_timeout`.
     ///
     /// # Cancel safety
@@ -149,8 +149,7 @@ impl<C: BatchExecutor> WaiterGuard<'_, C> {
         let until = client.clock().now() + client.patience();
         if state.loop_running {
             self.index = Some(state.waiters.enqueue(request, until, Some(cx.waker().clone())));
-            // Another caller polls the loop, and may stop polling. So from here on a task drives
-            // the loop.
+            // Another caller polls the loop, and may stop polling. So a task takes the loop over.
             let running = state.inline_task.take();
             drop(state);
             running
@@ -173,7 +172,8 @@ impl<C: BatchExecutor> WaiterGuard<'_, C> {
         Some(inline_task)
     }
 
-    /// Polls for the result. The caller is woken for the result, unless it polls the loop itself.
+    /// Polls for the result. The result wakes the caller only if the caller does not poll the loop
+    /// itself.
     fn poll_result(&mut self, cx: &Context<'_>, polled_inline: bool) -> Poll<BatchResult<C::Reply>> {
         let waker = (!polled_inline).then(|| cx.waker());
         let Some(index) = self.index else { return Poll::Pending };
@@ -205,7 +205,8 @@ impl<C: BatchExecutor> Inner<C> {
         max_in_flight: usize,
         in_flight: usize,
     ) -> Option<(Vec<C::Request>, Instant, Instant)> {
-        // Callers are woken after the lock is released, even if `max_prefix` panics.
+        // Declared before the lock guard, so callers are woken after the unlock, even if
+        // `max_prefix` panics.
         let to_wake;
         let mut state = self.state.lock();
         to_wake = state.waiters.reject_expired(now);
@@ -238,7 +239,7 @@ impl<C: BatchExecutor> Inner<C> {
         poll_fn(poll).await
     }
 
-    /// Completes the callers that have timed out. Returns the instant for the next call.
+    /// Completes the callers that have timed out. Returns the instant at which to call this again.
     fn expire(&self, now: Instant, timeout: Duration) -> Instant {
         let (to_wake, next) = self.state.lock().waiters.expire(now, timeout);
         to_wake.wake();
@@ -246,8 +247,8 @@ impl<C: BatchExecutor> Inner<C> {
     }
 }
 
-/// Guards a running loop. However the loop ends, no caller keeps waiting, and the next request
-/// starts a new loop.
+/// Guards a running loop. However the loop ends, the guard ends all waits and lets the next request
+/// start a new loop.
 struct LoopGuard<C: BatchExecutor> {
     inner: Arc<Inner<C>>,
     finished: bool,
@@ -299,14 +300,15 @@ async fn batch_loop<C: BatchExecutor>(mut guard: LoopGuard<C>, max_in_flight: us
         let to_wake = inner.state.lock().waiters.complete_batch(answers);
         to_wake.wake();
         if was_shared {
-            // Callers that were answered together may send their next requests together.
+            // Callers that were answered together may submit their next requests now, for one
+            // batch.
             yield_now().await;
         }
     }
     guard.finished = true;
 }
 
-/// Polls all batches in flight until the first of them is done.
+/// Polls all batches in flight until the oldest of them is done.
 async fn poll_until_first_done<F: Future>(in_flight: &mut VecDeque<Pin<Box<MaybeDone<F>>>>) {
     poll_fn(|cx| {
         let mut first = None;

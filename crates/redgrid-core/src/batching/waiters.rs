@@ -34,7 +34,7 @@ pub(super) struct WaiterSlab<Q, A> {
     expired: usize,
     /// Latest deadline of the requests in `batches`.
     latest_deadline: Instant,
-    /// Woken when no caller waits for a batch any more.
+    /// The waker of the loop, which is woken when the last caller of a batch is gone.
     driver_waker: Option<Waker>,
 }
 
@@ -42,7 +42,7 @@ struct Batch {
     count: usize,
     /// Number of callers that still wait for the batch.
     waiters_left: usize,
-    /// Whether it was reported that no caller waits for the batch.
+    /// Whether `poll_abandoned` has reported that no caller waits for the batch.
     is_abandoned: bool,
 }
 
@@ -72,10 +72,10 @@ pub(super) struct WakeList {
     replaced: ReplacedWaker,
 }
 
-/// A waker that is not needed any more.
+/// A waker that is no longer needed, or none.
 ///
-/// Dropping it can drop the task of another caller. That caller then cancels its slot here, and
-/// locks the state for this. So the waker must be dropped while no lock is held.
+/// Dropping it can drop the task of another caller. That caller then locks the state to cancel its
+/// slot. So the waker must be dropped while no lock is held.
 pub(super) type ReplacedWaker = Option<Waker>;
 
 impl WakeList {
@@ -91,7 +91,7 @@ impl WakeList {
     }
 }
 
-/// Wakes the remaining callers even after a panic, which may be that of a waker.
+/// Wakes the remaining callers even after a panic, for example of a waker.
 impl Drop for WakeList {
     fn drop(&mut self) {
         self.wake_all();
@@ -231,7 +231,7 @@ impl<Q, A> WaiterSlab<Q, A> {
         Some((requests, latest, first))
     }
 
-    /// Completes the callers that have timed out, and returns the instant for the next call.
+    /// Completes the callers that have timed out. Returns the instant at which to call this again.
     ///
     /// A request that is queued times out at its deadline. A request in flight times out `timeout`
     /// after its deadline.
@@ -253,9 +253,9 @@ impl<Q, A> WaiterSlab<Q, A> {
             self.expired += 1;
             self.complete(first, Err(ServerError::unknown("no answer came in time")), &mut to_wake);
         }
-        // The deadline of a request that arrives before the next call is not earlier than
-        // `latest_deadline`. If `latest_deadline` has passed, the deadline of such a request is at
-        // least a response timeout away.
+        // New requests do not wake the loop, so the next call must not be later than their
+        // deadlines. These are not before `latest_deadline`; if that has passed, they are at least
+        // a response timeout away.
         (to_wake, if self.latest_deadline > now { next.min(self.latest_deadline) } else { next })
     }
 
@@ -320,7 +320,8 @@ impl<Q, A> WaiterSlab<Q, A> {
     fn release_slot(&mut self, index: usize) {
         self.free.push(index);
         if self.free.len() == self.slots.len() && self.slots.len() > MAX_IDLE_SLOTS {
-            // No caller has a slot. A batch that is still in flight goes on without callers.
+            // No slot is in use. A batch that is still in flight has no callers, and continues
+            // without slots.
             (self.slots, self.free) = Default::default();
             self.queue.shrink_to_fit();
             self.in_flight.shrink_to_fit();
@@ -354,7 +355,7 @@ fn replace_waker(current: &mut Option<Waker>, waker: Option<&Waker>) -> Replaced
     }
 }
 
-/// Returns the error of a request that gets no reply any more.
+/// Returns the error of a request that can no longer get a reply.
 fn client_ended() -> ServerError {
     ServerError::unknown("the client ended before an answer came")
 }

@@ -8,13 +8,13 @@
 --                     is in flight at a time
 -- ARGV[3]  lifetime   of the memory, in milliseconds; longer than the time in which copies of the
 --                     request are sent
--- Returns  {1, answer}  done, now or by an earlier copy; `answer` is the argument of the function
---                       `answer`
---          {0, time}    too late: this copy did nothing; `time` is the server's, in microseconds
+-- Returns  {1, answer}  executed, by this copy or an earlier one; `answer` is the argument of the
+--                       function `answer`
+--          {0, time}    too late: this copy did nothing; `time` is the server's time, in µs
 --          {-1}         a later request of the client was executed: this copy did nothing
 --
--- The following script must call `answer` once, with a list, when all else is done. Once it has
--- written something, every later step must succeed.
+-- The script after this prefix must call `answer` once, with a list, as its last step. After its
+-- first write, every later step must succeed.
 local clock = redis.call('TIME')
 if clock[1] * 1000000 + clock[2] > tonumber(ARGV[1]) then
   return {0, string.format('%.0f', clock[1] * 1000000 + clock[2])}

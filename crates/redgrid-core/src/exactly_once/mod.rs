@@ -6,12 +6,13 @@
 //! gets the stored reply, and a copy with a smaller number does nothing.
 //!
 //! A client has at most one such request for a name in flight, and sends it until it is answered.
-//! If the caller is dropped, the request continues: the next number is sent only after its end.
+//! If the caller is dropped, the request continues, and the next request is sent only after its
+//! end.
 //!
-//! The deduplication key lives longer than transmissions of the request are sent, and a
-//! transmission that arrives late does nothing. So a transmission that arrives after the key has
-//! expired has no effect. The key is written together with the data, and therefore survives a
-//! failover exactly when the data does.
+//! A transmission that arrives after its deadline does nothing, and the deduplication key lives
+//! longer than these deadlines. So a transmission that arrives after the key has expired has no
+//! effect. The key is written together with the data, and therefore survives a failover exactly
+//! when the data does.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,7 +39,7 @@ const PLAIN_PRELUDE: &str = include_str!("plain.lua");
 /// A script that is executed exactly once, however often it is sent.
 ///
 /// The script takes `KEYS` keys, all of one slot. In Lua its keys begin at `KEYS[2]`, and its
-/// arguments at `ARGV[4]`: deduplication uses the ones before. The script must end with
+/// arguments at `ARGV[4]`: deduplication uses the earlier ones. The script must end with
 /// `return answer({…})`, after everything else is done. Once the script has written something,
 /// every later operation must succeed.
 ///
@@ -100,7 +101,7 @@ impl IdempotentBulkScript {
 
     /// Returns a call of the script with these keys; arguments are added to the result.
     ///
-    /// The deduplication key belongs to the first one of `keys`.
+    /// The deduplication key is derived from the first one of `keys`.
     pub fn with(&'static self, keys: impl IntoIterator<Item = Bytes>) -> IdempotentRequest {
         IdempotentRequest { texts: &self.0, request: self.0.exactly_once.with(keys) }
     }
@@ -134,7 +135,7 @@ impl IdempotentRequest {
         IdempotentRequest { request: self.request.publish_arg(), ..self }
     }
 
-    /// Returns the first of the given keys.
+    /// Returns the first of the script's own keys.
     pub(crate) fn first_key(&self) -> &[u8] {
         self.request.all_keys().first().map_or(&[], |key| key)
     }

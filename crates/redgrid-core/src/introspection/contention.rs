@@ -1,4 +1,4 @@
-//! How much tasks of a client have waited for each name lately.
+//! The recent waits of a client's tasks, summed for each name.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -9,14 +9,15 @@ use super::gathered::millis;
 use crate::clock::Instant;
 use crate::name::Name;
 
-/// A wait counts half after this time: 10 minutes. The longest wait is forgotten after it.
+/// Time after which a wait counts half: 10 minutes. If the longest wait is older than this, the
+/// next wait replaces it.
 const HALF_LIFE: Duration = Duration::from_secs(600);
 
-/// Sums are aged at most once in this time: 1 s.
+/// The sums are reduced for their age at most once in this time: 1 s.
 const AGING_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The most names that are remembered: 1,000. Of more, the half with the least waiting time is
-/// forgotten.
+/// Maximum number of names that are remembered: 1,000. Above it, the half with the least waiting
+/// time is forgotten.
 const MAX_NAMES: usize = 1000;
 
 /// The number of names in a report: 20.
@@ -27,11 +28,11 @@ const REPORTED: usize = 20;
 pub(crate) struct Tally {
     /// The number of waits. Each one counts less with its age.
     waits: f64,
-    /// The sum of the waits in seconds, aged like their number.
+    /// The sum of the waits in seconds. Each one counts less with its age.
     total: f64,
     longest: Duration,
     longest_at: Instant,
-    /// The time to which the sums were aged.
+    /// The time for which the sums were last reduced.
     aged: Instant,
 }
 

@@ -24,7 +24,7 @@ pub(crate) const UNKNOWN: &str = "unknown";
 /// The number of events that are kept: 64.
 const KEPT: usize = 64;
 
-/// The most characters of an event's detail.
+/// Maximum number of characters of an event's detail.
 const MAX_DETAIL: usize = 200;
 
 /// The last events of a client.
@@ -38,9 +38,9 @@ struct Event {
     at: Instant,
     what: &'static str,
     name: Name,
-    /// The text of the last such event.
+    /// The detail of the latest of the joined events.
     detail: String,
-    /// How often it has happened.
+    /// The number of joined events.
     times: u64,
 }
 
@@ -87,7 +87,8 @@ impl EventLog {
 /// Adds an event, and drops the oldest one of the most frequent kind if there are too many.
 ///
 /// Without a server, renewals fail every second, and each waiting task may end with an unknown
-/// outcome. Such events of one name are joined, so that they displace no lost hold.
+/// outcome. Events of these two kinds are joined if they have the same name, so that they do not
+/// displace events of lost holds.
 fn add(events: &mut VecDeque<Event>, mut event: Event) {
     let is_same = |other: &Event| other.what == event.what && other.name == event.name;
     let is_joined = event.what == RENEWAL_FAILED || event.what == UNKNOWN;

@@ -1,4 +1,4 @@
-//! The parts of a report while they are collected: bounded lists, and sums.
+//! The contents of a report while it is collected: bounded lists, and sums.
 
 use std::collections::BinaryHeap;
 use std::time::Duration;
@@ -10,13 +10,14 @@ use crate::clock::Instant;
 use crate::config::Introspection;
 use crate::name::Name;
 
-/// The most holds in a report: 500. More would exceed the size of a report, even with short names.
+/// Maximum number of holds in a report: 500. More would exceed the size limit of a report, even
+/// with short names.
 const MAX_HELD: usize = 500;
 
-/// The most names with waiting tasks in a report: 200.
+/// Maximum number of names with waiting tasks in a report: 200.
 const MAX_WAITS: usize = 200;
 
-/// The service's part of a report.
+/// The contents of a client's report, about its locks and semaphores.
 pub(crate) struct Gathered {
     /// The time of the report.
     pub(crate) now: Instant,
@@ -50,8 +51,8 @@ impl Gathered {
         self.is_truncated = true;
     }
 
-    /// Adds a hold that exists since `since`. Other holds of the same name have another `id`. `fill`
-    /// sets all fields but name, kind and age.
+    /// Adds a hold that exists since `since`. Other holds of the same name have another `id`.
+    /// `fill` sets all fields except name, kind and age.
     pub(crate) fn add_held(
         &mut self,
         (kind, name): (&'static str, &Name),
@@ -90,7 +91,8 @@ impl Gathered {
         report.is_truncated = self.is_truncated || self.held.is_cut || self.waits.is_cut;
         (report.holds, report.waiting) = (self.holds, self.waiting);
         let mut held = self.held.into_list();
-        // If the table grew between two parts, a hold may have been read twice.
+        // The holds are read in parts. If their table grew meanwhile, a hold may have been read
+        // twice.
         let is_same = |one: &HeldReport, other: &HeldReport| {
             (one.number, one.held_for_ms) == (other.number, other.held_for_ms)
                 && (&one.name, &one.kind) == (&other.name, &other.kind)
@@ -98,7 +100,8 @@ impl Gathered {
         held.dedup_by(|one, other| one.0 == other.0 && is_same(&one.1, &other.1));
         report.held = held.into_iter().map(|(_, held)| held).collect();
         for waits in self.waits.into_list() {
-            // A read-write lock has a queue for each grant that its readers may share.
+            // A read-write lock has several queues, one for each grant that its readers may share.
+            // They become one entry.
             let is_same = |other: &&mut WaitReport| other.name == waits.name && other.kind == waits.kind;
             match report.waits.iter_mut().find(is_same) {
                 Some(other) => other.tasks += waits.tasks,
@@ -126,7 +129,7 @@ struct Oldest<T> {
 
 struct Aged<T> {
     since: Instant,
-    /// Decides between values of the same age.
+    /// Defines the order of values with the same age.
     number: u64,
     value: T,
 }
@@ -136,7 +139,8 @@ impl<T> Oldest<T> {
         Oldest { heap: BinaryHeap::new(), most, accepted: 0, is_cut: false }
     }
 
-    /// Adds the value that `make` returns, unless the list is full of older ones.
+    /// Adds the value that `make` returns. If the list is full, the newest value is dropped: this
+    /// one or another.
     fn offer(&mut self, since: Instant, make: impl FnOnce() -> T) {
         if self.heap.len() == self.most {
             self.is_cut = true;

@@ -1,8 +1,8 @@
 //! Leases of locks and permits on the server.
 //!
-//! Locally, a lease begins just before its request is sent, and ends a [`margin`] before its length
-//! has passed. It is renewed after a third of its length. Each client has two renewal loops: one
-//! for locks, one for permits. A loop sleeps until the first of its leases ends or is due for
+//! Locally, a lease begins just before its request is sent, and is shorter than on the server by a
+//! [`margin`]. A lease is renewed after a third of its length. Each client has two renewal loops:
+//! one for locks, one for permits. A loop sleeps until the first of its leases ends or is due for
 //! renewal.
 
 #[cfg(test)]
@@ -41,8 +41,8 @@ impl LeaseMode {
 
 /// Returns how much earlier a lease ends in this process than on the server.
 ///
-/// It is a twentieth of the lease, and at least 20 ms. It covers the drift of clocks, the
-/// granularity of timers, and the delivery of a `lost` notice to the working task.
+/// The margin is a twentieth of the lease, and at least 20 ms. It covers the drift of clocks, the
+/// granularity of timers, and the time until a `lost` notice reaches the task of the holder.
 pub(crate) fn margin(lease: Duration) -> Duration {
     (lease / 20).max(Duration::from_millis(20))
 }
@@ -54,17 +54,20 @@ pub(crate) fn with_margin(validity: Duration) -> Duration {
     (validity + validity / 19 + Duration::from_nanos(1)).max(validity + Duration::from_millis(20))
 }
 
-/// Returns the instant until which a lease is valid locally. Its request was sent at `sent`, and
-/// was confirmed.
+/// Returns the instant until which a confirmed lease is valid locally. `sent` is the time at which
+/// its request was sent.
 pub(crate) fn deadline(sent: Instant, lease: Duration) -> Instant {
     sent + lease.saturating_sub(margin(lease))
 }
 
-/// Returns the instant of a lease's next renewal or check, after a request that was sent at `from`.
+/// Returns the instant of a lease's next renewal or check. `from` is the time at which its last
+/// request was sent.
 ///
-/// It is a third of the lease later, so that one failed renewal does not lose the lease.
+/// The instant is a third of the lease after `from`, so that one failed renewal does not lose the
+/// lease.
 pub(crate) fn next_renewal(lease: Duration, deadline: Instant, from: Instant) -> Instant {
-    // If less than two thirds of the lease are left, the lease is due after half of the rest.
+    // If less than two thirds of the lease are left, the renewal is due after half of the remaining
+    // time.
     from + (lease / 3).min(deadline.since(from) / 2).max(SHORTEST_INTERVAL)
 }
 
@@ -73,21 +76,22 @@ const SHORTEST_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Returns the pause between a failed renewal and the next one.
 ///
-/// It is a thirtieth of the lease, and at most 1 s.
+/// The pause is a thirtieth of the lease, and at most 1 s.
 pub(crate) fn retry_pause(lease: Duration) -> Duration {
     (lease / 30).min(Duration::from_secs(1))
 }
 
 /// The shortest hand-over window, unless a shorter one is configured: 10 ms.
 ///
-/// With longer windows, throughput does not rise, and other processes wait longer. Three processes
-/// of 16 tasks executed 17,900 critical sections a second with a window of 5 ms. They executed
+/// With longer windows, throughput does not rise, and other processes wait longer. Measured with
+/// three processes of 16 tasks each: 17,900 critical sections a second with a window of 5 ms,
 /// 18,800 with 10 ms, and 18,300 with 20 ms.
 const SHORTEST_WINDOW: Duration = Duration::from_millis(10);
 
-/// Returns the length of a hand-over window: the value `set`, or ten round trips if it is `None`.
+/// Returns the length of a hand-over window: the value `set`; if it is `None`, ten round trips, and
+/// at least [`SHORTEST_WINDOW`]. The maximum is [`LONGEST_WINDOW`].
 ///
-/// After the window, the release and the next acquire take two more round trips. That is at most a
+/// After the window, the release and the next acquire take two more round trips. They are at most a
 /// sixth of the whole time.
 pub(crate) fn handover_window(set: Option<Duration>, round_trip: Duration) -> Duration {
     set.unwrap_or((round_trip * 10).max(SHORTEST_WINDOW)).min(LONGEST_WINDOW)
@@ -102,10 +106,10 @@ const NEVER: u64 = PASSED - 1;
 
 /// The instant until which something is valid.
 ///
-/// One task extends it while other tasks read it. The extending task may check the deadline just
-/// before it passes, and store an extension just after. A reader in between would see "passed", and
-/// later "not passed". So a reader that finds that the deadline has passed marks it, in the same
-/// atomic value. No extension moves a marked deadline.
+/// One task extends the deadline while other tasks read it. The extending task may check the
+/// deadline just before it passes, and store the extension just after it has passed. A reader in
+/// between would see "passed", and later "not passed". So a reader that finds that the deadline has
+/// passed marks it as passed, in the same atomic value. No extension moves a marked deadline.
 pub(crate) struct Deadline(AtomicU64);
 
 impl Deadline {
@@ -131,14 +135,14 @@ impl Deadline {
         }
     }
 
-    /// Moves the deadline to `to`, forwards or backwards. If it has passed at `now`, it stays, and
-    /// the result is false.
+    /// Moves the deadline to `to`, forwards or backwards. If the deadline has passed at `now`,
+    /// changes nothing and returns false.
     pub(crate) fn set(&self, to: Instant, now: Instant) -> bool {
         self.update(now, |_| to)
     }
 
-    /// Moves the deadline forwards to `to`, unless it is later already. If it has passed at `now`,
-    /// it stays, and the result is false.
+    /// Moves the deadline forwards to `to`, unless it is later already. If the deadline has passed
+    /// at `now`, changes nothing and returns false.
     pub(crate) fn extend(&self, to: Instant, now: Instant) -> bool {
         self.update(now, |at| at.max(to))
     }
@@ -169,7 +173,7 @@ fn decoded(bits: u64) -> Instant {
     }
 }
 
-/// A lease that is renewed or verified, and that ends.
+/// A lease that ends unless it is renewed. It may also be verified before its end.
 pub(crate) trait Lease {
     /// Identifies a lease in its schedule.
     type Id: Copy + Ord + Hash;
@@ -190,7 +194,7 @@ struct Registered<L> {
     lease: Arc<L>,
     /// When the lease is renewed next; `Instant::MAX` while a renewal is in flight.
     due: Instant,
-    /// When the end of the lease is checked next. A renewal may have moved the actual end to later.
+    /// When the end of the lease is checked next. After a renewal, the actual end may be later.
     end: Instant,
 }
 
@@ -264,9 +268,8 @@ impl<L: Lease> Schedule<L> {
 
     /// Returns the leases that have ended at `now`.
     ///
-    /// A renewal moves the end of a lease, but not the recorded end, which this method updates.
-    /// It looks at all leases whose recorded end is not after `soon`, which is later than `now`. So
-    /// one pass updates many leases.
+    /// A renewal moves the end of a lease, but not its recorded end. This method updates the
+    /// recorded ends up to `soon`, which is later than `now`, so that one pass updates many leases.
     pub(crate) fn ended(&mut self, now: Instant, soon: Instant) -> Vec<Arc<L>> {
         let mut out = Vec::new();
         while let Some((noted, id)) = self.ends.first().copied()
@@ -339,12 +342,12 @@ impl<L: Lease> Schedule<L> {
 
 /// An alarm that can be brought forward while its task sleeps, but not postponed.
 ///
-/// So the alarm can fire for a lease that was removed meanwhile. Postponing the alarm at each
-/// removal would cost more: the next lease would bring it forward again, and wake the task.
+/// Therefore the alarm can fire for a lease that was removed meanwhile. Postponing the alarm at
+/// each removal would cost more: the next lease would bring it forward again, and wake the task.
 ///
-/// Callers of `set` and `bring_forward` must hold the lock of the schedule that the time is from. A
-/// loop with several schedules sets [`Instant::MAX`] first. Each schedule then brings the alarm
-/// forward.
+/// Callers of `set` and `bring_forward` must hold the lock of the schedule from which the time is
+/// taken. A loop with several schedules sets [`Instant::MAX`] first. Each schedule then brings the
+/// alarm forward.
 pub(crate) struct Wakeup {
     at: AtomicU64,
     moved: Notify,

@@ -55,8 +55,8 @@ fn a_deadline_can_move_until_it_has_passed() {
     assert_eq!(Deadline::new(Instant::MAX).at(), Instant::MAX);
 }
 
-/// The extending task has read its clock before the deadline, but an observer acts before the task
-/// does.
+/// The extending task reads its clock, possibly before the deadline. Before it stores the
+/// extension, an observer marks the deadline as passed.
 #[test]
 fn an_extension_fails_once_an_observer_has_seen_the_deadline_pass() {
     for now in [at_ms(9), at_ms(10), at_ms(11)] {

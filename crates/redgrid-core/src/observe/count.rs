@@ -37,7 +37,7 @@ pub(crate) fn held(kind: &'static str) {
 }
 
 /// Records the end of a hold that lasted for `held`. `how` is a release or a loss; `None` means
-/// that the hold was left to its lease.
+/// that the hold stays until its lease ends.
 pub(crate) fn ended(kind: &'static str, held: Duration, how: Option<Result<(), LostReason>>) {
     gauge(&super::HELD, kind, -1.0);
     record(&super::HOLD, [kind], held);
@@ -99,14 +99,15 @@ mod enabled {
 
     static METADATA: Metadata<'static> = Metadata::new("redgrid", Level::INFO, Some("redgrid"));
 
-    /// The values of a metric's labels. Values without a label are empty.
+    /// The values of a metric's labels. Unused elements are empty.
     type Values = [&'static str; 2];
 
     /// A series: the address of its recorder, the metric, and the values of its labels.
     type Series = (usize, &'static str, Values);
 
     /// The keys of the series in use at each recorder. A key is allocated once for each series, not
-    /// for each value. There are as many series as kinds, outcomes and reasons.
+    /// for each value. The number of series is bounded by the combinations of kinds, outcomes and
+    /// reasons.
     static KEYS: LazyLock<RwLock<HashMap<Series, Key>>> = LazyLock::new(RwLock::default);
 
     pub(super) fn add<const N: usize>(metric: &'static Metric, labels: [&'static str; N]) {

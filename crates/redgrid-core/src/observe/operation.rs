@@ -1,5 +1,5 @@
-//! The span of one user operation, and its metrics. Without the features `metrics` and `tracing`,
-//! the future of an operation runs unchanged.
+//! The span of one user operation, and its metrics. If the features `metrics` and `tracing` are
+//! both off, the future of an operation runs unchanged.
 
 use crate::clock::{Clock, Instant};
 use crate::failure::Failure;

@@ -19,7 +19,7 @@ use crate::service::ClientParts;
 /// Maximum number of permits of one request: the limit of Redisson's counter.
 pub(super) const MAX_PERMITS: u64 = i32::MAX as u64;
 
-/// Maximum number of leased permits of one request, which has an id for each of them.
+/// Maximum number of leased permits of one request. The request carries an id for each permit.
 const MAX_LEASED: u64 = 1000;
 
 /// The options of a request.
@@ -113,7 +113,7 @@ impl Options {
 pub struct Acquire(Options);
 
 /// A request for permits that waits only if a timeout is set. When awaited, it returns `None` if
-/// there are too few permits, or still too few when the timeout ends.
+/// there are too few permits; with a timeout, if there are still too few when the timeout ends.
 #[must_use = "does nothing until awaited"]
 #[derive(Clone)]
 pub struct TryAcquire(Options);
@@ -121,7 +121,7 @@ pub struct TryAcquire(Options);
 macro_rules! options {
     ($builder:ident) => {
         impl $builder {
-            /// Creates a request for `permits` permits. It ends when the handle is closed.
+            /// Creates a request for `permits` permits. The request ends when the handle is closed.
             pub fn new(handle: &SemaphoreHandle, permits: u64) -> Self {
                 $builder(Options {
                     handle: handle.clone(),
@@ -134,7 +134,8 @@ macro_rules! options {
                 })
             }
 
-            /// Limits the wait for permits, and for an unreachable server. Zero means to try only.
+            /// Limits the wait for permits, and for an unreachable server. Zero makes the request
+            /// try-only.
             ///
             /// Without a timeout, an `Acquire` waits for permits without limit, as long as there is
             /// contact with the server, and a `TryAcquire` does not wait.
@@ -145,7 +146,7 @@ macro_rules! options {
 
             /// Holds permits for this long at most, without renewal: 100 ms to 30 days.
             ///
-            /// This is only for permits with leases.
+            /// Only permits with leases allow this option.
             pub fn lease(mut self, lease: Duration) -> Self {
                 self.0.lease = Some(LeaseMode::Fixed(lease));
                 self
@@ -153,9 +154,9 @@ macro_rules! options {
 
             /// Renews the leases, and sets their length: 100 ms to 30 days.
             ///
-            /// Without this call, leases are renewed, too, but have the configured length, which is
-            /// 30 s by default. Permits with short leases are available sooner after a crash; long
-            /// leases survive longer pauses. This is only for permits with leases.
+            /// Without this call, leases have the configured length, which is 30 s by default, and
+            /// are also renewed. Permits with short leases are available sooner after a crash; long
+            /// leases survive longer pauses. Only permits with leases allow this option.
             #[doc(alias = "watchdog")]
             pub fn auto_renew(mut self, lease: Duration) -> Self {
                 self.0.lease = Some(LeaseMode::Renewed(lease));
@@ -172,7 +173,7 @@ macro_rules! options {
                 self
             }
 
-            /// Makes the grant valid only once it is as durable as this. The default is a client
+            /// Makes the grant valid only once it has this durability. The default is a client
             /// setting.
             ///
             /// If this durability is not confirmed in time, the permits are returned, and the

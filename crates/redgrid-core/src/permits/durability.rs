@@ -23,7 +23,8 @@ pub(super) struct GrantedPermits {
 }
 
 impl GrantedPermits {
-    /// Passes the permits to their waiter or the next one, or returns them to the server.
+    /// Passes the permits to their waiter, keeps them for another waiter, or returns them to the
+    /// server.
     fn deliver(self, semaphore: &Arc<LocalSemaphore>, state: &mut SemaphoreState, committed: &Result<(), CommitError>) {
         let GrantedPermits { waiter, permits } = self;
         let name = &semaphore.keys.name;
@@ -53,12 +54,12 @@ pub(super) struct LeaseConfirmation {
     pub(super) sent: Instant,
     /// Each lease, and its new deadline.
     pub(super) leases: Vec<(Arc<PermitLease>, Instant)>,
-    /// The caller's change of leases. Its leases are the last ones of `leases`.
+    /// The change of leases that a caller has requested. Its leases are the last ones of `leases`.
     pub(super) extension: Option<Extension>,
 }
 
 impl LeaseConfirmation {
-    /// Returns the durabilities that the reply alone does not prove.
+    /// Returns the requested durabilities that the reply alone does not prove.
     fn missing_durability(&self) -> Vec<Durability> {
         let mut missing = Vec::new();
         for (lease, _) in &self.leases {

@@ -65,10 +65,10 @@ pub enum AcquireError {
     },
     /// The request failed for a reason that all objects share.
     ///
-    /// Nothing is held, unless the failure is [`Failure::OutcomeUnknown`]. In that case the request
-    /// is still sent until it is answered, for 30 s at most, and permits that it took are returned.
-    /// If it is never answered, leased permits are available again at the end of their lease, and
-    /// permits without a lease may be lost.
+    /// Nothing is held, unless the failure is [`Failure::OutcomeUnknown`]. In that case the client
+    /// sends the request again until it is answered, for 30 s at most, and returns the permits that
+    /// the request took. If it is never answered, leased permits are available again at the end of
+    /// their lease, and permits without a lease may be lost.
     #[error(transparent)]
     Failed(#[from] Failure),
 }
@@ -85,7 +85,7 @@ impl AcquireError {
     }
 }
 
-/// Reason why a release did not return permits that were held until then.
+/// Reason why a release has not returned all its permits, or is not known to have done so.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReleaseError {

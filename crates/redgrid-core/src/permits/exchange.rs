@@ -17,7 +17,7 @@ use crate::name::{InvalidName, Name, companion, suffixed};
 
 static EXCHANGE: IdempotentScript<2> = IdempotentScript::new("permits/exchange", include_str!("scripts/exchange.lua"));
 /// `EXCHANGE` with the keys of a fair semaphore's server queue. Other kinds do not declare these
-/// keys: absent keys are a problem while a slot migrates.
+/// keys, because the server may reject a request with absent keys while their slot migrates.
 static FAIR_EXCHANGE: IdempotentScript<4> =
     IdempotentScript::new("permits/exchange", include_str!("scripts/exchange.lua"));
 
@@ -46,8 +46,8 @@ pub struct SemaphoreKeys {
     pub leased: bool,
     /// Whether waiters of all processes are served in the order of their requests.
     pub fair: bool,
-    /// The number of all permits, if the handle was created with one. A new semaphore gets this
-    /// number. A semaphore with another number grants nothing.
+    /// The number of all permits, if the handle was created with a capacity. A new semaphore gets
+    /// this number. If a semaphore has another number, it grants nothing to this handle.
     pub capacity: Option<u64>,
     server_queue: Bytes,
     live_clients: Bytes,
@@ -82,7 +82,7 @@ impl SemaphoreKeys {
 
     /// Returns the suffix of the deduplication key.
     ///
-    /// With different suffixes, exchanges about one key can be in flight at the same time.
+    /// Handles with different suffixes can have exchanges for one key in flight at the same time.
     fn dedup_suffix(&self) -> String {
         let kind = match (self.leased, self.fair) {
             (true, true) => "leased-fair",
@@ -129,9 +129,10 @@ pub(super) struct Exchange {
     pub(super) requests: Vec<RequestArgs>,
     /// The durability of the requested permits.
     pub(super) durability: Durability,
-    /// The caller's change of leases. Its entries are the last ones of `checks`.
+    /// The change of leases that a caller has requested. Its entries are the last ones of `checks`.
     pub(super) extension: Option<Extension>,
-    /// Whether the hand-over window has ended while a request waits.
+    /// Whether the hand-over window has ended while a request waits. If so, the exchange returns
+    /// permits but requests none.
     pub(super) ends_window: bool,
     pub(super) progress: Arc<Progress>,
 }
@@ -208,7 +209,7 @@ pub(super) fn server_lease(mode: LeaseMode) -> Duration {
     }
 }
 
-/// Why an exchange granted none of its requests.
+/// The reason why an exchange granted none of its requests.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Refusal {
     /// No permits were ever set.

@@ -180,7 +180,7 @@ impl LocalSemaphore {
         DriverHandoff { inline: Some(inline_loop), to_background: None }
     }
 
-    /// Adds a request to the queue. If its result is known at once, the result is sent at once.
+    /// Adds a request to the queue. If the result is already known, sends the result instead.
     pub(super) fn enqueue(self: &Arc<Self>, waiter: Waiter) -> DriverHandoff {
         let now = self.clock().now();
         let mut state = self.state();
@@ -212,7 +212,7 @@ impl LocalSemaphore {
         if let Some(waiter) = state.remove(at, self) {
             self.wait_ended(&mut state.waits, &waiter, || self.clock().now());
         }
-        // The waiters behind the removed one may need fewer permits.
+        // The waiters behind the removed one may need fewer permits, so the loop checks them now.
         let handoff = self.wake_or_start_loop(&mut state);
         drop(state);
         handoff.into_background(&self.registry);

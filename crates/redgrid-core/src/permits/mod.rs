@@ -19,9 +19,9 @@
 //!
 //! A handle can be created with a *capacity*: the number of all permits, available ones and those
 //! with a lease. The requests of such a handle set this number if there is none, and fail if the
-//! semaphore has another number. So they also fail while plain permits are held, which are neither
-//! available nor leased. Handles with different capacities have a `LocalSemaphore` each, as if they
-//! were in different processes.
+//! semaphore has another number. Held plain permits are neither available nor leased, so the
+//! requests also fail while such permits are held. Handles with different capacities have a
+//! `LocalSemaphore` each, as if they were in different processes.
 //!
 //! | file | contents |
 //! |---|---|
@@ -33,7 +33,7 @@
 //! | `permit_loop` | the loop: when it sends an exchange, and how it applies a reply |
 //! | `durability` | grants and extensions that wait until they are as durable as requested |
 //! | `registry` | all semaphores of a client: renewals, shutdown |
-//! | `report` | what a client reports about its semaphores |
+//! | `report` | reports about the semaphores of a client |
 //! | `acquire` | the options of a request |
 //! | `pending_permit` | a pending request |
 //! | `permit` | the guard |

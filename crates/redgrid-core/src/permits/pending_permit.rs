@@ -19,7 +19,7 @@ use crate::service::ClientParts;
 
 /// A pending request for permits.
 ///
-/// Dropping it cancels the request and returns permits that were granted meanwhile.
+/// Dropping it cancels the request, and returns the permits if they were granted meanwhile.
 pub struct PendingPermit {
     client: Client,
     semaphore: Arc<LocalSemaphore>,
@@ -33,7 +33,7 @@ pub struct PendingPermit {
 }
 
 impl PendingPermit {
-    /// Requests permits. Every kind of semaphore uses this.
+    /// Requests permits, for any kind of semaphore.
     pub fn start(client: &Client, keys: &Arc<SemaphoreKeys>, request: PermitRequest) -> PendingPermit {
         let entered = client.clock().now();
         let until = request.wait.map_or(Instant::MAX, |wait| entered + wait);
@@ -78,7 +78,7 @@ impl PendingPermit {
 
     async fn wait(mut self) -> Result<Option<Permit>, AcquireError> {
         let contact_timeout = match self.request.wait {
-            // A request with a timeout waits for all of that time, even without contact.
+            // A loss of contact does not end the wait before the timeout that was set.
             Some(_) => Duration::MAX,
             None => self.client.patience() + self.request.durability.timeout() + GRACE,
         };
@@ -124,7 +124,8 @@ impl PendingPermit {
         }
     }
 
-    /// Requests the permits again, because they were not taken in time and went to others.
+    /// Requests the permits again, because this caller has not taken them in time and they were
+    /// given up.
     async fn retry(&self) -> Result<Option<Permit>, AcquireError> {
         let now = self.client.clock().now();
         if now >= self.until {
@@ -143,8 +144,8 @@ impl PendingPermit {
         // After a loss of contact that is longer than the response timeout, the server counts as
         // unavailable.
         let has_contact = now >= self.until && contact > self.entered && now.since(contact) <= timeout;
-        // A pending exchange may still take permits for this request. They are then returned, so
-        // the outcome is unknown only if that exchange was not answered in time.
+        // A pending exchange may still take permits for this request. They are returned when its
+        // reply arrives, so the outcome is unknown only if that exchange was not answered in time.
         let is_unknown = |since| !has_contact || now.since(since) > timeout;
         if self.status.sent_since().is_some_and(is_unknown) {
             let source = ServerError::unknown("the time ran out before an answer came");
@@ -166,8 +167,8 @@ impl PendingPermit {
 impl Drop for PendingPermit {
     fn drop(&mut self) {
         if !self.done {
-            // A later grant finds the receiver closed. An earlier grant is dropped with the
-            // receiver, which returns its permits.
+            // A later grant finds the receiver closed, so its permits become idle. An earlier grant
+            // is dropped with the receiver, which releases its permits.
             self.result.receiver.close();
             self.semaphore.cancel(self.id);
         }

@@ -23,7 +23,8 @@ use crate::service::ClientParts;
 ///
 /// Permits with a lease are renewed while the guard lives, unless a fixed lease was requested.
 /// [`Permit::lost`] completes as soon as one of the permits is no longer valid locally. Permits
-/// without a lease are held until they are returned: a process that dies keeps them forever.
+/// without a lease are held until they are returned. If the process dies, they are never available
+/// again.
 #[must_use = "dropping the permit returns it"]
 pub struct Permit {
     client: Client,
@@ -69,7 +70,8 @@ impl Permit {
         self.permits.lost()
     }
 
-    /// Returns how long the permits are valid without another confirmation; `None` without a lease.
+    /// Returns how long the permits are valid without another confirmation; `None` if they have no
+    /// lease.
     pub fn remaining(&self) -> Option<Duration> {
         if self.permits.leases.is_empty() {
             return None;
@@ -78,8 +80,8 @@ impl Permit {
         Some(if self.is_held() { left } else { Duration::ZERO })
     }
 
-    /// Completes when one of the permits is no longer valid locally. It never completes without a
-    /// lease.
+    /// Completes when one of the permits is no longer valid locally. Never completes if the permits
+    /// have no lease.
     ///
     /// # Cancel safety
     ///
@@ -142,7 +144,8 @@ impl Permit {
     /// # Cancel safety
     ///
     /// If the future is dropped before the request is sent, the request is never sent. A sent
-    /// request may or may not be executed: the earlier of the old and the new end is valid locally.
+    /// request may or may not be executed, so the earlier of the old and the new end is valid
+    /// locally.
     pub async fn extend(&self, lease: Duration) -> Result<(), ExtendError> {
         let name = || self.name().clone();
         if !(SHORTEST_LEASE..=LONGEST_LEASE).contains(&lease) {
@@ -199,8 +202,8 @@ impl Permit {
     /// Returns `other` if it belongs to another semaphore or client.
     pub fn merge(&mut self, mut other: Permit) -> Result<(), Permit> {
         if !Arc::ptr_eq(&self.semaphore, &other.semaphore) {
-            // A guard without permits does not keep its semaphore registered. Another
-            // `LocalSemaphore` may be registered under that name by now, so compare the keys.
+            // A guard without permits does not keep its semaphore registered. So another
+            // `LocalSemaphore` may be registered for the same semaphore; compare the keys.
             let (own, others) = (&self.semaphore.keys, &other.semaphore.keys);
             let is_same = own.id() == others.id();
             let has_none = self.permits.is_empty() || other.permits.is_empty();

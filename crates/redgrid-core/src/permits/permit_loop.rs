@@ -43,7 +43,7 @@ enum Step {
 #[derive(Default)]
 struct PermitLoop {
     watch: Option<Watch>,
-    /// Since when no request has been waiting.
+    /// The time since which no request has waited.
     idle_since: Option<Instant>,
     /// Number of messages received when the current quiet period began.
     message_count: Option<u64>,
@@ -128,7 +128,7 @@ impl LocalSemaphore {
         state.poll_at = state.poll_at.min(poll_at);
         let quiet_until = state.yield_plan.as_ref().map_or(Instant::MAX, |(_, quiet_until)| *quiet_until);
         let paused = if state.returns.is_empty() { Instant::MAX } else { state.paused_until };
-        // The renewal task wakes the loop for renewals.
+        // The renewal task wakes the loop for renewals, so `until` does not cover them.
         let until = state.poll_at.min(state.next_lease_end).min(quiet_until).min(state.first_timeout).min(paused);
         let window_ends_soon = || now + self.handover_window() / 2 >= state.window_ends;
         Step::Wait { until, subscribe: state.contended || state.yield_plan.is_some() || window_ends_soon() }
@@ -144,13 +144,14 @@ impl LocalSemaphore {
 
     async fn exchange(self: &Arc<Self>, exchange: Exchange) {
         let request = exchange.encode(&self.core, &self.keys, self.registry.next_number());
-        // The first transmission may be the one that was executed, so leases count from before it.
+        // The first transmission may be the one that was executed, so leases are counted from
+        // before it.
         let sent = self.clock().now();
         let sending = exactly_once::send_until_answered(&self.core, &request, &exchange.progress);
         // The message of this exchange may arrive before its reply, so messages are counted from
         // here on.
         let own = self.core.subscriptions.own_subscription(&self.keys.channel);
-        // Subscribers at a replica can be counted only there.
+        // The subscribers of a replica can be counted only by that replica.
         let channel = (&self.keys.channel, &self.keys.key);
         let counting =
             if exchange.ends_window { self.core.subscriptions.replica_subscribers(&[channel]) } else { None };
@@ -282,7 +283,7 @@ impl LocalSemaphore {
             }
         }
         if state.yield_plan.is_some() {
-            // While this process yields, the available permits are for others.
+            // While this process yields, the available permits are left to other processes.
             state.left = 0;
         }
         self.wake_renewal(state);
@@ -351,7 +352,8 @@ impl LocalSemaphore {
             };
             result_sender.map(|result_sender| result_sender.send(Err(release_error)));
             // A refused return was not executed. A leased permit has an id, so its second return
-            // has no effect. A plain permit could be returned twice.
+            // has no effect. A plain permit could be returned twice, so it is not sent again after
+            // an unknown outcome.
             if !state.closed && (refused || !permits.leases.is_empty()) {
                 state.returns.push(PendingReturn { permits, result_sender: None });
             }
@@ -369,7 +371,7 @@ impl LocalSemaphore {
     }
 }
 
-/// Reports the outcome of returns.
+/// Reports the outcome of returns to their callers.
 fn report_returns(semaphore: &LocalSemaphore, returns: Vec<PendingReturn>, found: &[bool]) {
     let mut found = found.iter();
     for PendingReturn { permits, result_sender } in returns {

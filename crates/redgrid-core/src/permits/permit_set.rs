@@ -60,7 +60,7 @@ impl std::str::FromStr for PermitId {
 /// A permit with a lease.
 pub(super) struct PermitLease {
     pub(super) id: PermitId,
-    /// The lease with which the permit was granted. Renewals set it again.
+    /// The lease with which the permit was granted. Each renewal requests the same lease again.
     pub(super) mode: LeaseMode,
     /// The durability of the grant. A renewal is valid only once it is as durable.
     pub(super) durability: Durability,
@@ -74,7 +74,7 @@ pub(super) struct PermitLease {
     owner: Mutex<Owner>,
 }
 
-/// What a report says about the guard that holds a permit.
+/// The data about the guard of a permit, for reports.
 struct Owner {
     since: Instant,
     label: Option<Label>,
@@ -105,18 +105,18 @@ impl PermitLease {
         Arc::new(PermitLease { id, mode, durability, clock, deadline, set_at, lost, owner })
     }
 
-    /// Records that another guard has got the permit at `since`.
+    /// Records that another guard holds the permit since `since`.
     pub(super) fn set_owner(&self, since: Instant, label: Option<Label>) {
         *self.owner.lock().unwrap_or_else(PoisonError::into_inner) = Owner { since, label };
     }
 
-    /// Returns since when a guard holds the permit, and its label.
+    /// Returns the time since which the guard holds the permit, and the guard's label.
     pub(super) fn owner(&self) -> (Instant, Option<Label>) {
         let owner = self.owner.lock().unwrap_or_else(PoisonError::into_inner);
         (owner.since, owner.label.clone())
     }
 
-    /// Returns when the lease is renewed next, after a request that was sent at `sent`.
+    /// Returns the time of the next renewal, after a request that was sent at `sent`.
     pub(super) fn next_renewal(&self, sent: Instant) -> Instant {
         match self.mode {
             LeaseMode::Renewed(lease) => next_renewal(lease, self.deadline(), sent),
@@ -128,9 +128,9 @@ impl PermitLease {
         self.deadline.at()
     }
 
-    /// Returns the reason if the permit was lost.
+    /// Returns the reason for the loss if the permit was lost.
     ///
-    /// A passed deadline counts even if the permit was not marked yet.
+    /// A permit whose deadline has passed is lost, even if it was not marked as lost yet.
     pub(super) fn lost(&self) -> Option<LostReason> {
         let expired = || self.deadline.has_passed(self.clock.now()).then_some(LostReason::Expired);
         self.lost.get().copied().or_else(expired)
@@ -144,7 +144,7 @@ impl PermitLease {
     /// Extends the deadline to `deadline`, which a request that was sent at `sent` has confirmed.
     ///
     /// A lost permit stays lost, because the loss may have been reported. If a later request has
-    /// shortened the lease, this one does not extend it.
+    /// shortened the lease, this confirmation does not extend it.
     pub(super) fn confirm(&self, deadline: Instant, sent: Instant) {
         if self.lost().is_none() && sent.as_nanos() >= self.set_at.load(Ordering::Acquire) {
             self.deadline.extend(deadline, self.clock.now());
@@ -153,7 +153,8 @@ impl PermitLease {
 
     /// Lowers the deadline to `deadline`, for a request that sets the end of the lease exactly.
     ///
-    /// That request is sent at `sent` or later. Requests sent earlier no longer extend the lease.
+    /// That request is sent at `sent` or later. From now on, requests that were sent earlier do not
+    /// extend the lease.
     pub(super) fn shorten(&self, deadline: Instant, sent: Instant) {
         self.set_at.store(sent.as_nanos(), Ordering::Release);
         self.deadline.lower(deadline);
@@ -174,7 +175,7 @@ pub(super) struct PermitSet {
 }
 
 impl PermitSet {
-    /// Removes `count` permits. The set must have that many.
+    /// Moves `count` permits into a new set. This set must have at least that many.
     pub(super) fn split(&mut self, count: u64) -> PermitSet {
         self.count -= count;
         let keep = usize::try_from(self.count).unwrap_or(usize::MAX).min(self.leases.len());
@@ -209,7 +210,7 @@ impl PermitSet {
 
     /// Returns whether the permits satisfy a request for `mode` and `durability` as they are.
     ///
-    /// Permits with a fixed lease satisfy none, because a new grant starts a new lease.
+    /// Permits with a fixed lease satisfy no such request, because a new grant starts a new lease.
     pub(super) fn satisfies(&self, mode: Option<LeaseMode>, durability: Durability, now: Instant) -> bool {
         if !self.durability.covers(durability) {
             return false;
@@ -223,7 +224,7 @@ impl PermitSet {
     }
 }
 
-/// Returns a lease in whole milliseconds, rounded up.
+/// Returns a duration in whole milliseconds, rounded up.
 pub(super) fn millis(duration: Duration) -> i64 {
     i64::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(i64::MAX)
 }

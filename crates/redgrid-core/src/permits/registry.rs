@@ -36,7 +36,7 @@ pub(crate) struct SemaphoreRegistry {
 #[derive(Default)]
 pub(super) struct RegistryState {
     pub(super) semaphores: HashMap<SemaphoreId, Arc<LocalSemaphore>>,
-    /// The waits for semaphores that are not in use any more.
+    /// The waits for semaphores that are no longer in use.
     pub(super) contention: Contention,
     closed: bool,
 }
@@ -107,7 +107,7 @@ impl SemaphoreRegistry {
         Some(Permit::new(client.clone(), semaphore, PermitSet::default()))
     }
 
-    /// Removes a semaphore that is not in use.
+    /// Removes a semaphore if it is not in use.
     pub(super) fn remove_if_idle(&self, semaphore: &Arc<LocalSemaphore>) {
         let id = semaphore.keys.id();
         let mut state = self.state();
@@ -122,7 +122,7 @@ impl SemaphoreRegistry {
 
     /// Returns the names of semaphores with permits that are held or being returned.
     ///
-    /// Semaphores whose state is locked at the moment are left out.
+    /// Semaphores whose state is currently locked are left out.
     pub(crate) fn held_names(&self) -> Vec<String> {
         let Ok(state) = self.state.try_lock() else { return Vec::new() };
         let semaphores: Vec<_> = state.semaphores.values().cloned().collect();
@@ -149,7 +149,7 @@ impl SemaphoreRegistry {
         }
     }
 
-    /// Checks the leases of a node, because the server behind it may have lost them.
+    /// Checks the leases on a node, because its server may have lost them.
     pub(crate) fn verify_node(&self, server: &Arc<dyn Server>) {
         self.verify(|semaphore| is_same(&self.core.home(&semaphore.keys.key), server));
     }

@@ -1,4 +1,4 @@
-//! What a client reports about its semaphores: permits, waiting tasks, contention, and events.
+//! Reports about the semaphores of a client: permits, waiting tasks, contention, and events.
 
 use std::sync::Arc;
 
@@ -14,11 +14,11 @@ use crate::clock::Instant;
 use crate::introspection::{Gathered, LOST, PART, RENEWAL_FAILED, Tally, UNKNOWN};
 use crate::lock::LostReason;
 
-/// A report reads at most this many waiters of a queue, to find the first one that still waits: 100.
+/// Maximum number of waiters that a report reads to find the first one that still waits: 100.
 const MAX_ENDED: usize = 100;
 
 impl LocalSemaphore {
-    /// Adds a wait that has ended to the contention, if there were too few permits at first.
+    /// Adds an ended wait to the contention, if the request had to wait for permits.
     pub(super) fn wait_ended(&self, waits: &mut Option<Box<Tally>>, waiter: &Waiter, now: impl FnOnce() -> Instant) {
         if waiter.has_waited && self.registry.events.is_full_report() {
             let now = now();
@@ -28,7 +28,7 @@ impl LocalSemaphore {
 }
 
 impl SemaphoreState {
-    /// Records a grant of permits without leases, before they count as held.
+    /// Records a grant of permits without leases. Call it before the permits count as held.
     pub(super) fn note_plain(&mut self, permits: &PermitSet, request: &PermitRequest, now: impl FnOnce() -> Instant) {
         if !permits.leases.is_empty() {
             return;
@@ -56,7 +56,7 @@ impl PermitLease {
 }
 
 impl LocalSemaphore {
-    /// Adds the semaphore to a report. Between two parts, other tasks run.
+    /// Adds the semaphore to a report. Lets other tasks run after every [`PART`] leases.
     async fn report(&self, gathered: &mut Gathered) {
         let kind = self.keys.kind();
         let mut begin = 0;
@@ -79,7 +79,7 @@ impl LocalSemaphore {
         }
     }
 
-    /// Adds everything but the leases.
+    /// Adds the semaphore without its leases to a report.
     fn report_state(&self, state: &SemaphoreState, gathered: &mut Gathered) {
         let (name, now) = (&self.keys.name, gathered.now);
         let of = (self.keys.kind(), name);
@@ -109,7 +109,7 @@ impl LocalSemaphore {
         }
     }
 
-    /// Records what a failed exchange leaves open.
+    /// Records a failed renewal, and an unknown outcome, of a failed exchange.
     pub(super) fn note_failed(&self, exchange: &Exchange, error: &ServerError) {
         let (events, name) = (&self.registry.events, &self.keys.name);
         if !exchange.checks.is_empty() {
@@ -123,7 +123,8 @@ impl LocalSemaphore {
 }
 
 impl SemaphoreRegistry {
-    /// Adds the semaphores of the client to a report. Between two parts, other tasks run.
+    /// Adds the semaphores of the client to a report. Lets other tasks run after every [`PART`]
+    /// semaphores.
     pub(crate) async fn report(&self, gathered: &mut Gathered) {
         let mut begin = 0;
         loop {

@@ -47,11 +47,13 @@ pub struct Counts {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Returned {
-    /// The permit was held until now.
+    /// The permit was held, and its lease had not ended.
     Released,
-    /// The lease of the permit had ended, and others may have had the permit.
+    /// The lease of the permit had ended, but the permit still counted as held. This call has
+    /// returned it.
     Expired,
-    /// No permit has this id: it was returned before, or its lease ended long ago.
+    /// No permit has this id: it was returned before, or it became available after its lease had
+    /// ended.
     Unknown,
 }
 
@@ -60,7 +62,7 @@ pub enum Returned {
 pub struct SemaphoreHandle {
     /// The client.
     pub client: Client,
-    /// The semaphore; an invalid name is reported by the first call.
+    /// The description of the semaphore. The first call reports an invalid name.
     pub keys: Result<Arc<SemaphoreKeys>, InvalidName>,
     /// Whether the handle was closed; shared by its clones.
     closed: Arc<watch::Sender<bool>>,
@@ -96,7 +98,7 @@ impl SemaphoreHandle {
         self
     }
 
-    /// Ends all requests of the handle and its clones, also later ones.
+    /// Ends all pending requests of the handle and its clones, and rejects later ones.
     pub fn close(&self) {
         self.closed.send_replace(true);
     }
@@ -108,7 +110,7 @@ impl SemaphoreHandle {
 
     /// Completes when the handle is closed.
     pub(super) async fn closed(&self) {
-        // This handle has the sender, so the wait does not fail.
+        // The handle keeps the sender alive, so the wait does not fail.
         let _ = self.closed.subscribe().wait_for(|closed| *closed).await;
     }
 
@@ -131,9 +133,10 @@ impl SemaphoreHandle {
         self.client.run(call.reads()).await.map_err(|error| Failure::of_read(operation, error.of_object()))
     }
 
-    /// Sets the number of permits. With `overwrite`, an earlier number is replaced, too.
+    /// Sets the number of permits if none was set. With `overwrite`, also replaces an earlier
+    /// number.
     ///
-    /// Returns whether anything has changed.
+    /// Returns whether the number has changed.
     ///
     /// # Errors
     ///
@@ -151,10 +154,10 @@ impl SemaphoreHandle {
         Ok(reply.first() == Some(&1))
     }
 
-    /// Adds permits to the semaphore, or takes some away.
+    /// Adds permits to the semaphore. A negative number takes permits away.
     ///
-    /// Returns how many are available afterwards. With `if_set`, does nothing and returns `None` if
-    /// no permits were set.
+    /// Returns the number of available permits afterwards. With `if_set`, does nothing and returns
+    /// `None` if no permits were set.
     ///
     /// # Errors
     ///
@@ -169,8 +172,8 @@ impl SemaphoreHandle {
         Ok(reply.get(1).copied().filter(|_| reply.first() == Some(&1)))
     }
 
-    /// Adds permits that no guard holds, like [`SemaphoreHandle::add`]. Does nothing for 0 permits,
-    /// like Redisson.
+    /// Adds permits, like [`SemaphoreHandle::add`], for permits that no guard holds. Does nothing
+    /// for 0 permits, like Redisson.
     ///
     /// # Errors
     ///
@@ -206,8 +209,8 @@ impl SemaphoreHandle {
         Ok(Counts { available: set.then_some(available), leased })
     }
 
-    /// Sets the lease of a permit, counted from now: 1 ms to 30 days. Returns whether the permit
-    /// was held.
+    /// Sets the lease of a permit to `lease` (1 ms to 30 days), counted from now. Returns whether
+    /// the permit was held.
     ///
     /// # Errors
     ///
@@ -265,7 +268,8 @@ impl SemaphoreHandle {
     }
 }
 
-/// Returns the request that returns a permit by its id. A second execution changes nothing.
+/// Builds the request that returns a permit by its id. A second execution of the request changes
+/// nothing.
 pub(super) fn return_request(keys: &SemaphoreKeys, id: PermitId) -> Request {
     return_call(keys, id).at_most_once().idempotent()
 }

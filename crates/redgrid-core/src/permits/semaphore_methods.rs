@@ -10,16 +10,16 @@ macro_rules! semaphore_methods {
             /// Returns the same semaphore, but with waiters served in the order of their requests.
             ///
             /// The order holds over all processes that use `fair`, so small requests elsewhere do
-            /// not starve a large one. In this mode, each permit that passes on to another waiter
-            /// costs a request.
+            /// not starve a large one. In this mode, each permit that passes from a holder to a
+            /// waiter costs a request to the server.
             #[must_use]
             pub fn fair(mut self) -> Self {
                 self.handle = self.handle.fair();
                 self
             }
 
-            /// Acquires one permit. Waits for it without limit, or as long as
-            /// [`Acquire::timeout`](crate::Acquire::timeout) says.
+            /// Acquires one permit. Waits for the permit without limit, unless
+            /// [`Acquire::timeout`](crate::Acquire::timeout) sets one.
             ///
             /// # Errors
             ///
@@ -53,11 +53,11 @@ macro_rules! semaphore_methods {
             /// Returns `None` if none is available, or if other requests of this process wait.
             ///
             /// The call does not wait for a permit, unless
-            /// [`TryAcquire::timeout`](crate::TryAcquire::timeout) is set. It then waits that long,
-            /// even without contact to the server. Without this option, the call ends with the
-            /// reply. If no reply comes, it fails after `response_timeout × (retries + 1)`: 15 s
-            /// by default. If there is no connection to the server, it already fails after
-            /// `response_timeout`: 3 s by default.
+            /// [`TryAcquire::timeout`](crate::TryAcquire::timeout) is set. With this option, the
+            /// call waits up to the timeout, even while the server is unreachable. Without it, the
+            /// call ends when the reply arrives. If no reply arrives, the call fails after
+            /// `response_timeout × (retries + 1)`: 15 s by default. If there is no connection to
+            /// the server, the call already fails after `response_timeout`: 3 s by default.
             ///
             /// # Errors and cancel safety
             ///
@@ -82,10 +82,10 @@ macro_rules! semaphore_methods {
 
             /// Returns the operations that every object has: existence, lifetime, rename, events.
             ///
-            /// These operations include the leases of permits, and the queue of a fair semaphore.
-            /// They do not consider guards: after a deletion or a rename, held permits are
-            /// forgotten. Waiters are not woken, but notice the change when they poll, within
-            /// `poll_interval`.
+            /// These operations apply also to the leases of permits, and to the queue of a fair
+            /// semaphore. They do not consider guards: a deletion or a rename also removes the held
+            /// permits of this name. Waiters are not woken by such a change. They notice it when
+            /// they poll, within `poll_interval`.
             pub fn object(&self) -> $crate::object::Object {
                 self.handle.object()
             }

@@ -1,4 +1,4 @@
-//! The state of a semaphore in this process, and how the next exchange is built from it.
+//! The state of a semaphore in this process. The next exchange is built from this state.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -23,8 +23,8 @@ use crate::lease::{LeaseMode, Schedule, deadline, retry_pause};
 use crate::lock::{ExtendError, InlineTask, Phantom, YieldPlan};
 use crate::unpolled::Offer;
 
-/// Maximum number of requests in one exchange. The limits of an exchange let its script run for
-/// some milliseconds at most.
+/// Maximum number of requests in one exchange. With this limit and [`MAX_IDS`], the script of an
+/// exchange runs for some milliseconds at most.
 const MAX_REQUESTS: usize = 64;
 /// Maximum number of ids in one exchange, separately for its returns, its checks, and its requests.
 pub(super) const MAX_IDS: usize = 500;
@@ -57,9 +57,10 @@ pub(super) struct SemaphoreState {
     pub(super) idle_permits: PermitSet,
     /// Permits to be returned to the server.
     pub(super) returns: Vec<PendingReturn>,
-    /// Positions in the server queue that belonged to ended requests.
+    /// Positions of ended requests in the server queue, to be removed by an exchange.
     pub(super) cancelled_positions: Vec<Bytes>,
-    /// Changes of leases. An exchange carries only one, so that the last change of a lease counts.
+    /// Pending changes of leases. An exchange carries only one of them, so that the latest change
+    /// of a lease is executed last.
     pub(super) extensions: VecDeque<Extension>,
     /// Number of permits that guards hold.
     pub(super) held: u64,
@@ -77,15 +78,16 @@ pub(super) struct SemaphoreState {
     pub(super) left: i64,
     /// When the hand-over window ends.
     pub(super) window_ends: Instant,
-    /// Set while other processes go first. The time is the end of the quiet period, after which
-    /// this process requests permits anyway.
+    /// Set while other processes go first. The time is the end of the quiet period. After it, this
+    /// process requests permits anyway.
     pub(super) yield_plan: Option<(YieldPlan, Instant)>,
     /// Number of available permits when the yield began.
     pub(super) left_at_yield: i64,
     /// Subscribers that never acquire permits.
     pub(super) phantom: Phantom,
-    /// The number of subscribers of a yield that has ended, and how many of them took no permits.
-    /// The next reply decides whether the latter count as phantoms.
+    /// Of a yield that has ended: the number of subscribers, and how many of them have not shown by
+    /// a message that they had permits. The next reply decides whether the latter count as
+    /// phantoms.
     pub(super) quiet_yield: Option<(u64, u64)>,
     /// Whether the last reply left too few permits for a waiter.
     pub(super) contended: bool,
@@ -93,7 +95,7 @@ pub(super) struct SemaphoreState {
     pub(super) poll_at: Instant,
     /// When the first lease of any process ends.
     pub(super) next_lease_end: Instant,
-    /// Progress of the exchange that is being sent.
+    /// Progress of the exchange in flight.
     pub(super) underway: Option<Arc<Progress>>,
     /// When the server last answered.
     pub(super) last_contact: Instant,
@@ -106,11 +108,11 @@ pub(super) struct SemaphoreState {
     /// so, the next exchange carries no requests.
     pub(super) send_separately: bool,
     pub(super) closed: bool,
-    /// For permits without leases: since when guards have held any.
+    /// The time since which guards have held permits without leases.
     pub(super) held_since: Instant,
     /// The label of the held permits without leases, if all have the same one.
     pub(super) plain_label: Option<Label>,
-    /// The waits of tasks for permits; created by the first one.
+    /// The waits of tasks for permits; created for the first wait.
     pub(super) waits: Option<Box<Tally>>,
 }
 
@@ -154,7 +156,7 @@ impl SemaphoreState {
         Some(waiter)
     }
 
-    /// Removes waiters that have timed out. A request that is dropped removes itself.
+    /// Removes waiters that have timed out. A request whose caller is dropped removes itself.
     pub(super) fn prune(&mut self, semaphore: &LocalSemaphore, now: Instant) {
         if now < self.first_timeout {
             return;
@@ -178,7 +180,7 @@ impl SemaphoreState {
         self.yield_plan.is_some() || self.contended && self.queue.iter().any(is_waiting)
     }
 
-    /// Rejects try-only requests if others go first.
+    /// Rejects try-only requests if other requests go first.
     pub(super) fn reject_try_waiters(&mut self, now: Instant) {
         if !self.has_tries || !self.others_go_first(now) {
             return;
@@ -195,8 +197,9 @@ impl SemaphoreState {
 
     /// Returns whether permits might be granted to the first waiters.
     ///
-    /// They might if the last reply left enough permits for the first waiter. They also might if no
-    /// permits were requested yet for one of the first waiters.
+    /// They might if the last reply left enough permits for the first waiter, unless the semaphore
+    /// is fair. They also might if the first waiters include a try-only request or, for a fair
+    /// semaphore, one that was not sent yet.
     fn has_unrequested(&self, fair: bool) -> bool {
         let may_be_granted =
             |waiter: &Waiter| i64::try_from(waiter.request.permits).is_ok_and(|permits| permits <= self.left);
@@ -247,7 +250,7 @@ impl SemaphoreState {
         }
     }
 
-    /// Grants permits of this process to a waiter. Its caller has one second to take them.
+    /// Grants permits of this process to a waiter. The waiting caller has one second to take them.
     ///
     /// If the caller was dropped meanwhile, the permits become idle again.
     pub(super) fn grant(&mut self, semaphore: &Arc<LocalSemaphore>, waiter: Waiter, permits: PermitSet) {
@@ -300,10 +303,11 @@ impl SemaphoreState {
         if let Some(Extension { leases, lease: mode, .. }) = &exchange.extension {
             let duration = server_lease(*mode);
             for lease in leases {
-                // The lease of a renewed permit is only lengthened.
+                // The lease of a renewed permit is never shortened.
                 let exact = !lease.is_renewed();
                 if exact {
-                    // From now on the server may have the new end of the lease.
+                    // From now on, the new end may be valid on the server. If it is earlier, it is
+                    // valid locally at once.
                     lease.shorten(deadline(now, duration), now);
                     self.leases.moved(lease.id);
                     semaphore.lost.notify_waiters();
@@ -331,7 +335,8 @@ impl SemaphoreState {
         (!exchange.is_empty()).then_some(exchange)
     }
 
-    /// Takes the next change of leases for which a caller still waits, and drops those without.
+    /// Takes the next change of leases for which a caller still waits. Drops the changes before it,
+    /// which have no caller.
     fn next_extension(&mut self) -> Option<Extension> {
         loop {
             let next = self.extensions.pop_front()?;

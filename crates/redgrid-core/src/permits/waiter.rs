@@ -10,8 +10,8 @@ use tokio::sync::oneshot;
 use super::local_semaphore::{AcquireResult, LocalSemaphore, PermitRequest};
 use crate::clock::Instant;
 
-/// The last exchange that contained a request, and the time at which that exchange was sent. Shared
-/// with the caller.
+/// The last exchange that contained a request, and the time at which that exchange was sent. The
+/// status is shared with the caller.
 #[derive(Default)]
 pub(super) struct RequestStatus(Mutex<Option<(Arc<Progress>, Instant)>>);
 

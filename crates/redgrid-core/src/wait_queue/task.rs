@@ -25,8 +25,8 @@ pub const AFTER_CHANGE: Duration = Duration::from_millis(2);
 /// the last reply does not count as current. The limit is far above a round trip.
 const OVERDUE: Duration = Duration::from_secs(1);
 
-/// Guards the running task of a queue. If the task ends while there are waiters, as it does when
-/// the client ends, their waits end, too.
+/// Guards the running task of a queue. If the task ends while there are waiters, for example with
+/// the client, the guard ends their waits.
 pub(super) struct RunningTask<R: Resource> {
     queue: Arc<WaitQueue<R>>,
     is_over: bool,
@@ -37,7 +37,7 @@ impl<R: Resource> RunningTask<R> {
         RunningTask { queue, is_over: false }
     }
 
-    /// Ends the task if there are no waiters.
+    /// Marks the task as ended if there are no waiters. Returns whether it is marked.
     fn end_if_idle(&mut self) -> bool {
         let mut state = self.queue.state();
         self.is_over = state.waiters.is_empty();
@@ -55,7 +55,7 @@ impl<R: Resource> Drop for RunningTask<R> {
             state.blocked_by = None;
             let waiters = std::mem::take(&mut state.waiters);
             drop(state);
-            // The receivers of these waiters then report that the queue has ended.
+            // This drops the senders, so the waits end with `WaitEnd::Failed`.
             drop(waiters);
         }
     }
@@ -73,7 +73,7 @@ pub(super) async fn run<R: Resource>(mut task: RunningTask<R>) {
     let mut in_flight: Option<(WaiterId, PollFuture<R::Reply>)> = None;
     let mut next_poll = Instant::MIN;
     // The earliest time for which messages have requested a poll since the last poll was sent. The
-    // reply to the last poll possibly does not reflect these messages.
+    // reply to the last poll may not reflect these messages.
     let mut announced = Instant::MAX;
     // Set while there are no waiters: the instant at which the task ends.
     let mut ends_at: Option<Instant> = None;
@@ -83,7 +83,8 @@ pub(super) async fn run<R: Resource>(mut task: RunningTask<R>) {
             let linger = if subscription.is_some() { R::LINGER } else { Duration::ZERO };
             let ends_at = *ends_at.get_or_insert_with(|| clock.now() + linger);
             if in_flight.is_none() && clock.now() >= ends_at {
-                // Lets the callers of ended waits run first. The subscription ends after that.
+                // Lets the callers of ended waits run first. If one of them waits again, the task
+                // and its subscription go on.
                 tokio::task::yield_now().await;
                 if task.end_if_idle() {
                     return;
@@ -99,8 +100,9 @@ pub(super) async fn run<R: Resource>(mut task: RunningTask<R>) {
             }
         }
         tokio::select! {
-            // The order matters: a shutdown comes first, because it also makes polls fail. Messages
-            // come after replies, because they can arrive without end.
+            // The order matters. A shutdown is checked first, because it also makes polls fail.
+            // Messages are checked after replies, because an endless stream of messages would delay
+            // the replies.
             biased;
             // The end of the task ends all waits.
             () = &mut closing => return,
@@ -127,7 +129,8 @@ pub(super) async fn run<R: Resource>(mut task: RunningTask<R>) {
                         let mut state = queue.state();
                         state.is_due |= next == NextPoll::Now;
                         state.current_until = next_poll + OVERDUE;
-                        // A reply that blocks the queue counts for all waiters already.
+                        // If the reply blocks the queue, `WaitQueue::block` has already made it
+                        // count for all waiters.
                         if state.blocked_by.is_none() {
                             state.replied_to = match next {
                                 NextPoll::NowFor(first) => sent_before.min(first),
@@ -161,8 +164,8 @@ pub(super) async fn run<R: Resource>(mut task: RunningTask<R>) {
     }
 }
 
-/// Starts a poll if there are waiters and a reason to poll. Returns the number that the next waiter
-/// will get, and the poll.
+/// Starts a poll if there are waiters and a reason to poll. Returns the poll, and the number that
+/// the next waiter will get.
 fn start_poll<R: Resource>(queue: &WaitQueue<R>, next_poll: Instant) -> Option<(WaiterId, PollFuture<R::Reply>)> {
     let now = queue.client.clock().now();
     let mut state = queue.state();

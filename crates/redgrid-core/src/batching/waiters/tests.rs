@@ -21,7 +21,7 @@ impl Wake for Flag {
     }
 }
 
-/// A caller, as the model sees it.
+/// A caller in the model.
 struct Caller {
     index: usize,
     request: u32,
@@ -136,7 +136,7 @@ impl World {
         }
     }
 
-    /// Returns whether no caller waits for the batch at `index`, and this was not yet reported.
+    /// Returns whether the batch at `index` has no waiting caller, and was not given up yet.
     fn is_abandoned(&self, index: usize) -> bool {
         let waits = |who: &Caller| who.was_sent && who.batch == self.finished + index as u64 && self.is_in_flight(who);
         self.batches[index].is_some() && !self.callers.iter().flatten().any(waits)

@@ -2,7 +2,7 @@
 --
 -- KEYS[2]  left      string; the number of available permits; its lifetime stays
 -- ARGV[4]  publish, [5] channel   the command and channel that wake waiters; the message is `left`
--- ARGV[6]  permits   how many are added; negative to take some away
+-- ARGV[6]  permits   number of permits to add; negative to take permits away
 -- ARGV[7]  exists    `1` to change nothing if no permits were set
 -- Returns  {1, left}
 --          {0, 0}    no permits were set

@@ -1,4 +1,5 @@
--- count.lua: returns the number of permits of a semaphore. Expired leases count as available.
+-- count.lua: returns the numbers of available and leased permits of a semaphore. Expired leases
+-- count as available.
 --
 -- KEYS[1]  left    string; the number of available permits
 -- KEYS[2]  leases  sorted set; the leased permits, scored by the ends of their leases in ms

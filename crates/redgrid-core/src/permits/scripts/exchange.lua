@@ -10,22 +10,22 @@
 -- KEYS[5]  live clients  sorted set; the clients with a position, scored by the millisecond until
 --                        which each counts as live
 -- ARGV[4]  publish, [5] channel   the command and channel that wake waiters; the message is `left`
--- ARGV[6]  capacity      number of permits to set if none were set; empty to set none. If another
---                        number was set, no request is granted
+-- ARGV[6]  capacity      number of permits to set if none were set; empty to set none. If the
+--                        semaphore has another number, no request is granted
 -- ARGV[7]  plain         number of returned permits without a lease
 -- ARGV[8]  r, [9] w, [10] g   number of returned ids, of checked leases and of cancelled positions
 -- ARGV[11] client        the client of the requests and positions
--- ARGV[12] ttl           milliseconds for which the client counts as live from now on
+-- ARGV[12] ttl           milliseconds from now for which the client counts as live
 -- then     r ids; w times id, lease, exact; g positions; and the requests, each: permits, position,
 --          lease, and with a lease an id for each permit. A checked lease ends `lease` milliseconds
---          from now; if `exact` is `0`, an end that is later stays
+--          from now; but if `exact` is `0`, a later end is kept
 -- Returns  {granted, left, receivers, next, returned, held}
 --            granted    `1` or `0` for each request. Two other values mean that no request was
 --                       granted: `-` if no permits were set, `=<number>` if another number of
 --                       permits was set
 --            left       number of available permits
---            receivers  subscribers that got the message; -1 if none was published; -2 - n if the
---                       server refused it, so that n subscribers missed it
+--            receivers  number of subscribers that got the message; -1 if there was no message;
+--                       -2 - n if the server refused the message, which n subscribers missed
 --            next       milliseconds until the first lease ends; -1 without leases
 --            returned   `1` or `0` for each returned id: whether it was still held
 --            held       `1` or `0` for each checked id: whether it was still held
@@ -99,8 +99,8 @@ local left = stored and tonumber(stored) or ARGV[6] - redis.call('ZCARD', KEYS[3
 if stored then
   left = left + freed + tonumber(ARGV[7])
 end
--- The number of permits, as Redisson counts it: available ones, and those with a lease. Leases that
--- are removed below are still in the sorted set, so `freed` is not added.
+-- The number of permits, as Redisson counts it: available and leased ones. Leases that are removed
+-- below are still in the sorted set, so `freed` is not added.
 local number = stored and stored + redis.call('ZCARD', KEYS[3])
 local differs = number and ARGV[6] ~= '' and number ~= tonumber(ARGV[6])
 local requests, by_position = {}, {}
@@ -198,8 +198,8 @@ local receivers = -1
 if left > 0 and (queue_moved or freed > 0 or tonumber(ARGV[7]) > 0) then
   receivers = redis.pcall(ARGV[4], ARGV[5], string.format('%.0f', left))
   if type(receivers) ~= 'number' then
-    -- A refused message does not undo the returns, which subscribers notice by polling. If
-    -- subscribers cannot be counted, two are assumed.
+    -- If the message is refused, the returns stay in effect, and subscribers notice them by
+    -- polling. If subscribers cannot be counted, two are assumed.
     local subscribers = redis.pcall('PUBSUB', ARGV[4] == 'SPUBLISH' and 'SHARDNUMSUB' or 'NUMSUB', ARGV[5])
     receivers = -2 - (subscribers[2] or 2)
   end

@@ -1,9 +1,9 @@
--- extend.lua: sets the lease of a permit from now on, regardless of its holder. Appended to
+-- extend.lua: sets the lease of a permit, counted from now, regardless of its holder. Appended to
 -- dedup.lua.
 --
 -- KEYS[2]  leases     sorted set; the leased permits, scored by the ends of their leases in ms
--- ARGV[4]  lease      milliseconds
--- ARGV[5]  id
+-- ARGV[4]  lease      milliseconds from now
+-- ARGV[5]  id         of the permit
 -- Returns  {1}  set
 --          {0}  the id is unknown, or its lease has ended
 --

@@ -1,7 +1,7 @@
 -- lease.lua: returns the remaining lease of a permit.
 --
 -- KEYS[1]  leases  sorted set; the leased permits, scored by the ends of their leases in ms
--- ARGV[1]  id
+-- ARGV[1]  id      of the permit
 -- Returns  milliseconds; -1 if the lease has no end; -2 if the id is unknown or its lease has ended
 --
 -- Work: O(1), writes nothing.

@@ -2,11 +2,11 @@
 --
 -- KEYS[2]  left     string; the number of available permits
 -- KEYS[3]  leases   sorted set; the leased permits, scored by the ends of their leases in ms
--- ARGV[4]  id
+-- ARGV[4]  id       of the permit
 -- ARGV[5]  publish, [6] channel   the command and channel that wake waiters; the message is `left`
--- Returns  {1}   returned
---          {0}   its lease had ended, and the permit was still counted as held: returned now
---          {-1}  the id is unknown: returned before, or expired long ago
+-- Returns  {1}   returned, before its lease ended
+--          {0}   returned; its lease had ended, but the permit still counted as held
+--          {-1}  the id is unknown: returned before, or made available after its lease had ended
 --
 -- Work: O(log n).
 local ends = redis.call('ZSCORE', KEYS[3], ARGV[4])

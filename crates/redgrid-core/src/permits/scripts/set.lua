@@ -2,13 +2,13 @@
 --
 -- KEYS[2]  left       string; the number of available permits
 -- KEYS[3]  leases     sorted set; the leased permits, scored by the ends of their leases in ms
--- ARGV[4]  publish, [5] channel   the command and channel that wake waiters
+-- ARGV[4]  publish, [5] channel   the command and channel that wake waiters; the message is ARGV[6]
 -- ARGV[6]  permits    the number of permits, held leased ones included
 -- ARGV[7]  overwrite  `1` to set the number even if one was set before; held permits stay held, so
 --                     `left` may become negative
 -- ARGV[8]  lifetime   of both keys, in milliseconds; empty for none
 -- Returns  {1}  set
---          {0}  unchanged: permits were set before; if `overwrite` is `1`, they had this number
+--          {0}  unchanged: a number was set before; with `overwrite`, it was the same number
 --
 -- Work: O(expired leases), at most 1,000.
 local stored = redis.call('GET', KEYS[2])
