@@ -1,5 +1,5 @@
-//! Group commit: waits, on dedicated connections, until the writes behind the replies of a node are
-//! as durable as requested.
+//! Group commit: waits, on dedicated connections, until the writes that a node's replies confirm
+//! are as durable as requested.
 //!
 //! WAIT blocks its connection, and covers only writes of that connection. So all waiters of a group
 //! share one tiny write and one WAIT after it. Replication is one stream: a replica that
@@ -18,8 +18,8 @@
 //!
 //! Rejected alternative: one connection for all levels, with alternating short WAITs. A WAIT waits
 //! for the last write of its connection, so the write of each group would move the goal of the
-//! other groups. A replica that lags by more than the length of one WAIT would never be seen to
-//! reach its goal.
+//! other groups. If a replica lags by more than the duration of one WAIT, no group would ever see
+//! that the replica has reached the group's goal.
 //!
 //! # What counts as proof
 //!
@@ -71,8 +71,9 @@ pub enum CommitError {
         asked: Durability,
         /// Number of replicas that are known to have acknowledged the write.
         ///
-        /// The number is 0 for [`Durability::Disk`]. It is also 0 for a waiter that was still
-        /// queued behind an earlier write which too few replicas had acknowledged.
+        /// The number is 0 for [`Durability::Disk`]. It is also 0 if the waiter was still queued at
+        /// its timeout. In that case too few replicas had acknowledged even the earlier write of
+        /// the group in progress.
         acknowledged: u32,
     },
     /// The server cannot provide this durability, however long the caller waits.
@@ -129,7 +130,8 @@ pub(super) struct DurabilityWaiter {
 }
 
 impl DurabilityWaiter {
-    /// Creates the waiter without connecting. It confirms replies of the connections in `commands`.
+    /// Creates the waiter without connecting. The waiter confirms the durability of writes that
+    /// were sent on the connections in `commands`.
     pub(super) fn new(commands: Arc<ConnectionPool>, connections: Arc<Connections>) -> Self {
         DurabilityWaiter { commands, connections, levels: Mutex::default() }
     }

@@ -30,7 +30,8 @@ pub struct Request {
     /// The second word of a two-word command name; it is sent before the keys.
     pub(crate) subcommand: Option<&'static str>,
     pub(crate) keys: SmallVec<[Bytes; 1]>,
-    /// Number of keys that are sent among the arguments. They are the last ones of `keys`.
+    /// Number of keys that are sent among the arguments. These keys are the last elements of
+    /// `keys`.
     pub(crate) keys_behind: usize,
     /// Has inline capacity for the arguments of an acquire or a release, so that these need no
     /// allocation.
@@ -113,7 +114,8 @@ impl Request {
     /// Creates a call of a function that is stored on the servers (Redis 7.0 or newer, Valkey).
     ///
     /// If the server does not have the function, the client loads the code of `library`, if given,
-    /// and repeats the call. An error that the function returns is final, whatever its text.
+    /// and repeats the call. An error that the function returns is final, even if its text looks
+    /// like a temporary error of the server.
     pub fn function(name: impl Into<Bytes>, library: Option<Bytes>) -> Self {
         Request::new(What::Function { name: name.into(), library })
     }
@@ -125,7 +127,7 @@ impl Request {
     /// is executed. The reply is a list of their replies in order. A request that fails during
     /// execution leaves an error at its position, and the others are still executed.
     ///
-    /// The transaction may be sent again if each of its requests is idempotent.
+    /// The transaction may be sent again after a lost reply if each of its requests is idempotent.
     pub fn together(requests: impl IntoIterator<Item = Request>) -> Self {
         let requests: Vec<_> = requests.into_iter().collect();
         let idempotent = requests.iter().all(Request::is_idempotent);
@@ -228,9 +230,9 @@ impl Request {
 
     /// Marks that the reply contains the server's time if the request arrives too late.
     ///
-    /// In this case the server executes nothing and returns a list of -1 and its time, in
-    /// microseconds since 1970. The client corrects its estimate of the server's clock, and retries
-    /// while the caller waits.
+    /// In this case the request has no effect, and its reply is a list of two numbers: -1, and the
+    /// server's time in microseconds since 1970. The client then corrects its estimate of the
+    /// server's clock, and retries until the deadline of the call.
     pub fn late_reply_has_time(mut self) -> Self {
         self.late_reply_has_time = true;
         self
@@ -245,31 +247,32 @@ impl Request {
         self.idempotent()
     }
 
-    /// Makes the server reject writes of a script or function, by EVALSHA_RO or FCALL_RO. Servers
-    /// before Redis 7.0 execute scripts without this check.
+    /// Calls the script or function by EVALSHA_RO or FCALL_RO, so that the server rejects its
+    /// writes. Servers before Redis 7.0 execute scripts without this check.
     pub fn read_only(mut self) -> Self {
         self.read_only = true;
         self
     }
 
-    /// Keeps the request in order relative to others with this mark.
+    /// Keeps the request in order relative to other requests with this mark.
     ///
-    /// Such requests share one connection if a node has several, and scripts are sent as text.
-    /// Later requests could overtake a script that is sent by its hash, if the server does not have
-    /// the script.
+    /// All marked requests to a node share one connection, and marked scripts are sent as text. A
+    /// script that is sent by its hash must be sent a second time if the server does not have it.
+    /// Later requests could then overtake the script.
     pub fn in_order(mut self) -> Self {
         self.in_order = true;
         self
     }
 
-    /// Sends the request on a dedicated connection, so that it does not queue behind others. SCRIPT
-    /// KILL, for example, must not wait for the script that it ends.
+    /// Sends the request on a dedicated connection, so that it does not queue behind other
+    /// requests. SCRIPT KILL, for example, must not wait for the script that it ends.
     pub fn dedicated(mut self) -> Self {
         self.dedicated = true;
         self
     }
 
-    /// Allows the request to be batched with others, in a script that executes each of them.
+    /// Allows the request to be batched with other requests, in a script that executes each of
+    /// them.
     ///
     /// The request is sent individually unless it has exactly one key, and as many arguments
     /// (placeholders not counted) as [`BatchScript::new`] states.
@@ -299,7 +302,7 @@ impl Request {
         &self.keys[..self.keys.len() - self.keys_behind]
     }
 
-    /// Returns the key that decides the target node; empty if the request has no key.
+    /// Returns the key that decides the target node, or an empty key if the request has none.
     pub(crate) fn first_key(&self) -> &[u8] {
         self.keys.first().map_or(&[], |key| key)
     }

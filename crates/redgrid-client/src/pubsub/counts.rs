@@ -26,8 +26,8 @@ pub(crate) struct SubscriptionCounts {
 pub struct OwnSubscription {
     /// Number of received messages; `None` unless the server has confirmed the subscription.
     pub message_count: Option<u64>,
-    /// Whether the server possibly counts the subscription although it is not confirmed yet, or is
-    /// being ended.
+    /// Whether the server possibly counts the subscription although it is not active, because it is
+    /// not confirmed yet or is being ended.
     pub is_pending: bool,
 }
 

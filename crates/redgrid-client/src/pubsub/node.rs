@@ -68,7 +68,7 @@ impl NodeSubscriptions {
         self.failures().last.clone()
     }
 
-    /// Returns the end of the current pause; `None` if there is none.
+    /// Returns the end of the current pause; `None` if there is no pause.
     pub(super) fn paused_until(&self, now: Instant) -> Option<Instant> {
         self.failures().paused_until.filter(|until| *until > now)
     }
@@ -93,7 +93,8 @@ impl NodeSubscriptions {
 pub(super) struct Desired {
     /// Channels to subscribe, in chunks.
     pub(super) to_subscribe: BTreeSet<Bytes>,
-    /// Channels to subscribe one by one, because they or their chunk were denied.
+    /// Channels to subscribe one by one, because the server denied them, or denied a command that
+    /// contained them.
     pub(super) to_subscribe_alone: BTreeSet<Bytes>,
     /// Channels without watchers, to unsubscribe.
     pub(super) to_unsubscribe: BTreeSet<Bytes>,

@@ -85,7 +85,7 @@ impl GroupCommit {
                 let elsewhere = CommitError::unproven("the commit connection now leads to another server process");
                 settle_some(&mut group, |member| (member.since.run_id != epoch.run_id).then(|| Err(elsewhere.clone())));
                 // Either the commit connection or the connection of the reply is outdated. The
-                // commit connection is replaced, because nothing else depends on it.
+                // commit connection is replaced, because no other requests use it.
                 self.link.renew();
                 continue;
             }

@@ -9,7 +9,8 @@ use bytes::Bytes;
 
 use crate::error::ServerError;
 
-/// A reply of a server. An error inside a list is one of its elements.
+/// A reply of a server. An error inside a list stays an element of the list; it does not make the
+/// whole reply an error.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Reply {

@@ -1,8 +1,9 @@
 //! The topology of a cluster. The slot map is refreshed at every `scan_interval` and after topology
 //! hints. Hints in quick succession cause one refresh.
 //!
-//! A MOVED takes effect at once for its slot; the refresh that it triggers updates all other slots.
-//! Nodes are opened when a map first names them and closed when no map names them any more.
+//! A MOVED redirect takes effect at once for its slot. The refresh that the redirect triggers
+//! updates all other slots. Nodes are opened when a map first names them and closed when no map
+//! names them any more.
 
 mod refresh;
 

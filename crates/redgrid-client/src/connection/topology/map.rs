@@ -37,7 +37,7 @@ pub(super) struct Map {
     /// Nodes that have lost slots to other nodes recently, and until when the loss is remembered.
     left: HashMap<Address, Instant>,
     pub(super) replicas_checked: Instant,
-    /// Whether it is known if sharded channels are used.
+    /// Whether the client has already determined if it uses sharded channels.
     pub(super) probed: bool,
 }
 

@@ -69,8 +69,8 @@ fn eager_interval(missed_for: Duration) -> Duration {
 
 /// Returns the pause between refreshes before it is randomly shortened.
 ///
-/// It is [`EAGERLY`] plus a quarter of the time beyond [`AT_FULL_PACE`]. So each pause is about a
-/// quarter longer than the one before, up to [`SLOWEST`].
+/// The pause is [`EAGERLY`] plus a quarter of the time beyond [`AT_FULL_PACE`]. So each pause is
+/// about a quarter longer than the one before, up to [`SLOWEST`].
 fn pace(missed_for: Duration) -> Duration {
     (EAGERLY + missed_for.saturating_sub(AT_FULL_PACE) / 4).min(SLOWEST)
 }

@@ -289,7 +289,8 @@ impl Topology for Replicated {
     }
 
     fn suspect(&self, doubt: TopologyHint) {
-        // If the configuration names the primary, no other server knows whether the primary hangs.
+        // If the configuration names the primary, only the primary itself is queried for its role.
+        // A silent primary would not reply, so the hint is ignored.
         if matches!((self.kind, doubt), (DeploymentKind::MasterSlave, TopologyHint::Silent(_))) {
             return;
         }

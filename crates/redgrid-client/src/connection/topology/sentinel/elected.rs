@@ -13,7 +13,8 @@ use crate::connection::node::Node;
 /// How long the leading sentinel can take to count the election of a failover: 10 s.
 ///
 /// After that the chosen server is followed only while it reports that it is a primary, and while
-/// [`Elected::is_backed`] is set. The sentinel queries that server every second.
+/// [`Elected::is_backed`] is set. 10 s is ample: the sentinel queries that server every second, and
+/// counts the election when the server reports that it is a primary.
 const COUNTED_WITHIN: Duration = Duration::from_secs(10);
 
 /// How long the leading sentinel can leave queries unanswered before its choice is given up: 2 s.
@@ -45,8 +46,8 @@ impl Elected {
     /// Returns whether this replica must be given up before it was followed at all.
     ///
     /// It is given up if another replica is now chosen. If no replica is chosen, it is given up
-    /// once the leading sentinel has answered, or has been silent for [`LEADER_TIMEOUT`]. No
-    /// other sentinel reports the failover.
+    /// once the leading sentinel has answered, or has been silent for [`LEADER_TIMEOUT`]. The
+    /// answers of other sentinels do not matter, because they do not report the failover.
     pub(super) fn is_given_up(&self, chosen: Option<&Address>, has_leader_answered: bool) -> bool {
         let is_other = match chosen {
             Some(chosen) => *chosen != self.address,

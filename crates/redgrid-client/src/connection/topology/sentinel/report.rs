@@ -12,7 +12,8 @@ pub(super) struct PrimaryReport {
     pub(super) primary: Address,
     pub(super) epoch: u64,
     /// The replica that this sentinel has chosen in a failover that it leads. `None` if there is no
-    /// such failover, or once `primary` is that replica; `epoch` then includes the election.
+    /// such failover, or once `primary` is that replica. In the latter case, `epoch` is already the
+    /// number of that failover's election.
     pub(super) elected: Option<Address>,
     /// Whether the sentinel regards the primary as down.
     pub(super) is_down: bool,
