@@ -32,9 +32,9 @@
 //! - The data of the process is the same, and the server is a primary. The `master_replid`, read in
 //!   the handshake and again after the WAIT, is unchanged. It changes with every promotion. So it
 //!   exposes a primary that was demoted, copied the data of another server, and was promoted again.
-//!   The `run_id` and the connections can survive that. (The `master_replid` also changes when the
-//!   first replica joins, and after an hour without any replica. Commits in flight at that moment
-//!   fail needlessly, once.)
+//!   The `run_id` and the connections can stay the same during these events. (The `master_replid`
+//!   also changes when the first replica joins, and after an hour without any replica. Commits in
+//!   flight at that moment fail needlessly, once.)
 //! - The connection id of the reply is still the current one, before the write and after the WAIT.
 
 mod group_commit;

@@ -125,7 +125,7 @@ impl Request {
     ///
     /// No other request is executed between these requests. If one of them cannot be queued, none
     /// is executed. The reply is a list of their replies in order. A request that fails during
-    /// execution leaves an error at its position, and the others are still executed.
+    /// execution leaves an error at its position, and the other requests are still executed.
     ///
     /// The transaction may be sent again after a lost reply if each of its requests is idempotent.
     pub fn together(requests: impl IntoIterator<Item = Request>) -> Self {

@@ -20,11 +20,12 @@ use crate::shrink::shrink_if_sparse;
 /// Maximum number of channels that one command subscribes.
 const CHUNK: usize = 256;
 
-/// How long a denied channel is not tried again: a minute, because permissions are changed by hand.
+/// Time before a denied channel is tried again: 1 minute. Permissions are changed by hand, so
+/// frequent attempts are useless.
 const DENIED_RETRY: Duration = Duration::from_secs(60);
 
-/// How long a denied sharded channel is not tried again: 1 s. The server may have denied the
-/// channel because its slot is moving.
+/// Time before a denied sharded channel is tried again: 1 s. The server may have denied the channel
+/// because its slot is moving.
 const SHARDED_DENIED_RETRY: Duration = Duration::from_secs(1);
 
 /// Maximum number of remembered denials. Further denials are not remembered, so each new watcher of
@@ -104,7 +105,8 @@ fn schedule_resubscription(
         desired.interrupted = true;
         desired.to_subscribe.insert(name.clone());
     }
-    // The key is polled soon and often, because no messages arrive meanwhile.
+    // The key is polled soon and often, because no messages arrive until the channel is active
+    // again.
     reschedule_poll(node_tasks, channel, name, |due| due.min(now + UNSUBSCRIBED_POLL));
 }
 

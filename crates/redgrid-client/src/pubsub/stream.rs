@@ -39,8 +39,8 @@ pub enum PubSubEvent {
         /// The published payload.
         payload: Bytes,
     },
-    /// The subscription was interrupted, and is active again. Messages that were published
-    /// meanwhile are missing.
+    /// The subscription was interrupted, and is active again. Messages that were published during
+    /// the interruption are missing.
     Gap,
     /// The reader was slow, and this many messages were dropped.
     Missed(u64),

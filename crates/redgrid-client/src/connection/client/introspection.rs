@@ -73,7 +73,7 @@ struct Questions {
 }
 
 impl Questions {
-    /// Remembers the reply channel of a question; `None` if the question is invalid.
+    /// Remembers the reply channel of a question. `channel` is `None` if the question is invalid.
     fn add(&mut self, channel: Option<&str>) {
         let is_new =
             |channel: &&str| self.channels.len() < MAX_CHANNELS && !self.channels.iter().any(|it| it == channel);

@@ -30,7 +30,8 @@ pub trait Service: Any + Send + Sync {
     fn notice(&self, notice: &ChannelEvent);
 
     /// Makes the service's part of a report about the client: what is held and awaited, and what
-    /// has happened. The setting `introspection` limits it. The client fills in the rest.
+    /// has happened. The setting `introspection` limits the content. The client fills in the fields
+    /// about itself.
     fn report(self: Arc<Self>) -> Pin<Box<dyn Future<Output = ClientReport> + Send>>;
 
     /// Handles a new connection of a node. The server of the node may have lost holds and permits.

@@ -35,7 +35,7 @@ impl fmt::Debug for Obstacle {
 impl Progress {
     const NOT_SENT: u8 = 0;
     const SENT: u8 = 1;
-    /// A transmission got no answer, so the request may be executed, whatever becomes of later
+    /// A transmission got no answer. So the request may be executed, whatever happens to later
     /// transmissions.
     const UNANSWERED: u8 = 2;
     const ABANDONED: u8 = 3;

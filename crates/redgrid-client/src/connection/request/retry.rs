@@ -273,9 +273,9 @@ pub(super) async fn replaced(
 /// This time is later than `limit` by a small margin.
 ///
 /// The server's clock may be slower than the local one by twice the allowed drift (500 ppm each),
-/// and its resolution is one microsecond. Without the margin, a transmission could acquire
-/// something a moment after its release was answered. The client would then not release it again.
-/// The model (`redgrid-models`) shows this.
+/// and its resolution is one microsecond. Without the margin, a transmission could acquire a hold a
+/// moment after the release of that hold was answered. The client would then not release the hold
+/// again. The model (`redgrid-models`) shows this.
 pub fn may_execute_until(limit: Instant, window: Duration) -> Instant {
     limit + window / 1000 + Duration::from_millis(1)
 }

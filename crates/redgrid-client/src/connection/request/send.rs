@@ -136,7 +136,7 @@ impl Core {
         })
     }
 
-    /// Waits until the reply of a request about `key` is as durable as requested.
+    /// Waits until the write of a request about `key` is as durable as requested.
     pub async fn commit(
         &self,
         outcome: &RequestOutcome,
@@ -191,13 +191,14 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// Waits until the reply about `key` is as durable as requested.
+    /// Waits until the write to `key` that this reply confirms is as durable as requested.
     pub async fn commit(&self, durability: Durability, key: &[u8]) -> Result<(), CommitError> {
         commit(&*self.by, self.epoch.as_ref(), durability, key).await
     }
 }
 
-/// Waits until the reply of `by` on connection `epoch`, about `key`, is as durable as requested.
+/// Waits until the write to `key` that `by` confirmed on connection `epoch` is as durable as
+/// requested.
 pub(in crate::connection) async fn commit(
     by: &dyn Server,
     epoch: Option<&ConnectionId>,
@@ -227,10 +228,10 @@ pub async fn unless_replaced(topology: &dyn Topology, request: &Arc<Request>, li
 /// are invalid. The wait for a hanging primary is limited to the time within which a live primary
 /// answers. Then the topology is checked for a replacement.
 ///
-/// In a cluster, the former primary may have lost only this slot, and still be a primary. From then
-/// on it answers requests for the slot with a redirect. So any other reply is from the time when it
-/// served the slot, and is valid. An idempotent request is repeated at the new primary
-/// nevertheless, because a repetition does no harm.
+/// In a cluster, the former primary may have lost only this slot, and still be the primary of other
+/// slots. After the loss it answers requests for the slot with a redirect. So any other reply is
+/// from the time when it served the slot, and is valid. An idempotent request is repeated at the
+/// new primary nevertheless, because a repetition does no harm.
 async fn by_primary(topology: &dyn Topology, home: Arc<dyn Server>, request: &Arc<Request>, limit: Instant) -> Answer {
     let grace = suspicion_timeout(home.time().round_trip());
     let is_replaced = || {

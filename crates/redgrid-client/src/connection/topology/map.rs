@@ -168,7 +168,7 @@ impl Map {
         })
     }
 
-    /// Remembers which nodes lose slots to others in the accepted map `ranges`.
+    /// Remembers which nodes lose slots to other nodes in the accepted map `ranges`.
     pub(super) fn remember_left(&mut self, ranges: &[Range], now: Instant) {
         let leave: Vec<_> = self.taken(ranges).map(|taken| taken.from.address.clone()).collect();
         self.left.retain(|_, until| *until > now);

@@ -1,15 +1,16 @@
 //! A primary that is monitored by sentinels.
 //!
 //! The sentinels are queried at every `scan_interval`, after topology hints, and when one of them
-//! publishes a new primary. Of several answers, the one with the latest election counts. A server
-//! is used only if it confirms the role that the sentinels report.
+//! publishes a new primary. Of several answers, the client uses the one with the latest election. A
+//! server is used only if it confirms the role that the sentinels report.
 //!
-//! In a failover, planned or not, the leading sentinel promotes a replica at once. It names the new
-//! primary up to a second later, after its next query of that server. So this client queries the
-//! chosen replica itself, and uses that replica as soon as it reports that it is a primary. If the
-//! promotion was given up, the client returns to the former primary, unless most of the answering
-//! sentinels report that server as down. During the promotion, requests to the former primary are
-//! briefly suspended: writes that it acknowledges after the promotion would be lost.
+//! In a failover, planned or not, the leading sentinel promotes a replica at once. The sentinel
+//! reports the new primary up to a second later, after its next query of that server. So this
+//! client queries the chosen replica itself, and uses that replica as soon as it reports that it is
+//! a primary. If the promotion was given up, the client returns to the former primary, unless most
+//! of the answering sentinels report that server as down. During the promotion, requests to the
+//! former primary are briefly suspended: writes that it acknowledges after the promotion would be
+//! lost.
 
 mod elected;
 mod events;
@@ -235,8 +236,8 @@ impl Watch {
         // remaining sentinel may be a configured one.
         if let Ok(others) = others_by(&*by, name).await {
             let wanted: HashSet<&Address> = others.iter().chain(&self.seeds).chain(self.known(&by)).collect();
-            // A sentinel does not name itself. So every connected sentinel stays, under whatever
-            // address it is known.
+            // A sentinel does not name itself. So every connected sentinel stays, whatever address
+            // the client has for it.
             let is_obsolete = |(known, sentinel): &(&Address, &WatchedSentinel)| {
                 !wanted.contains(known) && sentinel.node.connection_id().borrow().is_none()
             };
@@ -295,7 +296,8 @@ impl Watch {
     ///
     /// - all sentinels have answered;
     ///
-    /// - a sentinel reports a later election than the followed one, and a primary is known;
+    /// - a sentinel reports a later election than the followed one, and the client already has a
+    ///   primary;
     ///
     /// - most sentinels have answered, and one of them has chosen a replica;
     ///
