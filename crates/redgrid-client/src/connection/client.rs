@@ -72,8 +72,9 @@ impl Client {
     /// waits for the connection explicitly.
     ///
     /// This method must be called inside a Tokio runtime, because the client's connections and
-    /// tasks run there. The client can be used from other runtimes while that runtime is driven.
-    /// Once that runtime has ended, every call fails at once with an error that says so.
+    /// tasks run in that runtime. The client can be used from other runtimes, too, while that
+    /// runtime is driven. Once that runtime has ended, every call fails at once with an error that
+    /// gives this reason.
     ///
     /// ```no_run
     /// # async fn demo() -> Result<(), Box<dyn std::error::Error>> {
@@ -241,7 +242,8 @@ impl Client {
 
 /// Returns the id of a new client: a random UUID of version 8.
 ///
-/// Redisson's ids are of version 4. So the holder of a lock shows which library it uses.
+/// Redisson's ids are UUIDs of version 4. So the holder field of a lock shows which library holds
+/// the lock.
 fn new_id() -> String {
     Uuid::new_v8(Uuid::new_v4().into_bytes()).to_string()
 }
@@ -296,8 +298,8 @@ pub enum ConnectError {
     /// The configuration is invalid.
     #[error("invalid configuration: {0}")]
     Config(#[from] ConfigError),
-    /// The system cannot make the configured connections, for example because it has no Unix
-    /// sockets.
+    /// The operating system cannot make the configured connections, for example because it has no
+    /// Unix sockets.
     #[error("cannot create the client: {0}")]
     Client(#[source] ServerError),
 }

@@ -124,9 +124,9 @@ impl Request {
     ///
     /// No other request is executed between these requests. If one of them cannot be queued, none
     /// is executed. The reply is a list of their replies in order. A request that fails during
-    /// execution leaves an error at its position, and the others are still executed.
+    /// execution leaves an error at its position, and the other requests are still executed.
     ///
-    /// The transaction may be sent again if each of its requests is idempotent.
+    /// The transaction may be sent again after a lost reply if each of its requests is idempotent.
     pub fn together(requests: impl IntoIterator<Item = Request>) -> Self {
         let requests: Vec<_> = requests.into_iter().collect();
         let idempotent = requests.iter().all(Request::is_idempotent);
@@ -263,14 +263,15 @@ impl Request {
         self
     }
 
-    /// Sends the request on a dedicated connection, so that it does not queue behind others. SCRIPT
-    /// KILL, for example, must not wait for the script that it ends.
+    /// Sends the request on a dedicated connection, so that it does not queue behind other
+    /// requests. SCRIPT KILL, for example, must not wait for the script that it ends.
     pub fn dedicated(mut self) -> Self {
         self.dedicated = true;
         self
     }
 
-    /// Allows the request to be batched with others, in a script that executes each of them.
+    /// Allows the request to be batched with other requests, in a script that executes each of
+    /// them.
     ///
     /// The request is sent individually unless it has exactly one key, and as many arguments
     /// (placeholders not counted) as [`BatchScript::new`] states.
@@ -300,7 +301,7 @@ impl Request {
         &self.keys[..self.keys.len() - self.keys_behind]
     }
 
-    /// Returns the key that decides the target node; empty if the request has no key.
+    /// Returns the key that decides the target node, or an empty key if the request has none.
     pub(crate) fn first_key(&self) -> &[u8] {
         self.keys.first().map_or(&[], |key| key)
     }

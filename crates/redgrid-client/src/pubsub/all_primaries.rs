@@ -74,12 +74,12 @@ impl SubscriptionManager {
 /// Returns the internal name of a channel that is subscribed at one node.
 ///
 /// The same channel may be subscribed at other nodes, and has another internal name for each node.
-/// No channel's name on the wire begins like an internal name.
+/// No channel's name on the wire begins with a zero byte, as such an internal name does.
 pub(super) fn name_at_node(node: &NodeId, channel: &[u8]) -> Bytes {
     qualified_name(&node.0, channel)
 }
 
-/// Returns the internal name of a channel: its name on the wire, preceded by its sort. The sort is
+/// Returns the internal name of a channel: its name on the wire, preceded by `sort`, which is
 /// `plain`, `sharded`, `pattern` or the id of a node.
 pub(super) fn qualified_name(sort: &str, channel: &[u8]) -> Bytes {
     [b"\0", sort.as_bytes(), b"\0", channel].concat().into()

@@ -74,7 +74,7 @@ impl MessageBuffer {
     /// Records that a channel is active: from now on, all of its messages are received.
     ///
     /// The stream starts when all of its first channels have become active. Any other activation is
-    /// the end of a gap, which is reported unless it already was.
+    /// the end of a gap, which is reported unless this gap is already reported.
     pub(super) fn channel_active(&self, channel_id: u64) {
         let mut state = self.state();
         let is_reported = state.pending.remove(&channel_id) | state.gap_reported.remove(&channel_id);

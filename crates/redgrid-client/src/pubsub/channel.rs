@@ -51,8 +51,8 @@ pub(super) enum ChannelScope {
     /// Messages are published with SPUBLISH even if waiters use plain channels, because the user
     /// chose a sharded topic. The channel is subscribed at the primary of the slot.
     Sharded,
-    /// Messages are published with PUBLISH at any node, on any channel that matches a pattern.
-    /// The pattern is subscribed at the primary.
+    /// Messages are published with PUBLISH at any node, on any channel that matches a pattern. The
+    /// pattern is subscribed at the primary of the slot that the pattern would have as a key.
     Patterns,
     /// Messages are published in the slot of the key. The channel is always subscribed at the
     /// primary, so that a publisher there counts the subscription.
@@ -82,7 +82,8 @@ pub(super) enum Sink {
         polled: bool,
         generation: Generation,
     },
-    /// A buffer for the messages of several channels. `channel_id` is the id of this channel in it.
+    /// A buffer for the messages of several channels. `channel_id` is the id of this channel in the
+    /// buffer.
     Buffer {
         buffer: Arc<MessageBuffer>,
         channel_id: u64,
@@ -161,8 +162,8 @@ impl Channel {
         self.node == *node && self.kind == kind
     }
 
-    /// Returns whether the channel is possibly subscribed at its node. If it is, it must be
-    /// unsubscribed there.
+    /// Returns whether the channel is possibly subscribed at its node. If so, the channel must be
+    /// unsubscribed there when it ends.
     ///
     /// The result can be true without a subscription: a gap is reported a moment after it happens.
     /// Until then, a subscription that counts as active may have been confirmed only on the lost
@@ -231,7 +232,7 @@ impl Channel {
         }
     }
 
-    /// Records that the server has refused the channel, and reports it to the watchers.
+    /// Records that the server has refused the channel, and reports the refusal to the watchers.
     pub(super) fn deny(&mut self, denial: &Denial) {
         self.set_subscription(denial.subscription_state());
         for sink in self.watchers.values() {

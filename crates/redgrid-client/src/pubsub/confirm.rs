@@ -47,8 +47,8 @@ impl Core {
 
     /// Completes when all channels of a buffer are active.
     ///
-    /// It fails at once if a channel is denied, if the client shuts down, or if waiting cannot
-    /// help.
+    /// The wait fails at once if a channel is denied, if the client shuts down, or if waiting
+    /// cannot help.
     pub async fn wait_active(&self, buffer: &MessageBuffer, deadline: Instant) -> Result<(), SubscribeError> {
         tokio::select! {
             biased;

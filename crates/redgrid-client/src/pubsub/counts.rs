@@ -26,8 +26,8 @@ pub(crate) struct SubscriptionCounts {
 pub struct OwnSubscription {
     /// Number of received messages; `None` unless the server has confirmed the subscription.
     pub message_count: Option<u64>,
-    /// Whether the server possibly counts the subscription although it is not confirmed yet, or is
-    /// being ended.
+    /// Whether the server possibly counts the subscription although it is not active, because it is
+    /// not confirmed yet or is being ended.
     pub is_pending: bool,
 }
 
@@ -69,8 +69,8 @@ impl SubscriptionManager {
         self.state().channels.values().filter(|channel| !channel.watchers.is_empty()).count()
     }
 
-    /// Counts the channels that are wanted at a node, and those that the server has confirmed
-    /// there.
+    /// Counts the channels that are wanted at a node, and how many of these channels the server has
+    /// confirmed there.
     pub(crate) fn counts_at(&self, node: &NodeId) -> SubscriptionCounts {
         let state = self.state();
         let mut counts = SubscriptionCounts::default();
@@ -90,7 +90,7 @@ impl SubscriptionManager {
         counts
     }
 
-    /// Returns the number of streams that this client has of these channels.
+    /// Returns the number of streams that this client has open for these channels.
     pub fn stream_count(&self, channels: &ChannelSelector) -> usize {
         self.state().channels.get(&channels.internal_name()).map_or(0, |channel| channel.watchers.len())
     }

@@ -46,8 +46,8 @@ pub(super) struct Signal {
 pub struct Wake {
     /// Number of messages since the last wake-up.
     pub messages: u64,
-    /// Whether the waiter must re-check, because messages may have been missed, or the poll found
-    /// the key gone.
+    /// Whether the waiter must check its key again: messages may have been missed, or a poll found
+    /// that the key is absent or cannot be read.
     pub resync: bool,
 }
 
@@ -63,7 +63,7 @@ impl Signal {
         self.notify.notify_one();
     }
 
-    /// Makes the waiter re-check.
+    /// Makes the waiter check its key again.
     pub(super) fn resync(&self) {
         self.resync.store(true, Ordering::Release);
         self.notify.notify_one();
@@ -83,19 +83,20 @@ impl Drop for Registration {
     }
 }
 
-/// A watched channel. Dropping it ends the subscription if there is no other watcher.
+/// A watched channel. Dropping this value ends the subscription if the channel has no other
+/// watcher.
 pub struct Watch {
     pub(super) registration: Registration,
     pub(super) signal: Arc<Signal>,
 }
 
 impl Watch {
-    /// Waits for the next message or reason to re-check. Events that arrived before this call are
-    /// returned at once.
+    /// Waits for the next message, or for a reason to check the key again. Events that arrived
+    /// before this call are returned at once.
     ///
     /// # Cancel safety
     ///
-    /// No event is lost: a wake-up that was not returned is returned by the next call.
+    /// No event is lost: the next call returns the events that this call did not return.
     pub async fn wake(&mut self) -> Wake {
         loop {
             if let Some(wake) = self.take() {
@@ -145,7 +146,8 @@ pub enum ChannelEvent {
         /// The published payload.
         payload: Bytes,
     },
-    /// The subscriber must re-check: messages may have been missed, or the poll found the key gone.
+    /// The subscriber must check its key again: messages may have been missed, or a poll found that
+    /// the key is absent or cannot be read.
     Resync,
 }
 

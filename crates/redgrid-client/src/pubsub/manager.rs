@@ -4,7 +4,7 @@
 //! A channel is subscribed at the primary of its key, or at a replica of that primary if waiters
 //! subscribe there. Keys are polled at the primary. A channel moves when one of its nodes changes:
 //! a primary was replaced, a slot has moved, or a replica is no longer usable. The watchers of a
-//! moved channel re-check.
+//! moved channel check their keys again.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
@@ -170,7 +170,7 @@ impl SubscriptionManager {
         let State { channels, node_tasks, draining, denied, .. } = &mut *state;
         let Some(channel) = channels.get_mut(name) else { return id };
         // Messages between the caller's last check and this registration were not received. So the
-        // watcher must check once more.
+        // watcher must check its key once more.
         match (&sink, channel.subscription) {
             (Sink::Signal(signal), SubscriptionState::Active) => {
                 signal.active.store(true, Ordering::Release);
@@ -234,7 +234,7 @@ impl SubscriptionManager {
         });
     }
 
-    /// Makes the watchers of a channel re-check their keys.
+    /// Makes the watchers of a channel check their keys again.
     pub(super) fn resync(&self, name: &Bytes) {
         if let Some(channel) = self.state().channels.get(name) {
             channel.resync();

@@ -1,9 +1,9 @@
 //! Messages that wake waiters: a subscriber for each node, channels that count their watchers, and
 //! a poll with a budget.
 //!
-//! A message is only a hint. A waiter re-checks its key after a message, and after every gap of the
-//! subscription. It also re-checks when the poll finds the key gone, and when the reported lease
-//! ends.
+//! A message is only a hint. A waiter checks its key again after a message, and after every gap of
+//! the subscription. It also does so when the poll finds the key absent, and when the reported
+//! lease ends.
 
 mod all_primaries;
 mod buffer;

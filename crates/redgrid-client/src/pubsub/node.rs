@@ -37,7 +37,7 @@ pub(super) struct NodeSubscriptions {
 /// Consecutive failures to subscribe.
 #[derive(Default)]
 pub(super) struct Failures {
-    /// Number of failures, not counting those without a connection.
+    /// Number of failures. Failures without a connection are not counted.
     count: u32,
     last: Option<ServerError>,
     /// Nothing is subscribed before this instant.
@@ -48,7 +48,8 @@ impl Failures {
     /// Records a failure.
     ///
     /// The first failure usually comes from a lost connection, and causes no pause. Each further
-    /// failure may cost a connection of its own, so each pause is twice the one before.
+    /// failure may cost a connection of its own, so each pause is twice as long as the previous
+    /// one, up to [`LONGEST_PAUSE`].
     pub(super) fn add(&mut self, error: &ServerError, now: Instant, delay: Duration) {
         self.last = Some(error.clone());
         if matches!(error, ServerError::NotSent { .. }) {
@@ -68,7 +69,7 @@ impl NodeSubscriptions {
         self.failures().last.clone()
     }
 
-    /// Returns the end of the current pause; `None` if there is none.
+    /// Returns the end of the current pause; `None` if there is no pause.
     pub(super) fn paused_until(&self, now: Instant) -> Option<Instant> {
         self.failures().paused_until.filter(|until| *until > now)
     }
@@ -93,14 +94,15 @@ impl NodeSubscriptions {
 pub(super) struct Desired {
     /// Channels to subscribe, in chunks.
     pub(super) to_subscribe: BTreeSet<Bytes>,
-    /// Channels to subscribe one by one, because they or their chunk were denied.
+    /// Channels to subscribe one by one, because the server denied them, or denied a command that
+    /// contained them.
     pub(super) to_subscribe_alone: BTreeSet<Bytes>,
     /// Channels without watchers, to unsubscribe.
     pub(super) to_unsubscribe: BTreeSet<Bytes>,
     /// Channels that have moved to another node and are still subscribed at this one.
     pub(super) to_unsubscribe_moved: BTreeSet<(ChannelKind, Bytes)>,
     pub(super) polls: BTreeSet<(Instant, Bytes)>,
-    /// Number of gaps. A subscription that was requested before a gap is not active after it.
+    /// Number of gaps. A subscription that was requested before a gap is not active after the gap.
     pub(super) gap_count: u64,
     /// Whether an active subscription was lost. [`Events::gap`](crate::connection::Events::gap) is
     /// called once all channels are subscribed again.

@@ -78,8 +78,8 @@ async fn poll_keys(manager: &SubscriptionManager, subscriptions: &NodeSubscripti
     for group in &groups {
         let waiter_flags: Vec<_> = group.iter().filter_map(|due_poll| due_poll.waiter_flag.clone()).collect();
         if !waiter_flags.is_empty() {
-            // If the user has no permission to write the flags, the waiters poll without being
-            // announced.
+            // If the user has no permission to write the flags, the keys are polled nevertheless,
+            // but the waiters are not announced to other processes.
             requests.push(set_waiting_request(waiter_flags).not_after(limit));
         }
     }

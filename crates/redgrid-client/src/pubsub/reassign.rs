@@ -34,7 +34,7 @@ impl SubscriptionManager {
         Some((if scope == ChannelScope::Slot { self.topology.listener(key) } else { Arc::clone(&primary) }, primary))
     }
 
-    /// Moves every channel to the node where it belongs now.
+    /// Moves every channel to the node where it belongs in the current topology.
     pub(crate) fn reassign(self: &Arc<Self>) {
         let now = self.clock.now();
         let mut state = self.state();

@@ -17,18 +17,19 @@ use crate::connection::{ChannelKind, NodeId, Refused, TopologyHint};
 use crate::error::{Code, ServerError};
 use crate::shrink::shrink_if_sparse;
 
-/// Maximum number of channels that are subscribed at once.
+/// Maximum number of channels that one command subscribes.
 const CHUNK: usize = 256;
 
-/// How long a denied channel is not tried again: a minute, because permissions are changed by hand.
+/// Time before a denied channel is tried again: 1 minute. Permissions are changed by hand, so
+/// frequent attempts are useless.
 const DENIED_RETRY: Duration = Duration::from_secs(60);
 
-/// How long a denied sharded channel is not tried again: 1 s. The server may have denied the
-/// channel because its slot is moving.
+/// Time before a denied sharded channel is tried again: 1 s. The server may have denied the channel
+/// because its slot is moving.
 const SHARDED_DENIED_RETRY: Duration = Duration::from_secs(1);
 
 /// Maximum number of remembered denials. Further denials are not remembered, so each new watcher of
-/// such a channel tries again.
+/// such a channel causes another SUBSCRIBE.
 const MAX_DENIALS: usize = 10_000;
 
 /// Returns whether a refusal was caused by an access rule about channels. Such a refusal may
@@ -47,7 +48,8 @@ struct Diff {
     removals: [Vec<Bytes>; KINDS.len()],
     additions: Vec<Bytes>,
     kind: Option<ChannelKind>,
-    /// Whether the channel is subscribed alone, because it or its chunk was denied.
+    /// Whether the channel is subscribed alone, because the server denied it, or denied a command
+    /// that contained it.
     alone: bool,
 }
 
@@ -93,7 +95,7 @@ fn schedule_resubscription(
     now: Instant,
 ) {
     // Even a channel without a confirmation may have been subscribed, and may have delivered
-    // messages.
+    // messages. So its buffers are always notified of the interruption.
     channel.interrupt();
     if channel.subscription != SubscriptionState::Active {
         return;
@@ -103,7 +105,8 @@ fn schedule_resubscription(
         desired.interrupted = true;
         desired.to_subscribe.insert(name.clone());
     }
-    // The key is polled soon and often, because no messages arrive meanwhile.
+    // The key is polled soon and often, because no messages arrive until the channel is active
+    // again.
     reschedule_poll(node_tasks, channel, name, |due| due.min(now + UNSUBSCRIBED_POLL));
 }
 
@@ -128,7 +131,7 @@ impl SubscriptionManager {
     }
 
     /// Schedules a new subscription of a sharded channel whose subscription the server has ended.
-    /// The new one may be at another node.
+    /// The new subscription may be at another node.
     pub(super) fn sharded_channel_lost(&self, subscriptions: &NodeSubscriptions, wire_name: &Bytes) {
         let now = self.clock.now();
         let node = subscriptions.server.id();
@@ -200,14 +203,14 @@ impl SubscriptionManager {
                 for other in internal_names(&wire_name(name)).iter().filter(|other| *other != name) {
                     let other = channels.get_mut(other).filter(|other| other.is_at(subscriptions.server.id(), kind));
                     let Some(other) = other else { continue };
-                    // With these marks, the last of these channels unsubscribes the name when that
-                    // channel ends, whatever the outcome of its own SUBSCRIBE.
+                    // With these flags set, the last of these channels unsubscribes the name when
+                    // that channel ends, whatever the outcome of its own SUBSCRIBE.
                     (other.subscribe_sent, other.confirmed_or_unknown, still_used) = (true, true, true);
                     has_watchers |= !other.watchers.is_empty();
                 }
-                // If another of these channels has watchers, the name stays subscribed, and the
-                // draining sinks, which wait for its end, are dropped now. Otherwise they are
-                // dropped when the last of these channels unsubscribes the name.
+                // Draining sinks wait until the name is unsubscribed. If another of these channels
+                // has watchers, the name stays subscribed, so the sinks are dropped now. Otherwise
+                // they are dropped when the last of these channels unsubscribes the name.
                 if has_watchers {
                     draining.remove(name);
                 }
@@ -256,15 +259,16 @@ impl SubscriptionManager {
         if own_desired(node_tasks, subscriptions).is_none() {
             return;
         }
-        // To avoid a burst, only as many waiters re-check at once as the poll budget of one second
-        // allows. The keys of the other waiters are polled soon.
+        // To avoid a burst of requests, the number of channels whose waiters are woken at once is
+        // limited to the poll budget of one second. The keys of the other channels are polled soon.
         let mut resync_budget = self.settings.poll_budget;
         for name in chunk {
             let Some(NodeTask { desired, .. }) = node_tasks.get_mut(node) else { return };
             // If the last watcher has left meanwhile, the channel is still found, and is in
             // `to_unsubscribe`.
             let Some(channel) = channels.get_mut(name).filter(|channel| channel.is_at(node, kind)) else {
-                // The channel has moved, and must not be received twice.
+                // The channel has moved. It is unsubscribed here, so that no message is received
+                // twice.
                 if kind != ChannelKind::Sharded && channels.contains_key(name) {
                     desired.to_unsubscribe_moved.insert((kind, name.clone()));
                 }
@@ -273,7 +277,8 @@ impl SubscriptionManager {
             channel.confirmed_or_unknown = true;
             if desired.gap_count != gap_count {
                 // The confirmation came from a connection that has been lost since, or from a new
-                // connection whose gap had not been reported yet.
+                // connection whose gap had not been reported yet. So the channel is subscribed
+                // again.
                 desired.to_subscribe.insert(name.clone());
                 continue;
             }
@@ -281,7 +286,7 @@ impl SubscriptionManager {
             // A waiter must check its key after the first confirmation. A later confirmation ends a
             // gap, in which messages may have been lost.
             if channel.has_no_poll() {
-                // No poll reaches these watchers, so they all re-check now.
+                // No poll wakes these watchers, so all of them are woken now.
                 channel.resync();
             } else if resync_budget > 0 {
                 resync_budget -= 1;
@@ -297,7 +302,8 @@ impl SubscriptionManager {
         }
     }
 
-    /// Records the denials of the refused channels of `chunk`, and marks the others as active.
+    /// Records the denials of the refused channels of `chunk`, and marks the other channels as
+    /// active.
     fn handle_refusals(
         &self,
         subscriptions: &NodeSubscriptions,
@@ -322,7 +328,8 @@ impl SubscriptionManager {
                     continue;
                 };
                 if kind != ChannelKind::Sharded && names > 1 && is_about_a_channel(why) {
-                    // The error may concern any channel of the command.
+                    // The error may concern any channel of the command, so each channel is tried
+                    // alone.
                     desired.to_subscribe_alone.insert(name.clone());
                     continue;
                 }

@@ -51,7 +51,7 @@ impl SubscriptionManager {
     /// subscribe.
     ///
     /// The count is 0 for a channel whose waiters subscribe at the primary. Returns `None` if the
-    /// waiters of all channels do so.
+    /// waiters of all channels subscribe at the primary.
     pub fn replica_subscribers(
         &self,
         channels: &[(&Bytes, &Bytes)],

@@ -39,8 +39,8 @@ pub enum PubSubEvent {
         /// The published payload.
         payload: Bytes,
     },
-    /// The subscription was interrupted, and is active again. Messages that were published
-    /// meanwhile are missing.
+    /// The subscription was interrupted, and is active again. Messages that were published during
+    /// the interruption are missing.
     Gap,
     /// The reader was slow, and this many messages were dropped.
     Missed(u64),
@@ -57,8 +57,8 @@ pub struct PubSubStream {
     registrations: Vec<Registration>,
 }
 
-/// Returns the internal name of a channel for SUBSCRIBE, which exists on every server. Waiters may
-/// have a sharded channel of the same name.
+/// Returns the internal name of a plain channel, which is subscribed with SUBSCRIBE on every
+/// server. The internal name is needed because waiters may have a sharded channel of the same name.
 pub(super) fn plain_name(channel: &[u8]) -> Bytes {
     qualified_name("plain", channel)
 }
@@ -69,7 +69,8 @@ pub(super) fn internal_names(channel: &Bytes) -> [Bytes; 3] {
     [channel.clone(), plain_name(channel), sharded_name(channel)]
 }
 
-/// Returns the internal name of a channel that is sharded on every server.
+/// Returns the internal name of a sharded channel, which is subscribed with SSUBSCRIBE on every
+/// server.
 pub(super) fn sharded_name(channel: &[u8]) -> Bytes {
     qualified_name("sharded", channel)
 }

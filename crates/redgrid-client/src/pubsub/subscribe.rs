@@ -44,7 +44,7 @@ impl SubscriptionManager {
     }
 
     /// Watches `channel` in the slot of `key` without a poll. `notify` is notified of each message,
-    /// and of each reason to re-check.
+    /// and of each reason to check the key again.
     ///
     /// A notified waiter must call [`Watch::take`].
     pub fn watch_with_notify(self: &Arc<Self>, channel: Bytes, key: &Bytes, notify: Arc<Notify>) -> Watch {

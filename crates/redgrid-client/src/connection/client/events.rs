@@ -1,8 +1,9 @@
 //! Events of a client's connections, published to all receivers.
 //!
-//! Each node has a task that watches its connection, and publishes when the connection comes up or
-//! is lost. Topology changes, and the ends of interruptions of subscriptions, are published by the
-//! code that detects them. The lock in [`Events`] gives all events their order.
+//! For each node, a task watches the connection to the node, and publishes an event when the
+//! connection comes up or is lost. Topology changes, and the ends of interruptions of
+//! subscriptions, are published by the code that detects them. The lock in [`Events`] gives all
+//! events their order.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -29,8 +30,8 @@ const KEPT: usize = 256;
 /// - For each node, [`Connected`](ConnectionEvent::Connected) and [`Lost`](ConnectionEvent::Lost)
 ///   alternate, beginning with `Connected`. A receiver that is created later may see a `Lost`
 ///   first.
-/// - A [`Gap`](ConnectionEvent::Gap) is never reported for a node that is lost. It follows the
-///   node's next `Connected`.
+/// - A [`Gap`](ConnectionEvent::Gap) is never reported while the node is lost. It is reported after
+///   the node's next `Connected`.
 /// - A new primary's `Connected` follows the [`PrimaryChanged`](ConnectionEvent::PrimaryChanged)
 ///   that names it.
 ///
@@ -69,7 +70,8 @@ pub enum ConnectionEvent {
         /// The node of the subscriptions.
         node: NodeId,
     },
-    /// This receiver was too slow: events were dropped before the next one.
+    /// This receiver was too slow, so the oldest of its events were dropped. The next event is the
+    /// first one after the dropped events.
     Missed {
         /// Number of dropped events.
         count: u64,

@@ -61,8 +61,8 @@ struct Last {
     keys: usize,
 }
 
-/// Kind of an item in [`Last::bytes`]: a key, or an argument that is sent as it is. An item consists
-/// of one byte for its kind, four bytes for its length, and its content.
+/// Kind of an item in [`Last::bytes`]: a key, or an argument that is sent as it is. An item
+/// consists of one byte for its kind, four bytes for its length, and its content.
 const BYTES: u8 = 0;
 const NOT_AFTER: u8 = 1;
 const PUBLISH: u8 = 2;
@@ -188,7 +188,7 @@ pub struct GivenBack {
 }
 
 impl GivenBack {
-    /// Schedules a check for releases whose keys have another primary by now.
+    /// Schedules a check for remembered releases whose keys now have another primary.
     pub(crate) fn schedule_check(&self) {
         self.news.notify_one();
     }

@@ -75,8 +75,8 @@ pub struct Health {
     /// The known nodes, each primary followed by its replicas. While no node is known, one entry
     /// says why.
     pub nodes: Vec<NodeHealth>,
-    /// Why the client would not detect a failover at the moment: no node reports which server is
-    /// the primary.
+    /// Set while no node reports which server is the primary, so that the client would not detect a
+    /// failover. The text gives the reason.
     ///
     /// The value is set only in deployments with sentinels or a list of nodes, and cleared by the
     /// next report. Requests to the last known primary can succeed nevertheless.
@@ -92,8 +92,8 @@ pub struct Health {
 impl Health {
     /// Returns whether requests can be expected to succeed.
     ///
-    /// For that, every primary must have answered, and the client must not be shut down. A dead
-    /// replica does not count, because reads go elsewhere.
+    /// Requests can be expected to succeed if every primary has answered, and the client is not
+    /// shut down. A dead replica does not matter, because other nodes serve the reads.
     pub fn is_ready(&self) -> bool {
         let mut primaries = self.nodes.iter().filter(|node| node.part == NodePart::Primary).peekable();
         !self.is_shut_down && primaries.peek().is_some() && primaries.all(NodeHealth::is_well)

@@ -1,8 +1,8 @@
 //! The notice channel of a client: questions are answered, all other notices go to the service.
 //!
 //! A client answers a question by a [`ClientReport`], which it publishes at the reply channel of
-//! the question. The reading of notices never waits for an answer, because a notice may be about a
-//! hold that was taken by force.
+//! the question. Notices are read while an answer is being prepared, because a notice may report a
+//! hold that was taken over by force.
 
 use std::io;
 use std::sync::{Arc, OnceLock};
@@ -22,18 +22,19 @@ use crate::report::{ClientReport, MAX_REPORT_BYTES, parse_question};
 /// The shortest time between two reports: 1 s.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// The most reply channels that get the next report. Further questions are ignored.
+/// Maximum number of reply channels that get the next report. Further questions are ignored.
 const MAX_CHANNELS: usize = 16;
 
 /// The version of the report's format.
 const SCHEMA: u32 = 1;
 
-/// The most bytes of the names of a machine and of a program.
+/// Maximum length of the names of the machine, the program and the client, in characters.
 const MAX_NAME: usize = 255;
 
 /// Reads the notices of the client. Answers questions, and passes everything else to the service.
 ///
-/// Without a service the client holds nothing, so no notice is about a hold of it.
+/// Without a service the client holds nothing, so the other notices do not concern it, and are
+/// dropped.
 pub(in crate::connection) async fn listen(
     core: Arc<Core>,
     slot: Arc<ServiceSlot>,
@@ -72,7 +73,7 @@ struct Questions {
 }
 
 impl Questions {
-    /// Remembers the reply channel of a question; `None` if the question is invalid.
+    /// Remembers the reply channel of a question. `channel` is `None` if the question is invalid.
     fn add(&mut self, channel: Option<&str>) {
         let is_new =
             |channel: &&str| self.channels.len() < MAX_CHANNELS && !self.channels.iter().any(|it| it == channel);
@@ -164,7 +165,8 @@ fn encoded(mut report: ClientReport) -> Vec<u8> {
     let ClientReport { held, waits, contention, events, .. } = &mut report;
     let lists = (std::mem::take(held), std::mem::take(waits), std::mem::take(contention), std::mem::take(events));
     let (mut held, mut waits, mut contention, mut events) = lists;
-    // The word `false` may become `true`, and each list has one comma less than entries.
+    // The result is never longer than this estimate: `false` may become the shorter `true`, and
+    // each entry is counted with a comma although the last entry of a list has none.
     let mut left = MAX_REPORT_BYTES.saturating_sub(json_len(&report));
     let quarter = left / 4;
     let mut is_cut = cut(&mut waits, quarter, &mut left);

@@ -27,7 +27,7 @@ struct Life {
     closes_by: Option<Instant>,
     /// Whether the shutdown has begun. If so, new requests are rejected.
     is_closed: bool,
-    /// Whether no request can be sent any more.
+    /// Whether the client has ended, so that it sends no more requests.
     is_over: bool,
     /// Whether everything was released in time; known when the shutdown has ended.
     is_clean: Option<bool>,
@@ -126,7 +126,7 @@ impl Lifecycle {
 }
 
 impl Client {
-    /// Returns whether the client has begun to shut down. It then rejects new requests.
+    /// Returns whether the client has begun to shut down. Such a client rejects new requests.
     pub fn is_shut_down(&self) -> bool {
         self.0.core.life.closes_by().is_some()
     }

@@ -1,4 +1,4 @@
-//! Waiting for the servers, as long as waiting can help.
+//! Waits until the servers are ready, or until waiting cannot help.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,9 +1,9 @@
-//! The service of a client: everything that is held through the client.
+//! The service of a client: the part that manages the locks and permits held through the client.
 //!
-//! The client knows connections and requests, and nothing of locks. It has one slot for a service,
-//! which `redgrid-core` attaches when a service is first needed. The client runs the service,
-//! notifies it of new connections and topology changes, passes notices on to it, and closes it
-//! before the connections close.
+//! The client itself handles only connections and requests, and has no code for locks. It has one
+//! slot for a service, which `redgrid-core` attaches when a service is first needed. The client
+//! runs the service, notifies it of new connections and topology changes, passes notices on to it,
+//! and closes it before the connections close.
 
 use std::any::Any;
 use std::pin::Pin;
@@ -19,18 +19,19 @@ use crate::sync::Mutex;
 /// Work that ends by itself and delivers its own result.
 pub type BackgroundTask = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Everything that is held through a client: its locks and permits.
+/// Manages everything that is held through a client: its locks and permits.
 pub trait Service: Any + Send + Sync {
     /// Returns a future that does the work of the service. The client runs it concurrently with its
     /// own tasks, until the client ends.
     fn run(self: Arc<Self>) -> BackgroundTask;
 
-    /// Handles an event of the client's notice channel. Questions about the client are not passed
-    /// on.
+    /// Handles an event of the client's notice channel. Questions (requests for a report about the
+    /// client) arrive on the same channel, but are not passed on.
     fn notice(&self, notice: &ChannelEvent);
 
     /// Makes the service's part of a report about the client: what is held and awaited, and what
-    /// has happened. The setting `introspection` limits it. The client fills in the rest.
+    /// has happened. The setting `introspection` limits the content. The client fills in the fields
+    /// about itself.
     fn report(self: Arc<Self>) -> Pin<Box<dyn Future<Output = ClientReport> + Send>>;
 
     /// Handles a new connection of a node. The server of the node may have lost holds and permits.
@@ -47,7 +48,7 @@ pub trait Service: Any + Send + Sync {
     /// Returns the names that are held, without waiting for a mutex.
     fn held_names(&self) -> Vec<String>;
 
-    /// Returns how much is held and awaited, for tests and diagnosis.
+    /// Returns the numbers of holds and waiting requests, for tests and diagnosis.
     fn stats(&self) -> ServiceStats;
 }
 
@@ -78,7 +79,7 @@ impl ServiceSlot {
         self.service.get()
     }
 
-    /// Returns the service. The first call attaches it.
+    /// Returns the client's service. The first call creates it with `make`, and attaches it.
     ///
     /// # Panics
     ///

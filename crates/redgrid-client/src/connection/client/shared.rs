@@ -17,8 +17,8 @@ pub struct Shared(Mutex<Known>);
 
 /// Keeps one value for each type and key, from its first use until the client ends.
 ///
-/// It has a mutex of its own: [`Shared`] is locked while it creates a value, and creating the value
-/// can need kept values.
+/// `Kept` has a mutex of its own, because [`Shared`] is locked while it creates a value, and the
+/// creation can need kept values.
 #[derive(Default)]
 pub struct Kept(Mutex<Values>);
 

@@ -5,10 +5,11 @@ use crate::connection::{ConnectionEvent, Deployment, DeploymentKind, NodeId, Sha
 pub(in crate::connection) struct Views {
     last: Deployment,
     /// New primaries that took over slots of a primary that still exists. Each is stored with the
-    /// shard that the other primary had before.
+    /// shard that the existing primary had before.
     ///
     /// A redirect reports only one slot. That slot may be the first one that moves, or the first
-    /// sign that a primary was replaced.
+    /// sign that a primary was replaced. A primary counts as replaced if it disappears later, and
+    /// the new primary then serves all slots of the stored shard.
     heirs: Vec<(NodeId, Shard)>,
 }
 

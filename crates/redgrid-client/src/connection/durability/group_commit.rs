@@ -85,7 +85,7 @@ impl GroupCommit {
                 let elsewhere = CommitError::unproven("the commit connection now leads to another server process");
                 settle_some(&mut group, |member| (member.since.run_id != epoch.run_id).then(|| Err(elsewhere.clone())));
                 // Either the commit connection or the connection of the reply is outdated. The
-                // commit connection is replaced, because nothing else depends on it.
+                // commit connection is replaced, because no other requests use it.
                 self.link.renew();
                 continue;
             }
@@ -143,7 +143,8 @@ impl GroupCommit {
         }
     }
 
-    /// Answers the members whose deadline has passed. They get the error that prevented a WAIT.
+    /// Answers the members whose deadline has passed. These members get the error that prevented a
+    /// WAIT.
     fn give_up(&self, group: &mut Vec<Member>, why: &ServerError) {
         let now = self.clock.now();
         settle_some(group, |member| (member.by <= now).then(|| Err(why.clone().into())));

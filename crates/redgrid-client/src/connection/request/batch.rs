@@ -30,7 +30,7 @@ const SLOTS_AT_ONCE: usize = 16;
 pub struct Batched {
     /// The reply.
     pub result: Result<Reply, ServerError>,
-    /// Whether the reply is as durable as requested.
+    /// Whether the write of the request is as durable as requested.
     pub durable: Result<(), CommitError>,
 }
 
@@ -97,7 +97,7 @@ async fn one_round(
             let copies = some.iter().map(|at| requests[*at].clone().not_after(limit)).collect();
             results.extend(home.call(copies).await);
             if results.iter().any(|result| result.as_ref().is_err_and(ServerError::is_not_sent)) {
-                // Later requests must not overtake those that are sent again.
+                // Later requests must not overtake the requests that are sent again.
                 break;
             }
         }
@@ -152,7 +152,7 @@ async fn one_by_one(
     let mut answers = Vec::with_capacity(those.len());
     for at in those {
         if core.clock.now() >= until {
-            // The time is over: keep the known outcome.
+            // The deadline has passed: do not send the request again, and keep its known outcome.
             continue;
         }
         let progress = Progress::default();
@@ -174,7 +174,8 @@ async fn one_by_one(
     answers
 }
 
-/// Returns whether each reply is as durable as requested, by one check per node and connection.
+/// Returns for each request whether its write is as durable as requested, by one check per node and
+/// connection.
 async fn committed(
     requests: &[Request],
     answers: &[Option<Answered>],

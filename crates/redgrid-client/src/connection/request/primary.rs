@@ -173,8 +173,8 @@ async fn send_to(
     Err(if unanswered > 0 { after_unanswered(error) } else { error })
 }
 
-/// Waits for the retry delay and then for a connection. A topology change or a new refusal of this
-/// client ends the wait early.
+/// Waits for the retry delay and then for a connection. The wait ends early if the topology
+/// changes, or if the server newly refuses this client.
 ///
 /// Returns false if `until` passes first or the client shuts down.
 async fn pause(core: &Core, server: &Arc<dyn Server>, request: &Request, until: Instant) -> bool {

@@ -8,7 +8,7 @@ use crate::connection::Server;
 use crate::error::ServerError;
 use crate::sync::Mutex;
 
-/// The send state of a request, for a caller that leaves before the reply.
+/// The send state of a request, for a caller that stops waiting before the reply arrives.
 #[derive(Debug, Default)]
 pub struct Progress {
     stage: AtomicU8,
@@ -35,7 +35,7 @@ impl fmt::Debug for Obstacle {
 impl Progress {
     const NOT_SENT: u8 = 0;
     const SENT: u8 = 1;
-    /// A transmission got no answer, so the request may be executed, whatever becomes of later
+    /// A transmission got no answer. So the request may be executed, whatever happens to later
     /// transmissions.
     const UNANSWERED: u8 = 2;
     const ABANDONED: u8 = 3;
@@ -79,7 +79,8 @@ impl Progress {
         let _ = self.step(Self::SENT, Self::UNANSWERED);
     }
 
-    /// Notes an answer that is valid for all transmissions, unanswered ones included.
+    /// Notes a reply. It is valid for the whole request, even if an earlier transmission is
+    /// unanswered.
     pub(super) fn answered(&self) {
         let _ = self.step(Self::UNANSWERED, Self::SENT);
     }

@@ -9,7 +9,8 @@ use bytes::Bytes;
 
 use crate::error::ServerError;
 
-/// A reply of a server. An error inside a list is one of its elements.
+/// A reply of a server. An error inside a list stays an element of the list; it does not make the
+/// whole reply an error.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Reply {
@@ -238,7 +239,8 @@ impl<K: FromReply + Eq + Hash, V: FromReply> FromReply for HashMap<K, V> {
 
 /// Pairs in the server's order.
 ///
-/// Some commands return nested pairs in RESP3; all others return a flat list of alternating values.
+/// Some commands return nested pairs in RESP3; all other commands return a flat list of alternating
+/// values.
 #[derive(Debug, Clone, PartialEq)]
 // Exhaustive: callers destructure it as `Pairs(pairs)`.
 pub struct Pairs<A = Bytes, B = Bytes>(pub Vec<(A, B)>);

@@ -43,8 +43,8 @@ impl<'a> ResponseFuture<'a> {
         ResponseFuture(Inner::Caller(pinned(make)))
     }
 
-    /// Creates a response that arrives through a channel, from the task that sends the request. It
-    /// needs only the channel's receiver, and no boxed future.
+    /// Creates a response that arrives through a channel, from the task that sends the request.
+    /// Such a response needs only the channel's receiver, and no boxed future.
     pub(in crate::connection) fn queued(receiver: oneshot::Receiver<Result<Reply, ServerError>>) -> Self {
         ResponseFuture(Inner::Others(receiver))
     }

@@ -20,17 +20,17 @@ use crate::error::{Code, ServerError};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 // Exhaustive: only redgrid-core uses it.
 pub enum RetryPolicy {
-    /// Up to the number of times that the setting `retries` states.
+    /// Sends the request again up to the number of times that the setting `retries` states.
     Retries,
-    /// Until the deadline of the request. Releases use this policy, because they must not be
-    /// abandoned earlier.
+    /// Sends the request again until its deadline. Releases use this policy, because they must not
+    /// be abandoned earlier.
     ToTheEnd,
     /// Like `ToTheEnd`, for exactly-once requests. A refused login ends the request, unless a
     /// transmission may still execute.
     Once,
     /// Like `Once`, for several keys. The server answers TRYAGAIN while a migration has moved only
-    /// some of the keys. That error is returned at once, because the caller can send a request for
-    /// each key.
+    /// some of the keys. That error is returned at once, because the caller can then send one
+    /// request for each key.
     Together,
     /// Like `Retries`, with a limit: no transmission executes later than this duration after the
     /// first unanswered transmission was sent.
@@ -46,17 +46,17 @@ pub(super) struct Tries {
     until: Instant,
     /// When the first unanswered transmission was sent.
     ///
-    /// The value is kept if a later transmission is answered as too late, because the first one may
-    /// have executed.
+    /// The value is kept when the server reports that a later transmission arrived too late,
+    /// because the first transmission may have executed.
     first: Option<Instant>,
-    /// Number of unanswered transmissions, which the setting `retries` limits. They may still
-    /// execute.
+    /// Number of unanswered transmissions that may still execute. The setting `retries` limits this
+    /// number.
     ///
-    /// The number is set to 0 when a later transmission is answered as too late. The limits of the
-    /// earlier transmissions have passed by then, too.
+    /// The number is set to 0 when the server reports that a later transmission arrived too late.
+    /// By then the deadlines of the earlier transmissions have passed, too.
     unknowns: u32,
-    /// Until when an unanswered transmission may execute. It stays `Some` once a transmission may
-    /// have executed.
+    /// Time until which an unanswered transmission may execute. Once set, the value stays `Some`,
+    /// because that transmission may have executed.
     pub(super) unanswered: Option<Instant>,
 }
 
@@ -79,15 +79,16 @@ impl Tries {
         RequestOutcome { result: Err(error), sent: now, received: now, retransmission_ends, by, epoch: None }
     }
 
-    /// Returns whether a refused login or an error of [`Server::refusal`] ends the request.
-    /// Exceptions are releases, and requests with a transmission that may still execute.
+    /// Returns whether a refused login or an error of [`Server::refusal`] ends the request. Neither
+    /// ends a release, or a request with a transmission that may still execute.
     fn heeds_refusal(&self) -> bool {
         self.policy != RetryPolicy::ToTheEnd && self.unknowns == 0
     }
 
-    /// Decides whether a transmission without success is the last one.
+    /// Decides whether an unsuccessful transmission is the last one.
     ///
-    /// Returns `Continue` if another transmission may follow, for which [`Tries::pause`] waits.
+    /// Returns `Continue` if another transmission may follow. [`Tries::pause`] waits until it may
+    /// be sent.
     pub(super) fn decide(
         &mut self,
         core: &Core,
@@ -146,15 +147,16 @@ impl Tries {
             return ControlFlow::Break(outcome);
         }
         if let Some(end) = core.life.error() {
-            // An earlier transmission may have executed; `retransmission_ends` says so.
+            // The outcome still shows, by `retransmission_ends`, that an earlier transmission may
+            // have executed.
             outcome.result = Err(end);
             return ControlFlow::Break(outcome);
         }
         ControlFlow::Continue(outcome)
     }
 
-    /// Waits until the next transmission may be sent. Returns the final outcome if there is no time
-    /// left for it.
+    /// Waits until the next transmission may be sent, and returns `None`. Returns the final outcome
+    /// if no time is left for another transmission.
     pub(super) async fn pause(
         &mut self,
         core: &Core,
@@ -178,7 +180,7 @@ impl Tries {
     }
 
     /// Handles a transmission that reached the server too late, and had no effect. An earlier
-    /// transmission may have had one.
+    /// transmission may have had an effect.
     async fn too_late(
         &mut self,
         core: &Core,
@@ -202,7 +204,7 @@ impl Tries {
 
 /// Waits until fewer requests than the limit are in flight.
 ///
-/// The wait does not count as transmission time: the time of the transmission starts afterwards.
+/// The response timeout of the transmission starts only after this wait.
 ///
 /// # Errors
 ///
@@ -228,8 +230,8 @@ pub(super) async fn admitted<'a>(
             () = tokio::time::sleep(until.since(clock.now())) => Err(waited()),
         }
     };
-    // The wait is exempt from the runtime's budget. Otherwise one task with thousands of calls
-    // would use it up in each poll, be woken at once, and poll all calls again.
+    // The wait is exempt from the runtime's cooperative budget. Otherwise a task with thousands of
+    // calls would exhaust the budget in each poll, be woken at once, and poll all calls again.
     let permit = tokio::task::unconstrained(permit).await?;
     if clock.now() >= until {
         return Err(waited());
@@ -271,17 +273,17 @@ pub(super) async fn replaced(
 /// This time is later than `limit` by a small margin.
 ///
 /// The server's clock may be slower than the local one by twice the allowed drift (500 ppm each),
-/// and its resolution is one microsecond. Without the margin, a transmission could acquire
-/// something a moment after its release was answered. The client would then not release it again.
-/// The model (`redgrid-models`) shows this.
+/// and its resolution is one microsecond. Without the margin, a transmission could acquire a hold a
+/// moment after the release of that hold was answered. The client would then not release the hold
+/// again. The model (`redgrid-models`) shows this.
 pub fn may_execute_until(limit: Instant, window: Duration) -> Instant {
     limit + window / 1000 + Duration::from_millis(1)
 }
 
 /// Waits for the retry delay and then for a connection, at most until `until`.
 ///
-/// A topology change and the end of the client end the wait at once. So does a refusal of this
-/// client, if `heeds_refusal`.
+/// A topology change or the end of the client ends the wait at once. If `heeds_refusal` is true, a
+/// refusal of this client by the server ends the wait, too.
 async fn pause(
     core: &Core,
     key: &[u8],
@@ -300,13 +302,13 @@ async fn pause(
             tokio::time::sleep(jittered(core.settings.retry_delay)).await;
         }
         if !at_home {
-            // The request was redirected to this node, or is a read. Its next target is chosen
-            // anew.
+            // The request was redirected to this node, or is a read. The next transmission chooses
+            // its node anew, so it need not wait for a connection of this node.
             return;
         }
         if epoch.wait_for(Option::is_some).await.is_err() {
-            // The node was closed for good, so no connection follows. Another event has to end the
-            // wait.
+            // The node was closed permanently, so no connection follows. Another event has to end
+            // the wait.
             std::future::pending::<()>().await;
         }
     };

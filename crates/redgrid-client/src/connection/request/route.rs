@@ -11,10 +11,11 @@ use crate::connection::{Request, Topology, TopologyHint};
 use crate::error::{Code, ServerError};
 
 /// Maximum number of redirects that one transmission follows. Usually there is only one. A slot
-/// that is migrated again meanwhile causes a second one.
+/// that is migrated again meanwhile causes a second redirect.
 const MOST_HOPS: usize = 3;
 
-/// Where a slot is served, according to a server: permanently, or for this request only (ASK).
+/// Where a slot is served, according to a server: permanently (MOVED), or for this request only
+/// (ASK).
 #[derive(Debug, PartialEq, Eq)]
 struct Redirection {
     slot: u16,

@@ -23,9 +23,10 @@ use crate::pinned::pinned;
 /// The outcome of a request, and of its last transmission.
 // Exhaustive: only redgrid-core uses it.
 pub struct RequestOutcome {
-    /// The reply, or the final error. A reply is valid for all transmissions.
+    /// The reply, or the final error. The reply to one transmission is valid for the whole request,
+    /// because a request that may have executed is sent again only if it is idempotent.
     pub result: Result<Reply, ServerError>,
-    /// The instant before the answered (or last) transmission was sent.
+    /// When the answered (or last) transmission was sent; the clock is read just before sending.
     pub sent: Instant,
     /// When the reply or the error arrived.
     pub received: Instant,
@@ -135,7 +136,7 @@ impl Core {
         })
     }
 
-    /// Waits until the reply of a request about `key` is as durable as requested.
+    /// Waits until the write of a request about `key` is as durable as requested.
     pub async fn commit(
         &self,
         outcome: &RequestOutcome,
@@ -152,9 +153,10 @@ impl RequestOutcome {
         self.retransmission_ends.is_some()
     }
 
-    /// Returns whether the server found the transmission too late and returned -1 and its time.
+    /// Returns whether the server reported that the transmission arrived too late, by a list of -1
+    /// and the server's time.
     ///
-    /// That time is passed to the server's clock estimate.
+    /// If so, passes that time to the estimate of the server's clock.
     fn has_reported_time(&self) -> bool {
         let Ok(Reply::Array(parts)) = &self.result else { return false };
         let [late, time] = &parts[..] else { return false };
@@ -167,7 +169,8 @@ impl RequestOutcome {
 
     /// Records the server's time from the reply to a late transmission.
     pub fn report_time(&self, time: u64) {
-        // After a reconnect, the estimate may be for the clock of another server process.
+        // After a reconnect, the estimate may be for the clock of another server process, so the
+        // time is ignored.
         if self.by.current_connection_id() == self.epoch {
             self.by.time().observe_exchange(time, self.sent, self.received);
         }
@@ -188,13 +191,14 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// Waits until the reply about `key` is as durable as requested.
+    /// Waits until the write to `key` that this reply confirms is as durable as requested.
     pub async fn commit(&self, durability: Durability, key: &[u8]) -> Result<(), CommitError> {
         commit(&*self.by, self.epoch.as_ref(), durability, key).await
     }
 }
 
-/// Waits until the reply of `by` on connection `epoch`, about `key`, is as durable as requested.
+/// Waits until the write to `key` that `by` confirmed on connection `epoch` is as durable as
+/// requested.
 pub(in crate::connection) async fn commit(
     by: &dyn Server,
     epoch: Option<&ConnectionId>,
@@ -221,12 +225,13 @@ pub async fn unless_replaced(topology: &dyn Topology, request: &Arc<Request>, li
 /// Sends one transmission, and rejects the reply of a primary that was replaced meanwhile.
 ///
 /// A primary that hung and resumes still acts as a primary after it was replaced, but its grants
-/// are invalid. The wait for a hanging primary is limited to the time in which a live primary answers.
-/// Then the topology is checked for a replacement.
+/// are invalid. The wait for a hanging primary is limited to the time within which a live primary
+/// answers. Then the topology is checked for a replacement.
 ///
-/// In a cluster, the former primary may have lost only this slot, and still be a primary. From then
-/// on it answers requests for the slot with a redirect. So any other reply is from the time when it
-/// served the slot, and is valid. But an idempotent request is repeated at the new primary.
+/// In a cluster, the former primary may have lost only this slot, and still be the primary of other
+/// slots. After the loss it answers requests for the slot with a redirect. So any other reply is
+/// from the time when it served the slot, and is valid. An idempotent request is repeated at the
+/// new primary nevertheless, because a repetition does no harm.
 async fn by_primary(topology: &dyn Topology, home: Arc<dyn Server>, request: &Arc<Request>, limit: Instant) -> Answer {
     let grace = suspicion_timeout(home.time().round_trip());
     let is_replaced = || {

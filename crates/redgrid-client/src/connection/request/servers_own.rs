@@ -4,8 +4,8 @@ use super::{Request, What};
 use crate::connection::slot::slot;
 use crate::script::ScriptRef;
 
-/// Beginnings of the messages by which a server temporarily refuses a script before it has begun.
-/// Redirects are parsed in full instead.
+/// Beginnings of the messages by which a server temporarily refuses a script before the script has
+/// begun. Redirects are parsed in full instead.
 const OWN_MESSAGES: [&str; 11] = [
     "NOSCRIPT No matching script",
     "READONLY You can't write against a read only",
@@ -24,7 +24,7 @@ impl Request {
     /// Returns whether `message` comes from the server itself, not from a user's script or
     /// function.
     ///
-    /// A script can return the same error after it has already changed data.
+    /// A script can return the same error text after the script has already changed data.
     pub(crate) fn is_servers_own(&self, message: &str) -> bool {
         match &self.what {
             // A refused SCRIPT KILL is not retried: UNKILLABLE means that the script continues.

@@ -1,8 +1,9 @@
 //! The topology of a cluster. The slot map is refreshed at every `scan_interval` and after topology
 //! hints. Hints in quick succession cause one refresh.
 //!
-//! A MOVED takes effect at once for its slot; the refresh that it triggers updates all other slots.
-//! Nodes are opened when a map first names them and closed when no map names them any more.
+//! A MOVED redirect takes effect at once for its slot. The refresh that the redirect triggers
+//! updates all other slots. Nodes are opened when a map first names them and closed when no map
+//! names them any more.
 
 mod refresh;
 
@@ -27,8 +28,8 @@ use crate::connection::slot::slot;
 use crate::connection::{DeploymentKind, Server, ShardServers, Topology, TopologyHint};
 use crate::sync::Mutex;
 
-/// How long a node that no map names stays open after the last redirect to it: 30 s. By then the
-/// migration of a slot is over.
+/// How long a node that no map names stays open after the last redirect to it: 30 s. Within that
+/// time the migration of a slot completes.
 const NAMED_FOR: Duration = Duration::from_secs(30);
 
 /// How long a MOVED overrides the map: 1 s. The change reaches all nodes within that time.
@@ -319,7 +320,7 @@ mod tests {
                 let old = vec![range(0, 89, to, &[]), range(90, 99, 11, &[]), range(100, 199, 21, &[])];
                 assert_eq!(map.trusted(std::slice::from_ref(&old), now, all), None, "{to}");
                 assert_eq!(map.trusted(&[old.clone(), present.clone()], now, all), Some(1));
-                // A map is trusted if another one agrees on these slots, or if the previous owner
+                // A map is trusted if another map agrees on these slots, or if the previous owner
                 // is silent.
                 let another = vec![range(0, 99, to, &[]), range(150, 199, 41, &[])];
                 assert_eq!(map.trusted(&[another.clone(), old.clone()], now, all), Some(1));

@@ -162,8 +162,8 @@ struct OffsetHistory {
 impl OffsetHistory {
     /// Adds an offset that was requested at `sent` and received at `received`.
     ///
-    /// The primary had this offset at `received` at the latest. The replicas were queried at
-    /// `sent`, at the same time as the primary.
+    /// The primary had reached this offset by `received`. The replicas were queried at `sent`, at
+    /// the same time as the primary.
     fn record(
         &mut self,
         connection: Option<ConnectionId>,

@@ -37,7 +37,7 @@ pub(super) struct Map {
     /// Nodes that have lost slots to other nodes recently, and until when the loss is remembered.
     left: HashMap<Address, Instant>,
     pub(super) replicas_checked: Instant,
-    /// Whether it is known if sharded channels are used.
+    /// Whether the client has already determined if it uses sharded channels.
     pub(super) probed: bool,
 }
 
@@ -168,7 +168,7 @@ impl Map {
         })
     }
 
-    /// Remembers which nodes lose slots to others in the accepted map `ranges`.
+    /// Remembers which nodes lose slots to other nodes in the accepted map `ranges`.
     pub(super) fn remember_left(&mut self, ranges: &[Range], now: Instant) {
         let leave: Vec<_> = self.taken(ranges).map(|taken| taken.from.address.clone()).collect();
         self.left.retain(|_, until| *until > now);

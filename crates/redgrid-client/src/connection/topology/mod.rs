@@ -39,7 +39,8 @@ const LONGEST_GAP: Duration = Duration::from_millis(50);
 
 /// The initial pause between refreshes while a primary does not answer: 100 ms.
 ///
-/// Calls that wait for that primary cause no further refreshes meanwhile. They can wait for 100 ms.
+/// Calls that wait for that primary cause no further refreshes meanwhile. A delay of 100 ms is
+/// acceptable for these calls.
 const EAGERLY: Duration = Duration::from_millis(100);
 
 /// How long the pauses between refreshes stay at [`EAGERLY`]: 10 s.
@@ -69,8 +70,8 @@ fn eager_interval(missed_for: Duration) -> Duration {
 
 /// Returns the pause between refreshes before it is randomly shortened.
 ///
-/// It is [`EAGERLY`] plus a quarter of the time beyond [`AT_FULL_PACE`]. So each pause is about a
-/// quarter longer than the one before, up to [`SLOWEST`].
+/// The pause is [`EAGERLY`] plus a quarter of the time beyond [`AT_FULL_PACE`]. So each pause is
+/// about a quarter longer than the previous pause, up to [`SLOWEST`].
 fn pace(missed_for: Duration) -> Duration {
     (EAGERLY + missed_for.saturating_sub(AT_FULL_PACE) / 4).min(SLOWEST)
 }

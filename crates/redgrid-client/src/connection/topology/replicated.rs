@@ -24,7 +24,7 @@ use crate::sync::Mutex;
 /// The longest suspension of requests while another server is promoted: 1.5 s.
 ///
 /// A sentinel promotes a replica within 0.1 s after choosing it, and a new connection takes about
-/// as long. A failover that takes longer may have been given up.
+/// as long. A failover that takes longer than the suspension may have been given up.
 const HELD_BACK: Duration = Duration::from_millis(1500);
 
 pub(super) struct Replicated {
@@ -141,7 +141,7 @@ impl Replicated {
     /// Suspends requests to the primary for a moment, at most [`HELD_BACK`].
     ///
     /// Writes that the primary acknowledges now would be lost once the promoted server replaces it.
-    /// Callers wait as they do without a primary.
+    /// Meanwhile callers wait as if no primary were known.
     pub(super) fn hold_back(&self) {
         let Some(node) = self.members().primary.clone() else { return };
         if node.hold_back(true) {
@@ -161,8 +161,8 @@ impl Replicated {
         }
     }
 
-    /// Sets the primary, and closes the connections to the former one, so that no further writes
-    /// reach the former primary.
+    /// Sets the primary. Closes the connections to the former primary, so that it receives no
+    /// further writes.
     ///
     /// `opened` is the node of the new primary, if it is open already.
     pub(super) fn set_primary(&self, address: Address, opened: Option<Arc<Node>>) {
@@ -289,7 +289,8 @@ impl Topology for Replicated {
     }
 
     fn suspect(&self, doubt: TopologyHint) {
-        // If the configuration names the primary, no other server knows whether the primary hangs.
+        // If the configuration names the primary, only the primary itself is queried for its role.
+        // A silent primary would not reply, so the hint is ignored.
         if matches!((self.kind, doubt), (DeploymentKind::MasterSlave, TopologyHint::Silent(_))) {
             return;
         }

@@ -1,15 +1,16 @@
 //! A primary that is monitored by sentinels.
 //!
 //! The sentinels are queried at every `scan_interval`, after topology hints, and when one of them
-//! publishes a new primary. Of several answers, the one with the latest election counts. A server
-//! is used only if it confirms the role that the sentinels report.
+//! publishes a new primary. Of several answers, the client uses the one with the latest election. A
+//! server is used only if it confirms the role that the sentinels report.
 //!
-//! In a failover, planned or not, the leading sentinel promotes a replica at once. It names the new
-//! primary up to a second later, after its next query of that server. So this client queries the
-//! chosen replica itself, and uses that replica as soon as it reports that it is a primary. The
-//! client returns to the former primary if the promotion was given up and most sentinels report
-//! that primary as up. During the promotion, requests to the former primary are briefly suspended:
-//! writes that it acknowledges after the promotion would be lost.
+//! In a failover, planned or not, the leading sentinel promotes a replica at once. The sentinel
+//! reports the new primary up to a second later, after its next query of that server. So this
+//! client queries the chosen replica itself, and uses that replica as soon as it reports that it is
+//! a primary. If the promotion was given up, the client returns to the former primary, unless most
+//! of the answering sentinels report that server as down. During the promotion, requests to the
+//! former primary are briefly suspended: writes that it acknowledges after the promotion would be
+//! lost.
 
 mod elected;
 mod events;
@@ -48,9 +49,10 @@ const LONGEST_WAIT: Duration = Duration::from_millis(100);
 /// During the pause the sentinel is still queried at intervals.
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
-/// A warning is logged after this number of consecutive refreshes that no sentinel answered: 5.
+/// A warning is logged after this number of consecutive refreshes in which no sentinel reported a
+/// primary: 5.
 ///
-/// The warning is not repeated before a sentinel has answered.
+/// The warning is logged only once until a sentinel reports a primary again.
 const MAX_FAILED_REFRESHES: u32 = 5;
 
 /// Opens the topology, and starts to query the sentinels.
@@ -230,12 +232,12 @@ impl Watch {
         {
             self.replicated.set_replicas(&up, &down);
         }
-        // Configured sentinels stay even if the other sentinels do not name them: the last sentinel
-        // that is left may be a configured one.
+        // Configured sentinels stay even if the other sentinels do not name them: the last
+        // remaining sentinel may be a configured one.
         if let Ok(others) = others_by(&*by, name).await {
             let wanted: HashSet<&Address> = others.iter().chain(&self.seeds).chain(self.known(&by)).collect();
-            // A sentinel does not name itself. So every connected sentinel stays, under whatever
-            // address it is known.
+            // A sentinel does not name itself. So every connected sentinel stays, whatever address
+            // the client has for it.
             let is_obsolete = |(known, sentinel): &(&Address, &WatchedSentinel)| {
                 !wanted.contains(known) && sentinel.node.connection_id().borrow().is_none()
             };
@@ -254,8 +256,8 @@ impl Watch {
     /// `has_leader_answered` is true if the sentinel that leads the failover has answered this
     /// time.
     fn follow(&mut self, by: &Arc<Node>, report: PrimaryReport, has_leader_answered: bool) {
-        // A failover is over if its election was counted and the winner is named, or if the
-        // failover was given up.
+        // A failover is over when the sentinels have counted its election, and so name its new
+        // primary. A failover that was given up is over, too.
         let is_over = |elected: &mut Elected| {
             elected.after != report.epoch || elected.is_given_up(report.elected.as_ref(), has_leader_answered)
         };
@@ -294,7 +296,8 @@ impl Watch {
     ///
     /// - all sentinels have answered;
     ///
-    /// - a sentinel reports a later election than the followed one, and a primary is known;
+    /// - a sentinel reports a later election than the followed one, and the client already has a
+    ///   primary;
     ///
     /// - most sentinels have answered, and one of them has chosen a replica;
     ///
@@ -354,8 +357,8 @@ fn is_called_down<'a>(answers: impl Iterator<Item = &'a PrimaryReport>, primary:
 ///
 /// An older election is usually reported by a sentinel that is cut off, perhaps together with the
 /// former primary. But if most sentinels report only older elections, they have been set up anew,
-/// and the client follows the latest of these. Sentinels that were replaced elsewhere are not
-/// counted in `all` after a while.
+/// and the client follows the latest of these. Sentinels that were replaced by others are not
+/// counted in `all` once they have been unreachable for [`FORGOTTEN_AFTER`] scan intervals.
 fn is_followed(reported: u64, latest: u64, answered: usize, all: usize) -> bool {
     reported >= latest || answered * 2 > all
 }

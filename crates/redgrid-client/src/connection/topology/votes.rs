@@ -16,7 +16,7 @@ pub(super) type Answer<'a> = (&'a Address, Result<Role, ServerError>);
 pub(super) struct Election<'a> {
     pub(super) answers: &'a [Answer<'a>],
     pub(super) present: Option<&'a Address>,
-    /// Whether the current primary answers requests, even if it has not answered this time.
+    /// Whether the current primary answers requests, even if it has not answered in this refresh.
     pub(super) present_answers: bool,
     /// Whether the current primary has been silent for two thirds of `response_timeout`.
     pub(super) is_silent_for_long: bool,
@@ -35,7 +35,7 @@ pub(super) enum Choice<'a> {
 }
 
 /// The numbers of replicas that name a node as their primary. The number of connected replicas is
-/// compared first, then the number of all.
+/// compared first, then the number of all these replicas.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Votes {
     connected: usize,

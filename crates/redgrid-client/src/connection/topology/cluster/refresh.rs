@@ -100,7 +100,8 @@ impl Cluster {
                             let message = why.unwrap_or_else(|| "none is set".into());
                             return Err(Trouble { message, kind: kind_of(all()) });
                         }
-                        // No other node has answered, so nothing can confirm this map.
+                        // No other node has answered that could confirm this map, so the map is
+                        // used without confirmation.
                         [ranges] => {
                             self.apply(ranges);
                             return Ok(());
@@ -134,7 +135,8 @@ impl Cluster {
         }
         if !self.map.lock().probed {
             if self.nodes.settings.sharded_subscriptions == ShardedSubscriptions::Auto {
-                // This is Redisson's check: a reply without an error means support.
+                // This is Redisson's check: a reply without an error means that the servers support
+                // sharded channels.
                 let answer = node.call_one(Request::command("PUBSUB").arg("SHARDNUMSUB").arg("0")).await;
                 if answer.as_ref().is_err_and(|error| error.code().is_none_or(Code::is_passing)) {
                     answer?;

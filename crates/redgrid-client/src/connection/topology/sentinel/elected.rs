@@ -13,7 +13,8 @@ use crate::connection::node::Node;
 /// How long the leading sentinel can take to count the election of a failover: 10 s.
 ///
 /// After that the chosen server is followed only while it reports that it is a primary, and while
-/// [`Elected::is_backed`] is set. The sentinel queries that server every second.
+/// [`Elected::is_backed`] is set. 10 s is ample: the sentinel queries that server every second, and
+/// counts the election when the server reports that it is a primary.
 const COUNTED_WITHIN: Duration = Duration::from_secs(10);
 
 /// How long the leading sentinel can leave queries unanswered before its choice is given up: 2 s.
@@ -31,8 +32,8 @@ pub(super) struct Elected {
     /// When the leading sentinel last named this replica as the chosen one.
     pub(super) chosen_at: Instant,
     pub(super) followed_at: Option<Instant>,
-    /// Whether, by the last answers, this replica is still the chosen one, or the former primary is
-    /// still down.
+    /// Whether, according to the last answers, this replica is still the chosen one, or the former
+    /// primary is still down.
     pub(super) is_backed: bool,
 }
 
@@ -44,9 +45,9 @@ impl Elected {
 
     /// Returns whether this replica must be given up before it was followed at all.
     ///
-    /// It is given up if another replica is now chosen. If no replica is chosen, it is given up
-    /// once the leading sentinel has answered, or has been silent for [`LEADER_TIMEOUT`]. No
-    /// other sentinel reports the failover.
+    /// The replica is given up if another replica is now chosen. If no replica is chosen, it is
+    /// given up once the leading sentinel has answered, or has been silent for [`LEADER_TIMEOUT`].
+    /// The answers of other sentinels do not matter, because they do not report the failover.
     pub(super) fn is_given_up(&self, chosen: Option<&Address>, has_leader_answered: bool) -> bool {
         let is_other = match chosen {
             Some(chosen) => *chosen != self.address,
@@ -68,9 +69,9 @@ impl Elected {
 /// Returns whether to keep following a chosen server that was first followed `followed_for` ago.
 ///
 /// A failover that is given up changes no election count. Its chosen server reports that it is a
-/// primary until it is demoted, while the sentinels and other clients return to the former primary.
-/// So the server's own report is sufficient only for the time [`COUNTED_WITHIN`]. Within that time,
-/// an unstable connection does not cause a return to the former primary.
+/// primary until that server is demoted. Meanwhile the sentinels and other clients return to the
+/// former primary. So the server's own report is sufficient only for the time [`COUNTED_WITHIN`].
+/// Within that time, an unstable connection does not cause a return to the former primary.
 fn goes_on(followed_for: Duration, is_primary: bool, is_backed: bool) -> bool {
     followed_for < COUNTED_WITHIN || is_primary && is_backed
 }

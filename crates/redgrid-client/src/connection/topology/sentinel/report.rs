@@ -12,15 +12,17 @@ pub(super) struct PrimaryReport {
     pub(super) primary: Address,
     pub(super) epoch: u64,
     /// The replica that this sentinel has chosen in a failover that it leads. `None` if there is no
-    /// such failover, or once `primary` is that replica; `epoch` then includes the election.
+    /// such failover, or once `primary` is that replica. In the latter case, `epoch` is already the
+    /// number of that failover's election.
     pub(super) elected: Option<Address>,
     /// Whether the sentinel regards the primary as down.
     pub(super) is_down: bool,
 }
 
-/// Returns whether a sentinel sees a majority of the sentinels that it knows, itself included.
+/// Returns whether a sentinel reports a majority of its known sentinels as up. The sentinel itself
+/// counts as up.
 ///
-/// A sentinel that is cut off from the others sees only a minority.
+/// A sentinel that is cut off from the other sentinels reports only a minority as up.
 pub(super) async fn is_among_most(sentinel: &dyn Server, name: &str) -> bool {
     let others = list(sentinel, "SENTINELS", name).await;
     others.is_ok_and(|others| {
@@ -45,9 +47,9 @@ async fn list(sentinel: &dyn Server, what: &'static str, name: &str) -> Result<V
 /// Queries a sentinel for the primary and the number of the primary's election.
 ///
 /// The leading sentinel counts an election and names the winner as soon as the winner is promoted.
-/// But `MASTER` reports the former primary's address until all replicas follow, which is seconds
-/// later. So the address is queried by a separate command. The election number is queried before
-/// and after the address, and must be the same both times.
+/// But `MASTER` reports the former primary's address for some seconds more, until all replicas
+/// follow the new primary. So the address is queried by a separate command. The election number is
+/// queried before and after the address, and must be the same both times.
 pub(super) async fn primary_by(sentinel: &dyn Server, name: &str) -> Result<PrimaryReport, ServerError> {
     for _ in 0..MAX_ATTEMPTS {
         let queries = vec![about("MASTER", name), about("GET-MASTER-ADDR-BY-NAME", name), about("MASTER", name)];
@@ -71,8 +73,8 @@ pub(super) async fn primary_by(sentinel: &dyn Server, name: &str) -> Result<Prim
     Err(ServerError::unknown("a sentinel gave contradictory replies in each attempt"))
 }
 
-/// Maximum number of attempts of a query. It is repeated if the election number changes meanwhile,
-/// which happens once per election.
+/// Maximum number of attempts of a query. The query is repeated if the election number changes
+/// meanwhile, which happens once per election.
 const MAX_ATTEMPTS: usize = 3;
 
 fn epoch_in(facts: &Facts) -> u64 {
@@ -104,7 +106,8 @@ fn address_in(facts: &Facts) -> Option<Address> {
     Some(Address::new(facts.get("ip")?.as_str(), facts.get("port")?.parse().ok()?))
 }
 
-/// Returns two lists: the replicas that the sentinel does not report as down, and the others.
+/// Returns two lists: the replicas that the sentinel does not report as down, and the other
+/// replicas.
 pub(super) async fn replicas_by(
     sentinel: &dyn Server,
     name: &str,
