@@ -60,7 +60,7 @@ impl ServerError {
         ServerError::NotSent { reason: reason.into() }
     }
 
-    /// Creates the error of a request that was sent, and may have been executed.
+    /// Creates the error of a request that may have been executed.
     #[doc(hidden)]
     pub fn unknown(reason: impl Into<Cow<'static, str>>) -> Self {
         ServerError::Unknown { reason: reason.into() }
@@ -76,7 +76,8 @@ impl ServerError {
         }
     }
 
-    /// Returns the class of the refusal, if the server refused.
+    /// Returns the class of the refusal; `None` for other errors, and for a refused login whose
+    /// message has no known class.
     pub fn code(&self) -> Option<Code> {
         match self {
             ServerError::Refused { code, .. } => Some(*code),

@@ -1,5 +1,4 @@
-//! A mutex without poisoning: after a panic of a thread that holds it, other threads can still lock
-//! it.
+//! A mutex without poisoning: after a panic of its holder, other threads can still lock the mutex.
 
 use std::sync::{MutexGuard, PoisonError};
 

@@ -18,7 +18,7 @@ pub struct Access {
     pub password: Option<Secret>,
     /// Supplies user and password for each connection, instead of `username` and `password`.
     pub provider: Option<Provider>,
-    /// The database, 0 to 255. A cluster has only 0.
+    /// The database, 0 to 255. A cluster has only database 0.
     pub database: u8,
     /// Encryption. `None` means an unencrypted connection.
     pub tls: Option<Tls>,

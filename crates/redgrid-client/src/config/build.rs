@@ -89,7 +89,7 @@ impl Config {
         }
     }
 
-    /// Selects the database: 0 unless set. A cluster has only 0.
+    /// Selects the database: 0 unless set. A cluster has only database 0.
     pub fn database(mut self, database: u8) -> Self {
         self.access.database = database;
         self.set_in_code("database")
@@ -216,9 +216,9 @@ setters! {
     /// the mean.
     retry_delay: Duration;
 
-    /// Sets the lease of holds that are renewed: 30 s unless set. These holds are renewed whenever
-    /// a third of the lease has passed. A shorter lease frees the locks of a dead process sooner; a
-    /// longer one survives longer pauses and failovers.
+    /// Sets the lease of holds that the client renews: 30 s unless set. The client renews these
+    /// holds whenever a third of the lease has passed. A shorter lease frees the locks of a dead
+    /// process sooner; a longer one survives longer pauses and failovers.
     watchdog_lease: Duration;
 
     /// Sets how often a waiter polls while its subscription is active: every second unless set.

@@ -2,8 +2,8 @@
 //!
 //! A configuration comes from code ([`Config::single`] and others), a URL ([`Config::from_url`]), a
 //! file ([`Config::from_file`], including Redisson's own files) or the environment
-//! ([`Config::from_env`]). All of them use the same names, which docs/operating/configuration.md
-//! lists.
+//! ([`Config::from_env`]). All these sources use the same names, which
+//! docs/operating/configuration.md lists.
 
 mod access;
 mod build;
@@ -172,7 +172,7 @@ impl Config {
     }
 
     /// Reads a URL: `redis://`, `redis-sentinel://`, `redis-cluster://`, `redis-master-slave://`,
-    /// `redis-replicated://` or `redis+unix://`, with any setting after the `?`.
+    /// `redis-replicated://` or `redis+unix://`, optionally followed by `?` and settings.
     ///
     /// ```text
     /// redis://[user[:password]@]host[:port][/database]

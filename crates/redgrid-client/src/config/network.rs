@@ -39,8 +39,8 @@ pub trait Resolver: Send + Sync + 'static {
     /// # Errors
     ///
     /// The reason why there is no address. The text is shown to users. The kind
-    /// [`io::ErrorKind::NotFound`] means that the name does not exist. In that case calls end early
-    /// if there has never been a connection.
+    /// [`io::ErrorKind::NotFound`] means that the name does not exist. Calls then end early, unless
+    /// the client has had a connection to the server before.
     async fn resolve(&self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>>;
 }
 

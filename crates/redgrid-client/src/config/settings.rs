@@ -9,7 +9,7 @@ use crate::name::Namespace;
 pub const SHORTEST_LEASE: Duration = Duration::from_millis(100);
 
 /// The longest lease: 30 days. To hold something for longer, leave the lease unset: the client then
-/// renews it.
+/// renews the hold.
 pub const LONGEST_LEASE: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// The longest hand-over window: 500 ms.
@@ -112,7 +112,7 @@ pub enum Durability {
     /// Valkey).
     ///
     /// The server's `appendfsync` decides when the file is synced: `always` at once, `everysec`
-    /// within about two seconds, `no` only when the system does it.
+    /// within about two seconds, `no` at a time that the operating system chooses.
     Disk {
         /// How long the disk may take.
         timeout: Duration,
@@ -162,7 +162,7 @@ pub struct Settings {
     pub(crate) max_replica_lag: Duration,
     pub(crate) sharded_subscriptions: ShardedSubscriptions,
     pub(crate) protocol: Protocol,
-    /// The lease of holds that are renewed.
+    /// The lease of holds that the client renews.
     pub watchdog_lease: Duration,
     /// The durability of grants.
     pub durability: Durability,
@@ -176,7 +176,7 @@ pub struct Settings {
     /// The interval at which waiters poll.
     pub poll_interval: Duration,
     pub(crate) poll_budget: u32,
-    /// The prefix of all names.
+    /// The prefix of all keys and channels.
     pub namespace: Namespace,
     pub(crate) client_name: String,
     /// What the client reports of itself.

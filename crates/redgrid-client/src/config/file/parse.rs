@@ -69,8 +69,8 @@ pub(super) fn text_at(format: Format, text: &str, at: At<'_>) -> Option<String> 
     let mut path: Vec<Step<'_>> = at.key.split('.').map(Step::Key).collect();
     path.extend(at.index.map(Step::Index));
     match format {
-        // JSON is a subset of YAML. If the YAML parser is asked for a text, it returns a number as
-        // it is written.
+        // JSON is a subset of YAML. The YAML parser can return a number in the form in which it is
+        // written.
         Format::Yaml | Format::Json => ScalarText(&path).deserialize(yaml_serde::Deserializer::from_str(text)).ok()?,
         Format::Toml => {
             let table = DeTable::parse(text).ok()?;

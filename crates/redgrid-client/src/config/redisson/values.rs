@@ -149,8 +149,8 @@ struct Login {
 #[derive(Default)]
 pub(super) struct AddressSettings {
     pub(super) encrypted: bool,
-    /// The user and the password, if the addresses contain them. Each has the name of its setting,
-    /// its value, and the file's key for the address.
+    /// The user and the password, if the addresses contain them. Each entry has the name of the
+    /// setting, its value, and the file's key for the addresses.
     logins: Vec<(&'static str, String, &'static str)>,
 }
 
