@@ -128,7 +128,7 @@ impl Clock {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves nothing behind.
+    /// Dropping the future only ends the wait.
     pub async fn sleep_until(&self, instant: Instant) {
         self.sleep_in_steps(instant, |_| LONGEST_SLEEP).await;
     }
@@ -142,7 +142,7 @@ impl Clock {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves nothing behind.
+    /// Dropping the future only ends the wait.
     pub async fn wait_until(&self, instant: Instant) {
         self.sleep_in_steps(instant, |left| (left / 8).clamp(LONGEST_SLEEP, LONGEST_COARSE_SLEEP)).await;
     }

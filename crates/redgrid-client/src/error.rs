@@ -30,7 +30,7 @@ pub enum ServerError {
     /// password, the user or the certificate was changed.
     #[error("not authorized: {message}")]
     Unauthorized {
-        /// The server's message, or what is wrong with the certificate.
+        /// The server's message, or the reason why the certificate is rejected.
         message: String,
     },
     /// The client was shut down. The request never left this process.

@@ -5,8 +5,8 @@
 //! JSON on the reply channel. The setting [`introspection`](crate::Config::introspection) limits or
 //! disables the reports. A report never contains values of objects.
 //!
-//! A client makes at most one report a second. It answers all questions that arrive meanwhile with
-//! the next report, but at most 16 of them. A report has at most [`MAX_REPORT_BYTES`].
+//! A client makes at most one report a second. The next report answers all questions that arrive
+//! meanwhile, but at most 16 of them. A report has at most [`MAX_REPORT_BYTES`].
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;

@@ -157,8 +157,8 @@ impl Config {
         self.set_in_code("address_map")
     }
 
-    /// Opens all connections through the SOCKS5 proxy at `address`, which also resolves host names.
-    /// `login` is the user and password at the proxy.
+    /// Opens all connections through the SOCKS5 proxy at `address`. The proxy also resolves the
+    /// host names of servers. `login` is the user and password at the proxy.
     pub fn socks_proxy(mut self, address: Address, login: Option<(&str, &str)>) -> Self {
         let (username, password) = login.unzip();
         self.network.socks =

@@ -175,5 +175,5 @@ fn index<T: PartialEq>(choices: &[T], chosen: T) -> usize {
     choices.iter().position(|choice| *choice == chosen).unwrap_or_default()
 }
 
-/// The origins of settings, by name. A setting that no source and no code sets is not included.
+/// The origins of settings, by name. Only settings that a source or code has set are included.
 pub(super) type Origins = BTreeMap<&'static str, Origin>;

@@ -35,9 +35,9 @@ pub enum ReadMode {
 
 /// Where waiters subscribe to release messages.
 ///
-/// All services that share locks need the same value. A process lets waiters of other processes go
-/// first if the server counts their subscriptions, and a primary does not count the subscribers at
-/// its replicas.
+/// All services that share locks need the same value. A process detects waiters of other processes
+/// by the number of subscribers, and lets these waiters go first. A primary does not count the
+/// subscribers at its replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum SubscriptionMode {
@@ -215,8 +215,8 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Returns how long a call without its own timeout waits if there is no contact to the server:
-    /// `response_timeout × (retries + 1)`.
+    /// Returns how long a call without its own timeout waits while there is no contact to the
+    /// server: `response_timeout × (retries + 1)`.
     pub fn patience(&self) -> Duration {
         self.response_timeout.saturating_mul(self.retries.saturating_add(1))
     }
