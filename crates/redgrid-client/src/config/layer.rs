@@ -58,8 +58,8 @@ impl Layer {
         self.warnings.push(Warning { origin, clause: clause.into() });
     }
 
-    /// Adds the values of another source, neither of which overrides the other. Returns an error if
-    /// both sources have the same setting.
+    /// Adds the values of another source. Neither source overrides the other, so a setting that
+    /// both of them have is an error.
     #[cfg(feature = "config-files")]
     pub(super) fn join(&mut self, other: Layer) -> Result<(), ConfigError> {
         for Assignment { setting, value, origin } in other.assignments {
