@@ -1,4 +1,4 @@
-//! Text and bytes that are sent as they are.
+//! Text and bytes that are sent unchanged.
 
 use std::borrow::Cow;
 
@@ -6,8 +6,8 @@ use bytes::{Bytes, BytesMut};
 
 use crate::name::Name;
 
-/// Text or bytes that are sent as they are, owned or borrowed: `&str`, `String`, `&String`,
-/// [`Name`], `&[u8]`, `Vec<u8>`, [`Bytes`] and the like.
+/// Text or bytes that are sent unchanged, owned or borrowed: `&str`, `String`, `&String`, [`Name`],
+/// `&[u8]`, `Vec<u8>`, [`Bytes`] and the like.
 ///
 /// Owned values are moved, borrowed ones are copied. Parameters for arguments, patterns and stored
 /// bytes have this bound. Parameters for names of objects are `impl AsRef<str>` instead.
@@ -17,13 +17,13 @@ pub trait IntoArg: sealed::Sealed {
 }
 
 mod sealed {
-    /// The supertrait of [`IntoArg`](super::IntoArg). Other crates cannot implement it, so more
-    /// types can be added without breaking them.
+    /// The supertrait of [`IntoArg`](super::IntoArg). Other crates cannot implement this trait, so
+    /// implementations for further types cannot conflict with theirs.
     #[expect(unnameable_types, reason = "seals a trait")]
     pub trait Sealed {}
 }
 
-/// Implements [`IntoArg`] for types that [`Bytes`] takes over without a copy.
+/// Implements [`IntoArg`] for owned types, which are converted to [`Bytes`] without a copy.
 macro_rules! owned {
     ($($type:ty),*) => {$(
         impl sealed::Sealed for $type {}
@@ -37,8 +37,8 @@ macro_rules! owned {
 
 owned!(Bytes, BytesMut, String, Vec<u8>, Box<[u8]>);
 
-/// Implements [`IntoArg`] for types that are copied as bytes. The generic parameters of a type
-/// stand before it, in brackets.
+/// Implements [`IntoArg`] for types whose bytes are copied. The brackets before a type contain its
+/// generic parameters.
 macro_rules! copied {
     ($([$($generics:tt)*] $type:ty),*) => {$(
         impl<$($generics)*> sealed::Sealed for $type {}

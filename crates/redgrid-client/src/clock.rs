@@ -1,7 +1,7 @@
-//! The clock for all deadlines: monotonic, and not stopped while the machine is suspended.
+//! The clock for all deadlines. It is monotonic, and continues while the machine is suspended.
 //!
-//! A lease runs out on the server whether or not this process ran meanwhile. `std::time::Instant`
-//! stands still during a suspend on Linux, so it is the wrong clock for a deadline.
+//! A lease expires on the server even while this process is suspended. On Linux,
+//! `std::time::Instant` stands still during a suspend, so it is unsuitable for deadlines.
 //! `CLOCK_BOOTTIME` (crate `boot-time`) continues during a suspend. Tests use tokio's clock, which
 //! can be paused.
 
@@ -14,14 +14,14 @@ use std::time::Duration;
 
 /// Maximum time that one sleep of [`Clock::sleep_until`] lasts before the clock is read again: 1 s.
 ///
-/// Timers of the runtime stand still during a suspend. The shorter this time is, the sooner a
-/// resumed process detects that an instant has passed.
+/// Timers of the runtime stand still during a suspend. With a shorter maximum, a resumed process
+/// detects sooner that an instant has passed.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
-/// The longest sleep of [`Clock::wait_until`]: 30 s.
+/// Maximum time that one sleep of [`Clock::wait_until`] lasts: 30 s.
 ///
-/// It is long because a hundred thousand waiters that read the clock every second would keep a
-/// processor busy.
+/// The time is long, because a hundred thousand waiters that read the clock every second would keep
+/// a processor busy.
 const LONGEST_COARSE_SLEEP: Duration = Duration::from_secs(30);
 
 /// A point in time of a [`Clock`], in nanoseconds.
@@ -86,7 +86,7 @@ impl fmt::Debug for Instant {
     }
 }
 
-/// The source of every [`Instant`]. It is cheap to clone; clones show the same time.
+/// The source of every [`Instant`]. A clock is cheap to clone, and its clones return the same time.
 #[derive(Clone, Debug)]
 pub struct Clock(Source);
 
@@ -116,10 +116,10 @@ impl Clock {
         Clock(Source::Runtime(Arc::new(tokio::time::Instant::now())))
     }
 
-    /// Returns the present instant.
+    /// Returns the current instant.
     pub fn now(&self) -> Instant {
-        // The clock starts one hour after `Instant::MIN`. So instants before its start can be
-        // represented, such as one lease ago.
+        // The clock starts one hour after `Instant::MIN`. So an instant before the start, such as
+        // one lease ago, can be represented, too.
         Instant::MIN + Duration::from_secs(3600) + self.elapsed()
     }
 
@@ -128,20 +128,21 @@ impl Clock {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves nothing behind.
+    /// Dropping the future only ends the wait.
     pub async fn sleep_until(&self, instant: Instant) {
         self.sleep_in_steps(instant, |_| LONGEST_SLEEP).await;
     }
 
     /// Waits like [`Clock::sleep_until`], but may complete later after a suspend.
     ///
-    /// Use it for large numbers of waits that need no precision, such as waiters for a lock. After
-    /// a suspend, a wait can be late by up to an eighth of the time that was left before it. This
-    /// limit is at least 1 s and at most 30 s.
+    /// Use this method for large numbers of waits that need no precision, such as waiters for a
+    /// lock. After a suspend, a wait can end late by up to an eighth of the time that was left
+    /// before the suspend, but by 30 s at most. If less than 8 s were left, it can end up to 1 s
+    /// late.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves nothing behind.
+    /// Dropping the future only ends the wait.
     pub async fn wait_until(&self, instant: Instant) {
         self.sleep_in_steps(instant, |left| (left / 8).clamp(LONGEST_SLEEP, LONGEST_COARSE_SLEEP)).await;
     }

@@ -22,8 +22,8 @@ pub const GAUGES: [&str; 2] = [NODES, CONNECTIONS_UP];
 /// The counters of this crate.
 pub const COUNTERS: [&str; 4] = [RECONNECTS, GAPS, PRIMARY_CHANGES, TOPOLOGY_CHANGES];
 
-/// Records that a node's connection has completed its handshake. `again` means that this was not
-/// the node's first handshake.
+/// Records that a connection to a node has completed its handshake. `again` means that this node
+/// has been connected before.
 pub(crate) fn connected(again: bool) {
     gauge(CONNECTIONS_UP, 1.0);
     if again {
@@ -35,7 +35,7 @@ pub(crate) fn disconnected() {
     gauge(CONNECTIONS_UP, -1.0);
 }
 
-/// Records that the client uses one more node, which may be unreachable.
+/// Records that the client uses one more node, even if the node is unreachable.
 pub(crate) fn node_added() {
     gauge(NODES, 1.0);
 }
@@ -44,7 +44,8 @@ pub(crate) fn node_removed() {
     gauge(NODES, -1.0);
 }
 
-/// Records that an interruption of subscriptions has ended.
+/// Records that subscriptions are active at a node after an interruption, or after they have moved
+/// there.
 pub(crate) fn gap() {
     add(GAPS);
 }
@@ -80,7 +81,7 @@ mod enabled {
     }
 
     /// Registers all counters, and then records a value. If a counter first appeared with the value
-    /// 1, Prometheus would not see the increase from 0.
+    /// 1, Prometheus would not count the increase from 0.
     fn record(value: impl FnOnce(&dyn Recorder)) {
         with_recorder(|recorder| {
             for counter in super::COUNTERS {

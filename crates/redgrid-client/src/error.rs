@@ -3,18 +3,19 @@
 use std::borrow::Cow;
 use std::fmt;
 
-/// The reason why a request failed. The variants differ in the possible effect of the request on
-/// the server.
+/// The reason why a request failed. Each variant says whether the server can have executed the
+/// request.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServerError {
-    /// The request never left this process. Nothing happened on the server.
+    /// The request never left this process, so the server did not execute it.
     #[error("not sent: {reason}")]
     NotSent {
         /// The reason. The error message ends with this text.
         reason: Cow<'static, str>,
     },
-    /// The server answered with an error. The request was not executed.
+    /// The server answered with an error, or the request has an argument that is too large for
+    /// servers ([`Code::TooLarge`]). The request was not executed.
     #[error("the server refused: {message}")]
     Refused {
         /// The class of the refusal.
@@ -25,11 +26,11 @@ pub enum ServerError {
     /// The server does not accept this client (WRONGPASS, NOAUTH), or the client or the server
     /// rejects the other's certificate.
     ///
-    /// The request was not executed. The client keeps trying; only a change of password, user or
-    /// certificate helps.
+    /// The request was not executed. The client keeps trying to connect. It succeeds only after the
+    /// password, the user or the certificate was changed.
     #[error("not authorized: {message}")]
     Unauthorized {
-        /// The server's message, or what is wrong with the certificate.
+        /// The server's message, or the reason why the certificate is rejected.
         message: String,
     },
     /// The client was shut down. The request never left this process.
@@ -59,7 +60,7 @@ impl ServerError {
         ServerError::NotSent { reason: reason.into() }
     }
 
-    /// Creates the error of a request that was sent, and may have been executed.
+    /// Creates the error of a request that may have been executed.
     #[doc(hidden)]
     pub fn unknown(reason: impl Into<Cow<'static, str>>) -> Self {
         ServerError::Unknown { reason: reason.into() }
@@ -75,7 +76,8 @@ impl ServerError {
         }
     }
 
-    /// Returns the class of the refusal, if the server refused.
+    /// Returns the class of the refusal; `None` for other errors, and for a refused login whose
+    /// message has no known class.
     pub fn code(&self) -> Option<Code> {
         match self {
             ServerError::Refused { code, .. } => Some(*code),
@@ -84,10 +86,10 @@ impl ServerError {
         }
     }
 
-    /// Converts the error for the caller of an object.
+    /// Converts the error of a request into the error that an object returns to its caller.
     ///
-    /// If the key holds a value of another type, the new message says so. The server's own message
-    /// contains a position in a script instead.
+    /// If the key holds a value of another type, the message is replaced by one that says so. The
+    /// server's own message may point to a line of a script.
     pub fn of_object(self) -> Self {
         match self {
             ServerError::Refused { code: code @ Code::WrongType, .. } => {
@@ -110,20 +112,21 @@ impl ServerError {
         }
     }
 
-    /// Returns whether the request never left this process, or the error is
-    /// [`Unauthorized`](Self::Unauthorized).
+    /// Returns whether the error is [`NotSent`](Self::NotSent),
+    /// [`ShuttingDown`](Self::ShuttingDown) or [`Unauthorized`](Self::Unauthorized).
     pub fn is_not_sent(&self) -> bool {
         matches!(self, ServerError::NotSent { .. } | ServerError::Unauthorized { .. } | ServerError::ShuttingDown)
     }
 
-    /// Returns whether the server refused a sum that exceeds its range of numbers.
+    /// Returns whether the server refused an addition because the sum is outside its range of
+    /// numbers.
     pub fn is_overflow(&self) -> bool {
         let ServerError::Refused { code: Code::Other, message } = self else { return false };
         OVERFLOW_MESSAGES.iter().any(|text| message.contains(text))
     }
 
-    /// Returns whether the server does not have a command or subcommand that the request consists
-    /// of, or that its script calls.
+    /// Returns whether the server does not know the command or subcommand of the request, or one
+    /// that the request's script calls.
     pub fn is_unknown_command(&self) -> bool {
         let ServerError::Refused { code: Code::Other, message } = self else { return false };
         let unknown = ["nknown command", "nknown subcommand", "nknown Redis command", "nknown Valkey command"];
@@ -136,15 +139,15 @@ impl ServerError {
     }
 }
 
-/// Beginnings of messages by which a server refuses or requires a login. They are longer than the
-/// first word `NOAUTH`, because a script's own error may begin with that word, too.
+/// Beginnings of the messages with which a server refuses or requires a login. The word `NOAUTH`
+/// alone is not enough, because a script's own error may begin with it, too.
 const LOGIN_REFUSALS: [&str; 3] = ["NOAUTH Authentication required", "NOAUTH HELLO must be called", "WRONGPASS "];
 
-/// Converts the error of a request whose earlier transmission was not answered.
+/// Converts the error of the last transmission of a request, when an earlier transmission of the
+/// same request was not answered.
 ///
-/// If `error` says that the last transmission was not executed, the result is
-/// [`ServerError::Unknown`], because the earlier one may have been executed. Otherwise the result
-/// is `error`.
+/// If the last transmission was not executed, the result is [`ServerError::Unknown`], because the
+/// earlier transmission may have been executed. Otherwise the result is `error`.
 pub fn after_unanswered(error: ServerError) -> ServerError {
     match error.is_not_done() {
         true => ServerError::unknown(format!("an earlier copy may have been executed; then {error}")),
@@ -152,7 +155,8 @@ pub fn after_unanswered(error: ServerError) -> ServerError {
     }
 }
 
-/// Parts of messages by which a server refuses a sum: of integers, and of floating-point numbers.
+/// Parts of the messages with which a server refuses an addition: of integers, and of
+/// floating-point numbers.
 const OVERFLOW_MESSAGES: [&str; 2] = ["would overflow", "would produce NaN or Infinity"];
 
 /// The class of a refusal: the first word of a Redis error, even if a script has wrapped the error.
@@ -199,8 +203,8 @@ pub enum Code {
     Other,
 }
 
-/// First words of Redis errors, with their class. `Display` shows the first word in this table that
-/// a class has, so `BUSY` must precede `UNKILLABLE`.
+/// First words of Redis errors, with their class. If several words have the same class, `Display`
+/// shows the first of them, so `BUSY` must precede `UNKILLABLE`.
 const CODES: [(&str, Code); 18] = [
     ("NOSCRIPT", Code::NoScript),
     ("READONLY", Code::ReadOnly),
@@ -252,7 +256,8 @@ impl Code {
         Code::Other
     }
 
-    /// Returns whether the same request may be accepted a little later without any intervention.
+    /// Returns whether the condition is temporary: the server may accept the same request a little
+    /// later without any intervention.
     pub fn is_passing(self) -> bool {
         matches!(
             self,

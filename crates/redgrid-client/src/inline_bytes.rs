@@ -1,11 +1,11 @@
-//! Short texts as bytes, in one allocation each.
+//! Short texts that become [`Bytes`] with one allocation each.
 //!
-//! A string that grows, and is then turned into shared bytes, takes three allocations.
+//! A string that grows and is then converted to [`Bytes`] would need three allocations.
 
 use bytes::Bytes;
 
-/// Maximum length of a text. It is the length of a holder field with a UUID, a colon and a number
-/// of twelve digits.
+/// Maximum length of a text in bytes: a holder field with a UUID, a colon and a number of twelve
+/// digits.
 ///
 /// Callers create longer texts in another way, with more allocations.
 const CAPACITY: usize = 49;
@@ -54,7 +54,7 @@ impl AsRef<[u8]> for InlineBytes {
     }
 }
 
-/// Returns an integer in decimal; one digit needs no allocation.
+/// Returns an integer in decimal. An integer with one digit needs no allocation.
 pub(crate) fn decimal(number: i64) -> Bytes {
     if let Ok(digit @ 0..10) = usize::try_from(number) {
         return Bytes::from_static(&b"0123456789"[digit..=digit]);

@@ -1,8 +1,8 @@
-//! Names of objects, the namespace before them, and the keys and channels of an object.
+//! Names of objects, the namespace, and the keys and channels of an object.
 //!
-//! The format is Redisson's. The further keys of an object, its companion keys, are `prefix:{name}`
-//! or `{name}:suffix`. If the name has a hash tag, no braces are added. So all keys of one object
-//! share a slot.
+//! The format is Redisson's. Besides the key with its name, an object can have companion keys:
+//! `prefix:{name}` or `{name}:suffix`. If the name has a hash tag, no braces are added. So all keys
+//! of one object share a slot.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -12,8 +12,8 @@ use bytes::Bytes;
 
 use crate::connection::hash_tag;
 
-/// Maximum length of a name in bytes, without the namespace. Redis allows 512 MiB, which is
-/// unreadable in a log.
+/// Maximum length of a name in bytes, without the namespace. Redis allows 512 MiB, but such a name
+/// would make logs unreadable.
 const MAX_LEN: usize = 1024;
 
 /// The validated name of an object, as the caller gave it. It is cheap to clone.
@@ -24,9 +24,10 @@ const MAX_LEN: usize = 1024;
 /// `{` must be followed by at least one character and a `}`. (Redisson accepts `a{b` and `{}x`, but
 /// in a cluster the release of a lock with such a name fails.)
 ///
-/// A name that is only a hash tag, `{a}`, is rejected. In Redisson's format its companion keys are
-/// those of `a`. So two semaphores of these names would share their permits, and two fair locks
-/// their queue. The name `{a}:lock` has the same slot, and companion keys of its own.
+/// A name that is only a hash tag, `{a}`, is rejected. In Redisson's format the names `{a}` and `a`
+/// have the same companion keys. So two semaphores of these names would share their permits, and
+/// two fair locks their queue. The name `{a}:lock` has the same slot as `{a}`, and its own
+/// companion keys.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Name(Arc<str>);
 
@@ -45,8 +46,8 @@ impl Name {
         Name::of_key(name)
     }
 
-    /// Validates the name of an object that has no companion keys. Such a name may be only a hash
-    /// tag, `{a}`.
+    /// Validates the name of an object that has no companion keys. Unlike other names, it may
+    /// consist only of a hash tag: `{a}`.
     ///
     /// # Errors
     ///
@@ -143,7 +144,7 @@ pub struct InvalidName {
     pub rule: &'static str,
 }
 
-/// The prefix of every key and channel of a client: `namespace:name`. Empty by default.
+/// The prefix of every key and channel of a client, as in `namespace:name`. It is empty by default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Namespace(Arc<str>);
 
@@ -170,7 +171,7 @@ impl Namespace {
         &self.0
     }
 
-    /// Returns the key of an object: `namespace:name`, or only the name without a namespace.
+    /// Returns the key of an object: `namespace:name`, or only the name if the namespace is empty.
     pub fn key(&self, name: &Name) -> Bytes {
         if self.0.is_empty() {
             Bytes::copy_from_slice(name.0.as_bytes())
@@ -179,10 +180,11 @@ impl Namespace {
         }
     }
 
-    /// Returns the beginning of the name of the channel on which a client is notified of lost
-    /// holds.
+    /// Returns the beginning of the name of each client's own channel. On that channel a client
+    /// receives notices of lost holds and requests for a report.
     ///
-    /// This beginning is `redgrid_client:{namespace:`. The client's id and a `}` follow it.
+    /// The beginning is `redgrid_client:{namespace:`, or `redgrid_client:{` if the namespace is
+    /// empty. The client's id and a `}` follow.
     pub fn notice_prefix(&self) -> String {
         if self.0.is_empty() { "redgrid_client:{".into() } else { format!("redgrid_client:{{{}:", self.0) }
     }
@@ -197,7 +199,7 @@ pub fn companion(prefix: &str, key: &[u8]) -> Bytes {
 
 /// Returns a copy of a key, and its [`companion`]s with these prefixes, in one allocation.
 ///
-/// Locks keep these keys for each of their names, so the number of allocations matters.
+/// A client keeps these keys for each lock that it uses, so the number of allocations matters.
 pub fn with_companions<const N: usize>(key: &[u8], prefixes: [&str; N]) -> (Bytes, [Bytes; N]) {
     let tagged = tagged(key);
     let capacity = prefixes.iter().map(|prefix| prefix.len() + 1 + tagged.len()).sum();
@@ -225,7 +227,8 @@ pub fn suffixed(key: &[u8], suffix: &str) -> Bytes {
     [&*tagged(key), b":", suffix.as_bytes()].concat().into()
 }
 
-/// Returns the key in braces, which make it a hash tag. A key that has a `{` is returned unchanged.
+/// Returns the key in braces, so that the whole key is a hash tag. A key that contains a `{` is
+/// returned unchanged.
 pub fn tagged(key: &[u8]) -> Cow<'_, [u8]> {
     match key.contains(&b'{') {
         true => Cow::Borrowed(key),
@@ -233,8 +236,8 @@ pub fn tagged(key: &[u8]) -> Cow<'_, [u8]> {
     }
 }
 
-/// Returns whether two keys share a slot in every cluster, because their hash tags are the same.
-/// For a key without a hash tag, the whole key is compared.
+/// Returns whether two keys have the same hash tag, so that they share a slot in every cluster. A
+/// key without a hash tag counts as its own hash tag.
 pub fn same_slot(one: &[u8], other: &[u8]) -> bool {
     hash_tag(one) == hash_tag(other)
 }

@@ -1,10 +1,10 @@
-//! Participation in objects such as barriers: a client takes a number under the object's key, and a
-//! request ends the participation.
+//! Participation in objects such as barriers. Each participant of a client has a number, which is
+//! unique under the object's key. A request ends the participation.
 //!
-//! A participant has an id on the server, `<client id>:<number>`, and a generation that grows with
-//! each participant of that number. Numbers are reused, so the state on the server is bounded by
-//! the number of simultaneous participants. The generation distinguishes late requests of an
-//! earlier participant from those of the current one.
+//! On the server, a participant has the id `<client id>:<number>`, and a generation. Numbers are
+//! reused, so the size of the state on the server depends only on the number of simultaneous
+//! participants. Each participant has a higher generation than all earlier ones of its client. So
+//! the server can ignore late requests of an earlier participant with the same number.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -38,8 +38,8 @@ impl Participants {
         }
     }
 
-    /// Takes all leave requests, which the caller must send. A participant that is dropped later
-    /// sends no leave request.
+    /// Removes and returns all leave requests. The caller must send them: a participant that is
+    /// dropped later sends no leave request.
     pub(crate) fn take_leave_requests(&self) -> Vec<Request> {
         self.0.lock().leave_requests.drain().map(|(_, request)| request).collect()
     }
@@ -48,8 +48,8 @@ impl Participants {
 /// A participant of this client under one key.
 ///
 /// If a participant is dropped while it is [armed](Participant::arm), its leave request is sent in
-/// the background. The number of the participant is not reused before that request has ended. A
-/// shutdown of the client sends the request, too.
+/// the background. The number of the participant is not reused before that request has ended. If
+/// the client is shut down, it sends the leave requests of all armed participants.
 #[must_use = "dropping it ends the participation"]
 pub struct Participant {
     client: Client,
@@ -64,14 +64,14 @@ impl Participant {
         format!("{}:{}", self.client.id(), self.number).into()
     }
 
-    /// Returns the generation. It is higher than the generations of all earlier participants with
-    /// this number.
+    /// Returns the generation. It is higher than the generations of all earlier participants of the
+    /// client.
     pub fn generation(&self) -> u64 {
         self.generation
     }
 
-    /// Sets the request that ends the participation. It is sent when the participant is dropped,
-    /// unless [`disarm`](Participant::disarm) is called before.
+    /// Sets the request that ends the participation. The request is sent when the participant is
+    /// dropped, unless [`disarm`](Participant::disarm) is called before.
     pub fn arm(&self, leave_request: Request) {
         self.client.core().participants.0.lock().leave_requests.insert(self.generation, leave_request);
     }
@@ -88,8 +88,9 @@ impl Drop for Participant {
         let Some(leave_request) = core.participants.0.lock().leave_requests.remove(&self.generation) else {
             return core.participants.release(&self.key, self.number);
         };
-        // The number is not reused before the request has ended. Otherwise a new participant could
-        // overwrite the outcome of this generation.
+        // The number is not reused before the request has ended. Otherwise a new participant with
+        // this number could overwrite the state of this one on the server, and the leave request
+        // would change nothing.
         let (core, key, number) = (Arc::clone(core), self.key.clone(), self.number);
         self.client.core().spawn_background(Box::pin(async move {
             let until = core.clock.now() + core.settings.patience();

@@ -2,9 +2,9 @@
 
 use std::pin::Pin;
 
-/// Returns `Box::pin(make())`, but allocates before the future is created.
+/// Returns `Box::pin(make())`, but allocates the memory before it creates the future.
 ///
-/// So a large future is not created on the stack and then copied.
+/// So a large future need not be copied from the stack.
 #[inline(always)]
 pub fn pinned<F: Future>(make: impl FnOnce() -> F) -> Pin<Box<F>> {
     let memory = Box::new_uninit();

@@ -1,21 +1,20 @@
-//! What a client reports of itself when it is asked: its process, its holds, its waiting tasks.
+//! Reports of a client about itself, on request: its process, its holds, its waiting tasks.
 //!
-//! Each client listens at a channel of its own, [`client_channel`]. Another process asks by
-//! publishing a [`question`] there, which names a reply channel. The client publishes a
-//! [`ClientReport`] as JSON at the reply channel. The setting
-//! [`introspection`](crate::Config::introspection) limits or ends this. A report never contains
-//! values of objects.
+//! Each client subscribes to a channel of its own, [`client_channel`]. Another process publishes a
+//! [`question`] there, which names a reply channel. The client then publishes a [`ClientReport`] as
+//! JSON on the reply channel. The setting [`introspection`](crate::Config::introspection) limits or
+//! disables the reports. A report never contains values of objects.
 //!
-//! A client publishes at most one report a second. Questions that arrive within that second get the
-//! next report. A report has at most [`MAX_REPORT_BYTES`].
+//! A client makes at most one report a second. The next report answers all questions that arrive
+//! meanwhile, but at most 16 of them. A report has at most [`MAX_REPORT_BYTES`].
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-/// What the name of each reply channel begins with. A UUID follows, with hyphens.
+/// The beginning of the name of each reply channel. A UUID with hyphens follows.
 pub const REPLY_CHANNEL_PREFIX: &str = "redgrid_console:";
 
-/// The most bytes of a report: 64 KiB.
+/// Maximum size of a report in bytes: 64 KiB.
 pub const MAX_REPORT_BYTES: usize = 64 << 10;
 
 /// The beginning of a question. The number is the version of the format.
@@ -24,7 +23,7 @@ const QUESTION: &str = "?1 ";
 /// The length of a UUID with hyphens.
 const UUID_LEN: usize = 36;
 
-/// What a process reports of one client. All durations are in milliseconds.
+/// A client's report about itself. All durations are in milliseconds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
@@ -35,7 +34,7 @@ pub struct ClientReport {
     pub id: String,
     /// The name of the machine; empty if it is unknown.
     pub host: String,
-    /// The number of the process on its machine.
+    /// The id of the process on its machine.
     pub pid: u32,
     /// The file name of the program; empty if it is unknown.
     pub program: String,
@@ -53,12 +52,12 @@ pub struct ClientReport {
     pub held: Vec<HeldReport>,
     /// The names that tasks wait for, the longest wait first.
     pub waits: Vec<WaitReport>,
-    /// The names with the most waiting time lately, the highest first. Old waits count less and
-    /// less.
+    /// The names with the most waiting time, the highest first. A wait counts half after 10
+    /// minutes, a quarter after 20, and so on.
     pub contention: Vec<ContentionReport>,
-    /// The last events, the newest first.
+    /// The latest events, the newest first.
     pub events: Vec<EventReport>,
-    /// Whether one of the lists has fewer entries than the client knows.
+    /// Whether the client left out entries of a list to limit the report's size.
     pub is_truncated: bool,
 }
 
@@ -74,18 +73,19 @@ pub struct HeldReport {
     /// The number in the holder field on the server. Tasks that share a grant have the same number.
     /// For a permit with a lease, the first 8 bytes of its id. For permits without leases, 0.
     pub number: u64,
-    /// How long the task has held it.
+    /// How long the lock or the permits have been held.
     pub held_for_ms: u64,
-    /// The fencing token; `None` for permits and read holds. A member of a quorum lock has the token
-    /// of its own server.
+    /// The fencing token; `None` for permits and read holds. For a member of a quorum lock, this is
+    /// the token of the member's own server.
     pub token: Option<u64>,
-    /// For how long it stays valid without another renewal; `None` for permits without leases.
+    /// How long the hold stays valid without another renewal; `None` for permits without leases.
     pub lease_left_ms: Option<u64>,
     /// Whether the lease is renewed.
     pub is_renewed: bool,
     /// The label that the caller has given to the acquire.
     pub label: Option<String>,
-    /// How many guards the hold has, because it was re-entered; for permits, their number.
+    /// The number of guards of the hold: more than 1 if the lock was re-entered. For permits, the
+    /// number of permits.
     pub entries: u64,
 }
 
@@ -100,11 +100,11 @@ pub struct WaitReport {
     pub kind: String,
     /// The number of waiting tasks.
     pub tasks: u64,
-    /// How long the first of them has waited.
+    /// The longest time that one of these tasks has waited so far.
     pub longest_ms: u64,
 }
 
-/// How much tasks of the client have waited for one name.
+/// The recent waits of the client's tasks for one name.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
@@ -113,38 +113,40 @@ pub struct ContentionReport {
     pub name: String,
     /// The kind, as in the metrics.
     pub kind: String,
-    /// The number of waits that have ended.
+    /// The number of waits that have ended. Older waits count less: half after 10 minutes.
     pub waits: u64,
-    /// The sum of their lengths.
+    /// The sum of the lengths of these waits, reduced for their age in the same way.
     pub total_ms: u64,
-    /// The length of the longest one.
+    /// The length of the longest wait. After 10 minutes, the next wait replaces it.
     pub longest_ms: u64,
 }
 
-/// Something that happened to a hold or a request of the client.
+/// An event that concerns a hold or a request of the client.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct EventReport {
     /// How long ago it happened.
     pub age_ms: u64,
-    /// `lost`: a hold has ended without a release. `forced`: it was taken by force. `renewal
-    /// failed`: a renewal was not confirmed. `unknown`: the outcome of a request is unknown.
+    /// `lost`: a hold has ended without a release. `forced`: a hold was taken by force.
+    /// `renewal failed`: a renewal was not confirmed. `unknown`: the outcome of a request is
+    /// unknown.
     pub what: String,
     /// The name of the lock or semaphore, without the namespace.
     pub name: String,
-    /// The reason, for people.
+    /// The reason, as text for people.
     pub detail: String,
 }
 
-/// Returns the channel at which the client with this id listens: `redgrid_client:{<id>}`.
+/// Returns the channel that the client with this id subscribes to: `redgrid_client:{<id>}`.
 ///
 /// The braces are part of the name. For a client with a namespace, `id` is `<namespace>:<id>`.
 pub fn client_channel(id: &str) -> String {
     format!("redgrid_client:{{{id}}}")
 }
 
-/// Returns the question that asks a client to publish its report at `reply_channel`.
+/// Returns the message that requests a client's report. The client publishes the report on
+/// `reply_channel`.
 pub fn question(reply_channel: &str) -> String {
     format!("{QUESTION}{reply_channel}")
 }
@@ -154,7 +156,7 @@ pub fn question(reply_channel: &str) -> String {
 /// The result is `None` unless the payload is a question of version 1, whose channel is
 /// [`REPLY_CHANNEL_PREFIX`] followed by a UUID with hyphens.
 pub fn parse_question(payload: &[u8]) -> Option<&str> {
-    // The length decides first: a payload of any size costs nothing.
+    // The length is checked first, so a very long payload costs no more than a short one.
     if payload.len() != QUESTION.len() + REPLY_CHANNEL_PREFIX.len() + UUID_LEN {
         return None;
     }
@@ -168,7 +170,7 @@ pub fn parse_question(payload: &[u8]) -> Option<&str> {
 /// The result is `None` for an answer of more than [`MAX_REPORT_BYTES`], and for one that is no
 /// report.
 pub fn parse_answer(payload: &[u8]) -> Option<ClientReport> {
-    // A list of values would also be read as a report.
+    // The parser would also accept a list of values as a report.
     let is_object = payload.first() == Some(&b'{') && payload.len() <= MAX_REPORT_BYTES;
     if is_object { serde_json::from_slice(payload).ok() } else { None }
 }

@@ -3,9 +3,10 @@
 //!
 //! A script that is created at run time is an [`OwnedScript`].
 //!
-//! A call is sent with the hash of its script. A server that is new, was restarted or had a
-//! `SCRIPT FLUSH` has no script with that hash. In that case the call is sent to that server once
-//! more, with the text of the script. After that, the server has the script in its cache.
+//! A call is sent with the hash of its script, not with the text. A server that is new, was
+//! restarted or executed `SCRIPT FLUSH` has no script with that hash. In that case the client sends
+//! the call to that server again, with the text of the script. The server then keeps the script in
+//! its cache.
 
 use std::borrow::Cow;
 use std::ops::Deref;
@@ -18,7 +19,7 @@ use crate::connection::Request;
 /// The text of a script and its hash.
 pub struct ScriptText {
     name: Cow<'static, str>,
-    /// A text that several scripts share. On first use, it is put before the script's own text.
+    /// A text that several scripts share. On first use, it is prepended to the script's own text.
     prelude: &'static str,
     text: Cow<'static, str>,
     full_text: OnceLock<String>,
@@ -58,7 +59,7 @@ impl ScriptText {
         self.bytes.get_or_init(|| Bytes::copy_from_slice(self.text().as_bytes())).clone()
     }
 
-    /// Returns the SHA-1 of the text in lower-case hex, by which servers know the script.
+    /// Returns the SHA-1 of the text in lower-case hex. Servers identify the script by it.
     pub fn sha(&self) -> &Bytes {
         self.sha.get_or_init(|| sha1_smol::Sha1::from(self.text()).digest().to_string().into())
     }
@@ -74,7 +75,8 @@ impl std::fmt::Debug for ScriptText {
 #[derive(Debug, Clone)]
 pub(crate) enum ScriptRef {
     Static(&'static ScriptText),
-    /// A script of a user. Its own errors are distinguished from the refusals of the server.
+    /// A script of the application. The client distinguishes errors that the script returns from
+    /// refusals of the server.
     Owned(Arc<ScriptText>),
 }
 
@@ -102,8 +104,8 @@ impl OwnedScript {
     /// Returns a call of the script with these keys, which must share a slot. Add arguments to the
     /// returned request.
     ///
-    /// An error that the script returns is final, whatever its text. Only the server's own refusals
-    /// are retried.
+    /// An error that the script itself returns is final, whatever its text is. Only the server's
+    /// own refusals are retried.
     pub fn with(&self, keys: impl IntoIterator<Item = Bytes>) -> Request {
         Request::for_script(ScriptRef::Owned(Arc::clone(&self.0))).keys(keys)
     }
@@ -179,19 +181,19 @@ impl BulkScript {
 
 /// A script that executes many calls of other scripts, each with one key.
 ///
-/// Calls that arrive while others are in flight are sent together. `KEYS` has the key of each call,
-/// first those of [`Release`](BatchPhase::Release) calls. `ARGV` has:
+/// Calls that arrive while others are in flight are sent together, as one request. `KEYS` has the
+/// key of each call; the keys of [`Release`](BatchPhase::Release) calls come first. `ARGV` has:
 ///
 /// - the number of `Release` calls;
 /// - the earliest [`not_after`](Request::not_after) of all calls, in microseconds of the server's
 ///   clock; 0 if no call has one;
-/// - the command that the script must use to publish messages;
+/// - the command that the script must use to publish messages (PUBLISH or SPUBLISH);
 /// - the arguments of each call, in the order of the keys.
 ///
-/// The script returns a list: the server's time, as each single script would return it, and then
-/// the reply of each call. An error as a reply means that this call did nothing. Two replies of an
-/// [`Acquire`](BatchPhase::Acquire) call are abbreviated: 1 means the server's time, and any other
-/// number `n` means the list `{n, time, 0}`.
+/// The script returns a list: the server's time, in the form that the single scripts return, and
+/// then the reply to each call. An error as a reply means that this call changed nothing. A number
+/// as the reply to an [`Acquire`](BatchPhase::Acquire) call is an abbreviation: 1 means the
+/// server's time, and any other number `n` means the list `{n, time, 0}`.
 #[derive(Debug)]
 pub struct BatchScript {
     body: ScriptText,
@@ -202,9 +204,9 @@ pub struct BatchScript {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 // Exhaustive: only authors of objects use it.
 pub enum BatchPhase {
-    /// A call that releases something.
+    /// A call that releases a hold.
     Release,
-    /// A call that acquires something.
+    /// A call that acquires a hold.
     Acquire,
 }
 

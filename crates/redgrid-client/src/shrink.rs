@@ -1,19 +1,20 @@
-//! Shrinking of maps that were large, so that a client does not keep the memory of a past peak.
+//! Shrinks maps that were large, so that a client does not keep the memory of a past peak.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash};
 
-/// Minimum number of remaining entries for a map to be shrunk. Smaller maps keep their capacity,
-/// because a client in use needs it again.
+/// Minimum number of remaining entries for a map to be shrunk. A map with fewer entries keeps its
+/// capacity, because an active client soon needs it again.
 const MIN_LEN: usize = 512;
 
 /// Shrinks a map whose capacity is more than four times the number of its entries. Call this
 /// function after a removal.
 ///
-/// The function acts only when the number of remaining entries is a power of two. A shrunk map is
-/// shrunk again at the same number of entries only if it has grown to more than four times that
-/// number meanwhile. So the average cost of a removal is low. The reported capacity is not a good
-/// criterion, because it does not count the tombstones of removed entries.
+/// To keep the average cost of a removal low, the function acts only when the number of remaining
+/// entries is a power of two. A map that was shrunk at such a number is shrunk again at the same
+/// number only if it had more than four times as many entries in between. The function does not
+/// compare [`HashMap::capacity`], because that number does not count the tombstones of removed
+/// entries.
 pub fn shrink_if_sparse<K: Eq + Hash, V, S: BuildHasher>(map: &mut HashMap<K, V, S>) {
     let left = map.len();
     if left >= MIN_LEN && left.is_power_of_two() {
@@ -26,7 +27,8 @@ mod tests {
     use super::*;
 
     fn capacity_of<V>(mut map: HashMap<u32, V>) -> usize {
-        // The capacity does not count the tombstones of removed entries, so they are removed first.
+        // The capacity does not count the tombstones of removed entries, so the tombstones are
+        // removed first.
         map.clear();
         map.capacity()
     }

@@ -1,13 +1,13 @@
-//! A mutex without poisoning: a panic of one holder does not make it unusable for the others.
+//! A mutex without poisoning: after a panic of its holder, other threads can still lock the mutex.
 
 use std::sync::{MutexGuard, PoisonError};
 
-/// A mutex that a panic of its holder does not poison.
+/// A mutex that stays usable after a panic of the thread that holds it.
 #[derive(Debug, Default)]
 pub struct Mutex<T>(std::sync::Mutex<T>);
 
 impl<T> Mutex<T> {
-    /// Creates a mutex of a value.
+    /// Creates a mutex that contains `value`.
     pub fn new(value: T) -> Self {
         Mutex(std::sync::Mutex::new(value))
     }

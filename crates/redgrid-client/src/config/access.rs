@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-/// How to log in to the servers that hold the data. Sentinels have a login of their own.
+/// The login, the database and the encryption for the servers that hold the data. Sentinels have a
+/// login of their own.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Access {
@@ -17,19 +18,19 @@ pub struct Access {
     pub password: Option<Secret>,
     /// Supplies user and password for each connection, instead of `username` and `password`.
     pub provider: Option<Provider>,
-    /// The database, 0 to 255. A cluster has only 0.
+    /// The database, 0 to 255. A cluster has only database 0.
     pub database: u8,
     /// Encryption. `None` means an unencrypted connection.
     pub tls: Option<Tls>,
 }
 
-/// The settings of encrypted connections. The client verifies the server's certificate and its
-/// name, unless a `rustls::ClientConfig` of the application behaves differently.
+/// The settings of encrypted connections. The client verifies the server's certificate and the name
+/// in it. Only a `rustls::ClientConfig` of the application can change this.
 ///
 /// Files are read when a client starts, and again before each new connection, so a replaced
 /// certificate takes effect for new connections. Open connections are kept. If the new files are
-/// unusable, the client logs a warning and keeps the certificates that it has. The system's trust
-/// store is read when a client starts, and when one of the files changes.
+/// unusable, the client logs a warning and continues to use the certificates that it read last. The
+/// system's trust store is read when a client starts, and when one of the files changes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Tls {
@@ -97,9 +98,10 @@ impl Tls {
     /// protocol versions and crypto provider. Create it with the re-exported crate
     /// [`rustls`](crate::config::rustls), which has the version that is needed.
     ///
-    /// Apart from this configuration, only `server_name` can be set; certificates and authorities
-    /// cannot. The client uses the configuration unchanged. If certificates are replaced at run
-    /// time, the configuration needs a resolver or verifier of its own for them.
+    /// Besides this configuration, only `server_name` may be set: setting certificates or
+    /// authorities as well is an error. The client uses the configuration unchanged. If
+    /// certificates are replaced at run time, the configuration needs its own resolver or verifier
+    /// for them.
     #[cfg(feature = "tls")]
     pub fn client_config(mut self, config: Arc<rustls::ClientConfig>) -> Self {
         self.own = Some(OwnTls(config));
@@ -128,7 +130,7 @@ impl PartialEq for OwnTls {
 #[cfg(feature = "tls")]
 impl Eq for OwnTls {}
 
-/// The application's own rustls configuration, which cannot exist without the feature `tls`.
+/// The application's own rustls configuration. Without the feature `tls` this type has no values.
 #[cfg(not(feature = "tls"))]
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) enum OwnTls {}
@@ -195,13 +197,13 @@ pub struct Credentials {
 #[async_trait]
 pub trait CredentialProvider: Send + Sync + 'static {
     /// Returns the current user and password. The client calls this method before each connection
-    /// is set up, and every `credentials_interval` for open connections. The call must complete
-    /// within `connect_timeout`.
+    /// is set up. While connections are open, it calls this method every `credentials_interval`,
+    /// once for all of them. The call must complete within `connect_timeout`.
     ///
     /// # Errors
     ///
-    /// The reason why there are no credentials. Open connections stay open, and the client retries
-    /// new connections later. The text is shown to users, so it must contain no secrets.
+    /// The reason why there are no credentials. Open connections stay open. The client tries again
+    /// later to open new ones. The text is shown to users, so it must contain no secrets.
     async fn fetch(&self) -> Result<Credentials, Box<dyn Error + Send + Sync>>;
 }
 

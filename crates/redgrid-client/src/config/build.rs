@@ -1,4 +1,4 @@
-//! Methods that set settings in code. Bounds and relations are checked when a client is built.
+//! Methods that set settings in code. The values are checked when a client is built.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,8 +20,9 @@ impl Config {
         self.set_in_code("password").set_in_code("username")
     }
 
-    /// Fetches user and password from `provider` before each connection, and every
-    /// [`credentials_interval`](Config::credentials_interval) for open connections.
+    /// Calls `provider` for user and password before each new connection. While connections are
+    /// open, calls it every [`credentials_interval`](Config::credentials_interval), once for all of
+    /// them.
     pub fn password_from(mut self, provider: impl CredentialProvider) -> Self {
         self.access.username = None;
         self.access.password = None;
@@ -88,7 +89,7 @@ impl Config {
         }
     }
 
-    /// Selects the database: 0 unless set. A cluster has only 0.
+    /// Selects the database: 0 unless set. A cluster has only database 0.
     pub fn database(mut self, database: u8) -> Self {
         self.access.database = database;
         self.set_in_code("database")
@@ -115,12 +116,13 @@ impl Config {
     /// other processes wait. Default: ten round trips, between 10 ms and 500 ms; 500 ms is also the
     /// maximum.
     ///
-    /// A longer window is not faster. With a shorter one, processes alternate more often. With a
-    /// window of zero, every task sends a request.
+    /// A longer window does not make locks faster. With a shorter one, the lock passes between
+    /// processes more often. With a window of zero, every task acquires the lock by a request of
+    /// its own.
     ///
-    /// A fair lock follows the server's queue whatever the window is. A process that uses a fair
-    /// lock sends a request at least every 500 ms. If the window is zero, it sends one for every
-    /// task.
+    /// A fair lock is granted in the order of the server's queue, whatever the window is. While a
+    /// fair lock passes between tasks of a process, the process sends a request at least every
+    /// 500 ms. If the window is zero, it sends a request for every task.
     pub fn local_handover_window(mut self, window: Duration) -> Self {
         self.settings.handover_window = Some(window);
         self.set_in_code("local_handover_window")
@@ -146,16 +148,17 @@ impl Config {
         self
     }
 
-    /// Replaces addresses that servers and sentinels announce, for example behind NAT or port
-    /// forwarding. Each pair is an announced address and the address to connect to instead. Other
-    /// addresses are used unchanged.
+    /// Replaces addresses before the client connects to them, for example because of NAT or port
+    /// forwarding. The first address of a pair is one that a server, a sentinel or this
+    /// configuration names. The client connects to the second address instead. Other addresses are
+    /// used unchanged.
     pub fn address_map(mut self, map: impl IntoIterator<Item = (Address, Address)>) -> Self {
         self.network.address_map = map.into_iter().collect();
         self.set_in_code("address_map")
     }
 
-    /// Opens all connections through the SOCKS5 proxy at `address`, which also resolves host names.
-    /// `login` is the user and password at the proxy.
+    /// Opens all connections through the SOCKS5 proxy at `address`. The proxy also resolves the
+    /// host names of servers. `login` is the user and password at the proxy.
     pub fn socks_proxy(mut self, address: Address, login: Option<(&str, &str)>) -> Self {
         let (username, password) = login.unzip();
         self.network.socks =
@@ -178,7 +181,7 @@ impl Config {
     }
 }
 
-/// Defines a method for each setting, which has the setting's name.
+/// Defines a method for each setting. The method has the setting's name.
 macro_rules! setters {
     ($($(#[$doc:meta])* $setting:ident: $type:ty;)*) => {
         impl Config {$(
@@ -192,12 +195,12 @@ macro_rules! setters {
 }
 
 setters! {
-    /// Sets how often the client fetches the password of open connections from a provider: every
-    /// 10 s unless set. If the password has changed, the connections log in again.
+    /// Sets how often the client calls the credential provider for its open connections: every 10 s
+    /// unless set. If the user or password has changed, the connections log in again.
     credentials_interval: Duration;
 
-    /// Sets how long one answer of a server may take: 3 s unless set. A shorter time detects a hung
-    /// server sooner; a longer one tolerates slow scripts and networks.
+    /// Sets how long the client waits for one reply of a server: 3 s unless set. A shorter time
+    /// detects a hung server sooner; a longer one tolerates slow scripts and networks.
     response_timeout: Duration;
 
     /// Sets how long each step of setting up a connection may take (connecting, the TLS handshake, the
@@ -205,24 +208,25 @@ setters! {
     connect_timeout: Duration;
 
     /// Sets how many times an unanswered idempotent request is retried: 4 unless set. A call
-    /// without any contact ends after `response_timeout × (retries + 1)`: 15 s with the default
-    /// values.
+    /// without its own timeout fails after `response_timeout × (retries + 1)` without contact to
+    /// the server: 15 s with the default values.
     retries: u32;
 
     /// Sets the mean delay before a retry: 100 ms unless set. Each delay varies by up to half of
     /// the mean.
     retry_delay: Duration;
 
-    /// Sets the lease of holds that are renewed: 30 s unless set. These holds are renewed whenever
-    /// a third of the lease has passed. A shorter lease frees the locks of a dead process sooner; a
-    /// longer one survives longer pauses and failovers.
+    /// Sets the lease of holds that the client renews: 30 s unless set. The client renews these
+    /// holds whenever a third of the lease has passed. A shorter lease frees the locks of a dead
+    /// process sooner; a longer one survives longer pauses and failovers.
     watchdog_lease: Duration;
 
-    /// Sets how often a waiter polls although its subscription is active: every second unless set.
-    /// This interval bounds the wait after a lost message.
+    /// Sets how often a waiter polls while its subscription is active: every second unless set.
+    /// This interval limits the delay that a lost message causes.
     poll_interval: Duration;
 
-    /// Limits how many names the waiters poll, per second and node: 500 unless set.
+    /// Limits how many names all waiters of the client together poll, per second and node: 500
+    /// unless set.
     poll_budget: u32;
 
     /// Selects the nodes that answer reads: the primary unless set. Locks and all writes always use
@@ -234,13 +238,14 @@ setters! {
     subscription_mode: SubscriptionMode;
 
     /// Sets how far a replica may lag behind its primary and still serve reads and subscriptions:
-    /// 1 s unless set. A replica within this limit has all writes that are older than the limit.
-    /// The client compares offsets every [`scan_interval`](Self::scan_interval). A longer time also
-    /// uses slow replicas; a shorter one switches to the primary sooner.
+    /// 1 s unless set. A replica within this limit has all data that the primary had this long ago.
+    /// The client compares replication offsets every [`scan_interval`](Self::scan_interval). With a
+    /// longer time, slow replicas are used, too. With a shorter one, the client switches to the
+    /// primary sooner.
     max_replica_lag: Duration;
 
-    /// Sets how often the topology is checked although no change was reported: every second unless
-    /// set. This interval bounds how long an unreported change goes unnoticed.
+    /// Sets how often the client checks the topology if no change is reported: every second unless
+    /// set. The client detects an unreported change within this interval.
     scan_interval: Duration;
 
     /// Sets whether a cluster's messages use sharded channels. Unless set, sharded channels are
@@ -251,7 +256,7 @@ setters! {
     protocol: Protocol;
 
     /// Sets how often an idle connection is pinged: every 5 s unless set. A dead connection is
-    /// detected after this interval and one `response_timeout`.
+    /// detected at the latest after this interval and one `response_timeout`.
     ping_interval: Duration;
 
     /// Sets the number of connections for requests to each node, 1 to 16: one unless set. All
@@ -268,12 +273,13 @@ setters! {
     max_in_flight: u32;
 
     /// Sets how long Java services keep the position of a dead process in the queue of a fair lock:
-    /// 30 s unless set. redgrid keeps it for 1 s. The time must exceed the difference between the
-    /// clocks of this host and of hosts with Java services.
+    /// 30 s unless set. redgrid keeps it for 1 s, or longer if the client waits for more than 100
+    /// fair locks. `fair_wait` must exceed the difference between the clocks of this host and of
+    /// hosts with Java services.
     fair_wait: Duration;
 
-    /// Selects what the client reports of itself when another process asks it, such as the command
-    /// line: everything unless set. See [`report`](crate::report).
+    /// Selects what the client reports of itself when another process, such as the command line,
+    /// requests a report: everything unless set. See [`report`](crate::report).
     introspection: Introspection;
 
     /// Limits how many waiters of a process have their own position in the queue of a fair lock, 1

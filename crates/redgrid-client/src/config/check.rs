@@ -1,4 +1,4 @@
-//! Relations between settings. Each value's own bounds are in the table.
+//! Checks of settings that depend on each other. The bounds of each single value are in the table.
 
 use super::access::Access;
 use super::draft::{Draft, Origins};
@@ -28,12 +28,11 @@ const REQUIRED: [(&str, &str, &str); 15] = [
     ("socks_password", "socks_username", "a user and its password belong together"),
 ];
 
-/// Checks bounds and relations of a whole configuration.
+/// Checks the bounds of all settings, and the rules that concern several settings.
 pub(super) fn all(draft: &Draft, origins: &Origins) -> Result<(), ConfigError> {
     let mut copy = draft.clone();
     for setting in TABLE {
-        // A value that was set in code has not been parsed. Its bounds are checked by parsing its
-        // text.
+        // A value that was set in code has not been parsed yet. Parsing its text checks its bounds.
         if let (Some(shown), false) = (setting.form.show(&mut copy), setting.form.is_masked()) {
             let origin = origin(setting.name, origins);
             setting
@@ -47,8 +46,8 @@ pub(super) fn all(draft: &Draft, origins: &Origins) -> Result<(), ConfigError> {
 }
 
 /// Checks that every user name has a password. The check runs only when a client is built, because
-/// code can add a password until then. Without a password no login is sent, and the server treats
-/// the connection as the user `default`.
+/// code can add a password until then. Without a password, the client would not log in, and the
+/// server would treat the connection as the user `default`.
 pub(super) fn logins(draft: &Draft, origins: &Origins) -> Result<(), ConfigError> {
     for (access, username, password) in all_logins(draft) {
         if access.username.is_some() && access.password.is_none() {
@@ -89,7 +88,8 @@ fn servers(draft: &mut Draft, origins: &Origins) -> Result<(), ConfigError> {
     Ok(())
 }
 
-/// Checks that each certificate is given once, and with its key.
+/// Checks that no certificate or key is given twice, that a client certificate and its key are
+/// given together, and that neither is combined with a `rustls::ClientConfig`.
 fn certificates(is_set: &impl Fn(&str) -> bool, has_own: bool, origins: &Origins) -> Result<(), ConfigError> {
     let forms = [("tls_ca_file", "tls_ca_pem"), ("tls_cert_file", "tls_cert_pem"), ("tls_key_file", "tls_key_pem")];
     if has_own && let Some(given) = forms.iter().flat_map(|(file, pem)| [file, pem]).find(|name| is_set(name)) {
@@ -181,7 +181,7 @@ fn describe_origin(name: &str, origins: &Origins) -> String {
     }
 }
 
-/// Returns where a setting's value came from.
+/// Returns the origin of a setting's value.
 pub(super) fn origin(name: &'static str, origins: &Origins) -> Origin {
     origins.get(name).cloned().unwrap_or(Origin::Default { key: name })
 }

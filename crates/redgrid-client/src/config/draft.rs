@@ -58,7 +58,7 @@ const SHARDED: [ShardedSubscriptions; 3] =
 const PROTOCOLS: [Protocol; 3] = [Protocol::Auto, Protocol::Resp3, Protocol::Resp2];
 const INTROSPECTION: [Introspection; 3] = [Introspection::Full, Introspection::Counts, Introspection::Off];
 
-/// Default time for replicas or the disk to confirm: 1 s, as in Redisson.
+/// Default time within which replicas or the disk must confirm a grant: 1 s, as in Redisson.
 const DURABILITY_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl From<&Config> for Draft {
@@ -175,5 +175,5 @@ fn index<T: PartialEq>(choices: &[T], chosen: T) -> usize {
     choices.iter().position(|choice| *choice == chosen).unwrap_or_default()
 }
 
-/// The origin of each setting that is set.
+/// The origins of settings, by name. Only settings that a source or code has set are included.
 pub(super) type Origins = BTreeMap<&'static str, Origin>;

@@ -11,8 +11,8 @@ use super::url;
 
 const PREFIX: &str = "REDGRID_";
 
-/// Variables of redgrid that are not settings, without the prefix. `redgrid lock` sets the first
-/// one for the program that it runs; tests use the others.
+/// Variables of redgrid that are not settings, without the prefix. `redgrid lock` sets
+/// `FENCING_TOKEN` for the program that it runs. Tests use the others.
 const NOT_SETTINGS: [&str; 3] = ["FENCING_TOKEN", "REDIS_SERVER", "NEWEST_SERVER"];
 
 /// Returns the value of a variable of this process.
@@ -21,7 +21,8 @@ pub(super) fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
-/// Returns the layers that the variables name: those of the file, the URL, and the single settings.
+/// Returns the layers from these variables: those of the file, that of the URL, and that of the
+/// single settings.
 pub(super) fn read(variables: &BTreeMap<String, String>) -> Result<Vec<Layer>, ConfigError> {
     let mut layers = Vec::new();
     // An empty variable counts as unset, as in shells and compose files.

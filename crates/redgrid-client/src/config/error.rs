@@ -1,5 +1,5 @@
-//! The origins of settings, and the errors of configurations. No error contains a password, or an
-//! address or URL that may contain a password.
+//! The origins of settings, and the errors of configurations. No error contains a password.
+//! Addresses and URLs are left out if they may contain one.
 
 use std::fmt;
 use std::io;
@@ -11,7 +11,7 @@ use crate::name::InvalidName;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Origin {
-    /// The setting has its default.
+    /// The setting has its default value.
     Default {
         /// The setting.
         key: &'static str,
@@ -59,9 +59,9 @@ impl fmt::Display for Origin {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Warning {
-    /// The setting that has no effect, and where it was set.
+    /// The entry, and where it was found.
     pub origin: Origin,
-    /// Why it has no effect. The warning ends with this text.
+    /// The reason why the entry has no effect. The warning ends with this text.
     pub clause: String,
 }
 
@@ -156,8 +156,8 @@ impl ConfigError {
     }
 }
 
-/// Returns the name that is most similar to `key`. Returns `None` if the number of differing
-/// letters is more than one plus a quarter of the name's length.
+/// Returns the name that is most similar to `key`. Returns `None` if the two differ in more letters
+/// than one plus a quarter of that name's length.
 pub(super) fn nearest(key: &str, names: impl IntoIterator<Item = &'static str>) -> Option<&'static str> {
     let far = |name: &&str| strsim::osa_distance(&key.to_lowercase(), &name.to_lowercase());
     let best = names.into_iter().min_by_key(far)?;

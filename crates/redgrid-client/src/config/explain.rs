@@ -1,4 +1,4 @@
-//! Texts from the table of settings: the values of a configuration, and the reference of all
+//! Texts made from the table of settings: the values of a configuration, and the reference of all
 //! settings.
 
 use std::fmt::Write as _;
@@ -17,12 +17,12 @@ pub struct Explained {
     pub value: Option<String>,
     /// The default value.
     pub default: Option<String>,
-    /// Where the value came from.
+    /// The origin of the value.
     pub origin: Origin,
 }
 
 impl Config {
-    /// Returns all settings in the order of the reference, with values and origins.
+    /// Returns all settings with their values and origins, in the order of the reference.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -49,8 +49,8 @@ impl Config {
         explain.collect()
     }
 
-    /// Returns the kind of the servers: `single`, `unix`, `master-slave`, `replicated`, `sentinel`
-    /// or `cluster`.
+    /// Returns the topology of the servers: `single`, `unix`, `master-slave`, `replicated`,
+    /// `sentinel` or `cluster`.
     pub fn topology(&self) -> &'static str {
         match self.servers {
             super::Servers::Single(_) => "single",

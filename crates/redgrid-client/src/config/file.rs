@@ -1,4 +1,4 @@
-//! Files: YAML, TOML or JSON with one key per setting, or a configuration file of Redisson's.
+//! Files: YAML, TOML or JSON with one key per setting, or a configuration file of Redisson.
 
 mod parse;
 
@@ -12,7 +12,7 @@ use super::layer::Layer;
 use super::table::{Group, setting};
 use super::{redisson, url};
 
-/// A parsed file, with its text.
+/// A parsed file, and its text.
 pub(super) struct Tree<'a> {
     pub(super) path: &'a Path,
     pub(super) root: Mapping,
@@ -36,7 +36,8 @@ struct At<'a> {
     index: Option<usize>,
 }
 
-/// Returns the layers of a file. `variable` returns the value for a `${…}` in a file of Redisson.
+/// Returns the layers of a file. The function `variable` returns the value of an environment
+/// variable, for `${…}` in a file of Redisson.
 pub(super) fn read(path: &Path, variable: &dyn Fn(&str) -> Option<String>) -> Result<Vec<Layer>, ConfigError> {
     let unreadable = |error: std::io::Error| ConfigError::Unreadable { path: path.into(), kind: error.kind() };
     let text = std::fs::read_to_string(path).map_err(unreadable)?;
@@ -63,7 +64,7 @@ fn own(tree: &Tree<'_>) -> Result<Layer, ConfigError> {
                 continue;
             }
             (_, Some(setting)) => tree.plain(key, value, setting.form.is_text())?,
-            // `Layer::set` rejects the unknown name, whatever its value is.
+            // `Layer::set` rejects the unknown name, so the value does not matter.
             (_, None) => Some(Value::One(String::new())),
         };
         if let Some(value) = value {
@@ -90,7 +91,7 @@ impl<'a> Tree<'a> {
             }
         };
         let whole = || Origin::File { key: "/".into(), path: path.into() };
-        // An empty file names no server, which is reported later.
+        // An empty file has no settings. The missing server is reported later.
         let root = if text.trim().is_empty() {
             Yaml::Mapping(Mapping::new())
         } else {
@@ -123,8 +124,8 @@ impl<'a> Tree<'a> {
         ConfigError::value(&self.at(key), expected)
     }
 
-    /// Returns a value as a text or a list of texts; null is `None`. If `is_text` is true, a number
-    /// or a boolean keeps its text from the file: `1.10` stays `1.10`.
+    /// Returns a value as a text or a list of texts, or `None` for null. If `is_text` is true, a
+    /// number or a boolean is returned as it is written in the file: `1.10` stays `1.10`.
     pub(super) fn plain(&self, key: &str, value: &Yaml, is_text: bool) -> Result<Option<Value>, ConfigError> {
         match value {
             Yaml::Sequence(all) => {
@@ -166,7 +167,7 @@ impl Format {
     }
 }
 
-/// Why a file cannot be parsed.
+/// The reason why a file cannot be parsed.
 enum ParseError {
     Syntax {
         line: usize,

@@ -1,4 +1,4 @@
-//! The text formats of values, the same in URLs, files and the environment.
+//! The text formats of values. URLs, files and the environment use the same formats.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -23,7 +23,7 @@ pub(super) enum Form {
     Switch(fn(&mut Draft) -> &mut bool),
     /// One of these words; the draft stores its index.
     Choice(&'static [&'static str], fn(&mut Draft) -> &mut usize),
-    /// Any text that the second function accepts.
+    /// Any text for which the second function returns `Ok`.
     Text(fn(&mut Draft) -> &mut Option<String>, fn(&str) -> Result<(), &'static str>),
     Secret(fn(&mut Draft) -> &mut Option<Secret>),
     /// Certificates or a key as PEM text, masked like secrets.
@@ -52,7 +52,8 @@ impl Form {
     ///
     /// # Errors
     ///
-    /// The expected form, and the found value unless it could be a secret or a URL with a secret.
+    /// A description of the expected form. It also contains the invalid value, unless the value
+    /// could be a secret or a URL with a secret.
     pub(super) fn read(&self, value: &Value, draft: &mut Draft) -> Result<(), String> {
         let text = match (self, value) {
             (Form::Addresses(at, port), Value::Many(texts)) => {

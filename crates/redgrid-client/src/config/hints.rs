@@ -2,11 +2,11 @@
 
 use super::error::{ConfigError, Origin, nearest};
 
-/// The equivalent of a foreign name.
+/// The equivalent in redgrid of a setting in another library.
 enum Hint {
-    /// This setting of redgrid.
+    /// The name of the equivalent setting.
     Setting(&'static str),
-    /// There is no equivalent. The text says what to do instead.
+    /// Advice, because there is no equivalent setting.
     Advice(&'static str),
 }
 
@@ -67,7 +67,8 @@ const NAMES: &[(&str, Hint)] = &[
     ("reconnect", Advice(ENDLESS)),
 ];
 
-/// Returns the error for an unknown setting. `names` has the valid names.
+/// Returns the error for a name that is no setting. `names` contains the valid names, of which the
+/// error suggests a similar one.
 pub(super) fn unknown(name: &str, origin: Origin, names: impl IntoIterator<Item = &'static str>) -> ConfigError {
     let lower = name.to_lowercase().replace('-', "_");
     match NAMES.iter().find(|(foreign, _)| *foreign == lower) {

@@ -13,7 +13,7 @@ pub(super) struct Layer {
     assignments: Vec<Assignment>,
     pub(super) warnings: Vec<Warning>,
     pub(super) codec: Option<String>,
-    /// Whether this layer names all servers. If it does, the server settings of earlier layers are
+    /// Whether this layer names all servers. If so, the server settings of earlier layers are
     /// dropped.
     pub(super) names_servers: bool,
 }
@@ -58,8 +58,8 @@ impl Layer {
         self.warnings.push(Warning { origin, clause: clause.into() });
     }
 
-    /// Adds the values of another source of the same rank. Returns an error if both sources have
-    /// the same setting.
+    /// Adds the values of another source. Neither source overrides the other, so a setting that
+    /// both of them have is an error.
     #[cfg(feature = "config-files")]
     pub(super) fn join(&mut self, other: Layer) -> Result<(), ConfigError> {
         for Assignment { setting, value, origin } in other.assignments {
@@ -71,11 +71,12 @@ impl Layer {
     }
 }
 
-/// Merges the layers into a configuration; later layers override earlier ones.
+/// Merges the layers into a configuration. Later layers override earlier ones.
 ///
 /// # Errors
 ///
-/// [`ConfigError`] names the value and its origin.
+/// [`ConfigError`] if a value is invalid, or values contradict each other. The error names the
+/// origins.
 pub(super) fn assemble(layers: impl IntoIterator<Item = Layer>) -> Result<Config, ConfigError> {
     let mut assignments: Vec<Assignment> = Vec::new();
     let mut notes = Notes::default();

@@ -2,8 +2,8 @@
 //!
 //! A configuration comes from code ([`Config::single`] and others), a URL ([`Config::from_url`]), a
 //! file ([`Config::from_file`], including Redisson's own files) or the environment
-//! ([`Config::from_env`]). All of them use the same names, which docs/operating/configuration.md
-//! lists.
+//! ([`Config::from_env`]). All these sources use the same names, which
+//! docs/operating/configuration.md lists.
 
 mod access;
 mod build;
@@ -73,7 +73,7 @@ pub struct Config {
     notes: Notes,
 }
 
-/// Notes of the parsers of URLs, files and variables about a configuration.
+/// Information about a configuration besides its settings.
 #[derive(Clone, Debug, Default)]
 struct Notes {
     origins: Origins,
@@ -144,8 +144,8 @@ impl Config {
         Config::of([("master_name", Value::One(master_name.into())), ("sentinels", many(sentinels))])
     }
 
-    /// Creates a configuration for the cluster of these nodes (`host:port`). Some nodes of the
-    /// cluster are enough.
+    /// Creates a configuration for the cluster of these nodes (`host:port`). The list may be
+    /// incomplete: a node that answers names all others.
     ///
     /// # Errors
     ///
@@ -172,7 +172,7 @@ impl Config {
     }
 
     /// Reads a URL: `redis://`, `redis-sentinel://`, `redis-cluster://`, `redis-master-slave://`,
-    /// `redis-replicated://` or `redis+unix://`, with any setting after the `?`.
+    /// `redis-replicated://` or `redis+unix://`, optionally followed by `?` and settings.
     ///
     /// ```text
     /// redis://[user[:password]@]host[:port][/database]
@@ -194,12 +194,11 @@ impl Config {
         layer::assemble([url::read(url.as_ref(), "the URL")?])
     }
 
-    /// Reads a file: YAML, TOML or JSON by its extension (`yaml`, `yml`, `toml`, `json`). Each
-    /// setting has a key of its own in the file; the key `url` contains a whole URL. A
-    /// configuration file of Redisson (YAML or JSON) is recognised by its keys, and can be used
-    /// unchanged.
+    /// Reads a YAML, TOML or JSON file. The extension (`yaml`, `yml`, `toml`, `json`) names the
+    /// format. Each setting is one key of the file; the key `url` has a whole URL. A configuration
+    /// file of Redisson (YAML or JSON) is recognised by its keys, and can be used unchanged.
     ///
-    /// Settings that have no effect in redgrid are logged, and returned by
+    /// Entries that have no effect in redgrid are logged, and returned by
     /// [`warnings`](Config::warnings).
     ///
     /// # Errors
@@ -212,19 +211,20 @@ impl Config {
         Ok(config)
     }
 
-    /// Reads the environment: the file that `REDGRID_CONFIG` names, then the URL in `REDGRID_URL`,
-    /// then a variable for each setting, such as `REDGRID_RESPONSE_TIMEOUT=1s`. A later source
-    /// overrides an earlier one.
+    /// Reads three sources: the file that the variable `REDGRID_CONFIG` names, then the URL in
+    /// `REDGRID_URL`, then one variable per setting, such as `REDGRID_RESPONSE_TIMEOUT=1s`. A later
+    /// source overrides an earlier one.
     ///
     /// # Errors
     ///
     /// [`ConfigError`] names the variable, and what was expected. An unknown variable with the
-    /// prefix `REDGRID_` is an error if it looks like a mistyped setting. Otherwise it is a
-    /// warning, because clusters and shells set variables of their own.
+    /// prefix `REDGRID_` is an error if it resembles a setting of redgrid, or names a setting of
+    /// another library. Otherwise it is a warning, because other software, such as Kubernetes, can
+    /// set variables with this prefix.
     pub fn from_env() -> Result<Self, ConfigError> {
         Config::from_variables(std::env::vars_os().filter_map(|(name, value)| {
-            // A value that is not UTF-8 causes an error where it is used. If it were left out, the
-            // variable would look unset.
+            // A value that is not UTF-8 is kept, with replacement characters. If it were left out,
+            // the variable would look unset.
             Some((name.into_string().ok()?, value.to_string_lossy().into_owned()))
         }))
     }
@@ -246,8 +246,9 @@ impl Config {
         }
     }
 
-    /// Returns the same settings for a single server, whatever its role. Tools use this to query
-    /// each node of a deployment separately.
+    /// Returns the same configuration, but with the server at `address` as its only server. The
+    /// server may be a primary or a replica. Tools use this to query each node of a deployment
+    /// separately.
     pub fn for_server(mut self, address: Address) -> Self {
         self.servers = Servers::Single(Single { address });
         self
@@ -263,7 +264,7 @@ impl Config {
         &self.access
     }
 
-    /// Returns a warning for each setting that a source contains but that has no effect in redgrid.
+    /// Returns a warning for each entry of a file or variable that has no effect in redgrid.
     pub fn warnings(&self) -> &[Warning] {
         &self.notes.warnings
     }
@@ -275,15 +276,15 @@ impl Config {
         self.notes.codec.as_deref()
     }
 
-    /// Checks the bounds and relations of all settings. A client is built only if this check
-    /// succeeds.
+    /// Checks the bounds of all settings, and rules that concern several settings. A client is
+    /// built only if this check succeeds.
     pub(crate) fn check(&self) -> Result<(), ConfigError> {
         let draft = Draft::from(self);
         check::all(&draft, &self.notes.origins)?;
         check::logins(&draft, &self.notes.origins)
     }
 
-    /// Returns where a setting's value came from.
+    /// Returns the origin of a setting's value.
     pub(crate) fn origin(&self, name: &'static str) -> Origin {
         check::origin(name, &self.notes.origins)
     }

@@ -1,4 +1,4 @@
-//! How servers are reached: resolvers, dialers, proxies, and translated addresses.
+//! The ways to reach servers: resolvers, dialers, proxies, and translated addresses.
 
 use std::fmt;
 use std::io;
@@ -39,15 +39,15 @@ pub trait Resolver: Send + Sync + 'static {
     /// # Errors
     ///
     /// The reason why there is no address. The text is shown to users. The kind
-    /// [`io::ErrorKind::NotFound`] means that the name does not exist. In that case calls end early
-    /// if there has never been a connection.
+    /// [`io::ErrorKind::NotFound`] means that the name does not exist. Calls then end early, unless
+    /// the client has had a connection to the server before.
     async fn resolve(&self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>>;
 }
 
-/// Opens connections in another way than TCP from this machine: for example through a tunnel, or
-/// through a proxy with its own protocol.
+/// Opens connections, instead of TCP from this machine: for example through a tunnel, or through a
+/// proxy with its own protocol.
 ///
-/// TLS, if it is set, runs over the dialer's connection.
+/// If TLS is configured, it runs over the dialer's connection.
 #[async_trait]
 pub trait Dialer: Send + Sync + 'static {
     /// Opens a connection to `host:port`. The client calls this method for each connection. The
@@ -84,8 +84,8 @@ pub(crate) struct Network {
 }
 
 impl Network {
-    /// Returns the address to connect to for `address`; `address` itself if the map does not have
-    /// it.
+    /// Returns the address to which the map translates `address`, or `address` itself if the map
+    /// does not contain it.
     pub(crate) fn mapped<'a>(&'a self, address: &'a Address) -> &'a Address {
         let found = self.address_map.iter().find(|(named, _)| named == address);
         found.map_or(address, |(_, here)| here)

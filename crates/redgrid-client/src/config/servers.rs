@@ -1,4 +1,4 @@
-//! The servers that hold the data: one struct per topology.
+//! The servers that hold the data. Each topology has a struct.
 
 use std::fmt;
 use std::net::Ipv6Addr;
@@ -20,7 +20,7 @@ pub enum Servers {
     Replicated(ReplicatedNodes),
     /// A primary that sentinels monitor.
     Sentinel(Sentinel),
-    /// The primaries of a cluster, which share its slots.
+    /// A cluster, whose slots are distributed over several primaries.
     Cluster(Cluster),
 }
 
@@ -51,9 +51,8 @@ pub struct MasterSlave {
     pub replicas: Vec<Address>,
 }
 
-/// A primary and its replicas, each of which can become the primary. There are no sentinels: the
-/// client queries the `ROLE` of each node. An external system, such as a managed service, promotes
-/// replicas.
+/// A primary and its replicas, without sentinels. An external system, such as a managed service,
+/// can promote each replica. The client queries the `ROLE` of each node to find the primary.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReplicatedNodes {
@@ -67,7 +66,7 @@ pub struct ReplicatedNodes {
 pub struct Sentinel {
     /// The sentinels. One sentinel that answers is enough.
     pub sentinels: Vec<Address>,
-    /// The sentinels' name for the primary.
+    /// The name that the sentinels use for the primary.
     pub master_name: String,
     /// The user at the sentinels. `None` means the default user.
     pub username: Option<String>,
@@ -118,7 +117,8 @@ impl Address {
                     port => (host, port),
                 }
             }
-            // `::1:6379` is also a valid IPv6 address. Only brackets show where the port begins.
+            // The text is ambiguous: `::1:6379` as a whole is also a valid IPv6 address. Only
+            // brackets show where the port begins.
             None if text.matches(':').count() > 1 => {
                 return Err("an IPv6 address in brackets, like `[::1]:6379`".into());
             }
@@ -136,7 +136,7 @@ impl Address {
         if host.contains(|c: char| !c.is_alphanumeric() && !"-._:".contains(c)) {
             return Err("a host name or an IP address, like `host:6379`".into());
         }
-        // The system would accept a number as an IPv4 address.
+        // The system's resolver would accept a number alone, such as a port, as an IPv4 address.
         if host.bytes().all(|byte| byte.is_ascii_digit()) {
             return Err("a host in front of the port, like `host:6379`".into());
         }

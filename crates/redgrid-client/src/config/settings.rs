@@ -1,24 +1,25 @@
-//! The settings of a client's behaviour, and all their defaults in one literal.
+//! The settings of a client's behaviour, with their defaults.
 
 use std::time::Duration;
 
 use crate::name::Namespace;
 
-/// The shortest lease: 100 ms. The safety margin and one round trip would use up a shorter one.
+/// The shortest lease: 100 ms. A shorter lease would be used up by the safety margin and one round
+/// trip.
 pub const SHORTEST_LEASE: Duration = Duration::from_millis(100);
 
 /// The longest lease: 30 days. To hold something for longer, leave the lease unset: the client then
-/// renews it.
+/// renews the hold.
 pub const LONGEST_LEASE: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// The longest hand-over window: 500 ms.
 ///
 /// In a hand-over window, the tasks of a process can hand a lock to each other while other
-/// processes wait. A forced takeover waits for this time: the former holder can issue fencing
-/// tokens until the end of its window.
+/// processes wait. A forced takeover waits for this time, because the former holder's process can
+/// issue fencing tokens until the end of its window.
 pub const LONGEST_WINDOW: Duration = Duration::from_millis(500);
 
-/// Which nodes answer reads. Locks and all writes always use the primary.
+/// The nodes that answer reads. Locks and all writes always use the primary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum ReadMode {
@@ -34,8 +35,9 @@ pub enum ReadMode {
 
 /// Where waiters subscribe to release messages.
 ///
-/// All services that share locks need the same value, because a process lets other processes go
-/// first if it sees their subscriptions. A primary does not count the subscribers at its replicas.
+/// All services that share locks need the same value. A process detects waiters of other processes
+/// by the number of subscribers, and lets these waiters go first. A primary does not count the
+/// subscribers at its replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum SubscriptionMode {
@@ -71,27 +73,28 @@ pub enum Protocol {
     /// RESP3, or RESP2 if the server or proxy rejects `HELLO 3`.
     #[default]
     Auto,
-    /// RESP3 only: a server that rejects it is not used.
+    /// RESP3 only. A server that rejects RESP3 is not used.
     Resp3,
     /// RESP2 only; `HELLO` is never sent. Use this for proxies that close the connection on unknown
     /// commands.
     Resp2,
 }
 
-/// What a client reports of itself when another process asks it. It never reports values of objects.
+/// The extent of a client's reports about itself to other processes. A report never contains values
+/// of objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Introspection {
-    /// The process, the holds, the names that tasks wait for, and the last losses and failures.
+    /// The process, the holds, the names that tasks wait for, and the latest losses and failures.
     #[default]
     Full,
     /// The process, and the numbers of holds and of waiting tasks.
     Counts,
-    /// Nothing: questions are ignored.
+    /// Nothing: the client ignores requests for a report.
     Off,
 }
 
-/// Where a grant, and every renewal of it, must be stored before it counts.
+/// Where a grant, and each renewal of the grant, must be stored before it counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Durability {
@@ -109,7 +112,7 @@ pub enum Durability {
     /// Valkey).
     ///
     /// The server's `appendfsync` decides when the file is synced: `always` at once, `everysec`
-    /// within about two seconds, `no` only when the system does it.
+    /// within about two seconds, `no` at a time that the operating system chooses.
     Disk {
         /// How long the disk may take.
         timeout: Duration,
@@ -126,7 +129,7 @@ impl Durability {
     }
 
     /// Returns whether a grant with the durability `self` meets the requirement `other`. The
-    /// timeouts do not matter.
+    /// timeouts are not compared.
     pub fn covers(self, other: Durability) -> bool {
         match (self, other) {
             (_, Durability::Primary | Durability::Replicas { at_least: 0, .. }) => true,
@@ -134,7 +137,7 @@ impl Durability {
                 has >= requested
             }
             (Durability::Disk { .. }, Durability::Disk { .. }) => true,
-            // A disk does not replace a second server, nor does a second server replace a disk.
+            // Storage on a disk and storage on a second server do not replace each other.
             _ => false,
         }
     }
@@ -159,7 +162,7 @@ pub struct Settings {
     pub(crate) max_replica_lag: Duration,
     pub(crate) sharded_subscriptions: ShardedSubscriptions,
     pub(crate) protocol: Protocol,
-    /// The lease of holds that are renewed.
+    /// The lease of holds that the client renews.
     pub watchdog_lease: Duration,
     /// The durability of grants.
     pub durability: Durability,
@@ -168,12 +171,12 @@ pub struct Settings {
     /// How many waiters of a process have positions of their own in a server queue.
     pub fair_depth: u32,
     /// How long the tasks of this process may hand a lock over to each other while other processes
-    /// wait. `None` means that it is derived from the measured round trip.
+    /// wait. `None` means that the time is derived from the measured round trip.
     pub handover_window: Option<Duration>,
     /// The interval at which waiters poll.
     pub poll_interval: Duration,
     pub(crate) poll_budget: u32,
-    /// The prefix of all names.
+    /// The prefix of all keys and channels.
     pub namespace: Namespace,
     pub(crate) client_name: String,
     /// What the client reports of itself.
@@ -212,8 +215,8 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Returns how long a call without its own timeout may be without contact to the server:
-    /// `response_timeout × (retries + 1)`.
+    /// Returns how long a call without its own timeout waits while there is no contact to the
+    /// server: `response_timeout × (retries + 1)`.
     pub fn patience(&self) -> Duration {
         self.response_timeout.saturating_mul(self.retries.saturating_add(1))
     }

@@ -1,6 +1,6 @@
 //! The table of settings: names, forms, bounds, and descriptions. Parsing, checks,
-//! `redgrid config check` and docs/operating/configuration.md all read it. The defaults are not in
-//! the table: they are the values of [`Draft::of_defaults`].
+//! `redgrid config check` and docs/operating/configuration.md are based on this table. The defaults
+//! are not in the table, but in [`Draft::of_defaults`].
 
 use std::time::Duration;
 
@@ -44,17 +44,17 @@ impl Group {
         [Group::Servers, Group::Access, Group::Connections, Group::Holds, Group::Waiting, Group::Names];
 }
 
-/// Returns the setting of this name.
+/// Returns the setting with this name.
 pub(super) fn setting(name: &str) -> Option<&'static Setting> {
     TABLE.iter().find(|setting| setting.name == name)
 }
 
-/// Returns all names.
+/// Returns the names of all settings.
 pub(super) fn names() -> impl Iterator<Item = &'static str> {
     TABLE.iter().map(|setting| setting.name)
 }
 
-/// Builds the table: for each setting of a group its name, its form and its description.
+/// Builds the table from groups of settings. Each setting has a name, a form and a description.
 macro_rules! table {
     ($($group:ident { $($name:ident: $form:expr => $about:literal;)* })*) => {
         &[$($(Setting { name: stringify!($name), group: Group::$group, form: $form, about: $about },)*)*]
@@ -65,8 +65,8 @@ const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// Upper bound of the times that have no bound of their own. A longer time is taken for a mistake
-/// in the unit.
+/// Upper bound of times without a bound of their own. A longer time is probably a mistake in the
+/// unit.
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
 pub(super) const READ_MODES: &[&str] = &["primary", "replica", "any"];

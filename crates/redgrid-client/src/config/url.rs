@@ -1,4 +1,4 @@
-//! Parsing of URLs. The parser uses no URL library, because standard URLs have only one host.
+//! The parser of URLs. It uses no URL library, because a standard URL has only one host.
 
 use percent_encoding::percent_decode_str;
 
@@ -19,7 +19,7 @@ enum Kind {
 }
 
 /// The parts of a URL. The field `url` is not the URL, but its name in error messages: `the URL`,
-/// or the variable or the key of a file that it came from.
+/// or the variable or file key that contains the URL.
 struct Parts<'a> {
     kind: Kind,
     tls: bool,
@@ -35,8 +35,8 @@ struct Parts<'a> {
 ///
 /// # Errors
 ///
-/// [`ConfigError`] names the invalid part. It never contains text of the URL, because a mistyped
-/// URL may have a password anywhere.
+/// [`ConfigError`] names the invalid part. The error never contains text of the URL, because in a
+/// mistyped URL any part may be a password.
 pub(super) fn read(text: &str, source: &str) -> Result<Layer, ConfigError> {
     let parts = Parts::split(text.trim(), source)?;
     let mut layer = Layer::of_servers();

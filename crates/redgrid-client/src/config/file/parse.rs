@@ -1,4 +1,4 @@
-//! Parsers for all values of a file, and for the source text of one scalar.
+//! Parsers for a whole file, and for the source text of one scalar in a file.
 
 use std::cell::Cell;
 use std::fmt;
@@ -64,12 +64,13 @@ fn second_document(text: &str) -> Option<usize> {
     None
 }
 
-/// Returns the source text of a scalar, without quotes; `None` if the path leads to no scalar.
+/// Returns the source text of the scalar at a path, without quotes; `None` if there is no scalar.
 pub(super) fn text_at(format: Format, text: &str, at: At<'_>) -> Option<String> {
     let mut path: Vec<Step<'_>> = at.key.split('.').map(Step::Key).collect();
     path.extend(at.index.map(Step::Index));
     match format {
-        // JSON is a subset of YAML, and the YAML parser returns the text of a number on request.
+        // JSON is a subset of YAML. The YAML parser can return a number in the form in which it is
+        // written.
         Format::Yaml | Format::Json => ScalarText(&path).deserialize(yaml_serde::Deserializer::from_str(text)).ok()?,
         Format::Toml => {
             let table = DeTable::parse(text).ok()?;
@@ -94,7 +95,7 @@ enum Step<'a> {
     Index(usize),
 }
 
-/// Extracts the text at the end of a path.
+/// Extracts the text of the scalar at a path.
 struct ScalarText<'a>(&'a [Step<'a>]);
 
 impl<'de> DeserializeSeed<'de> for ScalarText<'_> {
@@ -137,8 +138,8 @@ impl<'de> Visitor<'de> for ScalarText<'_> {
     }
 }
 
-/// A value and everything below it. Unlike the parsers' own values, it accepts numbers of any size
-/// and reports which key is duplicated.
+/// Reads a value with all nested values. Unlike the value types of the parsers, it accepts numbers
+/// of any size, and reports which key is duplicated.
 struct Node<'a> {
     /// The keys that lead to the value, separated by dots.
     path: String,
@@ -210,8 +211,9 @@ impl<'de> Visitor<'de> for Node<'_> {
         Ok(Yaml::Number(number.into()))
     }
 
-    // A number beyond 64 bits is valid only for a text setting, whose value is read from the source
-    // text. The value returned here only shows that the source has a number.
+    // A number of more than 64 bits is valid only for a text setting. The value of such a setting
+    // is read from the source text, so the value returned here only shows that the source has a
+    // number.
     fn visit_i128<E>(self, number: i128) -> Result<Yaml, E> {
         Ok(Yaml::Number((number as f64).into()))
     }

@@ -1,12 +1,13 @@
-//! The meaning of each key in a file of Redisson: the keys of 4.7.0, and those of 3.x that still
-//! occur in files.
+//! The meaning of each key in a file of Redisson. The tables have the keys of Redisson 4.7.0, and
+//! keys of 3.x that still occur in files.
 
 /// How a key's value is used.
 #[derive(Clone, Copy)]
 pub(super) enum Take {
     /// Milliseconds for this setting.
     Millis(&'static str),
-    /// Milliseconds for this setting. 0 means off, which is not available here.
+    /// Milliseconds for this setting. In Redisson, 0 means off. redgrid has no such choice: 0
+    /// causes a warning, and the setting keeps its default.
     MillisOrOff(&'static str),
     /// The unchanged text for this setting.
     Plain(&'static str),
@@ -14,24 +15,25 @@ pub(super) enum Take {
     Address(&'static str),
     /// Several addresses, including their schemes, for this setting.
     Addresses(&'static str),
-    /// A word, translated to one of the setting's words.
+    /// A word for this setting. The pairs translate Redisson's words to those of redgrid.
     Word(&'static str, &'static [(&'static str, &'static str)]),
-    /// A class that computes a delay.
+    /// A class that computes a delay, for this setting.
     Delay(&'static str),
     /// The class of a codec.
     Codec,
     /// A file with certificates.
     TrustStore,
-    /// A value without an effect. It causes a warning, unless it is the value in the first field:
-    /// redgrid always behaves as with that value. The second field is the text of the warning.
+    /// A value without an effect: redgrid always behaves as with the value in the first field. Any
+    /// other value causes a warning, whose text is the second field.
     Already(&'static str, &'static str),
-    /// A class without an effect here. It causes a warning, unless it is the usual class of
-    /// Redisson, which the first field names. The second field is the text of the warning.
+    /// A class without an effect in redgrid. The first field names Redisson's default class. Any
+    /// other class causes a warning, whose text is the second field.
     Class(&'static str, &'static str),
-    /// A class that is refused, unless it is the usual class of Redisson, which the first field
-    /// names. If another class were ignored, redgrid would use other keys or commands than Java.
+    /// A class that must be Redisson's default class, which the first field names. Any other class
+    /// causes an error, whose text is the second field: if it were ignored, redgrid would use other
+    /// keys or commands than Java services.
     Vital(&'static str, &'static str),
-    /// A key without an effect here, and the reason.
+    /// A key without an effect in redgrid. It causes a warning, whose text is the field.
     Ignored(&'static str),
 }
 
@@ -43,7 +45,7 @@ pub(super) struct Section {
     pub(super) has_replicas: bool,
 }
 
-/// Sections that are known and not supported.
+/// Sections of topologies that redgrid does not support.
 pub(super) const UNSUPPORTED: [&str; 3] =
     ["multiClusterServersConfig", "multiSentinelServersConfig", "proxyServersConfig"];
 

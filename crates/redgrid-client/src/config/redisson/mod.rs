@@ -16,12 +16,12 @@ use values::AddressSettings;
 /// The codec of a file that names none: Redisson's default since 3.19.
 const CODEC: &str = "org.redisson.codec.Kryo5Codec";
 
-/// Returns whether the text is possibly a file of Redisson's. The text is not parsed for this.
+/// Returns whether the text may be a configuration file of Redisson, without parsing it.
 pub(super) fn looks_like(text: &str) -> bool {
     text.contains("ServersConfig") || text.contains("ServerConfig")
 }
 
-/// Returns whether the file has a top-level key of Redisson's configuration.
+/// Returns whether the file has a section of a Redisson topology, so that it is a file of Redisson.
 pub(super) fn is(tree: &Tree<'_>) -> bool {
     let mut names = SECTIONS.iter().map(|section| section.name).chain(UNSUPPORTED);
     names.any(|name| tree.root.contains_key(name))
@@ -34,8 +34,8 @@ pub(super) fn prepare(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> 
 }
 
 /// Replaces `${NAME}` and `${NAME:-default}` as Redisson does: in the whole text, before it is
-/// parsed. A variable that has neither a value nor a default stays in the text, and causes an error
-/// where it is read.
+/// parsed. A `${…}` whose variable has neither a value nor a default stays in the text. It causes
+/// an error when the value with it is read.
 fn substitute(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -83,8 +83,8 @@ fn local_tags(text: &str) -> String {
     out + rest
 }
 
-/// Returns two layers: the keys at the top level of the file, and the keys in the section of its
-/// topology. The second layer overrides the first one.
+/// Returns two layers. The first has the keys at the top level of the file; the second has the keys
+/// in the section of its topology, and overrides the first.
 pub(super) fn read(tree: &Tree<'_>) -> Result<Vec<Layer>, ConfigError> {
     if let Some(name) =
         UNSUPPORTED.into_iter().find(|name| tree.root.get(name).is_some_and(|section| !section.is_null()))
@@ -132,7 +132,7 @@ pub(super) fn read(tree: &Tree<'_>) -> Result<Vec<Layer>, ConfigError> {
     Ok(vec![below, above])
 }
 
-/// Reads keys and values as the tables in the module `keys` say.
+/// Reads keys and values according to the tables in the module `keys`.
 pub(super) struct Reader<'a> {
     tree: &'a Tree<'a>,
     addresses: AddressSettings,
@@ -173,7 +173,8 @@ impl Reader<'_> {
         format!("{}{key}", self.prefix)
     }
 
-    /// Returns the text of a key; an error if a `${…}` in it has no value.
+    /// Returns the text of a value; an error if the text contains a `${…}` whose variable has no
+    /// value.
     fn text(&self, key: &str, value: &Yaml) -> Result<String, ConfigError> {
         match self.tree.plain(&self.path(key), value, true)? {
             Some(Value::One(text)) => {

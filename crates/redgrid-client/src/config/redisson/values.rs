@@ -77,7 +77,7 @@ impl Reader<'_> {
             Take::TrustStore => {
                 let file = self.text(key, value)?;
                 let file = file.strip_prefix("file:").unwrap_or(&file);
-                // `file:///path` and `file:/path` are the same.
+                // `file:///path` and `file:/path` name the same file.
                 let file = file.strip_prefix("//").unwrap_or(file);
                 let is_pem = [".pem", ".crt", ".cer"].iter().any(|end| file.ends_with(end));
                 match is_pem && self.addresses.encrypted {
@@ -149,8 +149,8 @@ struct Login {
 #[derive(Default)]
 pub(super) struct AddressSettings {
     pub(super) encrypted: bool,
-    /// The user and the password, if the addresses contain them. Each has the name of its setting,
-    /// its value, and the file's key for the address.
+    /// The user and the password, if the addresses contain them. Each entry has the name of the
+    /// setting, its value, and the file's key for the addresses.
     logins: Vec<(&'static str, String, &'static str)>,
 }
 
@@ -177,7 +177,7 @@ impl AddressSettings {
             return Err(tree.value(&format!("{}.nodeAddresses", section.name), "at least one address"));
         }
         let Some((key, Tcp { is_encrypted, login, .. })) = first else { return Ok(AddressSettings::default()) };
-        // Logins in a sentinel's address are for the sentinels.
+        // A login in the address of a sentinel is for the sentinels, not for the servers.
         let names = if section.address == "sentinelAddresses" {
             ["sentinel_username", "sentinel_password"]
         } else {
@@ -194,7 +194,7 @@ impl AddressSettings {
         self.logins.iter().any(|(name, ..)| *name == setting)
     }
 
-    /// Adds user and password to the layer.
+    /// Adds the user and the password from the addresses to the layer.
     pub(super) fn set_logins(&self, layer: &mut Layer, at: impl Fn(&str) -> Origin) -> Result<(), ConfigError> {
         self.logins.iter().try_for_each(|(name, text, key)| layer.set_one(name, text, at(key)))
     }
@@ -235,7 +235,7 @@ fn tcp(rest: &str, is_encrypted: bool) -> Result<Endpoint, ()> {
 
 /// Parses `user:password`. A text without a colon is a password.
 fn login_of(text: &str) -> Result<Login, ()> {
-    // As in Java's `URLDecoder`, a `+` is a space.
+    // A `+` means a space, as in Java's `URLDecoder`.
     let decode = |text: &str| {
         let text = text.replace('+', " ");
         percent_decode_str(&text).decode_utf8().map(String::from).map_err(drop)
@@ -258,7 +258,8 @@ fn class(value: &Yaml) -> Option<String> {
     }
 }
 
-/// Returns the first delay of a delay strategy. Later delays grow in Redisson, but not in redgrid.
+/// Returns the first delay of a delay strategy. In Redisson, later delays can grow; in redgrid,
+/// they do not.
 fn delay(value: &Yaml) -> Option<Duration> {
     let fields = match value {
         Yaml::Tagged(tagged) => tagged.value.as_mapping()?,
@@ -266,7 +267,7 @@ fn delay(value: &Yaml) -> Option<Duration> {
     };
     match fields.get("baseDelay").or_else(|| fields.get("delay"))? {
         Yaml::String(text) => iso(text),
-        // Jackson reads a number as seconds.
+        // Jackson, the parser of Redisson, reads a number as seconds.
         Yaml::Number(number) => Duration::try_from_secs_f64(number.as_f64()?).ok(),
         _ => None,
     }

@@ -78,7 +78,8 @@ fn a_number_that_stands_for_text_is_the_text_of_the_file() {
             assert_eq!(value(&config, "namespace").as_deref(), Some(written), "{text}");
         }
     }
-    // These are numbers and booleans that only YAML or TOML can have, and files of Redisson.
+    // These files have numbers and booleans that only YAML or TOML can express. The last ones are
+    // files of Redisson.
     for (name, text, want) in [
         ("c.yaml", "single: h\npassword: 0x1F", "0x1F"),
         ("c.yaml", "single: h\npassword: +5", "+5"),

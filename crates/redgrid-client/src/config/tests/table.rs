@@ -19,7 +19,7 @@ fn the_reference_in_docs_equals_the_table() {
     if std::env::var_os("REWRITE").is_some() {
         std::fs::write(&path, reference()).unwrap();
     }
-    // Outside the repository there is nothing to compare with.
+    // Outside the repository, the folder of the reference does not exist.
     if path.parent().is_some_and(Path::exists) {
         assert!(
             std::fs::read_to_string(&path).unwrap() == reference(),
