@@ -249,7 +249,8 @@ mod tests {
         let error = partially_done(ServerError::NotSent { reason: "the node is gone".into() });
         assert!(matches!(&error, ServerError::Unknown { .. }), "{error:?}");
         assert!(
-            error.to_string().contains("some of its keys are done") && error.to_string().contains("the node is gone")
+            error.to_string().contains("some of its keys were processed")
+                && error.to_string().contains("the node is gone")
         );
         let unknown = ServerError::Unknown { reason: "it is late".into() };
         assert_eq!(partially_done(unknown.clone()).to_string(), unknown.to_string());
