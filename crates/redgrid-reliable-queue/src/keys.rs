@@ -16,6 +16,7 @@ static CHANGE: IdempotentScript<KEYS> = IdempotentScript::new(
 );
 static CLEAR: IdempotentScript<KEYS> = IdempotentScript::new("reliable_queue/clear", include_str!("scripts/clear.lua"));
 static SET: IdempotentScript<1> = IdempotentScript::new("reliable_queue/set", include_str!("scripts/set.lua"));
+static PAUSE: IdempotentScript<1> = IdempotentScript::new("reliable_queue/pause", include_str!("scripts/pause.lua"));
 static RECEIVE: Script<{ KEYS + 1 }> = Script::new(
     "reliable_queue/receive",
     concat!(include_str!("scripts/state.lua"), include_str!("scripts/queue.lua"), include_str!("scripts/receive.lua")),
@@ -24,7 +25,10 @@ static BROWSE: BulkScript = BulkScript::new(
     "reliable_queue/browse",
     concat!(include_str!("scripts/state.lua"), include_str!("scripts/browse.lua")),
 );
-static COUNTS: BulkScript = BulkScript::new("reliable_queue/counts", include_str!("scripts/counts.lua"));
+static COUNTS: BulkScript = BulkScript::new(
+    "reliable_queue/counts",
+    concat!(include_str!("scripts/state.lua"), include_str!("scripts/counts.lua")),
+);
 
 /// How long, in addition to its timeouts, the server remembers the messages of a client's last
 /// request. No retransmission is sent after that.
@@ -67,6 +71,11 @@ impl Keys {
 
     pub(crate) fn set(&self) -> IdempotentRequest {
         SET.with([self.queue().clone()])
+    }
+
+    pub(crate) fn pause(&self, is_paused: bool) -> IdempotentRequest {
+        let request = PAUSE.with([self.queue().clone()]).publish_arg().arg(self.channel.clone());
+        request.int(i64::from(is_paused))
     }
 
     /// Returns the request for messages, with the arguments that precede those of the waiters.
