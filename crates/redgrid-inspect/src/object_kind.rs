@@ -158,6 +158,24 @@ impl ObjectKind {
         matches!(self, ObjectKind::Lock | ObjectKind::FairLock | ObjectKind::ReadWriteLock | ObjectKind::Election)
     }
 
+    /// Returns whether objects of this kind are synchronizers, which
+    /// [`Inspector::synchronizer`](crate::Inspector::synchronizer) reads.
+    pub fn is_synchronizer(self) -> bool {
+        matches!(
+            self,
+            ObjectKind::Election
+                | ObjectKind::Semaphore
+                | ObjectKind::PermitExpirableSemaphore
+                | ObjectKind::CountDownLatch
+                | ObjectKind::Barrier
+                | ObjectKind::DoubleBarrier
+                | ObjectKind::Phaser
+                | ObjectKind::Notify
+                | ObjectKind::Condition
+                | ObjectKind::Event
+        )
+    }
+
     /// Returns the type of all keys by which a scan finds objects of this kind; `None` if it is not
     /// one.
     pub(crate) fn key_type(self) -> Option<Kind> {

@@ -124,13 +124,21 @@ impl Inspector {
             };
             ready(Ok(described.filter(is_new).map(|(_, view)| view)))
         });
-        // It ends after an error.
-        found.boxed().scan(false, |has_failed, item| {
-            let next = (!*has_failed).then_some(item);
-            *has_failed |= next.as_ref().is_some_and(Result::is_err);
-            ready(next)
-        })
+        until_error(found)
     }
+}
+
+/// Ends a stream after its first error.
+pub(crate) fn until_error<T, S>(items: S) -> impl Stream<Item = Result<T, InspectError>> + Send + use<T, S>
+where
+    T: Send + 'static,
+    S: Stream<Item = Result<T, InspectError>> + Send + 'static,
+{
+    items.boxed().scan(false, |has_failed, item| {
+        let next = (!*has_failed).then_some(item);
+        *has_failed |= next.as_ref().is_some_and(Result::is_err);
+        ready(next)
+    })
 }
 
 /// The keys that were returned, as fingerprints of 128 bits: two different keys practically never

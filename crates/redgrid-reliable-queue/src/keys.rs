@@ -7,6 +7,8 @@ use redgrid_core::name::companion;
 use redgrid_core::object::layouts::reliable_queue;
 use redgrid_core::{BulkScript, Client, IdempotentRequest, IdempotentScript, Request, Script};
 
+use crate::list::MessageGroup;
+
 /// Number of keys of a queue.
 const KEYS: usize = 10;
 
@@ -24,6 +26,10 @@ static RECEIVE: Script<{ KEYS + 1 }> = Script::new(
 static BROWSE: BulkScript = BulkScript::new(
     "reliable_queue/browse",
     concat!(include_str!("scripts/state.lua"), include_str!("scripts/browse.lua")),
+);
+static LIST: BulkScript = BulkScript::new(
+    "reliable_queue/list",
+    concat!(include_str!("scripts/state.lua"), include_str!("scripts/list.lua")),
 );
 static COUNTS: BulkScript = BulkScript::new(
     "reliable_queue/counts",
@@ -98,6 +104,17 @@ impl Keys {
 
     pub(crate) fn browse(&self) -> Request {
         BROWSE.with(self.all.iter().cloned())
+    }
+
+    pub(crate) fn list(&self, group: MessageGroup) -> Request {
+        let [_, bodies, states, ready, delayed, flight, _, _, _, dead] = &self.all;
+        let group = match group {
+            MessageGroup::Ready => ready,
+            MessageGroup::Delayed => delayed,
+            MessageGroup::InFlight => flight,
+            MessageGroup::Dead => dead,
+        };
+        LIST.with([bodies, states, group].map(Bytes::clone))
     }
 
     pub(crate) fn counts(&self) -> Request {
