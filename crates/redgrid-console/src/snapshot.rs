@@ -8,6 +8,7 @@ use redgrid_core::report::ClientReport;
 use redgrid_inspect::{DoctorReport, LockView};
 
 use crate::board::LockRow;
+use crate::listed::{Group, Listed};
 
 /// The state of one source: its last answer, and whether it fails now. Times are in milliseconds
 /// since 1970.
@@ -84,10 +85,19 @@ pub(crate) struct Snapshot {
     pub(crate) locks: Arc<Vec<LockRow>>,
     /// The locks of open lock pages, by their names.
     pub(crate) watched: Arc<BTreeMap<String, Reading<LockView>>>,
+    /// Queues, synchronizers and limiters.
+    pub(crate) listed: [Listed; 3],
     /// The last checks of the settings.
     pub(crate) doctor: Reading<DoctorReport>,
     /// Whether checks are running.
     pub(crate) is_doctor_running: bool,
+}
+
+impl Snapshot {
+    /// Returns what is known of a group of objects.
+    pub(crate) fn list(&self, group: Group) -> &Listed {
+        &self.listed[group as usize]
+    }
 }
 
 /// The living clients.
@@ -140,7 +150,7 @@ impl Process {
     }
 }
 
-/// The progress of the search for locks.
+/// The progress of a search.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Sweep {
     /// When the last complete search began and ended.
@@ -149,7 +159,7 @@ pub(crate) struct Sweep {
     pub(crate) found: usize,
     /// Whether the deployment has too many keys to be searched without a request.
     pub(crate) is_too_large: bool,
-    /// Whether more locks exist than are kept.
+    /// Whether more objects exist than are kept.
     pub(crate) is_cut: bool,
     /// Why the last search failed, and since when searches fail.
     pub(crate) trouble: Option<(String, u64)>,

@@ -192,6 +192,24 @@ impl ObjectKind {
         })
     }
 
+    /// Returns whether objects of this kind have a key with their plain name. The others are known
+    /// by their keys alone.
+    pub(crate) fn has_plain_key(self) -> bool {
+        !matches!(
+            self,
+            ObjectKind::Barrier
+                | ObjectKind::DoubleBarrier
+                | ObjectKind::Phaser
+                | ObjectKind::Notify
+                | ObjectKind::Condition
+                | ObjectKind::Event
+                | ObjectKind::Adder
+                | ObjectKind::ReliableQueue
+                | ObjectKind::DelayedQueue
+                | ObjectKind::RingBuffer
+        )
+    }
+
     /// Returns the kind of an object by a key of its own, which is not that of the plain name.
     ///
     /// `object` is the key of the plain name.
@@ -262,6 +280,7 @@ mod tests {
             ("redgrid_adder:{a}", ObjectKind::Adder),
         ] {
             assert_eq!(of(wire), Some(kind), "{wire}");
+            assert_eq!(kind.has_plain_key(), kind == ObjectKind::BloomFilter, "{kind}");
         }
         assert_eq!((of("a"), of("redgrid_unknown:{a}")), (None, None));
     }

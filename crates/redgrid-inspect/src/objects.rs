@@ -113,10 +113,12 @@ impl Inspector {
         if let Some(kind) = filter.key_type() {
             keys = keys.of_kind(kind);
         }
+        let (client, wanted) = (self.client.clone(), filter.kinds.clone());
+        let keys = keys.map_err(InspectError::from).try_filter(move |key| ready(may_be(&client, key, &wanted)));
         let client = self.client.clone();
         let kinds = filter.kinds.clone();
         let is_filtered = !kinds.is_empty();
-        let described = keys.map_err(InspectError::from).map_ok(move |key| describe(client.clone(), key, is_filtered));
+        let described = keys.map_ok(move |key| describe(client.clone(), key, is_filtered));
         let mut seen = Seen::default();
         let found = described.try_buffer_unordered(MAX_IN_FLIGHT).try_filter_map(move |described| {
             let is_new = |(key, view): &(Bytes, ObjectView)| {
@@ -154,6 +156,16 @@ impl Seen {
         let [high, low] = self.hashers.each_ref().map(|hasher| u128::from(hasher.hash_one(key)));
         self.fingerprints.insert(high << 64 | low)
     }
+}
+
+/// Returns whether the object with this key may be of one of these kinds, without a request.
+fn may_be(client: &Client, key: &Key, kinds: &[ObjectKind]) -> bool {
+    let object = object_key(client, key);
+    kinds.is_empty()
+        || match key.wire()[..] == object[..] {
+            true => kinds.iter().any(|kind| kind.has_plain_key()),
+            false => kinds.contains(&ObjectKind::of_primary_key(key.wire(), &object).unwrap_or(ObjectKind::Other)),
+        }
 }
 
 /// Describes the object with this key; `None` if it has ended meanwhile.

@@ -12,29 +12,30 @@ use tokio::time::Instant;
 use super::Collector;
 use super::viewers::Need;
 use crate::board::{Found, MOST_LOCKS};
+use crate::pages::Page;
 use crate::snapshot::Reading;
 use crate::text::{millis, now_ms};
 
 /// A search rests 49 times as long as it has worked: it takes at most 2 % of a node's time.
-const REST: u32 = 49;
+pub(super) const REST: u32 = 49;
 
 /// How often a search looks whether somebody still needs it.
-const CHECK_INTERVAL: Duration = Duration::from_millis(500);
+pub(super) const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Locks after which the progress is reported.
-const PROGRESS: usize = 100;
+/// Objects after which the progress is reported.
+pub(super) const PROGRESS: usize = 100;
 
 /// Shortest time from the beginning of one search to that of the next.
-const SEARCH_INTERVAL: Duration = Duration::from_secs(1);
+pub(super) const SEARCH_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Keys of a deployment from which on it is not searched without a request.
 const MOST_KEYS: u64 = 1_000_000;
 
-/// How often the locks on the screen are read.
-const SHOWN_INTERVAL: Duration = Duration::from_secs(1);
+/// How often the objects on the screen are read.
+pub(super) const SHOWN_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Locks that are read in one interval. A lock takes up to four commands.
-const MOST_READS: usize = 12;
+/// Objects that are read in one interval. One takes up to four commands.
+pub(super) const MOST_READS: usize = 12;
 
 /// The kinds that are listed as locks.
 const LOCKS: [ObjectKind; 4] =
@@ -54,7 +55,7 @@ impl Collector {
         }
     }
 
-    fn is_too_large(&self) -> bool {
+    pub(super) fn is_too_large(&self) -> bool {
         let snapshot = self.snapshot.borrow();
         snapshot.servers.get().is_some_and(|servers| servers.iter().map(|server| server.keys).sum::<u64>() > MOST_KEYS)
     }
@@ -116,17 +117,18 @@ impl Collector {
     }
 
     pub(super) async fn read_shown_locks(&self) {
-        let mut last = String::new();
+        let mut last: Option<String> = None;
         while self.needed(Need::Shown).await {
-            let (pages, mut lists) = self.viewers().names(Instant::now());
+            let is_of_locks = |page| matches!(page, Page::Locks | Page::Lock);
+            let (pages, mut lists) = self.viewers().names(is_of_locks, Instant::now());
             // While the search is fast, it has read the locks of lists within the last seconds.
             if self.is_search_fast() {
                 lists.clear();
             }
             self.forget_other_locks(&pages);
-            let batch = next_batch(&pages, &lists, &last);
+            let batch = next_batch(&pages, &lists, last.as_ref());
             if let Some(name) = batch.iter().rev().find(|name| !pages.contains(*name)) {
-                name.clone_into(&mut last);
+                last = Some(name.clone());
             }
             let read = batch.iter().map(async |name| (name.clone(), self.inspector.lock(name).await));
             let read = futures_util::future::join_all(read).await;
@@ -202,11 +204,12 @@ impl Collector {
     }
 }
 
-/// Returns the locks to read: those of lock pages, then those of lists after the last one read, in
-/// a circle.
-fn next_batch(pages: &BTreeSet<String>, lists: &BTreeSet<String>, last: &str) -> Vec<String> {
-    let after = lists.iter().skip_while(|name| name.as_str() <= last);
-    let before = lists.iter().take_while(|name| name.as_str() <= last);
+/// Returns the objects to read: those with a page of their own, then those of lists after the last
+/// one read, in a circle.
+pub(super) fn next_batch<N: Ord + Clone>(pages: &BTreeSet<N>, lists: &BTreeSet<N>, last: Option<&N>) -> Vec<N> {
+    let is_before = |name: &&N| last.is_some_and(|last| *name <= last);
+    let after = lists.iter().skip_while(is_before);
+    let before = lists.iter().take_while(is_before);
     let rest = after.chain(before).filter(|name| !pages.contains(*name));
     pages.iter().chain(rest).take(MOST_READS).cloned().collect()
 }

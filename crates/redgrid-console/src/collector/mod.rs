@@ -11,9 +11,12 @@
 //! | reports | a question to each client | 5 s, at most 50 a second |
 //! | search for locks | `SCAN` with a bounded script | at most 2 % of a node's time |
 //! | locks on the screen | bounded reads | 1 s, at most 12 locks |
+//! | search for queues, synchronizers, limiters | as for locks | at most 2 % of a node's time |
+//! | those on the screen | bounded reads | 1 s, at most 12 objects |
 //! | checks | those of `redgrid doctor` | on request, at most one a minute |
 
 mod clients;
+mod listed;
 mod locks;
 mod nodes;
 mod viewers;
@@ -142,6 +145,8 @@ impl Collector {
             self.ask_clients(),
             self.search_locks(),
             self.read_shown_locks(),
+            self.search_listed(),
+            self.read_listed(),
             self.run_doctor(),
         );
     }
@@ -195,7 +200,7 @@ pub(crate) struct Viewer {
 }
 
 impl Viewer {
-    /// Says which locks are on the screen.
+    /// Says which objects are on the screen.
     pub(crate) fn shows(&self, names: Vec<String>) {
         self.collector.viewers().shows(self.id, names);
     }
