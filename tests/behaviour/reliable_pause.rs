@@ -12,6 +12,9 @@ use tokio::task::JoinHandle;
 
 use super::reliable::{HOUR, SHORT};
 
+/// Part of every request that changes the queue.
+const CHANGE: &str = "redgrid_reliable_queue_channel";
+
 type Numbers = ReliableQueue<u64>;
 type Received = Result<Delivery<u64, redgrid_reliable_queue::codecs::Json>, QueueError>;
 
@@ -234,7 +237,6 @@ async fn lost_replies_neither_undo_a_pause_nor_deliver_during_one() {
     // Afterwards, the server knows the scripts.
     assert!(hasty.pause().await.unwrap() && hasty.resume().await.unwrap());
     assert!(hasty.try_receive().await.unwrap().is_none());
-    const CHANGE: &str = "redgrid_reliable_queue_channel";
     proxy.next(2, CHANGE, Action::SwallowReply);
     assert!(hasty.pause().await.unwrap(), "the first transmission has paused it");
     assert_eq!(proxy.counts().swallowed, 2);

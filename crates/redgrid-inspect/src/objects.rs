@@ -160,12 +160,14 @@ impl Seen {
 
 /// Returns whether the object with this key may be of one of these kinds, without a request.
 fn may_be(client: &Client, key: &Key, kinds: &[ObjectKind]) -> bool {
+    if kinds.is_empty() {
+        return true;
+    }
     let object = object_key(client, key);
-    kinds.is_empty()
-        || match key.wire()[..] == object[..] {
-            true => kinds.iter().any(|kind| kind.has_plain_key()),
-            false => kinds.contains(&ObjectKind::of_primary_key(key.wire(), &object).unwrap_or(ObjectKind::Other)),
-        }
+    if key.wire()[..] == object[..] {
+        return kinds.iter().any(|kind| kind.has_plain_key());
+    }
+    kinds.contains(&ObjectKind::of_primary_key(key.wire(), &object).unwrap_or(ObjectKind::Other))
 }
 
 /// Describes the object with this key; `None` if it has ended meanwhile.

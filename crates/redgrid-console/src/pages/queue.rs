@@ -65,7 +65,7 @@ fn address(queue: &str, state: &str, page: u64) -> String {
 
 fn table(content: &Content<'_>, page: &MessagePage) -> Markup {
     let (group, first) = selected(content.query);
-    let id = GROUPS.iter().find(|(.., one)| *one == group).map_or("ready", |(id, ..)| id);
+    let id = GROUPS.iter().find(|(.., one)| *one == group).map_or("ready", |(id, ..)| *id);
     let (queue, at) = (content.query.get("name"), content.query.page() as u64);
     let (pages, last) = (page.total.div_ceil(PAGE).max(1), first.saturating_add(page.messages.len() as u64));
     html! {
