@@ -89,7 +89,8 @@ async fn a_pause_is_a_state_of_the_queue_and_no_setting() {
     let queue = numbers(&client(&server).await);
     assert!(!queue.is_paused().await.unwrap() && queue.counts().await.unwrap().paused_since.is_none());
     assert!(!queue.resume().await.unwrap() && !queue.object().exists().await.unwrap());
-    let now = async || SystemTime::UNIX_EPOCH + Duration::from_millis(observer.server_time_micros().await.unwrap() / 1000);
+    let now =
+        async || SystemTime::UNIX_EPOCH + Duration::from_millis(observer.server_time_micros().await.unwrap() / 1000);
     let before = now().await;
     assert!(queue.pause().await.unwrap());
     let after = now().await;

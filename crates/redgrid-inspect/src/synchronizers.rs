@@ -176,7 +176,11 @@ impl Inspector {
         Ok(stored.and_then(view))
     }
 
-    async fn stored_synchronizer(&self, keys: Vec<Bytes>, fields: &[&'static str]) -> Result<Option<Stored>, ServerError> {
+    async fn stored_synchronizer(
+        &self,
+        keys: Vec<Bytes>,
+        fields: &[&'static str],
+    ) -> Result<Option<Stored>, ServerError> {
         let request = SYNCHRONIZER.with(keys.into_iter().take(3));
         let request = fields.iter().fold(request, |request, field| request.arg(*field));
         let reply: Vec<Bytes> = self.client.run(request.idempotent()).await?;
@@ -253,11 +257,9 @@ fn state_of(kind: ObjectKind, stored: &Stored) -> Option<SynchronizerState> {
         ObjectKind::CountDownLatch => {
             SynchronizerState::Latch { count: number(stored.values.first()?)?, round: stored.of_companion(0, 0) }
         }
-        ObjectKind::Barrier => SynchronizerState::Barrier {
-            round: stored.number(0),
-            parties: stored.number(1),
-            waiting: stored.live(0),
-        },
+        ObjectKind::Barrier => {
+            SynchronizerState::Barrier { round: stored.number(0), parties: stored.number(1), waiting: stored.live(0) }
+        }
         ObjectKind::DoubleBarrier => SynchronizerState::DoubleBarrier {
             session: stored.number(0),
             parties: stored.number(1),
