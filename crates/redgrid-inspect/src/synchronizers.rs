@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use redgrid_core::author::ClientExt;
 use redgrid_core::name::companion;
 use redgrid_core::object::layouts;
 use redgrid_core::{Name, Request, ServerError};
