@@ -304,6 +304,44 @@ async fn the_oldest_ready_message_has_an_age_by_the_time_it_became_ready() {
     drop(held);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_returned_message_is_as_old_as_its_return() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let queue = numbers(&client(&server).await);
+    let now = async || Duration::from_micros(observer.server_time_micros().await.unwrap());
+    // It became ready at this time at the earliest. Both times of an age are whole milliseconds.
+    let is_ready_since = async |earliest: Duration| {
+        let age = queue.counts().await.unwrap().oldest_ready_age.expect("a message is ready");
+        let most = now().await - earliest + Duration::from_millis(1);
+        assert!(age <= most, "{age:?}, but at most {most:?}");
+    };
+    // A receive during a pause moves messages, and takes none.
+    let move_due = async || {
+        passed(&observer, SHORT * 2).await;
+        queue.pause().await.unwrap();
+        assert!(queue.try_receive().await.unwrap().is_none());
+        assert_eq!(queue.counts().await.unwrap().overdue, 0);
+    };
+    let began = now().await;
+    queue.push(&1).delay(SHORT).await.unwrap();
+    move_due().await;
+    is_ready_since(began + SHORT).await;
+
+    queue.resume().await.unwrap();
+    let began = now().await;
+    drop(queue.receive().visibility(SHORT).await.unwrap());
+    move_due().await;
+    is_ready_since(began + SHORT).await;
+
+    queue.resume().await.unwrap();
+    let held = queue.receive().visibility(HOUR).await.unwrap();
+    passed(&observer, SHORT).await;
+    let began = now().await;
+    held.nack(Duration::ZERO).await.unwrap();
+    is_ready_since(began).await;
+}
+
 /// A pause that the replicas have survives the death of the primary.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_queue_stays_paused_after_a_failover() {

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::Collector;
 use super::locks::{CHECK_INTERVAL, MOST_READS, PROGRESS, REST, SEARCH_INTERVAL, SHOWN_INTERVAL, next_batch};
-use super::viewers::Need;
+use super::viewers::{Need, ObjectNames};
 use crate::listed::{Detail, Group, Listed};
 use crate::snapshot::Reading;
 use crate::text::now_ms;
@@ -186,7 +186,7 @@ impl Collector {
     }
 
     /// Removes what is known of objects that were not on a screen lately.
-    fn forget_details(&self, pages: &BTreeSet<(Group, String)>, lists: &BTreeSet<(Group, String)>) {
+    fn forget_details(&self, pages: &ObjectNames, lists: &ObjectNames) {
         let now = now_ms();
         self.change(|snapshot| {
             for group in Group::ALL {

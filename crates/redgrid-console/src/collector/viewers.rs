@@ -28,6 +28,9 @@ pub(crate) struct Interest {
     pub(crate) name: Option<String>,
 }
 
+/// Queues, synchronizers and limiters, each with its group.
+pub(crate) type ObjectNames = BTreeSet<(Group, String)>;
+
 /// A source, or a group of sources that are needed together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Need {
@@ -137,8 +140,8 @@ impl Viewers {
 
     /// Returns the queues, synchronizers and limiters of pages and of lists, as
     /// [`names`](Viewers::names) does.
-    pub(crate) fn listed(&mut self, now: Instant) -> (BTreeSet<(Group, String)>, BTreeSet<(Group, String)>) {
-        let (mut pages, mut lists) = (BTreeSet::new(), BTreeSet::new());
+    pub(crate) fn listed(&mut self, now: Instant) -> (ObjectNames, ObjectNames) {
+        let (mut pages, mut lists) = (ObjectNames::new(), ObjectNames::new());
         for group in Group::ALL {
             let (of_pages, of_lists) = self.names(|page| Group::of(page) == Some(group), now);
             pages.extend(of_pages.into_iter().map(|name| (group, name)));
