@@ -101,7 +101,7 @@ fn table(content: &Content<'_>, page: &MessagePage) -> Markup {
 fn row(message: &MessageSummary, now: u64) -> Markup {
     html! {
         tr {
-            th scope="row" { (message.id) }
+            th scope="row" { span.id { (message.id) } }
             td { (message_state(&message.state, now)) }
             td.n { (number(message.attempts)) }
             td.n { (message.priority) }
