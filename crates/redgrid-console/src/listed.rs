@@ -1,4 +1,5 @@
-//! Objects that pages list, other than locks: their names, and what is known of those on the screen.
+//! Objects that pages list, other than locks: their names, and what is known of those on the
+//! screen.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

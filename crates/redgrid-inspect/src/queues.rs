@@ -80,8 +80,8 @@ impl Inspector {
         until_error(read.try_buffer_unordered(MAX_IN_FLIGHT).try_filter_map(|view| ready(Ok(view))))
     }
 
-    /// Returns up to 100 messages of a group of a reliable queue, from the index `first` on, without
-    /// their values.
+    /// Returns up to 100 messages of a group of a reliable queue, from the index `first` on,
+    /// without their values.
     ///
     /// # Errors
     ///

@@ -125,8 +125,8 @@ impl Stored {
         self.values.get(at).and_then(|value| number(value)).unwrap_or_default()
     }
 
-    /// Returns a part of a companion: 0 its length, 1 the number of scores in the future, 2 the time
-    /// until the first of them.
+    /// Returns a part of a companion: 0 its length, 1 the number of scores in the future, 2 the
+    /// time until the first of them.
     fn of_companion<N: std::str::FromStr>(&self, companion: usize, part: usize) -> Option<N> {
         self.companions.get(companion * 3 + part).and_then(|part| number(part))
     }

@@ -16,8 +16,8 @@ use crate::scripts::RETAINED;
 static POSITIONS: Script<2> = Script::new("fair/positions", include_str!("scripts/fair_positions.lua"));
 pub(crate) static INSPECT: Script<1> = Script::new("lock/inspect", include_str!("scripts/inspect.lua"));
 
-/// Maximum number of holders, and of waiters, that are read of one lock: 1,000. They keep the server
-/// busy for about 1 ms.
+/// Maximum number of holders, and of waiters, that are read of one lock: 1,000. They keep the
+/// server busy for about 1 ms.
 pub(crate) const MAX_HOLDERS: i64 = 1000;
 
 /// A held lock as the server sees it.

@@ -187,8 +187,8 @@ local function finish_change(publish, channel)
   end
   local due = earliest_due()
   -- Waiters have polled when no message was ready, and have received the next due time. So they are
-  -- notified only of changes to that. If PUBLISH fails, a later poll finds the message. Waiters of a
-  -- paused queue are notified when it is resumed.
+  -- notified only of changes to that. If PUBLISH fails, a later poll finds the message. Waiters of
+  -- a paused queue are notified when it is resumed.
   if settings.paused > 0 then
     return due and math.max(due - now, 0) or -1
   end
