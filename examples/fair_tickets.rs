@@ -40,7 +40,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         };
         println!("buyer {buyer} is in line, {before} before it");
     }
-    println!("{} wait; the counter opens", counter.waiting().await?.len());
+    println!("{} wait; the counter opens", counter.waiting_count().await?);
     gate.release().await?;
     for buyer in buyers {
         buyer.await?.map_err(|error| error.to_string())?;

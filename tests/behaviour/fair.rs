@@ -189,6 +189,28 @@ async fn a_waiter_can_read_its_queue_position() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn of_a_long_queue_the_first_thousand_waiters_are_read() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let client = client(&server).await;
+    let lock = FairLock::new(&client, "a");
+    assert_eq!((lock.waiting_count().await.unwrap(), lock.waiting().await.unwrap().len()), (0, 0));
+    // Waiters of Redisson, none of which polls.
+    let fill = "for i = 1, 5000 do redis.call('RPUSH', KEYS[1], '0f8fad5b-d9cb-469f-a165-70867728950e:' .. i) \
+                redis.call('ZADD', KEYS[2], 9e15, '0f8fad5b-d9cb-469f-a165-70867728950e:' .. i) end";
+    let keys = ["redisson_lock_queue:{a}", "redisson_lock_timeout:{a}"];
+    observer.cmd(&["EVAL", fill, "2", keys[0], keys[1]]).await.unwrap();
+    let position = QueuePosition::new();
+    let waiter = tokio::spawn(lock.acquire().track(&position).timeout(SOON).into_future());
+    wait_until(SOON, async || lock.position(&position).await.unwrap() == Some(5000)).await;
+    let first = lock.waiting().await.unwrap();
+    assert_eq!((first.len(), first[999].number, first[999].ours), (1000, Some(1000), false));
+    assert_eq!(lock.waiting_count().await.unwrap(), 5001);
+    observer.cmd(&["DEL", keys[0], keys[1]]).await.unwrap();
+    waiter.await.unwrap().unwrap().release().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn guards_leases_tokens_and_holders_work_like_those_of_a_lock() {
     let server = server().await;
     let observer = server.observer().await.unwrap();

@@ -128,6 +128,7 @@ mod regressions;
 mod reliable;
 mod reliable_losses;
 mod reliable_model;
+mod reliable_pause;
 mod reliable_rules;
 mod reliable_topics;
 mod reliable_topics_model;

@@ -56,6 +56,7 @@ struct Model {
     messages: BTreeMap<MessageId, One>,
     deliveries: usize,
     most_attempts: u32,
+    is_paused: bool,
 }
 
 impl Model {
@@ -119,7 +120,7 @@ async fn modelled(client: &Client, some: u64) {
         for _ in 0..60 {
             // Waits longer than the short times, by any clock of this machine.
             tokio::time::sleep(SHORT * 4).await;
-            let (step, value, flag) = (random.u8(..14), random.u8(..), random.bool());
+            let (step, value, flag) = (random.u8(..16), random.u8(..), random.bool());
             story.push(format!("{step} {value} {flag}"));
             let at = (!held.is_empty()).then(|| random.usize(..held.len()));
             apply(&queue, &mut model, &mut held, (step, value, flag, at)).await;
@@ -158,6 +159,7 @@ async fn apply(
             // Short visibilities have ended before this receive, because the test has waited above.
             let given = queue.receive_many(most).visibility(visibility).timeout(Duration::ZERO).await.unwrap();
             model.tidy();
+            let most = if model.is_paused { 0 } else { most };
             let expected: Vec<_> = model.first().into_iter().take(most).collect();
             assert_eq!(given.iter().map(Delivery::id).collect::<Vec<_>>(), expected);
             for delivery in given {
@@ -208,6 +210,16 @@ async fn apply(
                 (one.attempts, one.place, one.receipt) = (0, Place::Ready, None);
             }
         }
+        // A paused queue is resumed sooner than it is paused, so that most receives get messages.
+        13 => {
+            if !flag {
+                return;
+            }
+            assert_eq!(queue.pause().await.unwrap(), !std::mem::replace(&mut model.is_paused, true));
+        }
+        14 => {
+            assert_eq!(queue.resume().await.unwrap(), std::mem::replace(&mut model.is_paused, false));
+        }
         _ => {
             let id = model.messages.keys().nth(usize::from(value) % model.messages.len().max(1)).copied();
             let Some(id) = id else { return };
@@ -231,6 +243,9 @@ async fn compare(queue: &ReliableQueue<u8>, model: &Model, story: &[String], see
         model.count(|place| place == Place::Dead),
     );
     assert_eq!(there, expected, "{}", at());
+    let overdue = model.count(|place| place == Place::Flight(true));
+    assert_eq!((counts.overdue, counts.paused_since.is_some()), (overdue, model.is_paused), "{}", at());
+    assert_eq!(counts.oldest_ready_age.is_some(), counts.ready > 0, "{}", at());
     let peeked: Vec<_> = queue.peek(100).await.unwrap().iter().map(|one| one.id()).collect();
     assert_eq!(peeked, model.first(), "{}", at());
     for most in [1, 2] {

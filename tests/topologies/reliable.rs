@@ -15,6 +15,7 @@ clauses![
     "reliable queues";
     messages_are_pushed_waited_for_and_settled,
     an_unsettled_message_is_redelivered_and_becomes_a_dead_letter,
+    a_paused_queue_delivers_nothing_until_it_is_resumed,
 ];
 
 async fn messages_are_pushed_waited_for_and_settled(on: Fixture) {
@@ -80,4 +81,25 @@ async fn an_unsettled_message_is_redelivered_and_becomes_a_dead_letter(on: Fixtu
     assert_eq!(anew.attempt(), 1);
     anew.ack().await.unwrap();
     assert_eq!(queue.dead().clear().await.unwrap(), 0);
+}
+
+async fn a_paused_queue_delivers_nothing_until_it_is_resumed(on: Fixture) {
+    // The next poll comes too late: only the notification of the resume wakes the waiter.
+    let (one, two) = (on.client().await, on.client_with(|config| config.poll_interval(SOON)).await);
+    let (here, there): (ReliableQueue<u64>, ReliableQueue<u64>) =
+        (ReliableQueue::new(&one, &on.name), ReliableQueue::new(&two, &on.name));
+    let waiting = tokio::spawn({
+        let there = there.clone();
+        async move { there.receive().visibility(HOUR).await.unwrap() }
+    });
+    assert!(here.pause().await.unwrap() && there.is_paused().await.unwrap());
+    here.push(&7).await.unwrap();
+    for queue in [&here, &there] {
+        assert!(queue.try_receive().await.unwrap().is_none());
+    }
+    assert!(!waiting.is_finished());
+    assert!(there.resume().await.unwrap() && !here.resume().await.unwrap());
+    let delivery = tokio::time::timeout(SOON, waiting).await.expect("it comes").unwrap();
+    assert_eq!((delivery.value().unwrap(), delivery.attempt()), (7, 1));
+    delivery.ack().await.unwrap();
 }

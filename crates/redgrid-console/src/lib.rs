@@ -1,8 +1,9 @@
 //! A read-only web console: who holds which lock, who waits for it, and what looks wrong.
 //!
 //! A [`Console`] is an axum [`Router`](axum::Router) that a service mounts at any path. It has
-//! pages for the servers, the locks, the client processes, all objects, and the checks of `redgrid
-//! doctor`. The pages update themselves while they are open.
+//! pages for the servers, the locks, the queues, the synchronizers, the rate limiters, the client
+//! processes, all objects, and the checks of `redgrid doctor`. The pages update themselves while
+//! they are open.
 //!
 //! ```no_run
 //! # async fn demo() -> Result<(), Box<dyn std::error::Error>> {
@@ -49,6 +50,7 @@ mod headers;
 mod holder_state;
 mod hosts;
 mod lints;
+mod listed;
 mod live;
 mod login;
 mod object_name;

@@ -10,6 +10,7 @@ use redgrid_inspect::{DoctorReport, LockView};
 use crate::board::LockRow;
 use crate::holder_state::Seen;
 use crate::lints::Findings;
+use crate::listed::{Group, Listed};
 
 /// The state of one source: its last answer, and whether it fails now. Times are in milliseconds
 /// since 1970.
@@ -94,6 +95,8 @@ pub(crate) struct Snapshot {
     pub(crate) watched: Arc<BTreeMap<String, Reading<LockView>>>,
     /// The readings of the holders of these locks, by the lock.
     pub(crate) watched_holders: Arc<BTreeMap<String, BTreeMap<HolderKey, Seen>>>,
+    /// Queues, synchronizers and limiters.
+    pub(crate) listed: [Listed; 3],
     /// The findings, once a page has needed them. All pages of a state share them.
     pub(crate) findings: Arc<OnceLock<Findings>>,
     /// The last checks of the settings.
@@ -109,6 +112,11 @@ impl Snapshot {
     /// Returns the processes of connected clients.
     pub(crate) fn connected(&self) -> impl Iterator<Item = (&String, &Process)> {
         self.processes.iter().filter(|(_, process)| process.left_at.is_none())
+    }
+
+    /// Returns what is known of a group of objects.
+    pub(crate) fn list(&self, group: Group) -> &Listed {
+        &self.listed[group as usize]
     }
 }
 
@@ -201,7 +209,7 @@ impl Process {
     }
 }
 
-/// The progress of the search for locks.
+/// The progress of a search.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Sweep {
     /// When the last complete search began and ended.
@@ -211,7 +219,7 @@ pub(crate) struct Sweep {
     /// Whether the deployment has too many keys to be searched without a request, or their number
     /// is not known.
     pub(crate) is_too_large: bool,
-    /// Whether more locks exist than are kept.
+    /// Whether more objects exist than are kept.
     pub(crate) is_cut: bool,
     /// Why the last search failed, and since when searches fail.
     pub(crate) trouble: Option<(String, u64)>,

@@ -1,5 +1,6 @@
 //! The errors of reads.
 
+use redgrid_core::object::ObjectError;
 use redgrid_core::{Code, Failure, Operation, ServerError};
 use redgrid_keys::KeysError;
 
@@ -13,6 +14,9 @@ pub enum InspectError {
     /// The scan of all keys failed.
     #[error(transparent)]
     Keys(KeysError),
+    /// A reply about an object has an unexpected form.
+    #[error(transparent)]
+    Object(ObjectError),
     /// The servers cannot be checked, because they have no address: only a Unix socket is known.
     #[error("cannot check the servers: expected servers that listen on a port, got a Unix socket")]
     NoAddresses,

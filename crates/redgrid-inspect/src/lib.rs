@@ -1,4 +1,5 @@
-//! Reads locks with their holders, living clients, and objects by type, and checks the servers.
+//! Reads locks with their holders, reliable queues, synchronizers, rate limiters, living clients,
+//! and objects by type, and checks the servers.
 //!
 //! Use it for tools of operators. The command line and the console read the servers with it.
 //!
@@ -37,12 +38,15 @@ mod doctor;
 mod error;
 mod holder;
 mod inspector;
+mod limiters;
 mod lock;
 mod looks;
 mod object_kind;
 mod objects;
+mod queues;
 mod report_limits;
 mod scripts;
+mod synchronizers;
 
 pub use ask::{ASK_TIMEOUT, Answer};
 pub use clients::LivingClients;
@@ -50,8 +54,12 @@ pub use doctor::{DoctorReport, Finding, Level, Requirements};
 pub use error::InspectError;
 pub use holder::{HolderState, HolderView, Mode, WaiterView};
 pub use inspector::Inspector;
+pub use limiters::LimiterView;
 pub use lock::{LockKind, LockView};
 pub use object_kind::ObjectKind;
 pub use objects::{ObjectFilter, ObjectView};
+pub use queues::QueueView;
 pub use redgrid_core::report::{ClientReport, ContentionReport, EventReport, HeldReport, WaitReport};
 pub use redgrid_core::{Client, Config, Failure, ServerError};
+pub use redgrid_reliable_queue as reliable_queue;
+pub use synchronizers::{SynchronizerState, SynchronizerView};

@@ -179,7 +179,7 @@ impl Inspector {
         }
         let (subscribers, queue, token, is_election) = tokio::join!(
             self.subscribers(key),
-            self.queue(key, &view.kind),
+            self.fair_queue(key, &view.kind),
             self.token(key),
             self.is_election(key, &view),
         );
@@ -226,7 +226,7 @@ impl Inspector {
     }
 
     /// Reads the queue of a fair lock, or that of the entry gate of a fair read-write lock.
-    async fn queue(&self, key: &Bytes, kind: &LockKind) -> Result<Queue, ServerError> {
+    async fn fair_queue(&self, key: &Bytes, kind: &LockKind) -> Result<Queue, ServerError> {
         let owner = if *kind == LockKind::ReadWrite { companion("redgrid_rw_line", key) } else { key.clone() };
         let keys = [companion("redisson_lock_queue", &owner), companion("redgrid_fair", &owner)];
         let list = keys[0].clone();

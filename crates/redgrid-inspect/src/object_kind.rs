@@ -158,6 +158,24 @@ impl ObjectKind {
         matches!(self, ObjectKind::Lock | ObjectKind::FairLock | ObjectKind::ReadWriteLock | ObjectKind::Election)
     }
 
+    /// Returns whether objects of this kind are synchronizers, which
+    /// [`Inspector::synchronizer`](crate::Inspector::synchronizer) reads.
+    pub fn is_synchronizer(self) -> bool {
+        matches!(
+            self,
+            ObjectKind::Election
+                | ObjectKind::Semaphore
+                | ObjectKind::PermitExpirableSemaphore
+                | ObjectKind::CountDownLatch
+                | ObjectKind::Barrier
+                | ObjectKind::DoubleBarrier
+                | ObjectKind::Phaser
+                | ObjectKind::Notify
+                | ObjectKind::Condition
+                | ObjectKind::Event
+        )
+    }
+
     /// Returns the type of all keys by which a scan finds objects of this kind; `None` if it is not
     /// one.
     pub(crate) fn key_type(self) -> Option<Kind> {
@@ -172,6 +190,24 @@ impl ObjectKind {
             ObjectKind::CountDownLatch | ObjectKind::IdGenerator | ObjectKind::String => Kind::String,
             _ => return None,
         })
+    }
+
+    /// Returns whether objects of this kind have a key with their plain name. The others are known
+    /// by their keys alone.
+    pub(crate) fn has_plain_key(self) -> bool {
+        !matches!(
+            self,
+            ObjectKind::Barrier
+                | ObjectKind::DoubleBarrier
+                | ObjectKind::Phaser
+                | ObjectKind::Notify
+                | ObjectKind::Condition
+                | ObjectKind::Event
+                | ObjectKind::Adder
+                | ObjectKind::ReliableQueue
+                | ObjectKind::DelayedQueue
+                | ObjectKind::RingBuffer
+        )
     }
 
     /// Returns the kind of an object by a key of its own, which is not that of the plain name.
@@ -244,6 +280,7 @@ mod tests {
             ("redgrid_adder:{a}", ObjectKind::Adder),
         ] {
             assert_eq!(of(wire), Some(kind), "{wire}");
+            assert_eq!(kind.has_plain_key(), kind == ObjectKind::BloomFilter, "{kind}");
         }
         assert_eq!((of("a"), of("redgrid_unknown:{a}")), (None, None));
     }

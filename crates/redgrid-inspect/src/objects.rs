@@ -115,10 +115,12 @@ impl Inspector {
         if let Some(kind) = filter.key_type() {
             keys = keys.of_kind(kind);
         }
+        let (client, wanted) = (self.client.clone(), filter.kinds.clone());
+        let keys = keys.map_err(InspectError::from).try_filter(move |key| ready(may_be(&client, key, &wanted)));
         let client = self.client.clone();
         let kinds = filter.kinds.clone();
         let is_filtered = !kinds.is_empty();
-        let described = keys.map_err(InspectError::from).map_ok(move |key| describe(client.clone(), key, is_filtered));
+        let described = keys.map_ok(move |key| describe(client.clone(), key, is_filtered));
         let mut seen = Seen::default();
         let found = described.try_buffer_unordered(MAX_IN_FLIGHT).try_filter_map(move |described| {
             let is_new = |(key, view): &(Bytes, ObjectView)| {
@@ -126,13 +128,21 @@ impl Inspector {
             };
             ready(Ok(described.filter(is_new).map(|(_, view)| view)))
         });
-        // It ends after an error.
-        found.boxed().scan(false, |has_failed, item| {
-            let next = (!*has_failed).then_some(item);
-            *has_failed |= next.as_ref().is_some_and(Result::is_err);
-            ready(next)
-        })
+        until_error(found)
     }
+}
+
+/// Ends a stream after its first error.
+pub(crate) fn until_error<T, S>(items: S) -> impl Stream<Item = Result<T, InspectError>> + Send + use<T, S>
+where
+    T: Send + 'static,
+    S: Stream<Item = Result<T, InspectError>> + Send + 'static,
+{
+    items.boxed().scan(false, |has_failed, item| {
+        let next = (!*has_failed).then_some(item);
+        *has_failed |= next.as_ref().is_some_and(Result::is_err);
+        ready(next)
+    })
 }
 
 /// The keys that were returned, as fingerprints of 128 bits: two different keys practically never
@@ -148,6 +158,18 @@ impl Seen {
         let [high, low] = self.hashers.each_ref().map(|hasher| u128::from(hasher.hash_one(key)));
         self.fingerprints.insert(high << 64 | low)
     }
+}
+
+/// Returns whether the object with this key may be of one of these kinds, without a request.
+fn may_be(client: &Client, key: &Key, kinds: &[ObjectKind]) -> bool {
+    if kinds.is_empty() {
+        return true;
+    }
+    let object = object_key(client, key);
+    if key.wire()[..] == object[..] {
+        return kinds.iter().any(|kind| kind.has_plain_key());
+    }
+    kinds.contains(&ObjectKind::of_primary_key(key.wire(), &object).unwrap_or(ObjectKind::Other))
 }
 
 /// Describes the object with this key; `None` if it has ended meanwhile.

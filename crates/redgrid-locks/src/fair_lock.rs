@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use bytes::Bytes;
 use redgrid_core::author::ClientExt;
 use redgrid_core::lock::{LockKeys, QueuePositionView};
 use redgrid_core::name::companion;
@@ -12,7 +13,7 @@ use redgrid_core::{Client, Name, ServerError, Token};
 use crate::AcquireError;
 use crate::acquire::{Acquire, TryAcquire};
 use crate::fair::{FAIR, more};
-use crate::inspect::{self, LockHolder, LockState, LockWaiter};
+use crate::inspect::{self, FairQueue, LockHolder, LockState, LockWaiter, MAX_HOLDERS};
 use crate::lock::Lock;
 use crate::lock::LockGuard;
 use crate::with::WithError;
@@ -146,8 +147,9 @@ impl FairLock {
         self.0.inspect().await
     }
 
-    /// Returns the waiters in the server's queue, the next one first: those of redgrid and
-    /// Redisson.
+    /// Returns the first waiters in the server's queue, the next one first: those of redgrid and
+    /// Redisson. At most 1,000 are returned; [`waiting_count`](FairLock::waiting_count) is the
+    /// number of all.
     ///
     /// # Errors
     ///
@@ -157,7 +159,24 @@ impl FairLock {
     ///
     /// Dropping the future changes nothing.
     pub async fn waiting(&self) -> Result<Vec<LockWaiter>, ServerError> {
-        inspect::waiting(self.0.client(), self.0.query_target()?).await
+        Ok(self.queue(MAX_HOLDERS, Bytes::new()).await?.first)
+    }
+
+    /// Returns the number of waiters in the server's queue.
+    ///
+    /// # Errors
+    ///
+    /// [`ServerError`] when the request failed.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future changes nothing.
+    pub async fn waiting_count(&self) -> Result<u64, ServerError> {
+        Ok(self.queue(0, Bytes::new()).await?.len)
+    }
+
+    async fn queue(&self, most: i64, position: Bytes) -> Result<FairQueue, ServerError> {
+        inspect::fair_queue(self.0.client(), self.0.query_target()?, most, position).await
     }
 
     /// Returns the remaining lease of the current holder, as [`Lock::remaining_lease`].
@@ -188,11 +207,7 @@ impl FairLock {
     /// Dropping the future changes nothing.
     pub async fn position(&self, position: &QueuePosition) -> Result<Option<usize>, ServerError> {
         let Some(field) = position.holder_field() else { return Ok(None) };
-        let waiting = self.waiting().await?;
-        let is_own = |waiter: &LockWaiter| {
-            waiter.number.is_some_and(|number| format!("{}:{number}", waiter.client).as_bytes() == field)
-        };
-        Ok(waiting.iter().position(is_own))
+        Ok(self.queue(0, field).await?.index)
     }
 
     /// Returns the operations that every object has, as [`Lock::object`]. They include the queue.
@@ -274,7 +289,7 @@ impl QueuePosition {
     }
 
     /// Returns the holder field in the queue; `None` while the request is not queued.
-    fn holder_field(&self) -> Option<bytes::Bytes> {
+    fn holder_field(&self) -> Option<Bytes> {
         self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).as_ref()?.field()
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use redgrid_core::author::ClientExt;
 use redgrid_core::clock::Instant;
 use redgrid_core::lock::LockKeys;
@@ -15,8 +16,8 @@ use crate::scripts::RETAINED;
 static POSITIONS: Script<2> = Script::new("fair/positions", include_str!("scripts/fair_positions.lua"));
 pub(crate) static INSPECT: Script<1> = Script::new("lock/inspect", include_str!("scripts/inspect.lua"));
 
-/// Maximum number of holders that are read of one lock: 1,000. They keep the server busy for about
-/// 1 ms.
+/// Maximum number of holders, and of waiters, that are read of one lock: 1,000. They keep the
+/// server busy for about 1 ms.
 pub(crate) const MAX_HOLDERS: i64 = 1000;
 
 /// A held lock as the server sees it.
@@ -86,16 +87,36 @@ pub struct LockWaiter {
     pub ours: bool,
 }
 
-/// Returns the waiters of a fair lock, the next one first.
-pub(crate) async fn waiting(client: &Client, target: &Arc<LockKeys>) -> Result<Vec<LockWaiter>, ServerError> {
+/// The queue of a fair lock.
+pub(crate) struct FairQueue {
+    /// The number of waiters.
+    pub(crate) len: u64,
+    /// The first waiters, the next one first.
+    pub(crate) first: Vec<LockWaiter>,
+    /// The index of the position that was searched for.
+    pub(crate) index: Option<usize>,
+}
+
+/// Returns the first waiters of a fair lock, at most `most`, and searches for a position in its
+/// whole queue.
+pub(crate) async fn fair_queue(
+    client: &Client,
+    target: &Arc<LockKeys>,
+    most: i64,
+    position: Bytes,
+) -> Result<FairQueue, ServerError> {
     let keys = [companion("redisson_lock_queue", &target.key), companion("redgrid_fair", &target.key)];
-    let parts: Vec<String> = client.run(POSITIONS.with(keys).idempotent()).await?;
+    let parts: Vec<String> = client.run(POSITIONS.with(keys).int(most).arg(position).idempotent()).await?;
+    let [len, index, waiters @ ..] = parts.as_slice() else {
+        return Err(ServerError::Decode { expected: "the queue of a fair lock", got: format!("{parts:?}") });
+    };
     let waiter = |pair: &[String]| {
         let [field, ours] = pair else { return None };
         let LockHolder { client, number, .. } = LockHolder::of(field, 1);
         Some(LockWaiter { client, number, ours: ours == "1" })
     };
-    Ok(parts.chunks(2).filter_map(waiter).collect())
+    let first = waiters.chunks(2).filter_map(waiter).collect();
+    Ok(FairQueue { len: len.parse().unwrap_or_default(), first, index: index.parse().ok() })
 }
 
 /// Returns the state of a lock; `None` if it is free.

@@ -1,11 +1,14 @@
 //! Numbers of messages in each state of a queue, and totals since its creation.
 
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
 use redgrid_core::object::ObjectError;
 
 use crate::queue::ReliableQueue;
 
 impl<T, C> ReliableQueue<T, C> {
-    /// Returns the number of messages in each state, and totals since the queue was created.
+    /// Returns the number of messages in each state, how long the oldest one has been ready, and
+    /// totals since the queue was created.
     ///
     /// # Errors
     ///
@@ -25,16 +28,36 @@ impl<T, C> ReliableQueue<T, C> {
 
     /// Parses the reply of counts.lua.
     pub(crate) fn parse_counts(&self, reply: &[u64]) -> Result<Counts, ObjectError> {
-        let [ready, delayed, in_flight, dead, into_count @ ..] = reply else {
+        let [ready, delayed, in_flight, dead, overdue, oldest, now, paused, totals @ ..] = reply else {
             return Err(self.unexpected("counts"));
         };
-        let &[pushed, first, redelivered, acknowledged, returned, died, expired] = into_count else {
+        let &[pushed, first, redelivered, acknowledged, returned, died, expired] = totals else {
             return Err(self.unexpected("counts"));
         };
-        let totals =
-            Totals { pushed, received: first + redelivered, redelivered, acknowledged, returned, died, expired };
-        Ok(Counts { ready: *ready, delayed: *delayed, in_flight: *in_flight, dead: *dead, totals })
+        Ok(Counts {
+            ready: *ready,
+            delayed: *delayed,
+            in_flight: *in_flight,
+            dead: *dead,
+            overdue: *overdue,
+            oldest_ready_age: (*oldest > 0).then(|| Duration::from_millis(now.saturating_sub(*oldest))),
+            paused_since: Some(*paused).filter(|paused| *paused > 0).and_then(time),
+            totals: Totals {
+                pushed,
+                received: first + redelivered,
+                redelivered,
+                acknowledged,
+                returned,
+                died,
+                expired,
+            },
+        })
     }
+}
+
+/// Returns a time of the server in milliseconds since 1970.
+fn time(millis: u64) -> Option<SystemTime> {
+    UNIX_EPOCH.checked_add(Duration::from_millis(millis))
 }
 
 /// Numbers of messages in each state, and totals.
@@ -49,6 +72,20 @@ pub struct Counts {
     pub in_flight: u64,
     /// Dead letters: messages that are not delivered any more.
     pub dead: u64,
+    /// Of the ready messages, those that were received and not settled within their visibility. The
+    /// next receive returns them to the queue, or makes them dead letters.
+    pub overdue: u64,
+    /// How long the oldest ready message has been ready, by the server's clock, in whole
+    /// milliseconds. `None` if none is ready.
+    ///
+    /// A message is ready from its push or redrive on; if it was delayed or returned, from the end
+    /// of its delay; if it was not settled in time, from the end of its visibility. Only the first
+    /// ten messages of each priority are compared, so a younger message may be taken for the
+    /// oldest if many messages were returned.
+    pub oldest_ready_age: Option<Duration>,
+    /// Since when the queue is [paused](ReliableQueue::pause), by the server's clock. `None` if it
+    /// is not.
+    pub paused_since: Option<SystemTime>,
     /// Totals since the queue was created.
     pub totals: Totals,
 }

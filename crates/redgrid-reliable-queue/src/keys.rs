@@ -7,6 +7,8 @@ use redgrid_core::name::companion;
 use redgrid_core::object::layouts::reliable_queue;
 use redgrid_core::{BulkScript, Client, IdempotentRequest, IdempotentScript, Request, Script};
 
+use crate::list::MessageGroup;
+
 /// Number of keys of a queue.
 const KEYS: usize = 10;
 
@@ -16,6 +18,7 @@ static CHANGE: IdempotentScript<KEYS> = IdempotentScript::new(
 );
 static CLEAR: IdempotentScript<KEYS> = IdempotentScript::new("reliable_queue/clear", include_str!("scripts/clear.lua"));
 static SET: IdempotentScript<1> = IdempotentScript::new("reliable_queue/set", include_str!("scripts/set.lua"));
+static PAUSE: IdempotentScript<1> = IdempotentScript::new("reliable_queue/pause", include_str!("scripts/pause.lua"));
 static RECEIVE: Script<{ KEYS + 1 }> = Script::new(
     "reliable_queue/receive",
     concat!(include_str!("scripts/state.lua"), include_str!("scripts/queue.lua"), include_str!("scripts/receive.lua")),
@@ -24,7 +27,14 @@ static BROWSE: BulkScript = BulkScript::new(
     "reliable_queue/browse",
     concat!(include_str!("scripts/state.lua"), include_str!("scripts/browse.lua")),
 );
-static COUNTS: BulkScript = BulkScript::new("reliable_queue/counts", include_str!("scripts/counts.lua"));
+static LIST: BulkScript = BulkScript::new(
+    "reliable_queue/list",
+    concat!(include_str!("scripts/state.lua"), include_str!("scripts/list.lua")),
+);
+static COUNTS: BulkScript = BulkScript::new(
+    "reliable_queue/counts",
+    concat!(include_str!("scripts/state.lua"), include_str!("scripts/counts.lua")),
+);
 
 /// How long, in addition to its timeouts, the server remembers the messages of a client's last
 /// request. No retransmission is sent after that.
@@ -69,6 +79,11 @@ impl Keys {
         SET.with([self.queue().clone()])
     }
 
+    pub(crate) fn pause(&self, is_paused: bool) -> IdempotentRequest {
+        let request = PAUSE.with([self.queue().clone()]).publish_arg().arg(self.channel.clone());
+        request.int(i64::from(is_paused))
+    }
+
     /// Returns the request for messages, with the arguments that precede those of the waiters.
     pub(crate) fn receive(
         &self,
@@ -89,6 +104,17 @@ impl Keys {
 
     pub(crate) fn browse(&self) -> Request {
         BROWSE.with(self.all.iter().cloned())
+    }
+
+    pub(crate) fn list(&self, group: MessageGroup) -> Request {
+        let [_, bodies, states, ready, delayed, flight, _, _, _, dead] = &self.all;
+        let group = match group {
+            MessageGroup::Ready => ready,
+            MessageGroup::Delayed => delayed,
+            MessageGroup::InFlight => flight,
+            MessageGroup::Dead => dead,
+        };
+        LIST.with([bodies, states, group].map(Bytes::clone))
     }
 
     pub(crate) fn counts(&self) -> Request {

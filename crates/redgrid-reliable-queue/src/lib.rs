@@ -28,7 +28,7 @@
 //!
 //! | key | type |
 //! |---|---|
-//! | `redgrid_reliable_queue:{name}` | hash: settings, the number of the last message, counters |
+//! | `redgrid_reliable_queue:{name}` | hash: settings, a pause, the number of the last message, counters |
 //! | `redgrid_reliable_queue_bodies:{name}` | hash: messages' headers and values |
 //! | `redgrid_reliable_queue_states:{name}` | hash: the number of attempts of each, its receipt |
 //! | `redgrid_reliable_queue_ready:{name}`, `…_delayed`, `…_flight`, `…_dead` | sorted sets: one of them has the message |
@@ -46,6 +46,8 @@
 //!   counts the deliveries. While the client lives, a delivery whose reply is lost does not count.
 //! - A push, an acknowledgement and every other change is executed exactly once, even if it is
 //!   retried.
+//! - After [`ReliableQueue::pause`] has returned, the server delivers no message to any process
+//!   until [`ReliableQueue::resume`].
 //! - Higher priorities are delivered first; within a priority, messages keep the order of their
 //!   pushes, also if they are returned.
 
@@ -60,7 +62,9 @@ mod dead;
 mod delivery;
 mod error;
 mod keys;
+mod list;
 mod message;
+mod pause;
 mod push;
 mod queue;
 mod queue_client;
@@ -73,6 +77,7 @@ pub use counts::{Counts, Totals};
 pub use dead::DeadLetters;
 pub use delivery::Delivery;
 pub use error::QueueError;
+pub use list::{MessageGroup, MessagePage, MessageSummary};
 pub use message::{InvalidId, Message, MessageId, MessageState, Receipt};
 pub use push::{Push, PushMany, Pushed};
 pub use queue::ReliableQueue;

@@ -263,7 +263,8 @@ impl<T, C> ReliableQueue<T, C> {
         queue_client.settle("extend", receipt, Some(visibility)).await?.into_result(&queue_client.name, receipt.id)
     }
 
-    /// Returns the first messages that would be received now, at most 100, without receiving them.
+    /// Returns the first messages that would be received now, at most 100, without receiving them;
+    /// of a paused queue, those that come after the pause.
     ///
     /// # Errors
     ///

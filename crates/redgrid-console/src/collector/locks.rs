@@ -15,29 +15,30 @@ use super::viewers::Need;
 use crate::board::{Found, MOST_LOCKS};
 use crate::holder_state::Seen;
 use crate::object_name::{bytes_of, id_of};
+use crate::pages::Page;
 use crate::snapshot::{HolderKey, Living, Reading, Snapshot, Sweep};
 use crate::text::{millis, now_ms};
 
 /// A search rests 49 times as long as it has worked: it takes at most 2 % of a node's time.
-const REST: u32 = 49;
+pub(super) const REST: u32 = 49;
 
 /// How often a search checks whether a viewer still needs it.
-const CHECK_INTERVAL: Duration = Duration::from_millis(500);
+pub(super) const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Locks after which the progress is reported.
-const PROGRESS: usize = 100;
+/// Objects after which the progress is reported.
+pub(super) const PROGRESS: usize = 100;
 
 /// Shortest time from the beginning of one search to that of the next.
-const SEARCH_INTERVAL: Duration = Duration::from_secs(1);
+pub(super) const SEARCH_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Keys of a deployment from which on it is not searched without a request.
 const MOST_KEYS: u64 = 1_000_000;
 
-/// How often the locks on the screen are read.
-const SHOWN_INTERVAL: Duration = Duration::from_secs(1);
+/// How often the objects on the screen are read.
+pub(super) const SHOWN_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Shortest time between two reads, while pages of further locks are opened: 250 ms.
-const SHORTEST_INTERVAL: Duration = Duration::from_millis(250);
+/// Shortest time between two reads, while pages of further objects are opened: 250 ms.
+pub(super) const SHORTEST_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Commands in one interval.
 const MOST_COMMANDS: usize = 50;
@@ -46,7 +47,7 @@ const MOST_COMMANDS: usize = 50;
 const COMMANDS: usize = 6;
 
 /// Names with more bytes than this are not listed. Names of redgrid have at most 1,024.
-const LONGEST_NAME: usize = 4_096;
+pub(super) const LONGEST_NAME: usize = 4_096;
 
 /// The kinds that are listed as locks.
 const LOCKS: [ObjectKind; 4] =
@@ -79,7 +80,7 @@ impl Collector {
 
     /// Returns whether the deployment is too large to be searched; `None` if the number of its keys
     /// was not read yet.
-    fn is_too_large(&self) -> Option<bool> {
+    pub(super) fn is_too_large(&self) -> Option<bool> {
         let snapshot = self.snapshot.borrow();
         match snapshot.keys {
             Some(keys) => Some(keys > MOST_KEYS),
@@ -150,10 +151,11 @@ impl Collector {
 
     pub(super) async fn read_shown_locks(&self) {
         let mut turns = Turns::default();
+        let is_of_locks = |page| matches!(page, Page::Locks | Page::Lock);
         loop {
             self.needed(Need::Shown, |snapshot| forget_watched(snapshot, &BTreeSet::new())).await;
             let began = Instant::now();
-            let (pages, mut lists) = self.viewers().names(began);
+            let (pages, mut lists) = self.viewers().names(is_of_locks, began);
             // While the search is fast, it has read the locks of lists within the last seconds.
             if self.is_search_fast() {
                 lists.clear();

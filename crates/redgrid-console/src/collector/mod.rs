@@ -11,11 +11,14 @@
 //! | reports | a question to each client | 5 s, at most 50 a second |
 //! | search for locks | `SCAN` with a bounded script | at most 2 % of a node's time |
 //! | locks on the screen | bounded reads | 1 s, at most 50 commands |
+//! | search for queues, synchronizers, limiters | as for locks | at most 2 % of a node's time |
+//! | those on the screen | bounded reads | 1 s, at most 12 objects |
 //! | checks | those of `redgrid doctor` that only read | on request, at most one a minute |
 //!
 //! Data that no page needs is forgotten, so that no page shows old data as current.
 
 mod clients;
+mod listed;
 mod locks;
 mod nodes;
 mod viewers;
@@ -33,6 +36,7 @@ use tokio::time::Instant;
 pub(crate) use self::viewers::{Interest, TooManyViewers};
 use self::viewers::{Need, Viewers};
 use crate::board::{Found, Sources};
+use crate::pages::Page;
 use crate::snapshot::Snapshot;
 
 /// How often a source that no viewer needs checks again; a new viewer also wakes it.
@@ -116,7 +120,8 @@ impl Collector {
 
     /// Returns whether a page needs a lock that was not read yet.
     fn is_new(&self, interest: &Interest) -> bool {
-        interest.lock.as_ref().is_some_and(|lock| !self.snapshot.borrow().watched.contains_key(lock))
+        let is_unread = |lock: &String| !self.snapshot.borrow().watched.contains_key(lock);
+        interest.page == Page::Lock && interest.name.as_ref().is_some_and(is_unread)
     }
 
     /// Requests the checks of the settings.
@@ -184,6 +189,8 @@ impl Collector {
                 self.search_locks(),
                 self.read_shown_locks(),
                 self.list_reported_locks(),
+                self.search_listed(),
+                self.read_listed(),
                 self.run_doctor(),
             )
         };
@@ -230,7 +237,6 @@ impl Collector {
 
     /// Makes a change, and the list of locks that follows from it. Pages see both at once.
     fn change_board(&self, change: impl FnOnce(&mut Snapshot)) {
-        // Only the collector's own task changes the snapshot, so nothing is lost meanwhile.
         let mut next = self.snapshot();
         change(&mut next);
         let board = {
@@ -248,7 +254,12 @@ impl Collector {
         if *next.locks != board.rows {
             next.locks = Arc::new(board.rows);
         }
-        self.snapshot.send_replace(next);
+        self.snapshot.send_modify(|snapshot| {
+            // Requests read objects of lists meanwhile. Everything else is changed only by the
+            // collector's own task.
+            next.listed = std::mem::take(&mut snapshot.listed);
+            *snapshot = next;
+        });
     }
 
     /// Lists the locks again after reports have come.
@@ -268,7 +279,7 @@ pub(crate) struct Viewer {
 }
 
 impl Viewer {
-    /// Says which locks are on the screen.
+    /// Says which objects are on the screen.
     pub(crate) fn shows(&self, names: Vec<String>) {
         self.collector.viewers().shows(self.id, names, Instant::now());
         // The work ends if no stream is read for a while, as when the console was stopped.

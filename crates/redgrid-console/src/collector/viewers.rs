@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::listed::Group;
 use crate::pages::Page;
 
 /// How long a page counts after it was closed, or requested without updates: 30 s.
@@ -27,9 +28,12 @@ const MOST_NAMES: usize = 50;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Interest {
     pub(crate) page: Page,
-    /// The lock of a lock page.
-    pub(crate) lock: Option<String>,
+    /// The object of a page of one object.
+    pub(crate) name: Option<String>,
 }
+
+/// Queues, synchronizers and limiters, each with its group.
+pub(crate) type ObjectNames = BTreeSet<(Group, String)>;
 
 /// A source, or a group of sources that are needed together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,6 +48,10 @@ pub(crate) enum Need {
     Search,
     /// Locks on the screen.
     Shown,
+    /// The search for queues, synchronizers and limiters.
+    Listed,
+    /// Those on the screen.
+    ListedShown,
     /// The checks of the settings.
     Doctor,
 }
@@ -52,12 +60,14 @@ impl Need {
     fn of(self, page: Page) -> bool {
         match self {
             Need::Health => true,
-            // The number of keys limits the search, and a restart makes the list of clients
+            // The number of keys limits the searches, and a restart makes the list of clients
             // uncertain.
-            Need::Servers => matches!(page, Page::Overview | Page::Locks | Page::Lock),
+            Need::Servers => matches!(page, Page::Overview | Page::Locks | Page::Lock) || Need::Listed.of(page),
             Need::Clients => matches!(page, Page::Overview | Page::Locks | Page::Lock | Page::Clients),
             Need::Search => matches!(page, Page::Overview | Page::Locks),
             Need::Shown => matches!(page, Page::Locks | Page::Lock),
+            Need::Listed => Group::of(page).is_some_and(|group| group.page() == page),
+            Need::ListedShown => Group::of(page).is_some(),
             Need::Doctor => page == Page::Doctor,
         }
     }
@@ -103,7 +113,7 @@ impl Viewers {
         Ok(self.last_id)
     }
 
-    /// Sets the locks on the screen of a viewer, whose stream is being read.
+    /// Sets the objects on the screen of a viewer, whose stream is being read.
     pub(crate) fn shows(&mut self, id: u64, names: Vec<String>, now: Instant) {
         if let Some(open) = self.open.get_mut(&id) {
             open.names = names.into_iter().take(MOST_NAMES).collect();
@@ -137,12 +147,36 @@ impl Viewers {
         self.interests(now).next().is_some()
     }
 
-    /// Returns the locks of lock pages, and the locks in lists on the screen.
-    pub(crate) fn names(&mut self, now: Instant) -> (BTreeSet<String>, BTreeSet<String>) {
-        let pages = self.interests(now).filter_map(|interest| interest.lock.clone()).collect();
-        let open = self.open.values().filter(|open| open.is_read(now));
+    /// Returns the objects that have one of these pages, and the objects in lists of these pages on
+    /// the screen.
+    pub(crate) fn names(
+        &mut self,
+        is_page: impl Fn(Page) -> bool,
+        now: Instant,
+    ) -> (BTreeSet<String>, BTreeSet<String>) {
+        let of_page = |interest: &&Interest| is_page(interest.page);
+        let pages = self.interests(now).filter(of_page).filter_map(|interest| interest.name.clone()).collect();
+        let open = self.open.values().filter(|open| open.is_read(now) && is_page(open.interest.page));
         let lists = open.flat_map(|open| &open.names).cloned().collect();
         (pages, lists)
+    }
+
+    /// Returns the queues, synchronizers and limiters of pages and of lists, as
+    /// [`names`](Viewers::names) does.
+    pub(crate) fn listed(&mut self, now: Instant) -> (ObjectNames, ObjectNames) {
+        let (mut pages, mut lists) = (ObjectNames::new(), ObjectNames::new());
+        for group in Group::ALL {
+            let (of_pages, of_lists) = self.names(|page| Group::of(page) == Some(group), now);
+            pages.extend(of_pages.into_iter().map(|name| (group, name)));
+            lists.extend(of_lists.into_iter().map(|name| (group, name)));
+        }
+        (pages, lists)
+    }
+
+    /// Returns the groups whose lists are open.
+    pub(crate) fn groups(&mut self, now: Instant) -> Vec<Group> {
+        let is_seen = |group: &Group| self.interests(now).any(|interest| interest.page == group.page());
+        Group::ALL.into_iter().filter(is_seen).collect()
     }
 
     fn interests(&mut self, now: Instant) -> impl Iterator<Item = &Interest> {
@@ -169,7 +203,11 @@ mod tests {
     use super::*;
 
     fn interest(page: Page) -> Interest {
-        Interest { page, lock: None }
+        Interest { page, name: None }
+    }
+
+    fn is_of_locks(page: Page) -> bool {
+        matches!(page, Page::Locks | Page::Lock)
     }
 
     #[test]
@@ -192,14 +230,29 @@ mod tests {
         let (mut viewers, start) = (Viewers::default(), Instant::now());
         let list = viewers.enter(interest(Page::Locks), start).unwrap();
         viewers.shows(list, (0..100).map(|n| n.to_string()).collect(), start);
-        let page = viewers.enter(Interest { page: Page::Lock, lock: Some("a".into()) }, start).unwrap();
-        let (pages, lists) = viewers.names(start);
+        let page = viewers.enter(Interest { page: Page::Lock, name: Some("a".into()) }, start).unwrap();
+        let (pages, lists) = viewers.names(is_of_locks, start);
         assert_eq!((pages.len(), lists.len()), (1, MOST_NAMES));
         viewers.leave(list, start);
         viewers.leave(page, start);
-        let (pages, lists) = viewers.names(start);
+        let (pages, lists) = viewers.names(is_of_locks, start);
         assert_eq!((pages.len(), lists.len()), (1, 0));
-        assert_eq!(viewers.names(start + LINGERING).0.len(), 0);
+        assert_eq!(viewers.names(is_of_locks, start + LINGERING).0.len(), 0);
+    }
+
+    #[test]
+    fn each_group_is_read_for_its_own_pages() {
+        let (mut viewers, start) = (Viewers::default(), Instant::now());
+        let list = viewers.enter(interest(Page::Limiters), start).unwrap();
+        viewers.shows(list, vec!["api".into()], start);
+        viewers.enter(Interest { page: Page::Queue, name: Some("jobs".into()) }, start).unwrap();
+        viewers.enter(Interest { page: Page::Lock, name: Some("a".into()) }, start).unwrap();
+        let (pages, lists) = viewers.listed(start);
+        assert_eq!(pages.into_iter().collect::<Vec<_>>(), [(Group::Queues, "jobs".to_owned())]);
+        assert_eq!(lists.into_iter().collect::<Vec<_>>(), [(Group::Limiters, "api".to_owned())]);
+        // The page of one queue needs no search.
+        assert_eq!(viewers.groups(start), [Group::Limiters]);
+        assert!(viewers.need(Need::Listed, start) && !viewers.need(Need::Search, start));
     }
 
     #[test]
@@ -209,7 +262,7 @@ mod tests {
         viewers.shows(id, vec!["a".into()], start);
         let later = start + LONGEST_SILENCE;
         assert!(viewers.is_any(later - Duration::from_millis(1)) && !viewers.is_any(later));
-        assert!(!viewers.need(Need::Search, later) && viewers.names(later).1.is_empty());
+        assert!(!viewers.need(Need::Search, later) && viewers.names(is_of_locks, later).1.is_empty());
         viewers.shows(id, Vec::new(), later);
         assert!(viewers.need(Need::Search, later));
     }
@@ -222,7 +275,7 @@ mod tests {
         }
         assert_eq!(viewers.enter(interest(Page::Locks), start), Err(TooManyViewers));
         for n in 0..1_000 {
-            viewers.linger(Interest { page: Page::Lock, lock: Some(n.to_string()) }, start);
+            viewers.linger(Interest { page: Page::Lock, name: Some(n.to_string()) }, start);
         }
         assert_eq!(viewers.lingering.len(), MOST_LINGERING);
     }

@@ -11,7 +11,16 @@ use crate::console::App;
 use crate::view::View;
 
 /// The pages in the navigation.
-const NAVIGATION: [Page; 5] = [Page::Overview, Page::Locks, Page::Clients, Page::Objects, Page::Doctor];
+const NAVIGATION: [Page; 8] = [
+    Page::Overview,
+    Page::Locks,
+    Page::Queues,
+    Page::Synchronizers,
+    Page::Limiters,
+    Page::Clients,
+    Page::Objects,
+    Page::Doctor,
+];
 
 /// Parts of a path that are counted; with more of them, the page has no style.
 const DEEPEST: usize = 32;
@@ -30,7 +39,11 @@ pub(super) fn page(
     let live = own.map_or_else(|| format!("live?page={}", page.id()), |own| format!("live?page={}&{own}", page.id()));
     let here = own.map_or_else(|| page.path().to_owned(), |own| format!("{}?{own}", page.path()));
     let name = if title.is_empty() { page.title().to_owned() } else { format!("{title} · {}", page.title()) };
-    let current = if page == Page::Lock { Page::Locks } else { page };
+    let current = match page {
+        Page::Lock => Page::Locks,
+        Page::Queue => Page::Queues,
+        page => page,
+    };
     let body = html! {
         body data-live=(live) data-now=(now) {
             a.skip href="#main" { "Skip to the content" }

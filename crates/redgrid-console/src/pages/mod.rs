@@ -3,10 +3,15 @@
 mod clients;
 mod doctor;
 mod layout;
+mod limiters;
+mod listed;
 mod lock;
 mod locks;
 mod objects;
 mod overview;
+mod queue;
+mod queues;
+mod synchronizers;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,6 +24,7 @@ use maud::{Markup, html};
 pub(crate) use self::layout::{bare_page, no_such_page, not_found, problem, see_other};
 use crate::collector::Interest;
 use crate::console::App;
+use crate::listed::Group;
 use crate::query::Query;
 use crate::snapshot::{Reading, Snapshot};
 use crate::text::{clock, now_ms};
@@ -36,6 +42,14 @@ pub(crate) enum Page {
     Locks,
     /// One lock.
     Lock,
+    /// The list of reliable queues.
+    Queues,
+    /// One reliable queue.
+    Queue,
+    /// The list of semaphores, latches, barriers, events and elections.
+    Synchronizers,
+    /// The list of rate limiters.
+    Limiters,
     /// The client processes.
     Clients,
     /// The search for objects.
@@ -45,7 +59,18 @@ pub(crate) enum Page {
 }
 
 impl Page {
-    const ALL: [Page; 6] = [Page::Overview, Page::Locks, Page::Lock, Page::Clients, Page::Objects, Page::Doctor];
+    const ALL: [Page; 10] = [
+        Page::Overview,
+        Page::Locks,
+        Page::Lock,
+        Page::Queues,
+        Page::Queue,
+        Page::Synchronizers,
+        Page::Limiters,
+        Page::Clients,
+        Page::Objects,
+        Page::Doctor,
+    ];
 
     /// Returns its relative path.
     pub(crate) fn path(self) -> &'static str {
@@ -53,6 +78,10 @@ impl Page {
             Page::Overview => "overview",
             Page::Locks => "locks",
             Page::Lock => "lock",
+            Page::Queues => "queues",
+            Page::Queue => "queue",
+            Page::Synchronizers => "synchronizers",
+            Page::Limiters => "limiters",
             Page::Clients => "clients",
             Page::Objects => "objects",
             Page::Doctor => "doctor",
@@ -74,6 +103,10 @@ impl Page {
             Page::Overview => "Overview",
             Page::Locks => "Locks",
             Page::Lock => "Lock",
+            Page::Queues => "Queues",
+            Page::Queue => "Queue",
+            Page::Synchronizers => "Synchronizers",
+            Page::Limiters => "Limiters",
             Page::Clients => "Clients",
             Page::Objects => "Objects",
             Page::Doctor => "Doctor",
@@ -90,11 +123,12 @@ pub(crate) struct Content<'a> {
 
 /// Returns what the collector has to read for a page.
 pub(crate) fn interest(page: Page, query: &Query) -> Interest {
-    let lock = Some(query.get("name")).filter(|name| page == Page::Lock && !name.is_empty());
-    Interest { page, lock: lock.map(str::to_owned) }
+    let is_of_one = matches!(page, Page::Lock | Page::Queue);
+    let name = Some(query.get("name")).filter(|name| is_of_one && !name.is_empty());
+    Interest { page, name: name.map(str::to_owned) }
 }
 
-/// Returns the live content of a page, and the names of the locks in it.
+/// Returns the live content of a page, and the names of the objects in its list.
 pub(crate) fn view(page: Page, content: &Content<'_>) -> (View, Vec<String>) {
     let mut view = View::default();
     view.part("status", status(content.snapshot));
@@ -102,6 +136,10 @@ pub(crate) fn view(page: Page, content: &Content<'_>) -> (View, Vec<String>) {
         Page::Overview => overview::view(content, &mut view),
         Page::Locks => locks::view(content, &mut view),
         Page::Lock => lock::view(content, &mut view),
+        Page::Queues => queues::view(content, &mut view),
+        Page::Queue => queue::view(content, &mut view),
+        Page::Synchronizers => synchronizers::view(content, &mut view),
+        Page::Limiters => limiters::view(content, &mut view),
         Page::Clients => clients::view(content, &mut view),
         Page::Objects => Vec::new(),
         Page::Doctor => doctor::view(content, &mut view),
@@ -147,24 +185,34 @@ fn trouble<T>(reading: &Reading<T>, what: &str) -> Markup {
 async fn show(app: &Arc<App>, page: Page, uri: &Uri) -> Response {
     let query = Query::read(uri.query());
     let interest = interest(page, &query);
-    let lock = interest.lock.clone();
+    let name = interest.name.clone();
     app.collector.touch(interest);
-    let snapshot = app.collector.when(FIRST_DATA, |snapshot| is_known(page, lock.as_deref(), snapshot)).await;
+    let mut snapshot = app.collector.when(FIRST_DATA, |snapshot| is_known(page, name.as_deref(), snapshot)).await;
+    if let Some(group) = Group::of(page) {
+        // Without script, only requests read the objects of the list.
+        let (_, names) = view(page, &Content { snapshot: &snapshot, query: &query, now: now_ms() });
+        app.collector.refresh(group, names, FIRST_DATA).await;
+        snapshot = app.collector.snapshot();
+    }
     let content = Content { snapshot: &snapshot, query: &query, now: now_ms() };
     let (view, _) = view(page, &content);
     let (title, main) = match page {
         Page::Overview => (String::new(), overview::frame(&view)),
         Page::Locks => (String::new(), locks::frame(&content, &view)),
         Page::Lock => (crate::text::visible(query.get("name")), lock::frame(&content, &view)),
+        Page::Queues => (String::new(), queues::frame(&content, &view)),
+        Page::Synchronizers => (String::new(), synchronizers::frame(&content, &view)),
+        Page::Limiters => (String::new(), limiters::frame(&content, &view)),
         Page::Clients => (String::new(), clients::frame(&view)),
-        Page::Objects => (String::new(), html! {}),
+        // Their contents come from requests of their own.
+        Page::Objects | Page::Queue => (String::new(), html! {}),
         Page::Doctor => (String::new(), doctor::frame(app, &view)),
     };
     layout::page(app, page, uri.query(), &title, &view, &main, content.now)
 }
 
 /// Returns whether a page has its first data.
-fn is_known(page: Page, lock: Option<&str>, snapshot: &Snapshot) -> bool {
+fn is_known(page: Page, name: Option<&str>, snapshot: &Snapshot) -> bool {
     let has_health = snapshot.health.is_known();
     // One round of questions, not an answer of each client: some may not report, and new ones come.
     let has_clients = snapshot.living.is_known()
@@ -175,7 +223,11 @@ fn is_known(page: Page, lock: Option<&str>, snapshot: &Snapshot) -> bool {
         && match page {
             Page::Overview => snapshot.servers.is_known() && has_clients && is_searched,
             Page::Locks => has_clients && is_searched,
-            Page::Lock => lock.is_none_or(|name| snapshot.watched.contains_key(name)),
+            Page::Lock => name.is_none_or(|name| snapshot.watched.contains_key(name)),
+            Page::Queue => name.is_none_or(|name| snapshot.list(Group::Queues).read.contains_key(name)),
+            Page::Queues | Page::Synchronizers | Page::Limiters => {
+                Group::of(page).is_none_or(|group| snapshot.list(group).is_searched())
+            }
             Page::Clients => has_clients,
             Page::Objects | Page::Doctor => true,
         }
@@ -197,6 +249,43 @@ pub(crate) async fn lock(State(app): State<Arc<App>>, uri: Uri) -> Response {
         return problem(StatusCode::BAD_REQUEST, "No lock", "The address must name a lock: lock?name=…");
     }
     show(&app, Page::Lock, &uri).await
+}
+
+/// Answers the list of reliable queues.
+pub(crate) async fn queues(State(app): State<Arc<App>>, uri: Uri) -> Response {
+    show(&app, Page::Queues, &uri).await
+}
+
+/// Answers the list of synchronizers.
+pub(crate) async fn synchronizers(State(app): State<Arc<App>>, uri: Uri) -> Response {
+    show(&app, Page::Synchronizers, &uri).await
+}
+
+/// Answers the list of rate limiters.
+pub(crate) async fn limiters(State(app): State<Arc<App>>, uri: Uri) -> Response {
+    show(&app, Page::Limiters, &uri).await
+}
+
+/// Answers the page of one queue, with the messages that it has now.
+pub(crate) async fn queue(State(app): State<Arc<App>>, uri: Uri) -> Response {
+    let query = Query::read(uri.query());
+    let name = query.get("name");
+    if name.is_empty() {
+        return problem(StatusCode::BAD_REQUEST, "No queue", "The address must name a queue: queue?name=…");
+    }
+    app.collector.touch(interest(Page::Queue, &query));
+    let (group, first) = queue::selected(&query);
+    let read = tokio::time::timeout(FIRST_DATA, app.collector.inspector.messages(name, group, first));
+    let known = app.collector.when(FIRST_DATA, |snapshot| is_known(Page::Queue, Some(name), snapshot));
+    let (messages, snapshot) = tokio::join!(read, known);
+    let messages = match messages {
+        Ok(messages) => messages.map_err(|error| error.to_string()),
+        Err(_) => Err("the server does not answer".to_owned()),
+    };
+    let content = Content { snapshot: &snapshot, query: &query, now: now_ms() };
+    let (view, _) = view(Page::Queue, &content);
+    let main = queue::frame(&content, &view, &messages);
+    layout::page(&app, Page::Queue, uri.query(), &crate::text::visible(name), &view, &main, content.now)
 }
 
 /// Answers the list of clients.

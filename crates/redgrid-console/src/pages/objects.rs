@@ -138,6 +138,8 @@ fn row(object: &ObjectView) -> Markup {
             th scope="row" {
                 @if object.kind.is_lock() {
                     a href={ "lock?name=" (encoded(&id_of(&object.name_bytes))) } { (name(&object.name)) }
+                } @else if object.kind == ObjectKind::ReliableQueue {
+                    a href={ "queue?name=" (encoded(&id_of(&object.name_bytes))) } { (name(&object.name)) }
                 } @else { (name(&object.name)) }
             }
             td.w { (object.kind.as_str()) }

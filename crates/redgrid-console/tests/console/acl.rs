@@ -1,6 +1,8 @@
 //! A console with a user that has only the published permissions of a reader.
 
 use redgrid_console::{Access, Client, Console};
+use redgrid_inspect::reliable_queue::ReliableQueue;
+use redgrid_inspect::reliable_queue::codecs::Text;
 use redgrid_locks::Lock;
 use redgrid_testkit::redis::Value;
 
@@ -25,6 +27,15 @@ async fn the_published_permissions_are_enough() {
     until_shown(&router, "/locks", "nightly").await;
     until_shown(&router, "/lock?name=job", user.id()).await;
     until_shown(&router, "/clients", user.id()).await;
+    let jobs = ReliableQueue::<String, Text>::new(&user, "jobs");
+    jobs.push("a").header("trace", "7").await.expect("it is pushed");
+    until_shown(&router, "/queues", "running").await;
+    until_shown(&router, "/queue?name=jobs", "1 message,").await;
+    setup.observer.cmd(&["ZADD", "redgrid_barrier_waiting:{gate}", "9e15", "a"]).await.expect("an answer");
+    setup.observer.cmd(&["HSET", "redgrid_barrier:{gate}", "parties", "2"]).await.expect("an answer");
+    until_shown(&router, "/synchronizers", "1 of 2 parties").await;
+    setup.observer.cmd(&["HSET", "api", "rate", "10", "interval", "1000"]).await.expect("an answer");
+    until_shown(&router, "/limiters", "10 in 1 s").await;
     let page = until_shown(&router, "/overview", "Nothing looks wrong.").await;
     assert!(!page.contains("Not checked"), "{page}");
     let search = get(&router, "/objects?pattern=*&kind=all").await;

@@ -87,7 +87,9 @@ async fn only_pings_remain_when_the_last_viewer_has_left() {
     let left = {
         let mut stream = Stream::open(&router, "overview").await;
         stream.next().await.expect("a message");
-        get(&router, "/locks").await;
+        for page in ["/locks", "/queues", "/queue?name=jobs", "/synchronizers", "/limiters"] {
+            get(&router, page).await;
+        }
         Instant::now()
     };
     tokio::time::sleep_until(left + Duration::from_secs(31)).await;

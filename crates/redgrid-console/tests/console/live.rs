@@ -49,7 +49,7 @@ impl Stream {
     }
 
     /// Returns the first message that contains a text.
-    async fn until(&mut self, text: &str) -> Value {
+    pub(crate) async fn until(&mut self, text: &str) -> Value {
         loop {
             let message = self.next().await.expect("a message");
             if message.to_string().contains(text) {

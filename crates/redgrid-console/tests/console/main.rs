@@ -5,4 +5,5 @@ mod acl;
 mod budget;
 mod live;
 mod pages;
+mod queues;
 mod support;

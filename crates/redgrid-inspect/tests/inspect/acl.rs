@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use futures_util::{StreamExt, TryStreamExt};
-use redgrid_inspect::{HolderState, ObjectFilter, ObjectKind, ObjectView};
+use redgrid_inspect::reliable_queue::codecs::Text;
+use redgrid_inspect::reliable_queue::{MessageGroup, ReliableQueue};
+use redgrid_inspect::{HolderState, ObjectFilter, ObjectKind, ObjectView, SynchronizerState};
 use redgrid_testkit::{Cluster, Observer, redis::Value};
 
-use crate::support::{FakeClient, JAVA, ONE, hold, inspector, list, observer, send, server};
+use crate::support::{FakeClient, JAVA, ONE, client, hold, inspector, list, observer, send, server};
 
 /// The lines for a reader in docs/operating/acl.md.
 fn published() -> Vec<Vec<String>> {
@@ -42,6 +44,14 @@ async fn the_published_permissions_are_enough() {
     }
     send(&observer, &["ZADD", "{text}:timeout", "1", "a"]).await;
     send(&observer, &["XADD", "stream", "*", "a", "1"]).await;
+    let user = client(&server.url()).await;
+    let queue = ReliableQueue::<String, Text>::new(&user, "jobs");
+    queue.push("a").await.expect("it is pushed");
+    queue.pause().await.expect("it is paused");
+    send(&observer, &["HSET", "redgrid_barrier:{gate}", "round", "1", "parties", "2"]).await;
+    send(&observer, &["ZADD", "redgrid_barrier_waiting:{gate}", "9e15", "a"]).await;
+    send(&observer, &["HSET", "rate", "rate", "5", "interval", "1000"]).await;
+    send(&observer, &["ZADD", "{rate}:permits", "1", "a"]).await;
     let _one = FakeClient::answering(&server.url(), ONE, "web-1").await;
     send(&observer, &["ACL", "LOG", "RESET"]).await;
 
@@ -55,8 +65,16 @@ async fn the_published_permissions_are_enough() {
     assert_eq!(prices.holders[0].reader_lease_left, Some(Duration::ZERO));
     assert!(!inspector.lock("text").await.expect("an answer").is_held());
     let all = list(&inspector, &ObjectFilter::new()).await;
-    assert_eq!(all.len(), 9, "{:?}", all.keys());
+    assert_eq!(all.len(), 12, "{:?}", all.keys());
     assert!(all.values().all(|view| view.kind != ObjectKind::Unknown), "{all:?}");
+    let jobs = inspector.queue("jobs").await.expect("an answer").expect("it exists");
+    assert_eq!((jobs.counts.ready, jobs.waiting_clients), (1, Some(0)));
+    let page = inspector.messages("jobs", MessageGroup::Ready, 0).await.expect("an answer");
+    assert_eq!(page.messages.len(), 1);
+    let gate = inspector.synchronizer("gate", ObjectKind::Barrier).await.expect("an answer").expect("it exists");
+    assert_eq!(gate.state, SynchronizerState::Barrier { round: 1, parties: 2, waiting: 1 });
+    let rate = inspector.limiter("rate").await.expect("an answer").expect("it exists");
+    assert_eq!((rate.rate, rate.log_len), (5, Some(1)));
     assert_nothing_was_refused(&observer).await;
 }
 

@@ -6,4 +6,6 @@ mod cluster;
 mod doctor;
 mod lock;
 mod objects;
+mod queues;
 mod support;
+mod synchronizers;

@@ -96,7 +96,8 @@ local function push()
   local last = tonumber(redis.call('HGET', QUEUE, 'seq') or nil) or 0
   local id = string.format('%016.0f', math.max(last + 1, time[1] * 1000000 + time[2]))
   redis.call('HSET', QUEUE, 'seq', id)
-  local state = {0, tonumber(priority), '', now, lifetime > 0 and now + lifetime or 0, '', 0, lifetime}
+  local ready_from = delay > 0 and text(now + delay) or ''
+  local state = {0, tonumber(priority), '', now, lifetime > 0 and now + lifetime or 0, ready_from, 0, lifetime}
   redis.call('HSET', BODIES, id, bytes)
   save(id, state)
   if once ~= '' then
@@ -213,7 +214,7 @@ function changes.redrive()
     local state = redis.call('ZSCORE', DEAD, id) and load(id)
     if state then
       -- The message starts again, with zero attempts and a new lifetime.
-      state[1], state[3], state[5], state[6], state[7] = 0, '', state[8] > 0 and now + state[8] or 0, '', 0
+      state[1], state[3], state[5], state[6], state[7] = 0, '', state[8] > 0 and now + state[8] or 0, text(now), 0
       save(id, state)
       redis.call('ZREM', ENDS, id)
       enqueue(id, state, now)

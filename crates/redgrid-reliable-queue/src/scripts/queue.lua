@@ -1,11 +1,14 @@
 -- queue.lua: beginning of the scripts of a reliable queue, after state.lua and dedup.lua or its
 -- replacement.
 --
--- KEYS[2]   queue    hash; its settings, the id of the last message (`seq`), and the totals
+-- KEYS[2]   queue    hash; its settings, since when it is paused (`paused`), the id of the last
+--                    message (`seq`), and the totals
 -- KEYS[3]   bodies   hash; message -> its bytes
 -- KEYS[4]   states   hash; message -> packed {attempt, priority, receipt, pushed, ends, reason,
 --                    died, lifetime}: times in milliseconds since 1970. `ends` and `lifetime` are 0
---                    if unlimited. `receipt` is that of the last delivery, or empty after a return
+--                    if unlimited. `receipt` is that of the last delivery, or empty after a return.
+--                    `reason` of a dead letter is why it died; of another message, since or from
+--                    when it is ready, as text, or empty if that is its push
 -- KEYS[5]   ready    sorted set; score: 9 - priority. Messages of one priority are in the order of
 --                    their ids, which have 16 digits
 -- KEYS[6]   delayed  sorted set; score: when the message is due
@@ -32,7 +35,8 @@ for _, key in ipairs({DELAYED, FLIGHT, ENDS, UNTIL, DEAD}) do
 end
 local ready_before = redis.call('ZCARD', READY)
 
-local names = {'visibility', 'attempts', 'size', 'window', 'lifetime', 'dead_lifetime', 'capacity', 'delay'}
+local names = {'visibility', 'attempts', 'size', 'window', 'lifetime', 'dead_lifetime', 'capacity', 'delay',
+  'paused'}
 local set = redis.call('HMGET', QUEUE, unpack(names))
 local settings = {}
 for at, name in ipairs(names) do
@@ -108,13 +112,14 @@ local function mark_dead(id, state, reason)
   count('dead')
 end
 
--- Makes a message ready again, or a dead letter after the maximum number of attempts. An
--- acknowledgement with `receipt` is still accepted, unless `receipt` is empty.
+-- Makes a message ready again from `due` on, or a dead letter after the maximum number of attempts.
+-- An acknowledgement with `receipt` is still accepted, unless `receipt` is empty.
 local function redeliver(id, state, due, receipt)
   state[3] = receipt
   if settings.attempts > 0 and state[1] >= settings.attempts then
     mark_dead(id, state, 'attempts')
   else
+    state[6] = text(due)
     save(id, state)
     enqueue(id, state, due)
     count('returned')
@@ -159,7 +164,7 @@ local function process_due()
   for _, id in ipairs(late) do
     local state = load(id)
     if state then
-      redeliver(id, state, now, state[3])
+      redeliver(id, state, tonumber(redis.call('ZSCORE', FLIGHT, id)), state[3])
     else
       drop(id)
     end
@@ -182,7 +187,11 @@ local function finish_change(publish, channel)
   end
   local due = earliest_due()
   -- Waiters have polled when no message was ready, and have received the next due time. So they are
-  -- notified only of changes to that. If PUBLISH fails, a later poll finds the message.
+  -- notified only of changes to that. If PUBLISH fails, a later poll finds the message. Waiters of
+  -- a paused queue are notified when it is resumed.
+  if settings.paused > 0 then
+    return due and math.max(due - now, 0) or -1
+  end
   if ready_before == 0 and redis.call('ZCARD', READY) > 0 then
     redis.pcall(publish, channel, '0')
   elseif due and (not due_before or due < due_before) then

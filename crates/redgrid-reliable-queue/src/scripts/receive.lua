@@ -18,6 +18,9 @@
 --                          `more` is 1 if more messages may be available now
 --           {-1, time}     too late: nothing is done; the server's time in microseconds
 --
+-- A paused queue delivers nothing, but messages that are due are moved as usual. A retransmission
+-- returns what was delivered before the pause.
+--
 -- Work: O(log n) for each delivered message (at most 100, about 4 MiB). In addition, O(log n) for
 -- at most 100 messages each that are due, that were not settled in time, and that have expired.
 -- Sent twice, it returns the same messages for the same waiters.
@@ -73,7 +76,10 @@ local requested = 0
 for at = 9, #ARGV, 2 do
   requested = requested + tonumber(ARGV[at])
 end
-local ids = requested > 0 and redis.call('ZRANGE', READY, 0, math.min(requested, MOST) - 1) or {}
+local ids = {}
+if requested > 0 and settings.paused == 0 then
+  ids = redis.call('ZRANGE', READY, 0, math.min(requested, MOST) - 1)
+end
 local taken, states, size, waiter, left = {}, {}, 0, 1, tonumber(ARGV[9] or '0')
 for _, id in ipairs(ids) do
   local state = load(id)

@@ -80,7 +80,7 @@ impl Grid {
     /// # async fn example(grid: &redgrid::Grid) -> Result<(), Box<dyn std::error::Error>> {
     /// let counter = grid.fair_lock("lock:tickets");
     /// let guard = counter.acquire().await?;
-    /// println!("{} buyers wait", counter.waiting().await?.len());
+    /// println!("{} buyers wait", counter.waiting_count().await?);
     /// guard.release().await?;
     /// # Ok(()) }
     /// ```

@@ -1,0 +1,268 @@
+//! The search for queues, synchronizers and limiters, and those on the screen.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::future::join_all;
+use redgrid_inspect::{InspectError, ObjectFilter, ObjectKind, ObjectView};
+use tokio::time::Instant;
+
+use super::Collector;
+use super::locks::{CHECK_INTERVAL, LONGEST_NAME, PROGRESS, REST, SEARCH_INTERVAL, SHORTEST_INTERVAL, SHOWN_INTERVAL};
+use super::viewers::{Need, ObjectNames};
+use crate::listed::{Detail, Group, Listed};
+use crate::object_name::id_of;
+use crate::snapshot::{Reading, Snapshot, Sweep};
+use crate::text::now_ms;
+
+/// Objects that are read in one interval. One takes up to four commands.
+const MOST_READS: usize = 12;
+
+/// Objects of a group that are listed.
+const MOST_OBJECTS: usize = 10_000;
+
+/// What is known of an object is kept for this long after the object was last on a screen.
+const KEPT_MS: u64 = 30_000;
+
+/// A page that is requested reads an object again if it was read longer ago than this.
+const FRESH_MS: u64 = 2_000;
+
+/// The objects of each group that a search has found.
+type Found = BTreeMap<Group, BTreeMap<String, ObjectKind>>;
+
+impl Collector {
+    pub(super) async fn search_listed(&self) {
+        loop {
+            self.needed(Need::Listed, |snapshot| forget_searches(snapshot, &[])).await;
+            let began = Instant::now();
+            let groups = self.viewers().groups(began);
+            if self.is_other_known(&groups) {
+                self.change(|snapshot| forget_searches(snapshot, &groups));
+            }
+            match self.is_too_large() {
+                // The number of keys is known soon.
+                None => tokio::time::sleep(super::IDLE / 5).await,
+                Some(true) => {
+                    self.forget_found_objects(&groups);
+                    tokio::time::sleep_until(began + SEARCH_INTERVAL).await;
+                }
+                Some(false) => {
+                    self.search_groups(&groups).await;
+                    tokio::time::sleep_until(began + SEARCH_INTERVAL).await;
+                }
+            }
+        }
+    }
+
+    /// Returns whether a search of a group is known that is not among these.
+    fn is_other_known(&self, groups: &[Group]) -> bool {
+        let snapshot = self.snapshot.borrow();
+        let mut others = Group::ALL.into_iter().filter(|group| !groups.contains(group));
+        others.any(|group| snapshot.list(group).is_searched())
+    }
+
+    /// Forgets what searches have found, as there are no more of them: the deployment is too large.
+    fn forget_found_objects(&self, groups: &[Group]) {
+        let is_known = groups.iter().all(|group| self.snapshot.borrow().list(*group).sweep.is_too_large);
+        if !is_known {
+            self.change_lists(groups, |list| {
+                list.sweep = Sweep { is_too_large: true, ..Sweep::default() };
+                list.names = Arc::default();
+            });
+        }
+    }
+
+    async fn search_groups(&self, groups: &[Group]) {
+        let began = now_ms();
+        let mut found: Found = groups.iter().map(|group| (*group, BTreeMap::new())).collect();
+        let mut cut = BTreeSet::new();
+        let kinds = ObjectKind::ALL.into_iter().filter(|kind| groups.iter().any(|group| group.has(*kind)));
+        let mut objects = pin!(self.inspector.objects(&ObjectFilter::new().of_kinds(kinds).rest(REST)));
+        loop {
+            // The stream keeps its place if the time is over.
+            match tokio::time::timeout(CHECK_INTERVAL, objects.next()).await {
+                Err(_) => {}
+                Ok(None) => break,
+                Ok(Some(Err(error))) => return self.search_failed(groups, &error),
+                Ok(Some(Ok(object))) if object.name_bytes.len() > LONGEST_NAME => {}
+                Ok(Some(Ok(object))) => self.add(object, &mut found, &mut cut),
+            }
+            let needed = self.viewers().groups(Instant::now());
+            // A page of another group was opened: the next search finds both.
+            let is_other_needed = needed.is_empty() || needed.iter().any(|group| !groups.contains(group));
+            if is_other_needed || self.is_too_large() != Some(false) {
+                return;
+            }
+        }
+        let ended = now_ms();
+        self.change(|snapshot| {
+            for (group, names) in found {
+                let list = &mut snapshot.listed[group as usize];
+                list.sweep.completed = Some((began, ended));
+                list.sweep.is_cut = cut.contains(&group);
+                list.sweep.is_too_large = false;
+                list.sweep.trouble = None;
+                if *list.names != names {
+                    list.names = Arc::new(names);
+                }
+            }
+        });
+    }
+
+    /// Adds an object to those that were found.
+    fn add(&self, object: ObjectView, found: &mut Found, cut: &mut BTreeSet<Group>) {
+        let Some((group, names)) = found.iter_mut().find(|(group, _)| group.has(object.kind)) else { return };
+        if names.len() >= MOST_OBJECTS {
+            cut.insert(*group);
+            return;
+        }
+        names.insert(id_of(&object.name_bytes), object.kind);
+        if names.len() <= PROGRESS || names.len() % PROGRESS == 0 {
+            self.change_lists(&[*group], |list| {
+                list.sweep.found = names.len();
+                // The first search of a large deployment takes minutes.
+                if list.sweep.completed.is_none() {
+                    list.names = Arc::new(names.clone());
+                }
+            });
+        }
+    }
+
+    fn search_failed(&self, groups: &[Group], error: &InspectError) {
+        let now = now_ms();
+        self.change_lists(groups, |list| {
+            let since = list.sweep.trouble.take().map_or(now, |(_, since)| since);
+            list.sweep.trouble = Some((error.to_string(), since));
+        });
+    }
+
+    fn change_lists(&self, groups: &[Group], mut change: impl FnMut(&mut Listed)) {
+        self.change(|snapshot| {
+            for group in groups {
+                change(&mut snapshot.listed[*group as usize]);
+            }
+        });
+    }
+
+    pub(super) async fn read_listed(&self) {
+        let mut last = None;
+        loop {
+            self.needed(Need::ListedShown, forget_all_details).await;
+            let began = Instant::now();
+            let (pages, lists) = self.viewers().listed(began);
+            self.forget_details(&pages, &lists);
+            let batch = next_batch(&pages, &lists, last.as_ref());
+            if let Some(one) = batch.iter().rev().find(|one| !pages.contains(*one)) {
+                last = Some(one.clone());
+            }
+            self.read_details(&batch).await;
+            // A page of another object may be opened meanwhile.
+            tokio::time::sleep_until(began + SHORTEST_INTERVAL).await;
+            let _ = tokio::time::timeout_at(began + SHOWN_INTERVAL, self.came.notified()).await;
+        }
+    }
+
+    /// Reads objects of a page that is requested, unless they were read a moment ago; within
+    /// `limit`.
+    pub(crate) async fn refresh(&self, group: Group, names: Vec<String>, limit: Duration) {
+        let now = now_ms();
+        let list = self.snapshot.borrow().list(group).clone();
+        let is_old = |name: &String| {
+            let read_at = list.read.get(name).and_then(|reading| reading.read_at());
+            read_at.is_none_or(|at| now.saturating_sub(at) > FRESH_MS)
+        };
+        let old: Vec<(Group, String)> = names.into_iter().filter(is_old).map(|name| (group, name)).collect();
+        let read = async {
+            for part in old.chunks(MOST_READS) {
+                self.read_details(part).await;
+            }
+        };
+        // What is not read in time is read for the next request.
+        let _ = tokio::time::timeout(limit, read).await;
+    }
+
+    async fn read_details(&self, batch: &[(Group, String)]) {
+        let read = batch.iter().map(async |(group, name)| (*group, name.clone(), self.detail(*group, name).await));
+        let read = join_all(read).await;
+        if read.is_empty() {
+            return;
+        }
+        let now = now_ms();
+        self.change(|snapshot| {
+            for (group, name, answer) in read {
+                let list = &mut snapshot.listed[group as usize];
+                let reading = Arc::make_mut(&mut list.read).entry(name).or_default();
+                match answer {
+                    Ok(detail) => reading.answered(detail, now),
+                    Err(error) => reading.failed(error.to_string(), now),
+                }
+            }
+        });
+    }
+
+    async fn detail(&self, group: Group, name: &str) -> Result<Detail, InspectError> {
+        let inspector = &self.inspector;
+        let detail = match group {
+            Group::Queues => inspector.queue(name).await?.map(|view| Detail::Queue(Box::new(view))),
+            Group::Limiters => inspector.limiter(name).await?.map(|view| Detail::Limiter(Box::new(view))),
+            Group::Synchronizers => {
+                let kind = self.snapshot.borrow().list(group).names.get(name).copied();
+                match kind {
+                    Some(kind) => {
+                        let view = inspector.synchronizer(name, kind).await?;
+                        view.map(|view| Detail::Synchronizer(Box::new(view)))
+                    }
+                    None => None,
+                }
+            }
+        };
+        Ok(detail.unwrap_or(Detail::Missing))
+    }
+
+    /// Removes what is known of objects that were not on a screen lately.
+    fn forget_details(&self, pages: &ObjectNames, lists: &ObjectNames) {
+        let now = now_ms();
+        let is_kept = |group: Group, name: &String, reading: &Reading<Detail>| {
+            let one = (group, name.clone());
+            let is_shown = pages.contains(&one) || lists.contains(&one);
+            is_shown || reading.read_at().is_some_and(|at| now.saturating_sub(at) < KEPT_MS)
+        };
+        for group in Group::ALL {
+            let read = Arc::clone(&self.snapshot.borrow().list(group).read);
+            if read.iter().any(|(name, reading)| !is_kept(group, name, reading)) {
+                self.change_lists(&[group], |list| {
+                    Arc::make_mut(&mut list.read).retain(|name, reading| is_kept(group, name, reading));
+                });
+            }
+        }
+    }
+}
+
+/// Forgets the searches of all groups but these.
+fn forget_searches(snapshot: &mut Snapshot, needed: &[Group]) {
+    for group in Group::ALL.into_iter().filter(|group| !needed.contains(group)) {
+        let list = &mut snapshot.listed[group as usize];
+        list.sweep = Sweep::default();
+        list.names = Arc::default();
+    }
+}
+
+/// Forgets what is known of all objects on screens.
+fn forget_all_details(snapshot: &mut Snapshot) {
+    for list in &mut snapshot.listed {
+        list.read = Arc::default();
+    }
+}
+
+/// Returns the objects to read: those with a page of their own, then those of lists after the last
+/// one read, in a circle.
+fn next_batch<N: Ord + Clone>(pages: &BTreeSet<N>, lists: &BTreeSet<N>, last: Option<&N>) -> Vec<N> {
+    let is_before = |name: &&N| last.is_some_and(|last| *name <= last);
+    let after = lists.iter().skip_while(is_before);
+    let before = lists.iter().take_while(is_before);
+    let rest = after.chain(before).filter(|name| !pages.contains(*name));
+    pages.iter().chain(rest).take(MOST_READS).cloned().collect()
+}

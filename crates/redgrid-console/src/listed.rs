@@ -1,0 +1,107 @@
+//! Objects that pages list, other than locks: their names, and what is known of those on the
+//! screen.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use redgrid_inspect::{LimiterView, ObjectKind, QueueView, SynchronizerView};
+
+use crate::pages::Page;
+use crate::snapshot::{Reading, Sweep};
+
+/// The objects of one page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Group {
+    /// Reliable queues.
+    Queues,
+    /// Semaphores, latches, barriers, events, elections.
+    Synchronizers,
+    /// Rate limiters.
+    Limiters,
+}
+
+impl Group {
+    pub(crate) const ALL: [Group; 3] = [Group::Queues, Group::Synchronizers, Group::Limiters];
+
+    /// Returns the group that a page shows, or of whose objects it shows one.
+    pub(crate) fn of(page: Page) -> Option<Group> {
+        match page {
+            Page::Queues | Page::Queue => Some(Group::Queues),
+            Page::Synchronizers => Some(Group::Synchronizers),
+            Page::Limiters => Some(Group::Limiters),
+            _ => None,
+        }
+    }
+
+    /// Returns the page that lists the group.
+    pub(crate) fn page(self) -> Page {
+        match self {
+            Group::Queues => Page::Queues,
+            Group::Synchronizers => Page::Synchronizers,
+            Group::Limiters => Page::Limiters,
+        }
+    }
+
+    /// Returns whether objects of this kind are in the group.
+    pub(crate) fn has(self, kind: ObjectKind) -> bool {
+        match self {
+            Group::Queues => kind == ObjectKind::ReliableQueue,
+            Group::Synchronizers => kind.is_synchronizer(),
+            Group::Limiters => kind == ObjectKind::RateLimiter,
+        }
+    }
+
+    /// Returns what one object of the group is called.
+    pub(crate) fn noun(self) -> &'static str {
+        match self {
+            Group::Queues => "queue",
+            Group::Synchronizers => "synchronizer",
+            Group::Limiters => "limiter",
+        }
+    }
+}
+
+/// What is known of an object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Detail {
+    Queue(Box<QueueView>),
+    Synchronizer(Box<SynchronizerView>),
+    Limiter(Box<LimiterView>),
+    /// It does not exist any more.
+    Missing,
+}
+
+/// The objects of a group.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Listed {
+    /// The progress of the search.
+    pub(crate) sweep: Sweep,
+    /// The objects that the last search has found.
+    pub(crate) names: Arc<BTreeMap<String, ObjectKind>>,
+    /// What is known of the objects on the screen.
+    pub(crate) read: Arc<BTreeMap<String, Reading<Detail>>>,
+}
+
+impl Listed {
+    /// Returns whether a search has ended, or cannot be made.
+    pub(crate) fn is_searched(&self) -> bool {
+        self.sweep.completed.is_some() || self.sweep.is_too_large || self.sweep.trouble.is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_kind_is_in_two_groups_and_locks_are_in_none_but_elections() {
+        for kind in ObjectKind::ALL {
+            let groups = Group::ALL.into_iter().filter(|group| group.has(kind)).count();
+            let is_plain_lock = kind.is_lock() && kind != ObjectKind::Election;
+            assert!(groups <= 1 && !(is_plain_lock && groups > 0), "{kind}");
+        }
+        for group in Group::ALL {
+            assert_eq!(Group::of(group.page()), Some(group));
+        }
+    }
+}
