@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::Args;
 use redgrid::client::{Code, Request};
 use redgrid::locks::AcquireError;
-use redgrid::locks::LockHolder;
+use redgrid::locks::{ForcedRelease, LockHolder};
 use redgrid::{Name, ServerError};
 use serde::Serialize;
 
@@ -111,7 +111,7 @@ async fn free(server: &Server, name: &Name, expected: Option<&LockHolder>) -> Re
     if matches!(mode.as_deref(), Some("read" | "write")) {
         let lock = grid.rw_lock(name.as_str());
         return match expected {
-            Some(holder) => lock.force_release_if(holder).await,
+            Some(holder) => lock.force_release_if(holder).await.map(ForcedRelease::is_done),
             None => lock.force_release().await,
         };
     }
@@ -119,9 +119,9 @@ async fn free(server: &Server, name: &Name, expected: Option<&LockHolder>) -> Re
     // A user who lacks the permission to read the queue cannot have clients that wait in it.
     let is_queued = unless_denied(fair.waiting().await).map_err(failed)?.is_some_and(|queue| !queue.is_empty());
     match (is_queued, expected) {
-        (true, Some(holder)) => fair.force_release_if(holder).await,
+        (true, Some(holder)) => fair.force_release_if(holder).await.map(ForcedRelease::is_done),
         (true, None) => fair.force_release().await,
-        (false, Some(holder)) => grid.lock(name.as_str()).force_release_if(holder).await,
+        (false, Some(holder)) => grid.lock(name.as_str()).force_release_if(holder).await.map(ForcedRelease::is_done),
         (false, None) => grid.lock(name.as_str()).force_release().await,
     }
 }

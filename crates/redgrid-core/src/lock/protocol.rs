@@ -208,7 +208,8 @@ pub trait LockProtocol: Send + Sync + 'static {
     /// The check of `from` and the acquire are one atomic step. Redgrid holders that lose the lock
     /// are notified. The channel of a holder is `notices`, followed by the id of its client and
     /// `}`. The reply is that of `acquire`, except that `left` is the number of holders that lost
-    /// the lock. The status is 0 if `from` does not allow the takeover.
+    /// the lock. If `from` does not allow the takeover, the status is 0, and `left` is -2 if the
+    /// lock is free.
     fn take_over(&self, claim: HoldArgs<'_>, notices: &str, from: &TakeoverFrom) -> Request;
 
     /// Takes over a detached hold: the holder field of the claim replaces `former`.
