@@ -10,6 +10,7 @@ pub(crate) static LOCK: BulkScript =
 pub(crate) static CLASSIFY: BulkScript =
     BulkScript::with_prelude(HOLDERS, "inspect/classify", include_str!("scripts/classify.lua"));
 pub(crate) static QUEUE: BulkScript = BulkScript::new("inspect/queue", include_str!("scripts/queue.lua"));
+pub(crate) static AUDIT: BulkScript = BulkScript::new("inspect/audit", include_str!("scripts/audit.lua"));
 pub(crate) static LEASES: BulkScript = BulkScript::new("inspect/leases", include_str!("scripts/leases.lua"));
 
 #[cfg(test)]
@@ -18,7 +19,7 @@ mod tests {
 
     #[test]
     fn every_script_states_its_contract() {
-        for script in [LOCK.body(), CLASSIFY.body(), QUEUE.body(), LEASES.body()] {
+        for script in [LOCK.body(), CLASSIFY.body(), QUEUE.body(), LEASES.body(), AUDIT.body()] {
             for part in ["-- KEYS", "-- Returns", "-- Work:", "ent twice"] {
                 assert!(script.text().contains(part), "{}: {part}", script.name());
             }
