@@ -34,6 +34,9 @@ pub(crate) struct ConsoleOptions {
     /// Ask for no token; only at a loopback address
     #[arg(long)]
     no_login: bool,
+    /// Adds actions: taking locks away, deleting objects, redriving dead letters; each is recorded
+    #[arg(long)]
+    operate: bool,
     /// A host name in the address bar of browsers; IP addresses and localhost are always accepted
     #[arg(long = "host", value_name = "NAME")]
     hosts: Vec<String>,
@@ -112,9 +115,13 @@ pub(crate) async fn run(global: &Global, options: &ConsoleOptions) -> Result<Exi
     let title = options.title.clone().unwrap_or_else(|| address(&server.config));
     let mut console = Console::new(server.grid.client()).title(title).config(&server.config);
     console = match &login {
+        Login::None if options.operate => console.access(|_| Access::Operate),
         Login::None => console.access(|_| Access::Read),
         Login::Given(token) | Login::Made(token) => console.token(token.clone()),
     };
+    if options.operate {
+        console = console.operate();
+    }
     for host in &options.hosts {
         console = console.allow_host(host);
     }
@@ -155,7 +162,10 @@ fn reachable(mut local: SocketAddr) -> SocketAddr {
 
 /// Appended to the long help.
 pub(crate) const HELP: &str = "\
-The console changes nothing. It reads the servers only while a page is open, and for 30 s beyond.
+The console changes nothing without --operate. It reads the servers only while a page is open, and for 30 s beyond.
+
+With --operate, whoever has the token may act. Each action asks for the name of the object and a reason, and is recorded
+in the stream `redgrid_audit` before it is begun; without the record there is no action.
 
 Browsers log in with the token. Scripts send it as `Authorization: Bearer TOKEN`. At another address than a loopback
 one, put a proxy with TLS in front of the console, and name its host with --host.

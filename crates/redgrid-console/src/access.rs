@@ -11,6 +11,9 @@ use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
+use redgrid_inspect::Operator;
+
+use crate::actions::ACTION_PATH;
 use crate::console::App;
 use crate::pages::{not_found, problem, see_other};
 use crate::text::{encoded, now_ms};
@@ -26,14 +29,24 @@ pub enum Access {
     None,
     /// See all pages.
     Read,
+    /// See all pages, and act, if the console [operates](crate::Console::operate).
+    Operate,
 }
 
 /// The access closure of the application.
 pub(crate) type Decide = Arc<dyn Fn(&Parts) -> Access + Send + Sync>;
 
-/// Until when a request's permission lasts, in seconds since 1970; in the extensions of a request.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct PermittedUntil(pub(crate) Option<u64>);
+/// Names who makes a request, for the record of actions.
+pub(crate) type Identify = Arc<dyn Fn(&Parts) -> Option<String> + Send + Sync>;
+
+/// What a request may do; in the extensions of a request.
+#[derive(Debug, Clone)]
+pub(crate) struct Permission {
+    /// Until when the permission lasts, in seconds since 1970.
+    pub(crate) until: Option<u64>,
+    /// Who acts, if the request may act.
+    pub(crate) operator: Option<Operator>,
+}
 
 /// Answers 421 to a request for a foreign host.
 pub(crate) async fn check_host(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
@@ -52,24 +65,39 @@ pub(crate) async fn check_host(State(app): State<Arc<App>>, request: Request, ne
 /// Lets a request pass that may read; otherwise answers 401, 403 or 429, or redirects to the login.
 pub(crate) async fn check_access(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     let (parts, body) = request.into_parts();
-    // Only the login accepts another method, and it is not behind this check.
-    if parts.method != Method::GET && parts.method != Method::HEAD {
+    let is_action = parts.uri.path() == ACTION_PATH;
+    // Apart from actions, only the login accepts another method, and it is not behind this check.
+    let is_accepted = match parts.method {
+        Method::GET | Method::HEAD => true,
+        Method::POST => app.operates && is_action,
+        _ => false,
+    };
+    if !is_accepted {
         return not_found().await;
     }
     match permission(&app, &parts) {
-        Ok(until) => {
+        Ok(permission) if is_action && permission.operator.is_none() => not_found().await,
+        Ok(permission) => {
             let mut request = Request::from_parts(parts, body);
-            request.extensions_mut().insert(PermittedUntil(until));
+            request.extensions_mut().insert(permission);
             next.run(request).await
         }
         Err(response) => *response,
     }
 }
 
-/// Returns until when a request may read; otherwise the response.
-fn permission(app: &App, parts: &Parts) -> Result<Option<u64>, Box<Response>> {
-    if (app.access)(parts) == Access::Read {
-        return Ok(None);
+/// Returns what a request may do, if it may read; otherwise the response.
+fn permission(app: &App, parts: &Parts) -> Result<Permission, Box<Response>> {
+    let operator = |who: &str| {
+        let from = address(parts).map_or_else(|| "an unknown address".to_owned(), |address| address.to_string());
+        let who = (app.identify)(parts).unwrap_or_else(|| who.to_owned());
+        app.operates.then(|| Operator::new(who, format!("console, {from}")))
+    };
+    let by_token = |until| Permission { until, operator: operator("the access token") };
+    match (app.access)(parts) {
+        Access::None => {}
+        Access::Read => return Ok(Permission { until: None, operator: None }),
+        Access::Operate => return Ok(Permission { until: None, operator: operator("the application's user") }),
     }
     let Some(token) = &app.token else {
         return Err(Box::new(problem(
@@ -84,17 +112,17 @@ fn permission(app: &App, parts: &Parts) -> Result<Option<u64>, Box<Response>> {
             return Err(Box::new(too_many()));
         }
         if given.is_some_and(|given| token.is(given)) {
-            return Ok(None);
+            return Ok(by_token(None));
         }
         app.throttle.failed(address, now);
         return Err(Box::new(unauthorized("The token is wrong.")));
     }
     let now_s = now_ms() / 1_000;
     if let Some(until) = cookies(&parts.headers).find_map(|cookie| token.valid_until(cookie, now_s)) {
-        return Ok(Some(until));
+        return Ok(by_token(Some(until)));
     }
     let path = parts.uri.path().trim_start_matches('/');
-    if path == "live" {
+    if path == "live" || parts.method == Method::POST {
         return Err(Box::new(unauthorized("Log in first.")));
     }
     let target = parts.uri.query().map_or_else(|| path.to_owned(), |query| format!("{path}?{query}"));

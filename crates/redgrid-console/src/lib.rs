@@ -1,8 +1,8 @@
-//! A read-only web console: who holds which lock, who waits for it, and what looks wrong.
+//! A web console: who holds which lock, who waits for it, what looks wrong, and actions on request.
 //!
 //! A [`Console`] is an axum [`Router`](axum::Router) that a service mounts at any path. It has
-//! pages for the servers, the locks, the client processes, all objects, and the checks of `redgrid
-//! doctor`. The pages update themselves while they are open.
+//! pages for the servers, the locks, the client processes, all objects, the checks of `redgrid
+//! doctor`, and the recorded actions. The pages update themselves while they are open.
 //!
 //! ```no_run
 //! # async fn demo() -> Result<(), Box<dyn std::error::Error>> {
@@ -22,7 +22,9 @@
 //!
 //! - Nobody sees a page unless the [access](Console::access) closure or a [token](Console::token)
 //!   permits it.
-//! - The console changes no object. The only route for POST is the login.
+//! - The console changes no object, and the only route for POST is the login, unless it
+//!   [operates](Console::operate). Then each action changes only what its page showed, and is
+//!   recorded in the stream `redgrid_audit` before it is begun.
 //! - It loads the servers with what one viewer needs, however many there are. 30 s after the last
 //!   viewer has left, only the pings of the connection remain.
 //! - It never subscribes to the channel of a lock, so it does not count as a waiter.
@@ -35,11 +37,12 @@
 //! of the path. Mount it with `nest_service` or `nest`. A request for the path without the final
 //! slash is redirected to the first page.
 //!
-//! The crate requires the Tokio runtime. It has no keys of its own.
+//! The crate requires the Tokio runtime. Its only key is the stream `redgrid_audit`.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod access;
+mod actions;
 mod assets;
 mod board;
 mod collector;

@@ -75,7 +75,7 @@ fn of_locks(snapshot: &Snapshot, now: u64, lints: &mut Vec<Lint>) {
             endless,
             "without a lifetime",
             "A holder that dies keeps such a lock for ever. Check the program that took it; then free the lock with \
-             redgrid unlock --force.",
+             redgrid unlock.",
         ),
         (
             gone,

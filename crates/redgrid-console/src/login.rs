@@ -23,7 +23,7 @@ use crate::token::COOKIE_LIFETIME_S;
 pub(crate) const MAX_BODY: usize = 16 << 10;
 
 /// Pages to which the login can return.
-const PAGES: [&str; 6] = ["overview", "locks", "lock", "clients", "objects", "doctor"];
+const PAGES: [&str; 8] = ["overview", "locks", "lock", "clients", "objects", "doctor", "events", "action"];
 
 /// The fields of the form.
 #[derive(Deserialize)]

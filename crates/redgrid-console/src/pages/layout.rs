@@ -11,7 +11,7 @@ use crate::console::App;
 use crate::view::View;
 
 /// The pages in the navigation.
-const NAVIGATION: [Page; 5] = [Page::Overview, Page::Locks, Page::Clients, Page::Objects, Page::Doctor];
+const NAVIGATION: [Page; 6] = [Page::Overview, Page::Locks, Page::Clients, Page::Objects, Page::Doctor, Page::Events];
 
 /// Makes a page with the navigation.
 pub(super) fn page(

@@ -7,6 +7,7 @@ use redgrid_inspect::{HolderState, HolderView, LockKind, LockView, Mode, WaiterV
 
 use super::locks::state;
 use super::{Content, trouble};
+use crate::actions::link;
 use crate::board::{State, process_text, state_of};
 use crate::snapshot::{Process, Snapshot};
 use crate::text::{count, encoded, millis, name, number, since, until};
@@ -33,6 +34,7 @@ pub(super) fn frame(content: &Content<'_>, view: &View) -> Markup {
                         th scope="col" { "Held" }
                         th scope="col" { "Lease" }
                         th.n scope="col" { "Entries" }
+                        @if content.may_operate { th scope="col" { "Actions" } }
                     } }
                     tbody #holders { (view.rows("holders")) }
                 }
@@ -83,7 +85,7 @@ pub(super) fn view(content: &Content<'_>, view: &mut View) -> Vec<String> {
         for holder in lock.holders.iter().take(MOST_ROWS) {
             let mode = holder.mode.as_str();
             let id = row_id(&format!("{}:{}:{mode}", holder.client, holder.number.unwrap_or_default()));
-            view.row("holders", id.clone(), holder_row(&id, snapshot, lock, holder, read_at));
+            view.row("holders", id.clone(), holder_row(&id, content, lock, holder, read_at));
         }
         for (place, waiter) in lock.queue.iter().enumerate().take(MOST_ROWS) {
             let id = row_id(&format!("{}:{}", waiter.client, waiter.number.unwrap_or_default()));
@@ -198,7 +200,8 @@ fn shown_state(snapshot: &Snapshot, client: &str, read: HolderState) -> State {
     }
 }
 
-fn holder_row(id: &str, snapshot: &Snapshot, lock: &LockView, holder: &HolderView, read_at: u64) -> Markup {
+fn holder_row(id: &str, content: &Content<'_>, lock: &LockView, holder: &HolderView, read_at: u64) -> Markup {
+    let snapshot = content.snapshot;
     let process = snapshot.processes.get(&holder.client);
     let report = process.and_then(|process| process.report.as_ref());
     let held = report.and_then(|(report, at)| {
@@ -224,6 +227,13 @@ fn holder_row(id: &str, snapshot: &Snapshot, lock: &LockView, holder: &HolderVie
             td { @if let Some((_, start)) = held { (since(start)) } @else { "–" } }
             td { @if let Some(end) = lease { (until(end / 1_000 * 1_000)) } @else { "–" } }
             td.n { (number(holder.entries)) }
+            @if content.may_operate {
+                td.actions {
+                    @if !holder.is_retained {
+                        a href=(link("force", lock.name.as_bytes(), &[("holder", &holder.field())])) { "Take away" }
+                    }
+                }
+            }
         }
     }
 }

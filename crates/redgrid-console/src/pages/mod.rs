@@ -2,6 +2,7 @@
 
 mod clients;
 mod doctor;
+mod events;
 mod layout;
 mod lock;
 mod locks;
@@ -11,12 +12,14 @@ mod overview;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Extension;
 use axum::extract::State;
 use axum::http::{StatusCode, Uri};
 use axum::response::Response;
 use maud::{Markup, html};
 
 pub(crate) use self::layout::{bare_page, not_found, problem, see_other};
+use crate::access::Permission;
 use crate::board::LockRow;
 use crate::collector::Interest;
 use crate::console::App;
@@ -43,10 +46,13 @@ pub(crate) enum Page {
     Objects,
     /// The checks of the settings.
     Doctor,
+    /// The recorded actions.
+    Events,
 }
 
 impl Page {
-    const ALL: [Page; 6] = [Page::Overview, Page::Locks, Page::Lock, Page::Clients, Page::Objects, Page::Doctor];
+    const ALL: [Page; 7] =
+        [Page::Overview, Page::Locks, Page::Lock, Page::Clients, Page::Objects, Page::Doctor, Page::Events];
 
     /// Returns its relative path.
     pub(crate) fn path(self) -> &'static str {
@@ -57,6 +63,7 @@ impl Page {
             Page::Clients => "clients",
             Page::Objects => "objects",
             Page::Doctor => "doctor",
+            Page::Events => "events",
         }
     }
 
@@ -78,6 +85,7 @@ impl Page {
             Page::Clients => "Clients",
             Page::Objects => "Objects",
             Page::Doctor => "Doctor",
+            Page::Events => "Events",
         }
     }
 }
@@ -87,6 +95,8 @@ pub(crate) struct Content<'a> {
     pub(crate) snapshot: &'a Snapshot,
     pub(crate) query: &'a Query,
     pub(crate) now: u64,
+    /// Whether the page offers actions.
+    pub(crate) may_operate: bool,
 }
 
 /// Returns what the collector has to read for a page.
@@ -104,7 +114,7 @@ pub(crate) fn view(page: Page, content: &Content<'_>) -> (View, Vec<String>) {
         Page::Locks => locks::view(content, &mut view),
         Page::Lock => lock::view(content, &mut view),
         Page::Clients => clients::view(content, &mut view),
-        Page::Objects => Vec::new(),
+        Page::Objects | Page::Events => Vec::new(),
         Page::Doctor => doctor::view(content, &mut view),
     };
     (view, names)
@@ -145,23 +155,35 @@ fn trouble<T>(reading: &Reading<T>, what: &str) -> Markup {
 }
 
 /// Answers a page, whose frame is made from its content.
-async fn show(app: &Arc<App>, page: Page, uri: &Uri) -> Response {
+async fn show(app: &Arc<App>, page: Page, uri: &Uri, permission: &Permission) -> Response {
     let query = Query::read(uri.query());
     let interest = interest(page, &query);
     let lock = interest.lock.clone();
     app.collector.touch(interest);
     let snapshot = app.collector.when(FIRST_DATA, |snapshot| is_known(page, lock.as_deref(), snapshot)).await;
-    let content = Content { snapshot: &snapshot, query: &query, now: now_ms() };
+    let may_operate = permission.operator.is_some();
+    let content = Content { snapshot: &snapshot, query: &query, now: now_ms(), may_operate };
     let (view, _) = view(page, &content);
     let (title, main) = match page {
         Page::Overview => (String::new(), overview::frame(&view)),
         Page::Locks => (String::new(), locks::frame(&content, &view)),
         Page::Lock => (crate::text::visible(query.get("name")), lock::frame(&content, &view)),
         Page::Clients => (String::new(), clients::frame(&view)),
-        Page::Objects => (String::new(), html! {}),
+        Page::Objects | Page::Events => (String::new(), html! {}),
         Page::Doctor => (String::new(), doctor::frame(app, &view)),
     };
     layout::page(app, page, uri.query(), &title, &view, &main, content.now)
+}
+
+/// Makes a page whose content is not from the collector, and does not update itself.
+pub(crate) async fn unwatched(app: &Arc<App>, page: Page, query: Option<&str>, title: &str, main: &Markup) -> Response {
+    let parameters = Query::read(query);
+    app.collector.touch(interest(page, &parameters));
+    let snapshot = app.collector.when(FIRST_DATA, |snapshot| snapshot.health.is_known()).await;
+    // The stream updates only the line with the state.
+    let content = Content { snapshot: &snapshot, query: &parameters, now: now_ms(), may_operate: false };
+    let (view, _) = view(page, &content);
+    layout::page(app, page, query, title, &view, main, content.now)
 }
 
 /// Returns whether a page has its first data.
@@ -178,58 +200,89 @@ fn is_known(page: Page, lock: Option<&str>, snapshot: &Snapshot) -> bool {
             Page::Locks => has_clients && is_searched && has_states,
             Page::Lock => lock.is_none_or(|name| snapshot.watched.contains_key(name)),
             Page::Clients => has_clients,
-            Page::Objects | Page::Doctor => true,
+            Page::Objects | Page::Doctor | Page::Events => true,
         }
 }
 
 /// Answers the overview.
-pub(crate) async fn overview(State(app): State<Arc<App>>, uri: Uri) -> Response {
-    show(&app, Page::Overview, &uri).await
+pub(crate) async fn overview(
+    State(app): State<Arc<App>>,
+    Extension(permission): Extension<Permission>,
+    uri: Uri,
+) -> Response {
+    show(&app, Page::Overview, &uri, &permission).await
 }
 
 /// Answers the list of locks.
-pub(crate) async fn locks(State(app): State<Arc<App>>, uri: Uri) -> Response {
-    show(&app, Page::Locks, &uri).await
+pub(crate) async fn locks(
+    State(app): State<Arc<App>>,
+    Extension(permission): Extension<Permission>,
+    uri: Uri,
+) -> Response {
+    show(&app, Page::Locks, &uri, &permission).await
 }
 
 /// Answers the page of one lock.
-pub(crate) async fn lock(State(app): State<Arc<App>>, uri: Uri) -> Response {
+pub(crate) async fn lock(
+    State(app): State<Arc<App>>,
+    Extension(permission): Extension<Permission>,
+    uri: Uri,
+) -> Response {
     if Query::read(uri.query()).get("name").is_empty() {
         return problem(StatusCode::BAD_REQUEST, "No lock", "The address must name a lock: lock?name=…");
     }
-    show(&app, Page::Lock, &uri).await
+    show(&app, Page::Lock, &uri, &permission).await
 }
 
 /// Answers the list of clients.
-pub(crate) async fn clients(State(app): State<Arc<App>>, uri: Uri) -> Response {
-    show(&app, Page::Clients, &uri).await
+pub(crate) async fn clients(
+    State(app): State<Arc<App>>,
+    Extension(permission): Extension<Permission>,
+    uri: Uri,
+) -> Response {
+    show(&app, Page::Clients, &uri, &permission).await
 }
 
 /// Answers the search for objects.
-pub(crate) async fn objects(State(app): State<Arc<App>>, uri: Uri) -> Response {
+pub(crate) async fn objects(
+    State(app): State<Arc<App>>,
+    Extension(permission): Extension<Permission>,
+    uri: Uri,
+) -> Response {
     let query = Query::read(uri.query());
-    app.collector.touch(interest(Page::Objects, &query));
-    let (title, main) = match objects::answer(&app, &query).await {
+    let may_operate = permission.operator.is_some();
+    let main = match objects::answer(&app, &query, may_operate).await {
         Ok(objects::Outcome::Moved(target)) => return see_other(&target),
-        Ok(objects::Outcome::Shown(main)) => (String::new(), main),
+        Ok(objects::Outcome::Shown(main)) => main,
         Err(response) => return *response,
     };
-    let snapshot = app.collector.snapshot();
-    let content = Content { snapshot: &snapshot, query: &query, now: now_ms() };
-    let (view, _) = view(Page::Objects, &content);
-    layout::page(&app, Page::Objects, uri.query(), &title, &view, &main, content.now)
+    unwatched(&app, Page::Objects, uri.query(), "", &main).await
 }
 
 /// Answers the checks of the settings, and starts them if there is no result, or on request.
-pub(crate) async fn doctor(State(app): State<Arc<App>>, uri: Uri) -> Response {
+pub(crate) async fn doctor(
+    State(app): State<Arc<App>>,
+    Extension(permission): Extension<Permission>,
+    uri: Uri,
+) -> Response {
     let is_asked = !Query::read(uri.query()).get("again").is_empty();
     if is_asked || !app.collector.snapshot().doctor.is_known() {
         app.collector.request_doctor();
     }
-    show(&app, Page::Doctor, &uri).await
+    show(&app, Page::Doctor, &uri, &permission).await
+}
+
+/// Answers the recorded actions.
+pub(crate) async fn events(State(app): State<Arc<App>>, uri: Uri) -> Response {
+    let actions = app.collector.inspector.recorded_actions().await;
+    unwatched(&app, Page::Events, uri.query(), "", &events::frame(&actions)).await
 }
 
 /// Answers every other path; below a mount path, the first page, too.
-pub(crate) async fn other(State(app): State<Arc<App>>, uri: Uri) -> Response {
-    if crate::access::is_root(&uri) { show(&app, Page::Overview, &uri).await } else { not_found().await }
+pub(crate) async fn other(
+    State(app): State<Arc<App>>,
+    Extension(permission): Extension<Permission>,
+    uri: Uri,
+) -> Response {
+    if crate::access::is_root(&uri) { show(&app, Page::Overview, &uri, &permission).await } else { not_found().await }
 }
