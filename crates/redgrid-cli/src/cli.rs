@@ -79,7 +79,7 @@ pub(crate) enum Command {
     Inspect(InspectOptions),
     /// List the locks that are held, or objects of other kinds
     Ls(LsOptions),
-    /// Take a lock away from its holder
+    /// Take a lock away from its holder, and record why
     #[command(after_long_help = crate::unlock::HELP)]
     Unlock(UnlockOptions),
     /// Follow the holders of a lock

@@ -16,5 +16,6 @@ mod outcomes;
 mod shared_server;
 mod support;
 mod topologies;
+mod unlock;
 mod usage;
 mod watch;

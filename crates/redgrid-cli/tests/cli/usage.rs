@@ -21,9 +21,14 @@ fn an_unknown_server_gives_exit_code_69_and_one_sentence() {
 
 #[test]
 fn every_command_gives_exit_code_69_without_a_server() {
-    for line in
-        ["lock job -- echo ran", "lock job --wait 0s -- echo ran", "inspect job", "ls", "clients", "unlock --force job"]
-    {
+    for line in [
+        "lock job -- echo ran",
+        "lock job --wait 0s -- echo ran",
+        "inspect job",
+        "ls",
+        "clients",
+        "unlock --reason test --force job",
+    ] {
         let ended = run(&[&["--url", "redis://127.0.0.1:1"], &line.split(' ').collect::<Vec<_>>()[..]].concat());
         assert_eq!((ended.code(), ended.stdout().as_str()), (69, ""), "{line}: {}", ended.stderr());
         assert!(ended.stderr().starts_with("redgrid: cannot work with the server at 127.0.0.1:1"), "{line}");
@@ -55,8 +60,9 @@ fn bad_usage_gives_exit_code_2_and_says_what_is_wrong() {
         ("clients", "REDGRID_URL"),
         ("ls --kind locks --url redis://127.0.0.1:1", "rw"),
         ("clients --timeout 1 --url redis://127.0.0.1:1", "--timeout"),
-        ("unlock --force job", "REDGRID_URL"),
-        ("unlock job", "--force"),
+        ("unlock --reason test --force job", "REDGRID_URL"),
+        ("unlock --reason test job", "--force"),
+        ("unlock --force job", "--reason"),
         ("lock job", "COMMAND"),
         ("lock job true", "true"),
         ("lock job --wait 5 -- true", "--wait"),
