@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use redgrid_inspect::{ActionError, ActionOutcome, Actions, Client, Inspector, LockKind, Refusal};
+use redgrid_inspect::{AUDIT_STREAM, ActionError, ActionOutcome, Actions, Client, Inspector, LockKind, Refusal};
 use redgrid_locks::{Election, FairLock, FencedLock, Lock, LostReason, RwLock};
+use redgrid_testkit::{Action, Cluster, Proxy, wait_until};
 
 use crate::actions::{actions, reason, recorded};
 use crate::support::{ONE, SOON, client, hold, observer, send, server};
@@ -98,7 +99,7 @@ async fn a_lock_of_each_kind_is_taken_from_the_given_holder_only() {
     let next = client(&server.url()).await;
     let waiting = tokio::spawn(FairLock::new(&next, "fair").acquire().into_future());
     let queue = FairLock::new(&user, "fair");
-    redgrid_testkit::wait_until(SOON, async || queue.waiting().await.expect("an answer").len() == 1).await;
+    wait_until(SOON, async || queue.waiting().await.expect("an answer").len() == 1).await;
     let write = RwLock::new(&user, "write").write().await.expect("it is free");
     for (name, kind) in [
         ("plain", LockKind::Plain),
@@ -143,6 +144,67 @@ async fn one_reader_of_several_loses_its_hold() {
     theirs.release().await.expect("it was held");
     let record = actions.inspector().recorded_actions().await.expect("the record");
     assert!(record.iter().all(|action| action.action == "force a lock" && action.outcome.is_some()), "{record:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_reply_about_a_reader_leaves_the_outcome_unknown() {
+    let server = server().await;
+    let observer = observer(&server).await;
+    let proxy = Proxy::to(&server).await.expect("a proxy");
+    let actions = actions(&server.url_via(proxy.addr())).await;
+    let readers = [1, 2].map(|number| format!("{ONE}:{number}"));
+    send(&observer, &["HSET", "prices", "mode", "read", &readers[0], "1", &readers[1], "1"]).await;
+    send(&observer, &["PEXPIRE", "prices", "60000"]).await;
+    // The server knows the script after this.
+    assert!(outcome(&actions, "prices", &readers[0]).await.is_done());
+    let reader = readers[1].clone();
+    proxy.on_request(move |request| {
+        let is_eviction =
+            request.get(2).is_some_and(|keys| keys == "3") && request.get(6).is_some_and(|it| *it == reader);
+        if is_eviction { Action::CutAfterForward } else { Action::Forward }
+    });
+    let report = actions.force_release("prices", &readers[1], &reason()).await.expect("it is begun");
+    assert!(matches!(report.outcome, ActionOutcome::Unknown { .. }) && report.is_recorded, "{report:?}");
+    assert!(!observer.exists("prices").await.expect("an answer"), "it was executed");
+    let newest = actions.inspector().recorded_actions().await.expect("the record").remove(0);
+    assert_eq!(newest.outcome.map(|ended| ended.outcome).as_deref(), Some("unknown"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_action_whose_caller_leaves_is_completed_and_recorded() {
+    let server = server().await;
+    let observer = observer(&server).await;
+    let actions = actions(&server.url()).await;
+    hold(&observer, "job", &format!("{ONE}:1"), "60000").await;
+    let caller = tokio::spawn({
+        let actions = actions.clone();
+        async move { outcome(&actions, "job", &format!("{ONE}:1")).await }
+    });
+    wait_until(SOON, async || observer.exists(AUDIT_STREAM).await.expect("an answer")).await;
+    caller.abort();
+    assert!(caller.await.is_err(), "a takeover takes half a second");
+    let ended = async || recorded(actions.inspector()).await.outcome.is_some();
+    wait_until(SOON, ended).await;
+    let outcome = recorded(actions.inspector()).await.outcome.expect("it has ended");
+    assert_eq!(outcome.outcome, "done");
+    assert!(!observer.exists("job").await.expect("an answer"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn actions_work_in_any_slot_of_a_cluster() {
+    let cluster = Cluster::start(3, 0).await.expect("it starts");
+    let actions = actions(&cluster.url()).await;
+    let user = client(&cluster.url()).await;
+    for name in ["a", "b", "c", "d", "e", "f"] {
+        let held = Lock::new(&user, name).acquire().await.expect("it is free");
+        let seen = field(actions.inspector(), name).await;
+        assert_eq!(outcome(&actions, name, &seen).await, ActionOutcome::Done { count: 1 }, "{name}");
+        lost(held.lost()).await;
+        let _next = Lock::new(&user, name).acquire().await.expect("it is free");
+        assert!(actions.delete(name, &reason()).await.expect("it is begun").outcome.is_done(), "{name}");
+    }
+    let record = actions.inspector().recorded_actions().await.expect("the record");
+    assert!(record.len() == 12 && record.iter().all(|action| action.outcome.is_some()), "{record:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
