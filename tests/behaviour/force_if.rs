@@ -19,14 +19,14 @@ async fn a_later_holder_keeps_the_lock() {
     let first = lock.acquire().await.unwrap();
     let seen = lock.inspect().await.unwrap().expect("a held lock").holders.remove(0);
     first.release().await.unwrap();
-    assert!(!lock.force_release_if(&seen).await.unwrap(), "the lock is free");
+    assert!(!lock.force_release_if(&seen).await.unwrap().is_done(), "the lock is free");
 
     let second = Lock::new(&two, "a").acquire().await.unwrap();
-    assert!(!lock.force_release_if(&seen).await.unwrap(), "another holder has it");
+    assert!(!lock.force_release_if(&seen).await.unwrap().is_done(), "another holder has it");
     assert!(second.is_held());
     let seen = lock.inspect().await.unwrap().expect("a held lock").holders.remove(0);
     assert_eq!(LockHolder::from_field(seen.field()), seen);
-    assert!(lock.force_release_if(&seen).await.unwrap());
+    assert!(lock.force_release_if(&seen).await.unwrap().is_done());
     lost(second.lost()).await;
     let third = lock.acquire().timeout(SOON).await.unwrap();
     assert!(third.token() > second.token());
@@ -43,11 +43,11 @@ async fn the_first_of_a_fair_queue_follows_the_expected_holder() {
     let seen = lock.inspect().await.unwrap().expect("a held lock").holders.remove(0);
     let next = tokio::spawn(lock.acquire().into_future());
     wait_until(SOON, async || lock.waiting().await.unwrap().len() == 1).await;
-    assert!(lock.force_release_if(&seen).await.unwrap());
+    assert!(lock.force_release_if(&seen).await.unwrap().is_done());
     lost(held.lost()).await;
     let next = tokio::time::timeout(SOON, next).await.unwrap().unwrap().unwrap();
     assert!(next.token() > held.token());
-    assert!(!lock.force_release_if(&seen).await.unwrap());
+    assert!(!lock.force_release_if(&seen).await.unwrap().is_done());
     assert!(next.is_held() && observer.exists("a").await.unwrap());
 }
 
@@ -62,9 +62,9 @@ async fn only_the_expected_reader_or_writer_loses_its_hold() {
     let (mine, theirs) = (here.read().await.unwrap(), there.read().await.unwrap());
     let readers = here.inspect().await.unwrap().expect("a read lock").readers;
     let theirs_seen = readers.iter().find(|reader| reader.client == two.id()).expect("a reader");
-    assert!(here.force_release_if(theirs_seen).await.unwrap());
+    assert!(here.force_release_if(theirs_seen).await.unwrap().is_done());
     lost(theirs.lost()).await;
-    assert!(!here.force_release_if(theirs_seen).await.unwrap(), "no longer a reader");
+    assert!(!here.force_release_if(theirs_seen).await.unwrap().is_done(), "no longer a reader");
     assert!(mine.is_held(), "other readers stay");
     assert_eq!(here.inspect().await.unwrap().expect("a read lock").holder_count, 1);
 
@@ -72,13 +72,16 @@ async fn only_the_expected_reader_or_writer_loses_its_hold() {
     let write = tokio::spawn(there.write().into_future());
     wait_until(SOON, async || observer.exists("redgrid_rw_wait:{a}").await.unwrap()).await;
     let mine_seen = here.inspect().await.unwrap().expect("a read lock").readers.remove(0);
-    assert!(there.force_release_if(&mine_seen).await.unwrap());
+    assert!(there.force_release_if(&mine_seen).await.unwrap().is_done());
     lost(mine.lost()).await;
     let write = tokio::time::timeout(SOON, write).await.unwrap().unwrap().unwrap();
 
-    assert!(!here.force_release_if(&mine_seen).await.unwrap(), "a reader that has gone does not free the writer");
+    assert!(
+        !here.force_release_if(&mine_seen).await.unwrap().is_done(),
+        "a reader that has gone does not free the writer"
+    );
     let writer = here.inspect().await.unwrap().expect("a held lock").writer.expect("a writer");
-    assert!(here.force_release_if(&writer).await.unwrap());
+    assert!(here.force_release_if(&writer).await.unwrap().is_done());
     lost(write.lost()).await;
     assert!(!observer.exists("a").await.unwrap());
 }
@@ -95,7 +98,7 @@ async fn a_lost_reply_does_not_make_a_takeover_look_undone() {
     let lock = Lock::new(&forcing, "a");
     let seen = lock.inspect().await.unwrap().expect("a held lock").holders.remove(0);
     proxy.next(1, script!("takeover"), Action::CutAfterForward);
-    assert!(lock.force_release_if(&seen).await.unwrap(), "the second copy finds the first");
+    assert!(lock.force_release_if(&seen).await.unwrap().is_done(), "the second copy finds the first");
     lost(held.lost()).await;
     assert!(lock.inspect().await.unwrap().is_none());
 }

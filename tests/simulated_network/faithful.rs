@@ -52,7 +52,7 @@ const NEAR: i64 = 1500;
 /// Whether this element of a reply is a lifetime.
 fn is_lifetime(call: &str, at: usize, real: &[Reply]) -> bool {
     match call {
-        "lock/acquire" => at == 2 && real[0] == Reply::Int(0),
+        "lock/acquire" | "lock/takeover" => at == 2 && real[0] == Reply::Int(0),
         "pubsub/ttl" => true,
         "lock/inspect" => at == 0,
         _ => false,

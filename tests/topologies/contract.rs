@@ -187,10 +187,10 @@ async fn force_notifies_the_preempted_holder(on: Fixture) {
     assert!(matches!(lost, LostReason::Forced | LostReason::Gone), "{lost:?}");
     assert!(thief.is_held() && thief.token() > guard.token());
     // The holder that was inspected does not hold the lock any more.
-    assert!(!Lock::new(&one, &on.name).force_release_if(&seen).await.unwrap());
+    assert!(!Lock::new(&one, &on.name).force_release_if(&seen).await.unwrap().is_done());
     assert!(thief.is_held());
     let seen = Lock::new(&one, &on.name).inspect().await.unwrap().unwrap().holders.remove(0);
-    assert!(Lock::new(&one, &on.name).force_release_if(&seen).await.unwrap());
+    assert!(Lock::new(&one, &on.name).force_release_if(&seen).await.unwrap().is_done());
     assert!(!on.observer.exists(&on.name).await.unwrap());
     assert!(!Lock::new(&one, &on.name).force_release().await.unwrap());
 }

@@ -153,7 +153,8 @@ pub(crate) enum Command {
     /// Show the locks that are held and waited for, again and again
     #[command(after_long_help = crate::top::HELP)]
     Top(TopOptions),
-    /// Take a lock away from its holder
+    /// Take a lock away from its holder, and record why
+    #[command(after_long_help = crate::unlock::HELP)]
     Unlock(UnlockOptions),
     /// Wait until a lock is free, without acquiring it
     #[command(after_long_help = crate::wait::HELP)]

@@ -35,6 +35,9 @@ pub(crate) struct ConsoleOptions {
     /// Ask for no token; only at a loopback address
     #[arg(long)]
     no_login: bool,
+    /// Adds actions: taking locks away, deleting objects, redriving dead letters; each is recorded
+    #[arg(long)]
+    operate: bool,
     /// A host name in the address bar of browsers; IP addresses and localhost are always accepted
     #[arg(long = "host", value_name = "NAME")]
     hosts: Vec<String>,
@@ -116,9 +119,13 @@ pub(crate) async fn run(global: &Global, options: &ConsoleOptions) -> Result<Exi
     let title = options.title.clone().unwrap_or_else(|| address(&server.config));
     let mut console = Console::new(server.grid.client()).title(title).config(&server.config);
     console = match &login {
+        Login::None if options.operate => console.access(|_| Access::Operate),
         Login::None => console.access(|_| Access::Read),
         Login::Given(token) | Login::Made(token) => console.token(token.clone()),
     };
+    if options.operate {
+        console = console.operate();
+    }
     for host in &options.hosts {
         console = console.allow_host(host);
     }
@@ -159,8 +166,11 @@ fn reachable(mut local: SocketAddr) -> SocketAddr {
 
 /// Appended to the long help.
 pub(crate) const HELP: &str = "\
-The console changes nothing. It reads the servers only while a page is open, and for 30 s after the last
-one was closed.
+The console changes nothing without --operate. It reads the servers only while a page is open, and for 30 s after the
+last one was closed.
+
+With --operate, everybody with the token may act. Each action asks for the name of the object and a reason, and is
+recorded in the stream `redgrid_audit` before it is begun; without the record there is no action.
 
 Browsers log in with the token. Scripts send it as `Authorization: Bearer TOKEN`. At another address than a loopback
 one, put a proxy with TLS in front of the console, and name its host with --host.";

@@ -8,10 +8,14 @@ pub(crate) const WRONG: u8 = 1;
 /// The command line, or a file that it names, cannot be used. Also clap's exit code.
 pub(crate) const USAGE: u8 = 2;
 
+/// Another holder has the lock that was to be taken away.
+pub(crate) const HELD_BY_ANOTHER: u8 = 3;
+
 /// No server is available; `EX_UNAVAILABLE` of `sysexits.h`.
 pub(crate) const UNAVAILABLE: u8 = 69;
 
-/// Others held the lock for too long; `EX_TEMPFAIL` of `sysexits.h`: try again later.
+/// Others held the lock for too long, or the outcome is unknown; `EX_TEMPFAIL` of `sysexits.h`: try
+/// again later.
 pub(crate) const BUSY: u8 = 75;
 
 /// The lock was lost while the program ran; `EX_PROTOCOL` of `sysexits.h`, the next number.
@@ -24,12 +28,13 @@ pub(crate) const NO_PERMISSION: u8 = 77;
 pub(crate) const SIGNALLED: u8 = 128;
 
 /// All exit codes, with their meanings.
-const TABLE: [(&str, &str); 10] = [
+const TABLE: [(&str, &str); 11] = [
     ("0", "done"),
     ("1", "the result is bad, or there is none"),
     ("2", "bad usage, or a file or a name that cannot be used"),
-    ("69", "no server could be reached or started, or it refused"),
-    ("75", "others held the lock for longer than `lock --wait` or `wait --timeout`"),
+    ("3", "`unlock`: another holder has the lock"),
+    ("69", "no server could be reached or started, or it refused; `unlock`: also if it cannot be recorded"),
+    ("75", "others held the lock for longer than `lock --wait` or `wait --timeout`; `unlock`: a reply was lost"),
     ("76", "`lock`: the lock was lost; the program was killed, or ended at about the same time"),
     ("77", "the user of the servers lacks a permission"),
     ("126, 127", "`lock`: the program cannot be run; it was not found"),
@@ -57,7 +62,7 @@ const COMMANDS: [(&str, &str, &str); 21] = [
     ("queue peek", "answered", ""),
     ("queue redrive", "at least one message is ready again", "none was a dead letter"),
     ("top", "ended by `--once`, `--for` or a signal", ""),
-    ("unlock", "the lock was taken away", "it was free, or with `--if-holder` another holder has it"),
+    ("unlock", "the lock was taken away", "it was free"),
     ("wait", "the lock is free", ""),
     ("watch", "ended by `--for`, SIGINT or SIGTERM", ""),
 ];

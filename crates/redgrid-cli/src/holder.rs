@@ -1,4 +1,4 @@
-//! A holder in the JSON lines of `watch` and `unlock`.
+//! A holder in the JSON lines of `watch`.
 
 use redgrid::locks::LockHolder;
 use serde::Serialize;

@@ -129,14 +129,7 @@ pub(crate) async fn run(global: &Global, options: &InspectOptions) -> Result<Exi
 async fn read(server: &Server, name: &Name) -> Result<(LockView, Vec<Answer>), Failure> {
     let inspector = Inspector::new(server.grid.client());
     let mut view = inspector.lock_twice(name.as_str()).await.map_err(|error| server.failed(&error))?;
-    if let LockKind::NotALock { type_name, fields } = &view.kind {
-        let what = match type_name.as_str() {
-            "" => "another kind of value has this name".to_owned(),
-            "hash" => format!("it is a hash of {fields} fields"),
-            type_name => format!("it is a {type_name}"),
-        };
-        return Err(Failure::usage(format!("`{name}` is not a lock: {}", printable(&what))));
-    }
+    refuse_other_values(&view)?;
     let shown = view.holders.iter().take(SHOWN).filter_map(|holder| holder.ask_id.clone());
     let ids: Vec<String> = shown.collect::<BTreeSet<_>>().into_iter().collect();
     // A user without the permission to ask sees the holders all the same.
@@ -145,8 +138,19 @@ async fn read(server: &Server, name: &Name) -> Result<(LockView, Vec<Answer>), F
     Ok((view, answers))
 }
 
+/// Fails if the name is that of another value than a lock.
+pub(crate) fn refuse_other_values(view: &LockView) -> Result<(), Failure> {
+    let LockKind::NotALock { type_name, fields } = &view.kind else { return Ok(()) };
+    let what = match type_name.as_str() {
+        "" => "another kind of value has this name".to_owned(),
+        "hash" => format!("it is a hash of {fields} fields"),
+        type_name => format!("it is a {type_name}"),
+    };
+    Err(Failure::usage(format!("`{}` is not a lock: {}", printable(&view.name), printable(&what))))
+}
+
 /// Returns the report of the client of a holder, if it has answered.
-fn report<'a>(holder: &HolderView, answers: &'a [Answer]) -> Option<&'a ClientReport> {
+pub(crate) fn report<'a>(holder: &HolderView, answers: &'a [Answer]) -> Option<&'a ClientReport> {
     let id = holder.ask_id.as_ref()?;
     answers.iter().find(|answer| answer.id == *id)?.report.as_ref()
 }

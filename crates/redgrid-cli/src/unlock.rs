@@ -1,134 +1,271 @@
-//! `redgrid unlock`: releases a lock by force.
+//! `redgrid unlock`: takes a lock away from its holder, and records it.
 
+use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
 use clap::Args;
-use redgrid::client::{Code, Request};
-use redgrid::locks::AcquireError;
-use redgrid::locks::LockHolder;
-use redgrid::{Name, ServerError};
+use redgrid::Name;
+use redgrid_inspect::{
+    ASK_TIMEOUT, ActionError, ActionOutcome, Actions, Answer, Inspector, LockView, Operator, Reason, Refusal,
+};
 use serde::Serialize;
 
 use crate::cli::Global;
+use crate::exit_codes::{BUSY, HELD_BY_ANOTHER, WRONG};
 use crate::failure::{Failure, one_line};
-use crate::holder::Holder;
+use crate::inspect::{refuse_other_values, report};
 use crate::server::{Reach, Server, print_json, print_line};
-use crate::text::holder_text;
+use crate::text::{printable, process_text};
 
-/// No lock was released: it was free, or its holder is not the expected one.
-const NOT_FREED: u8 = 1;
+/// The most holders that the question names.
+const SHOWN: usize = 10;
+
+/// The end of `redgrid unlock --help`.
+pub(crate) const HELP: &str = "\
+The command takes the lock only from the holders that it has shown, or from that of --if-holder. A holder that enters
+meanwhile keeps it. Each holder has one entry in the stream `redgrid_audit` before it loses the lock, and one with the
+outcome. If the first cannot be written, nothing changes.
+
+At a terminal the command asks for the name of the lock. Scripts pass --force.";
 
 /// Options of `redgrid unlock`.
 #[derive(Debug, Args)]
 pub(crate) struct UnlockOptions {
     /// The lock
     name: String,
-    /// Confirms it, although the holder may be working
-    #[arg(long)]
-    force: bool,
+    /// Why, for the record: up to 200 characters
+    #[arg(long, value_name = "TEXT")]
+    reason: String,
     /// Only if this is the holder: client and number from `redgrid inspect`, as CLIENT:NUMBER
     #[arg(long, value_name = "HOLDER")]
     if_holder: Option<String>,
+    /// Does not ask, although the holder may be working
+    #[arg(long)]
+    force: bool,
     #[command(flatten)]
     reach: Reach,
 }
 
 /// The output. The fields are those of the JSON line, in its order.
 #[derive(Debug, Serialize)]
-struct Output<'a> {
-    name: &'a str,
+struct Output {
+    name: String,
+    /// `done`, `free`, `held by another` or `unknown`.
+    outcome: &'static str,
     freed: bool,
-    /// With `--if-holder`, the actual holders.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    holders: Vec<Holder>,
+    /// The holders that have lost the lock.
+    lost: Vec<Holder>,
+    /// The fields of other holders that have the lock.
+    holders: Vec<String>,
+    /// The ids of the actions in the record.
+    actions: Vec<String>,
+    /// Whether the outcome of each action is in the record.
+    recorded: bool,
+}
+
+/// A holder that has lost the lock. The fields are those of the JSON line, in its order.
+#[derive(Debug, Clone, Serialize)]
+struct Holder {
+    /// Its field: CLIENT:NUMBER.
+    holder: String,
+    host: Option<String>,
+    pid: Option<u32>,
+    program: Option<String>,
+    #[serde(skip)]
+    process: Option<String>,
 }
 
 /// Runs `redgrid unlock`.
 pub(crate) async fn run(global: &Global, options: &UnlockOptions) -> Result<ExitCode, Failure> {
     let name = Name::new(&options.name).map_err(|invalid| Failure::usage(one_line(&invalid)))?;
-    if !options.force {
+    let reason = Reason::new(&options.reason).map_err(|invalid| Failure::usage(format!("--reason: {invalid}")))?;
+    if !options.force && !io::stdin().is_terminal() {
         return Err(Failure::usage(format!(
             "`{name}` may have a holder that is working; see `redgrid inspect`, and pass --force to take it away"
         )));
     }
     let server = Server::reach(global, &options.reach).await?;
-    let failed = |error: AcquireError| match &error {
-        AcquireError::Failed(redgrid::Failure::Refused { source, .. }) => server.unanswered(name.as_str(), source),
-        error => server.failed(error),
-    };
-    let expected = options.if_holder.as_deref().map(LockHolder::from_field);
-    if expected.is_none() {
-        refuse_other_hashes(&server, &name).await?;
-    }
-    let freed = free(&server, &name, expected.as_ref()).await.map_err(failed)?;
-    let mut output = Output { name: name.as_str(), freed, holders: Vec::new() };
-    if !freed && expected.is_some() {
-        let state = server.grid.lock(name.as_str()).inspect().await;
-        let state = state.map_err(|error| server.unanswered(name.as_str(), &error))?.unwrap_or_default();
-        output.holders = state.holders.into_iter().map(Holder::from).collect();
-    }
+    let ended = unlock(&server, &name, &reason, options).await;
     server.leave().await;
+    let output = ended?;
     if global.json { print_json(&output) } else { print_line(&output.text()) }?;
-    Ok(if freed { ExitCode::SUCCESS } else { ExitCode::from(NOT_FREED) })
+    Ok(ExitCode::from(output.code()))
 }
 
-/// Fails if the hash has other fields than holders, because a forced release deletes all fields. If
-/// the user lacks the permission to read the hash, the check is skipped.
-async fn refuse_other_hashes(server: &Server, name: &Name) -> Result<(), Failure> {
-    let Ok(Some(state)) = server.grid.lock(name.as_str()).inspect().await else { return Ok(()) };
-    let is_other = |holder: &&LockHolder| holder.number.is_none() && !holder.client.ends_with(":write");
-    match state.holders.iter().find(is_other) {
-        None => Ok(()),
-        Some(other) => {
-            let field: String = other.client.chars().take(64).collect();
-            Err(Failure::usage(format!(
-                "`{name}` is not a lock: its field `{field}` is no holder; nothing was changed"
-            )))
+async fn unlock(server: &Server, name: &Name, reason: &Reason, options: &UnlockOptions) -> Result<Output, Failure> {
+    let inspector = Inspector::new(server.grid.client());
+    let view = inspector.lock(name.as_str()).await.map_err(|error| server.failed(&error))?;
+    refuse_other_values(&view)?;
+    // A user without the permission to ask takes the lock away all the same.
+    let answers = inspector.ask(&view.ask_ids(), ASK_TIMEOUT).await.unwrap_or_default();
+    let expected = expected(&view, &answers, options.if_holder.as_deref());
+    if !options.force && !expected.is_empty() {
+        confirm(name, &expected)?;
+    }
+    let actions = Actions::new(&inspector, operator());
+    let mut output = Output::new(name);
+    for holder in expected {
+        let report = actions.force_release(name.as_str(), &holder.holder, reason).await;
+        let report = report.map_err(|error| refused(server, &error, &output))?;
+        output.actions.push(report.id);
+        output.recorded &= report.is_recorded;
+        match report.outcome {
+            ActionOutcome::Done { .. } => {
+                output.freed = true;
+                output.lost.push(holder);
+                output.ends("done");
+            }
+            ActionOutcome::Refused(Refusal::Free) => output.ends("free"),
+            ActionOutcome::Refused(Refusal::HeldByAnother { holders }) => {
+                output.holders = holders;
+                output.ends("held by another");
+            }
+            ActionOutcome::Unknown { .. } => output.ends("unknown"),
+            ActionOutcome::Refused(refusal) => {
+                return Err(
+                    Failure::unavailable(format!("`{name}` was not taken away: {refusal}")).and(&output.after())
+                );
+            }
+            _ => output.ends("unknown"),
+        }
+    }
+    Ok(output)
+}
+
+/// Returns the holders from which the lock is to be taken.
+fn expected(view: &LockView, answers: &[Answer], if_holder: Option<&str>) -> Vec<Holder> {
+    let known = |view: &LockView| {
+        let holders = view.holders.iter().filter(|holder| !holder.is_retained);
+        let described = holders.map(|holder| {
+            let report = report(holder, answers);
+            Holder {
+                holder: holder.field(),
+                host: report.map(|report| report.host.clone()).filter(|host| !host.is_empty()),
+                pid: report.map(|report| report.pid),
+                program: report.map(|report| report.program.clone()).filter(|program| !program.is_empty()),
+                process: report.map(process_text),
+            }
+        });
+        described.collect::<Vec<_>>()
+    };
+    let known = known(view);
+    match if_holder {
+        None => known,
+        Some(field) => {
+            // The field of a writer has a suffix, which `redgrid inspect` does not show.
+            let is_it = |holder: &&Holder| holder.holder.strip_suffix(":write").unwrap_or(&holder.holder) == field;
+            let found = known.iter().find(is_it).or_else(|| known.iter().find(|holder| holder.holder == field));
+            let unknown = Holder { holder: field.to_owned(), host: None, pid: None, program: None, process: None };
+            vec![found.cloned().unwrap_or(unknown)]
         }
     }
 }
 
-/// Releases the lock, of the expected holder or of any holder. The release matches the kind of the
-/// lock, so that waiters are woken.
-async fn free(server: &Server, name: &Name, expected: Option<&LockHolder>) -> Result<bool, AcquireError> {
-    let client = server.grid.client();
-    let grid = &server.grid;
-    let failed = |error| AcquireError::of_request(name.clone(), error);
-    let mode = Request::command("HGET").key(client.key(name)).arg("mode").idempotent();
-    let mode: Option<String> = client.run(mode).await.map_err(failed)?;
-    if matches!(mode.as_deref(), Some("read" | "write")) {
-        let lock = grid.rw_lock(name.as_str());
-        return match expected {
-            Some(holder) => lock.force_release_if(holder).await,
-            None => lock.force_release().await,
+/// Asks for the name of the lock.
+fn confirm(name: &Name, expected: &[Holder]) -> Result<(), Failure> {
+    let broken = |error: io::Error| Failure::broken(format!("cannot ask at the terminal: {error}"));
+    let mut terminal = io::stderr();
+    for holder in expected.iter().take(SHOWN) {
+        writeln!(terminal, "{} loses `{}`, although it may be working.", holder.text(), printable(name.as_str()))
+            .map_err(broken)?;
+    }
+    if expected.len() > SHOWN {
+        writeln!(terminal, "So do {} more holders.", expected.len() - SHOWN).map_err(broken)?;
+    }
+    write!(terminal, "Type the name of the lock to confirm: ").and_then(|()| terminal.flush()).map_err(broken)?;
+    let mut typed = String::new();
+    io::stdin().lock().read_line(&mut typed).map_err(broken)?;
+    if typed.trim() == printable(name.as_str()).trim() {
+        return Ok(());
+    }
+    Err(Failure::usage("the typed name is not that of the lock; nothing was changed"))
+}
+
+/// Returns who runs the command, and where.
+fn operator() -> Operator {
+    let set = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
+    let who = set("USER").or_else(|| set("LOGNAME")).unwrap_or_else(|| format!("uid {}", nix::unistd::getuid()));
+    let host = nix::unistd::gethostname().ok().and_then(|host| host.into_string().ok());
+    let host = host.unwrap_or_else(|| "an unknown host".to_owned());
+    Operator::new(who, format!("redgrid unlock at {host}, pid {}", std::process::id()))
+}
+
+/// Returns the failure of an action that was not begun.
+fn refused(server: &Server, error: &ActionError, output: &Output) -> Failure {
+    match error {
+        ActionError::NotALock { .. } => Failure::usage(one_line(error)),
+        error => server.failed(error).and(&output.after()),
+    }
+}
+
+impl Output {
+    fn new(name: &Name) -> Self {
+        Output {
+            name: name.as_str().to_owned(),
+            outcome: "free",
+            freed: false,
+            lost: Vec::new(),
+            holders: Vec::new(),
+            actions: Vec::new(),
+            recorded: true,
+        }
+    }
+
+    /// Notes the outcome for a holder. Of several, an unknown one counts most, then one that was
+    /// done.
+    fn ends(&mut self, outcome: &'static str) {
+        let rank = |outcome| match outcome {
+            "unknown" => 3,
+            "done" => 2,
+            "held by another" => 1,
+            _ => 0,
         };
-    }
-    let fair = grid.fair_lock(name.as_str());
-    // A user who lacks the permission to read the queue cannot have clients that wait in it.
-    let is_queued = unless_denied(fair.waiting().await).map_err(failed)?.is_some_and(|queue| !queue.is_empty());
-    match (is_queued, expected) {
-        (true, Some(holder)) => fair.force_release_if(holder).await,
-        (true, None) => fair.force_release().await,
-        (false, Some(holder)) => grid.lock(name.as_str()).force_release_if(holder).await,
-        (false, None) => grid.lock(name.as_str()).force_release().await,
-    }
-}
-
-/// Returns the answer; `None` without permission.
-fn unless_denied<T>(answer: Result<T, ServerError>) -> Result<Option<T>, ServerError> {
-    match answer {
-        Err(error) if error.code() == Some(Code::NoPermission) => Ok(None),
-        answer => answer.map(Some),
-    }
-}
-
-impl Output<'_> {
-    fn text(&self) -> String {
-        let holders: Vec<_> = self.holders.iter().map(|holder| holder_text(&holder.client, holder.number)).collect();
-        match (self.freed, holders.is_empty()) {
-            (true, _) => format!("{}: freed", self.name),
-            (false, true) => format!("{}: was free", self.name),
-            (false, false) => format!("{}: not freed, held by {}", self.name, holders.join(" and ")),
+        if rank(outcome) >= rank(self.outcome) {
+            self.outcome = outcome;
         }
+    }
+
+    fn code(&self) -> u8 {
+        match self.outcome {
+            "done" => 0,
+            "held by another" => HELD_BY_ANOTHER,
+            "unknown" => BUSY,
+            _ => WRONG,
+        }
+    }
+
+    /// Says what was done before an error.
+    fn after(&self) -> String {
+        match self.lost.len() {
+            0 => "nothing was changed".to_owned(),
+            count => format!("{count} holders had lost it before"),
+        }
+    }
+
+    fn text(&self) -> String {
+        let name = printable(&self.name);
+        let mut text = match self.outcome {
+            "unknown" => format!("{name}: the outcome is unknown, look at it with `redgrid inspect`"),
+            "done" => {
+                let lost: Vec<_> = self.lost.iter().map(Holder::text).collect();
+                format!("{name}: taken from {}", lost.join(" and "))
+            }
+            "held by another" if self.holders.is_empty() => format!("{name}: not freed, another holder had it"),
+            "held by another" => {
+                format!("{name}: not freed, it has passed to {}", printable(&self.holders.join(" and ")))
+            }
+            _ => format!("{name}: was free"),
+        };
+        if !self.recorded {
+            text.push_str("; the outcome could not be recorded");
+        }
+        text
+    }
+}
+
+impl Holder {
+    fn text(&self) -> String {
+        let process = self.process.as_ref().map(|process| format!(" ({process})")).unwrap_or_default();
+        format!("{}{process}", printable(&self.holder))
     }
 }

@@ -11,6 +11,9 @@ use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
+use redgrid_inspect::Operator;
+
+use crate::actions::ACTION_PATH;
 use crate::console::App;
 use crate::hosts::host;
 use crate::pages::{Page, no_such_page, not_found, problem, see_other};
@@ -27,14 +30,24 @@ pub enum Access {
     None,
     /// See all pages.
     Read,
+    /// See all pages, and act, if the console [operates](crate::Console::operate).
+    Operate,
 }
 
 /// The access closure of the application.
 pub(crate) type Decide = Arc<dyn Fn(&Parts) -> Access + Send + Sync>;
 
-/// Until when a request's permission lasts, in seconds since 1970; in the extensions of a request.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct PermittedUntil(pub(crate) Option<u64>);
+/// Names who makes a request, for the record of actions.
+pub(crate) type Identify = Arc<dyn Fn(&Parts) -> Option<String> + Send + Sync>;
+
+/// What a request may do; in the extensions of a request.
+#[derive(Debug, Clone)]
+pub(crate) struct Permission {
+    /// Until when the permission lasts, in seconds since 1970.
+    pub(crate) until: Option<u64>,
+    /// Who acts, if the request may act.
+    pub(crate) operator: Option<Operator>,
+}
 
 /// Answers 421 to a request for a foreign host.
 pub(crate) async fn check_host(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
@@ -54,8 +67,14 @@ pub(crate) async fn check_host(State(app): State<Arc<App>>, request: Request, ne
 /// Lets a request pass that may read; otherwise answers 401, 403 or 429, or redirects to the login.
 pub(crate) async fn check_access(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     let (parts, body) = request.into_parts();
-    // Only the login accepts another method, and it is not behind this check.
-    if parts.method != Method::GET && parts.method != Method::HEAD {
+    let is_action = parts.uri.path() == ACTION_PATH;
+    // Apart from actions, only the login accepts another method, and it is not behind this check.
+    let is_accepted = match parts.method {
+        Method::GET | Method::HEAD => true,
+        Method::POST => app.operates && is_action,
+        _ => false,
+    };
+    if !is_accepted {
         return not_found(parts.uri).await;
     }
     if is_embedded(&parts) {
@@ -63,19 +82,28 @@ pub(crate) async fn check_access(State(app): State<Arc<App>>, request: Request, 
         return problem(StatusCode::FORBIDDEN, "Request of another site", text);
     }
     match permission(&app, &parts) {
-        Ok(until) => {
+        Ok(permission) if is_action && permission.operator.is_none() => not_found(parts.uri).await,
+        Ok(permission) => {
             let mut request = Request::from_parts(parts, body);
-            request.extensions_mut().insert(PermittedUntil(until));
+            request.extensions_mut().insert(permission);
             next.run(request).await
         }
         Err(response) => *response,
     }
 }
 
-/// Returns until when a request may read; otherwise the response.
-fn permission(app: &App, parts: &Parts) -> Result<Option<u64>, Box<Response>> {
-    if (app.access)(parts) == Access::Read {
-        return Ok(None);
+/// Returns what a request may do, if it may read; otherwise the response.
+fn permission(app: &App, parts: &Parts) -> Result<Permission, Box<Response>> {
+    let operator = |who: &str| {
+        let from = address(parts).map_or_else(|| "an unknown address".to_owned(), |address| address.to_string());
+        let who = (app.identify)(parts).unwrap_or_else(|| who.to_owned());
+        app.operates.then(|| Operator::new(who, format!("console, {from}")))
+    };
+    let by_token = |until| Permission { until, operator: operator("the access token") };
+    match (app.access)(parts) {
+        Access::None => {}
+        Access::Read => return Ok(Permission { until: None, operator: None }),
+        Access::Operate => return Ok(Permission { until: None, operator: operator("the application's user") }),
     }
     let Some(token) = &app.token else {
         return Err(Box::new(problem(
@@ -86,22 +114,23 @@ fn permission(app: &App, parts: &Parts) -> Result<Option<u64>, Box<Response>> {
     };
     let given = bearer(&parts.headers);
     if given.is_some_and(|given| token.is(given)) {
-        return Ok(None);
+        return Ok(by_token(None));
     }
     let now_s = now_ms() / 1_000;
     let name = token.cookie_name();
     if let Some(until) = cookies(&parts.headers, &name).find_map(|cookie| token.valid_until(cookie, now_s)) {
-        return Ok(Some(until));
+        return Ok(by_token(Some(until)));
     }
     if given.is_some() {
         let is_one_of_few = app.throttle.failed(address(parts), Instant::now());
         return Err(Box::new(if is_one_of_few { unauthorized("The token is wrong.") } else { too_many() }));
     }
     let path = parts.uri.path().strip_prefix('/').unwrap_or_default();
-    if path == LIVE {
+    if path == LIVE || parts.method == Method::POST {
         return Err(Box::new(unauthorized("Log in first.")));
     }
-    if !path.is_empty() && Page::of_id(path).is_none() {
+    let is_action = app.operates && parts.uri.path() == ACTION_PATH;
+    if !path.is_empty() && Page::of_id(path).is_none() && !is_action {
         // A relative link to the login would lead to a wrong path.
         return Err(Box::new(no_such_page(&parts.uri)));
     }

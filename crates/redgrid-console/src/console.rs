@@ -11,7 +11,8 @@ use redgrid_core::{Client, Config};
 use redgrid_inspect::Requirements;
 use tower_http::csrf::CsrfLayer;
 
-use crate::access::{self, Access, Decide};
+use crate::access::{self, Access, Decide, Identify};
+use crate::actions::{self, ACTION_PATH};
 use crate::assets;
 use crate::collector::Collector;
 use crate::headers;
@@ -23,8 +24,9 @@ use crate::search::Searches;
 use crate::throttle::Throttle;
 use crate::token::AccessToken;
 
-/// A read-only web console for the servers of a client. [`router`](Console::router) makes it a
-/// router.
+/// A web console for the servers of a client, which only reads unless it
+/// [operates](Console::operate).
+/// [`router`](Console::router) makes it a router.
 ///
 /// Without [`access`](Console::access) and [`token`](Console::token), it refuses every request.
 #[must_use = "it is served by its router"]
@@ -33,6 +35,8 @@ pub struct Console {
     client: Client,
     title: String,
     access: Decide,
+    identify: Identify,
+    operates: bool,
     token: Option<AccessToken>,
     hosts: Hosts,
     requirements: Option<Requirements>,
@@ -43,6 +47,9 @@ pub(crate) struct App {
     pub(crate) client: Client,
     pub(crate) title: String,
     pub(crate) access: Decide,
+    pub(crate) identify: Identify,
+    /// Whether there are actions.
+    pub(crate) operates: bool,
     pub(crate) token: Option<AccessToken>,
     pub(crate) hosts: Hosts,
     pub(crate) throttle: Throttle,
@@ -62,6 +69,8 @@ impl Console {
             client: client.clone(),
             title: "redgrid".to_owned(),
             access: Arc::new(|_| Access::None),
+            identify: Arc::new(|_| None),
+            operates: false,
             token: None,
             hosts: Hosts::default(),
             requirements: None,
@@ -82,6 +91,30 @@ impl Console {
     /// [`token`](Console::token) is set.
     pub fn access(mut self, access: impl Fn(&Parts) -> Access + Send + Sync + 'static) -> Self {
         self.access = Arc::new(access);
+        self
+    }
+
+    /// Adds actions: taking a lock away from a holder, deleting objects, setting their lifetimes,
+    /// giving permits back, redriving and removing dead letters.
+    ///
+    /// Requests may act that the [`access`](Console::access) closure permits with
+    /// [`Access::Operate`], and those with the [`token`](Console::token). For others, and without
+    /// this call, the routes of actions do not exist. Each action shows a page that asks for the
+    /// name of the object and a reason, and is recorded in the stream `redgrid_audit` before it is
+    /// begun.
+    pub fn operate(mut self) -> Self {
+        self.operates = true;
+        self
+    }
+
+    /// Sets who makes a request, for the record of actions: for example the user that a proxy has
+    /// authenticated.
+    ///
+    /// Without a name, the record has the words "the access token" or "the application's user". It
+    /// always has the address of the peer, if the router is served with
+    /// `into_make_service_with_connect_info::<SocketAddr>()`.
+    pub fn identify(mut self, identify: impl Fn(&Parts) -> Option<String> + Send + Sync + 'static) -> Self {
+        self.identify = Arc::new(identify);
         self
     }
 
@@ -134,12 +167,14 @@ impl Console {
             client: self.client,
             title: self.title,
             access: self.access,
+            identify: self.identify,
+            operates: self.operates,
             token: self.token,
             hosts: self.hosts,
             throttle: Throttle::default(),
             searches: Searches::default(),
         });
-        let pages = Router::new()
+        let mut pages = Router::new()
             .route("/", get(pages::overview))
             // Its own path: a router that is nested with `nest` has no path that ends with a slash.
             .route("/overview", get(pages::overview))
@@ -152,7 +187,13 @@ impl Console {
             .route("/clients", get(pages::clients))
             .route("/objects", get(pages::objects))
             .route("/doctor", get(pages::doctor))
-            .route("/live", get(live::stream))
+            .route("/events", get(pages::events))
+            .route("/live", get(live::stream));
+        if app.operates {
+            let action = get(actions::confirm).post(actions::submit).layer(DefaultBodyLimit::max(actions::MAX_BODY));
+            pages = pages.route(ACTION_PATH, action);
+        }
+        let pages = pages
             .fallback(pages::other)
             .method_not_allowed_fallback(pages::not_found)
             .layer(from_fn_with_state(Arc::clone(&app), access::check_access));

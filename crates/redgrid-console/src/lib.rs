@@ -1,9 +1,9 @@
-//! A read-only web console: who holds which lock, who waits for it, and what looks wrong.
+//! A web console: who holds which lock, who waits for it, what looks wrong, and actions on request.
 //!
 //! A [`Console`] is an axum [`Router`](axum::Router) that a service mounts at any path. It has
 //! pages for the servers, the locks, the queues, the synchronizers, the rate limiters, the client
-//! processes, all objects, and the checks of `redgrid doctor`. The pages update themselves while
-//! they are open.
+//! processes, all objects, the checks of `redgrid doctor`, and the recorded actions. The pages
+//! update themselves while they are open.
 //!
 //! ```no_run
 //! # async fn demo() -> Result<(), Box<dyn std::error::Error>> {
@@ -23,8 +23,10 @@
 //!
 //! - A page is shown only if the [access](Console::access) closure or a [token](Console::token)
 //!   permits it.
-//! - The console only reads: it writes no key, and asks the clients by messages. The only route for
-//!   POST is the login.
+//! - The console only reads, and asks the clients by messages, unless it
+//!   [operates](Console::operate): it writes no key, and the only route for POST is the login. If
+//!   it operates, each action changes only what its page showed, and is recorded in the stream
+//!   `redgrid_audit` before it is begun.
 //! - It loads the servers with what one viewer needs, however many there are. 30 s after the last
 //!   viewer has left, only the pings of the connection remain.
 //! - It never subscribes to the channel of a lock, so it does not count as a waiter.
@@ -37,11 +39,12 @@
 //! of the path. Mount it with `nest_service` or `nest`. A request for the path without the final
 //! slash is redirected to the first page.
 //!
-//! The crate requires the Tokio runtime. It has no keys of its own.
+//! The crate requires the Tokio runtime. Its only key is the stream `redgrid_audit`.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod access;
+mod actions;
 mod assets;
 mod board;
 mod collector;

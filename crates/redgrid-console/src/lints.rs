@@ -129,13 +129,13 @@ fn of_locks(snapshot: &Snapshot, now: u64, lints: &mut Vec<Lint>) {
         (
             kept,
             "without a lifetime, held by clients that are gone",
-            "Nothing frees such a lock. Take it away with redgrid unlock --force, and check the program that took it.",
+            "Nothing frees such a lock. Take it away with redgrid unlock, and check the program that took it.",
         ),
         (
             endless,
             "without a lifetime",
             "A holder that dies keeps such a lock for ever. Check the program that took it; then free the lock with \
-             redgrid unlock --force.",
+             redgrid unlock.",
         ),
         (
             gone,

@@ -15,7 +15,7 @@ use redgrid_core::Client;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::access::PermittedUntil;
+use crate::access::Permission;
 use crate::collector::{TooManyViewers, Viewer};
 use crate::console::App;
 use crate::pages::{self, Content, Page, problem};
@@ -50,13 +50,14 @@ struct Live {
     seen: View,
     is_first: bool,
     ends: Instant,
+    may_operate: bool,
     _client: Client,
 }
 
 /// Answers `live?page=…`, with the query of the page.
 pub(crate) async fn stream(
     State(app): State<Arc<App>>,
-    Extension(PermittedUntil(until)): Extension<PermittedUntil>,
+    Extension(permission): Extension<Permission>,
     uri: Uri,
 ) -> Response {
     let query = Query::read(uri.query());
@@ -71,9 +72,11 @@ pub(crate) async fn stream(
             return problem(StatusCode::SERVICE_UNAVAILABLE, "Too many viewers", text);
         }
     };
-    let ends = Instant::now() + life(until, now_ms());
+    let ends = Instant::now() + life(permission.until, now_ms());
     let _client = app.client.clone();
-    let live = Live { page, query, viewer, changes, seen: View::default(), is_first: true, ends, _client };
+    let may_operate = permission.operator.is_some();
+    let seen = View::default();
+    let live = Live { page, query, viewer, changes, seen, is_first: true, ends, may_operate, _client };
     let events = stream::unfold(live, async |mut live| {
         let event = live.next().await?;
         Some((Ok::<_, Infallible>(event), live))
@@ -97,7 +100,7 @@ impl Live {
             }
             let snapshot = self.changes.borrow_and_update().clone();
             let now = now_ms();
-            let content = Content { snapshot: &snapshot, query: &self.query, now };
+            let content = Content { snapshot: &snapshot, query: &self.query, now, may_operate: self.may_operate };
             let (view, names) = pages::view(self.page, &content);
             self.viewer.shows(names);
             if let Some(change) = view.change_since(&self.seen, now) {

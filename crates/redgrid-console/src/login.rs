@@ -13,6 +13,7 @@ use maud::html;
 use serde::Deserialize;
 
 use crate::access::{address, too_many};
+use crate::actions::ACTION_PATH;
 use crate::console::App;
 use crate::pages::{Page, bare_page, see_other};
 use crate::query::Query;
@@ -61,7 +62,8 @@ pub(crate) async fn submit(State(app): State<Arc<App>>, parts: Parts, Form(field
 fn target(next: &str) -> &str {
     let (page, _) = next.split_once('?').unwrap_or((next, ""));
     let is_plain = next.bytes().all(|byte| byte.is_ascii_graphic());
-    if is_plain && Page::of_id(page).is_some() { next } else { Page::Overview.path() }
+    let is_known = Page::of_id(page).is_some() || ACTION_PATH.strip_prefix('/') == Some(page);
+    if is_plain && is_known { next } else { Page::Overview.path() }
 }
 
 fn page(app: &App, status: StatusCode, next: &str, fault: Option<&str>) -> Response {
@@ -90,6 +92,7 @@ mod tests {
         for (next, page) in [
             ("locks", "locks"),
             ("lock?name=%2F%2Fevil", "lock?name=%2F%2Fevil"),
+            ("action?do=delete&object=a", "action?do=delete&object=a"),
             ("", "overview"),
             ("//evil.example.com", "overview"),
             ("https://evil.example.com", "overview"),

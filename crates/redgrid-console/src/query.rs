@@ -1,4 +1,4 @@
-//! The parameters of a page, from the query of its address.
+//! The parameters of a page, from the query of its address or the body of a form.
 
 use std::borrow::Cow;
 
@@ -6,8 +6,8 @@ use percent_encoding::percent_decode_str;
 
 use crate::object_name::id_of;
 
-/// Parameters that are read; further ones are ignored.
-const MOST: usize = 32;
+/// Parameters that are read; further ones are ignored. An action can name 100 messages.
+const MOST: usize = 128;
 
 /// The parameters, in their order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -36,6 +36,11 @@ impl Query {
     /// Returns the first value of a parameter; empty if it is missing.
     pub(crate) fn get(&self, name: &str) -> &str {
         self.parameters.iter().find(|(one, _)| one == name).map_or("", |(_, value)| value)
+    }
+
+    /// Returns all values of a parameter, in their order.
+    pub(crate) fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
+        self.parameters.iter().filter(move |(one, _)| one == name).map(|(_, value)| value.as_str())
     }
 
     /// Returns a number that counts from 1; 1 if it is missing or no number.

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use maud::{Markup, html};
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, percent_encode};
 
 use crate::object_name::{bytes_of, text_of};
 
@@ -42,6 +42,31 @@ pub(crate) fn encoded(text: &str) -> String {
     percent_encode(&bytes_of(text), PLAIN).to_string()
 }
 
+/// Returns a name of any bytes so that every character can be seen, and typed. Bytes that are not
+/// UTF-8 are escaped as `\xff`.
+pub(crate) fn visible_bytes(bytes: &[u8]) -> String {
+    std::str::from_utf8(bytes).map_or_else(|_| bytes.escape_ascii().to_string(), visible)
+}
+
+/// Returns bytes for the value of a parameter in a link.
+///
+/// The value is encoded once more than others. So every byte survives a form, which would change
+/// line breaks and bytes that are not UTF-8.
+pub(crate) fn encoded_bytes(bytes: &[u8]) -> String {
+    encoded(&field_of_bytes(bytes))
+}
+
+/// Returns bytes for the value of a form's field, as [`encoded_bytes`] without the encoding of the
+/// link.
+pub(crate) fn field_of_bytes(bytes: &[u8]) -> String {
+    percent_encode(bytes, PLAIN).to_string()
+}
+
+/// Returns the bytes of such a field.
+pub(crate) fn bytes_of_field(field: &str) -> Vec<u8> {
+    percent_decode_str(field).collect()
+}
+
 /// Shows text of another program. `bdi` keeps its direction from its neighbours.
 pub(crate) fn name(text: &str) -> Markup {
     html! { bdi.name { (visible(text)) } }
@@ -68,6 +93,11 @@ fn rfc3339(ms: u64) -> String {
 /// Returns the time of day in UTC: `12:03:04`.
 pub(crate) fn clock(ms: u64) -> String {
     rfc3339(ms)[11..19].to_owned()
+}
+
+/// Shows a time with its date, which the script leaves as it is.
+pub(crate) fn moment(ms: u64) -> Markup {
+    html! { time datetime=(rfc3339(ms)) { (rfc3339(ms).replace('T', " ").replace('Z', " UTC")) } }
 }
 
 /// Shows a time in the past. The script replaces it by how long ago that is.
@@ -173,6 +203,15 @@ mod tests {
     }
 
     #[test]
+    fn every_byte_survives_a_form() {
+        let all: Vec<u8> = (0..=255).collect();
+        assert_eq!(bytes_of_field(&field_of_bytes(&all)), all);
+        assert!(field_of_bytes(&all).is_ascii() && encoded_bytes(b"a b") == "a%2520b");
+        assert_eq!(visible_bytes(b"a\xff\0"), "a\\xff\\x00");
+        assert_eq!(visible_bytes("ü\0".as_bytes()), "ü\\u{0}");
+    }
+
+    #[test]
     fn times_and_sizes_are_short() {
         let second = Duration::from_secs;
         assert_eq!(duration(Duration::from_millis(420)), "420 ms");
@@ -185,5 +224,6 @@ mod tests {
         assert_eq!((count(1, "lock"), count(2, "lock")), ("1 lock".into(), "2 locks".into()));
         assert_eq!(clock(1_700_000_000_000), "22:13:20");
         assert_eq!(clock(u64::MAX), "23:59:59");
+        assert!(moment(1_700_000_000_000).into_string().contains("2023-11-14 22:13:20 UTC"));
     }
 }

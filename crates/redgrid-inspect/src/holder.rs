@@ -107,6 +107,16 @@ pub struct HolderView {
     pub ask_id: Option<String>,
 }
 
+impl HolderView {
+    /// Returns the field of the holder on the server, which names exactly this hold.
+    pub fn field(&self) -> String {
+        let number = self.number.map(|number| format!(":{number}")).unwrap_or_default();
+        let write = if self.mode == Mode::Write { ":write" } else { "" };
+        let kept = if self.is_retained { ":kept" } else { "" };
+        format!("{}{number}{write}{kept}", self.client)
+    }
+}
+
 /// A waiter in the queue of a fair lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]

@@ -1,5 +1,5 @@
 //! Reads locks with their holders, reliable queues, synchronizers, rate limiters, living clients,
-//! and objects by type, and checks the servers.
+//! and objects by type, checks the servers, and has recorded actions of operators.
 //!
 //! Use it for tools of operators. The command line and the console read the servers with it.
 //!
@@ -17,9 +17,10 @@
 //!
 //! # Guarantees
 //!
-//! - It only reads, with one exception: [`Inspector::ask`] publishes a question to clients. The
-//!   checks of [`Inspector::doctor`] write two keys with random names, and delete them, unless they
-//!   are [read-only](Requirements::read_only).
+//! - [`Inspector`] only reads, with one exception: [`Inspector::ask`] publishes a question to
+//!   clients. The checks of [`Inspector::doctor`] write two keys with random names, and delete
+//!   them, unless they are [read-only](Requirements::read_only).
+//! - [`Actions`] change only what an operator saw, and record each change before it is made.
 //! - It never subscribes to the channel of a lock, so it does not slow the lock's users.
 //! - Each read is bounded, whatever a key contains. No command reads a value of unknown size.
 //! - Data that the user may not read is unknown ([`None`], [`HolderState::Unknown`]), or an error.
@@ -27,11 +28,12 @@
 //!   election is a plain one.
 //! - In a cluster, the results are those of all primaries. Each name is returned once.
 //!
-//! It has no keys of its own, and one channel: answers of clients arrive at
-//! `redgrid_console:<uuid>`.
+//! It has one key, the stream `redgrid_audit` with the record of actions, and one channel: answers
+//! of clients arrive at `redgrid_console:<uuid>`.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+mod actions;
 mod ask;
 mod clients;
 mod doctor;
@@ -48,6 +50,10 @@ mod report_limits;
 mod scripts;
 mod synchronizers;
 
+pub use actions::{
+    AUDIT_STREAM, ActionError, ActionOutcome, ActionReport, Actions, DeadSelection, InvalidReason, MAX_MARKED,
+    Operator, Reason, RecordedAction, RecordedOutcome, Refusal,
+};
 pub use ask::{ASK_TIMEOUT, Answer};
 pub use clients::LivingClients;
 pub use doctor::{DoctorReport, Finding, Level, Requirements};
@@ -59,7 +65,9 @@ pub use lock::{LockKind, LockView};
 pub use object_kind::ObjectKind;
 pub use objects::{ObjectFilter, ObjectView};
 pub use queues::QueueView;
+pub use redgrid_core::permits::{InvalidPermitId, PermitId};
 pub use redgrid_core::report::{ClientReport, ContentionReport, EventReport, HeldReport, WaitReport};
 pub use redgrid_core::{Client, Config, Failure, ServerError};
 pub use redgrid_reliable_queue as reliable_queue;
+pub use redgrid_reliable_queue::{InvalidId, MessageId};
 pub use synchronizers::{SynchronizerState, SynchronizerView};

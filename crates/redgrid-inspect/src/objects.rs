@@ -9,6 +9,7 @@ use futures_util::future::{ready, try_join_all};
 use futures_util::{Stream, StreamExt, TryStreamExt};
 use redgrid_core::author::ClientExt;
 use redgrid_core::name::{companion, suffixed};
+use redgrid_core::object::key_ownership::primary_keys;
 use redgrid_core::{Client, Code, Request, ServerError};
 use redgrid_keys::{Key, Keys, Kind};
 
@@ -75,7 +76,7 @@ impl ObjectFilter {
 pub struct ObjectView {
     /// The name, without the namespace. Bytes of a name that is not UTF-8 are escaped.
     pub name: String,
-    /// The name in bytes, for [`Inspector::lock_of_bytes`].
+    /// The name in bytes, for [`Inspector::lock_of_bytes`] and [`Actions`](crate::Actions).
     pub name_bytes: Bytes,
     /// The type.
     pub kind: ObjectKind,
@@ -120,7 +121,13 @@ impl Inspector {
         let client = self.client.clone();
         let kinds = filter.kinds.clone();
         let is_filtered = !kinds.is_empty();
-        let described = keys.map_ok(move |key| describe(client.clone(), key, is_filtered));
+        let described = keys.map_ok(move |key| {
+            let client = client.clone();
+            async move {
+                let view = describe(&client, &key, key.wire(), is_filtered).await?;
+                Ok(view.map(|view| (key.wire().clone(), view)))
+            }
+        });
         let mut seen = Seen::default();
         let found = described.try_buffer_unordered(MAX_IN_FLIGHT).try_filter_map(move |described| {
             let is_new = |(key, view): &(Bytes, ObjectView)| {
@@ -129,6 +136,30 @@ impl Inspector {
             ready(Ok(described.filter(is_new).map(|(_, view)| view)))
         });
         until_error(found)
+    }
+}
+
+impl Inspector {
+    /// Reads one object, whose name consists of any bytes; `None` if there is none.
+    ///
+    /// An object that the user may not read is [`ObjectKind::Unknown`].
+    ///
+    /// # Errors
+    ///
+    /// [`InspectError::Failed`] if no server answers.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future changes nothing.
+    pub async fn object(&self, name: impl AsRef<[u8]>) -> Result<Option<ObjectView>, InspectError> {
+        let key = Key::of_name_bytes(&self.client, name);
+        let object = key.wire().clone();
+        for primary in primary_keys(&object) {
+            if let Some(view) = describe(&self.client, &key, &primary, false).await? {
+                return Ok(Some(view));
+            }
+        }
+        Ok(None)
     }
 }
 
@@ -172,18 +203,23 @@ fn may_be(client: &Client, key: &Key, kinds: &[ObjectKind]) -> bool {
     kinds.contains(&ObjectKind::of_primary_key(key.wire(), &object).unwrap_or(ObjectKind::Other))
 }
 
-/// Describes the object with this key; `None` if it has ended meanwhile.
-async fn describe(client: Client, key: Key, is_filtered: bool) -> Result<Option<(Bytes, ObjectView)>, InspectError> {
+/// Describes the object with this name, one of whose keys is `stored_at`; `None` if it has ended
+/// meanwhile.
+async fn describe(
+    client: &Client,
+    key: &Key,
+    stored_at: &Bytes,
+    is_filtered: bool,
+) -> Result<Option<ObjectView>, InspectError> {
     let (name, name_bytes) = (key.to_string(), Bytes::copy_from_slice(key.as_bytes()));
     let failed = |source| InspectError::of_object("read the object", &name, source);
-    let object = object_key(&client, &key);
-    let is_plain = key.wire()[..] == object[..];
-    let reply = if is_plain { classify(&client, &object).await } else { classify_alone(&client, key.wire()).await };
+    let object = object_key(client, key);
+    let is_plain = stored_at[..] == object[..];
+    let reply = if is_plain { classify(client, &object).await } else { classify_alone(client, stored_at).await };
     let reply = match reply {
         Err(error) if error.code() == Some(Code::NoPermission) && !is_filtered => {
             let kind = ObjectKind::Unknown;
-            let unknown = ObjectView { name, name_bytes, kind, size: None, lifetime: None, holder: None };
-            return Ok(Some((key.wire().clone(), unknown)));
+            return Ok(Some(ObjectView { name, name_bytes, kind, size: None, lifetime: None, holder: None }));
         }
         reply => reply.map_err(failed)?,
     };
@@ -194,18 +230,17 @@ async fn describe(client: Client, key: Key, is_filtered: bool) -> Result<Option<
     }
     let kind = match is_plain {
         true => ObjectKind::of_stored(&type_name, &text(3)),
-        false => ObjectKind::of_primary_key(key.wire(), &object).unwrap_or(ObjectKind::Other),
+        false => ObjectKind::of_primary_key(stored_at, &object).unwrap_or(ObjectKind::Other),
     };
     let holder = reply.get(4).filter(|_| is_plain).and_then(|field| HolderField::parse(field));
-    let view = ObjectView {
+    Ok(Some(ObjectView {
         kind,
         size: text(2).parse().ok(),
         lifetime: text(1).parse().ok().map(Duration::from_millis),
         holder: holder.map(|holder| (holder.client, holder.number)),
         name,
         name_bytes,
-    };
-    Ok(Some((key.wire().clone(), view)))
+    }))
 }
 
 /// Returns the key that the object has under its plain name.

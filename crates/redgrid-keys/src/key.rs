@@ -58,6 +58,23 @@ impl Key {
         Key { name: Bytes::copy_from_slice(name.as_str().as_bytes()), wire: client.key(name), role: Role::Object }
     }
 
+    /// Returns the key of the object with this name, which consists of any bytes.
+    ///
+    /// Use it for names that other programs gave; [`Name`] has the rules for one's own.
+    ///
+    /// ```no_run
+    /// # async fn demo(client: &redgrid_keys::Client) -> Result<(), Box<dyn std::error::Error>> {
+    /// use redgrid_keys::{Key, Keys};
+    ///
+    /// Keys::new(client).unlink([Key::of_name_bytes(client, b"not UTF-8: \xff")]).await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn of_name_bytes(client: &Client, name: impl AsRef<[u8]>) -> Key {
+        let name = Bytes::copy_from_slice(name.as_ref());
+        let wire = wire_of(client.namespace().as_str(), &name);
+        Key { name, wire, role: Role::Object }
+    }
+
     /// Returns the name of the object, in bytes.
     pub fn as_bytes(&self) -> &[u8] {
         &self.name
@@ -94,10 +111,15 @@ impl Key {
 
     /// Returns the key that the object of this name has, or would have.
     pub(crate) fn object_key(&self, namespace: &str) -> Bytes {
-        match namespace {
-            "" => self.name.clone(),
-            namespace => [namespace.as_bytes(), b":", &self.name].concat().into(),
-        }
+        wire_of(namespace, &self.name)
+    }
+}
+
+/// Returns the key with this name in the namespace.
+fn wire_of(namespace: &str, name: &Bytes) -> Bytes {
+    match namespace {
+        "" => name.clone(),
+        namespace => [namespace.as_bytes(), b":", name].concat().into(),
     }
 }
 

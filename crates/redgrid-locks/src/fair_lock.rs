@@ -16,6 +16,7 @@ use crate::fair::{FAIR, more};
 use crate::inspect::{self, FairQueue, LockHolder, LockState, LockWaiter, MAX_HOLDERS};
 use crate::lock::Lock;
 use crate::lock::LockGuard;
+use crate::takeover::ForcedRelease;
 use crate::with::WithError;
 
 /// A lock that is granted in the order in which requests arrive at the server, over all processes.
@@ -243,7 +244,7 @@ impl FairLock {
     /// # Cancel safety
     ///
     /// That of [`Lock::force_release`].
-    pub async fn force_release_if(&self, holder: &LockHolder) -> Result<bool, AcquireError> {
+    pub async fn force_release_if(&self, holder: &LockHolder) -> Result<ForcedRelease, AcquireError> {
         self.0.force_release_if(holder).await
     }
 

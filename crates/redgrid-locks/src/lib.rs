@@ -92,5 +92,6 @@ pub use rw::{
     Write, WriteGuard,
 };
 pub use segmented::{SegmentGuard, SegmentIter, SegmentedLock};
+pub use takeover::ForcedRelease;
 pub use variants::{FencedLock, SpinLock};
 pub use with::{LockLost, WithError};

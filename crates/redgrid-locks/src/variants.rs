@@ -15,6 +15,7 @@ use crate::inspect::{LockHolder, LockState};
 use crate::lock::Lock;
 use crate::lock::LockGuard;
 use crate::scripts::{FENCED, SPIN};
+use crate::takeover::ForcedRelease;
 use crate::with::WithError;
 
 /// A lock whose fencing tokens are counted in a key of their own. On the wire it is Redisson's
@@ -215,7 +216,7 @@ macro_rules! lock_methods {
             /// # Cancel safety
             ///
             /// That of [`Lock::force_release`].
-            pub async fn force_release_if(&self, holder: &LockHolder) -> Result<bool, AcquireError> {
+            pub async fn force_release_if(&self, holder: &LockHolder) -> Result<ForcedRelease, AcquireError> {
                 self.0.force_release_if(holder).await
             }
 

@@ -111,6 +111,23 @@ impl<T, C: Clone> DeadLetters<T, C> {
         queue_client.change_one(change).await?.into_count(&queue_client.name)
     }
 
+    /// Removes one message if it is a dead letter. Returns whether it was one.
+    ///
+    /// A message that was redriven meanwhile stays.
+    ///
+    /// # Errors
+    ///
+    /// [`QueueError`] says whether the request was executed.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped after the request is sent, the request is still executed.
+    pub async fn remove_one(&self, id: MessageId) -> Result<bool, QueueError> {
+        let queue_client = self.queue.queue_client()?;
+        let change = vec![Bytes::from_static(b"discard"), id.arg()];
+        Ok(queue_client.change_one(change).await?.into_count(&queue_client.name)? > 0)
+    }
+
     /// Drops all dead letters, a hundred per request, and returns their number.
     ///
     /// # Errors

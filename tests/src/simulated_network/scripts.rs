@@ -115,8 +115,9 @@ fn take_over(store: &mut Store, call: &Call) -> Reply {
     }
     let holders = store.hgetall(key);
     let holds = |field: &Bytes| holders.iter().any(|(holder, _)| holder == field);
-    if call.args.get(5).is_some_and(|expected| !holds(expected) && !holds(holder)) {
-        return status_reply(0, time, -2);
+    let known = |expected| usize::from(holds(expected)) + usize::from(holds(holder));
+    if call.args.get(5).is_some_and(|expected| known(expected) == 0 || holders.len() > known(expected)) {
+        return status_reply(0, time, store.pttl(key));
     }
     if holders.is_empty() && &call.args[3][..] == b"1" {
         return status_reply(0, time, -2);

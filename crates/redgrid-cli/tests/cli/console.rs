@@ -105,6 +105,17 @@ fn a_token_that_is_not_text_is_refused() {
     assert!(output.status.code() == Some(2) && text.contains("REDGRID_CONSOLE_TOKEN: it is not text"), "{text}");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn actions_exist_only_if_it_operates() {
+    let server = RedisServer::start().await.expect("a server");
+    for (options, status) in [(&["--no-login"][..], "404"), (&["--no-login", "--operate"], "400")] {
+        let (child, line) = started(&server, options, None);
+        let answer = get(line["url"].as_str().expect("text"), "/action", "");
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{options:?}: {answer}");
+        assert_eq!(ends_by(child, "-TERM"), Some(0));
+    }
+}
+
 #[test]
 fn a_weak_token_is_refused() {
     let mut command = redgrid(&["console", "--url", "redis://127.0.0.1:1"]);

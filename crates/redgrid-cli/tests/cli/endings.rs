@@ -21,8 +21,14 @@ const IMPATIENT: &str = "?response_timeout=500ms&retries=1";
 const HOLDER: &str = "0f8fad5b-d9cb-469f-a165-70867728950e:17";
 
 /// The commands on a lock, each in a form that ends by itself.
-const COMMANDS: [&str; 6] =
-    ["lock job --wait 0s -- echo ran", "inspect job", "ls", "clients", "unlock --force job", "watch job --for 60s"];
+const COMMANDS: [&str; 6] = [
+    "lock job --wait 0s -- echo ran",
+    "inspect job",
+    "ls",
+    "clients",
+    "unlock --reason test --force job",
+    "watch job --for 60s",
+];
 
 fn words(line: &str) -> Vec<&str> {
     line.split(' ').collect()
@@ -90,7 +96,7 @@ async fn missing_permissions_are_named() {
     for (denied, lines) in [
         (
             &["evalsha", "eval"][..],
-            &["lock job --wait 0s -- echo ran", "inspect job", "unlock --force job", "watch job"][..],
+            &["lock job --wait 0s -- echo ran", "inspect job", "unlock --reason test --force job", "watch job"][..],
         ),
         (&["scan"], &["ls"]),
         // The command must fail: an empty list would mean that there is no lock.
@@ -132,7 +138,7 @@ async fn a_replica_reads_and_does_not_write() {
         assert_eq!(ended.code(), 0, "{line}: {}", ended.stderr());
         assert!(ended.stdout().contains(&HOLDER[..36]), "{line}: {}", ended.stdout());
     }
-    for line in ["lock job --wait 0s -- echo ran", "unlock --force held"] {
+    for line in ["lock job --wait 0s -- echo ran", "unlock --reason test --force held"] {
         assert_ends(&url, line, 69, &[&replica.addr().to_string(), "READONLY"]);
     }
     assert!(observer.exists("held").await.expect("an answer"));
@@ -145,7 +151,7 @@ async fn a_node_of_a_cluster_by_itself_is_named() {
     let owner = cluster.primary_of(slot).await.expect("a primary").addr();
     let other = cluster.nodes().iter().find(|node| node.addr() != owner).expect("another node");
     let url = format!("{}{IMPATIENT}", other.url());
-    for line in ["lock job --wait 0s -- echo ran", "inspect job", "unlock --force job", "watch job"] {
+    for line in ["lock job --wait 0s -- echo ran", "inspect job", "unlock --reason test --force job", "watch job"] {
         assert_ends(&url, line, 69, &[&other.addr().to_string(), "MOVED"]);
     }
 }
@@ -155,8 +161,13 @@ async fn a_key_that_is_no_lock_is_invalid_usage() {
     let server = RedisServer::start().await.expect("a server");
     let observer = server.observer().await.expect("an observer");
     observer.cmd(&["SET", "job", "1"]).await.expect("an answer");
-    let lines =
-        ["lock job --wait 0s -- echo ran", "lock job -- echo ran", "inspect job", "unlock --force job", "watch job"];
+    let lines = [
+        "lock job --wait 0s -- echo ran",
+        "lock job -- echo ran",
+        "inspect job",
+        "unlock --reason test --force job",
+        "watch job",
+    ];
     for line in lines {
         assert_ends(&server.url(), line, 2, &["`job` is not a lock"]);
     }

@@ -92,7 +92,7 @@ async fn a_key_that_is_no_lock_is_rejected() {
     let server = RedisServer::start().await.expect("a server");
     let observer = server.observer().await.expect("an observer");
     observer.cmd(&["SET", "text", "1"]).await.expect("an answer");
-    for command in [&["inspect", "text"][..], &["unlock", "--force", "text"][..]] {
+    for command in [&["inspect", "text"][..], &["unlock", "--reason", "test", "--force", "text"][..]] {
         let ended = on(&server, command);
         assert_eq!(ended.code(), 2, "{}", ended.stderr());
         assert!(ended.stderr().contains("`text` is not a lock"), "{}", ended.stderr());
@@ -105,21 +105,20 @@ async fn a_lock_is_taken_away_by_force_only() {
     let server = RedisServer::start().await.expect("a server");
     let observer = server.observer().await.expect("an observer");
     hold(&observer, "job", "1", "600000").await;
-    let polite = on(&server, &["unlock", "job"]);
+    let polite = on(&server, &["unlock", "--reason", "test", "job"]);
     assert_eq!(polite.code(), 2);
     assert!(polite.stderr().contains("pass --force"), "{}", polite.stderr());
     assert!(observer.exists("job").await.expect("an answer"));
 
-    let forced = on(&server, &["unlock", "--force", "job"]);
-    assert_eq!((forced.code(), forced.stdout().as_str()), (0, "job: freed\n"), "{}", forced.stderr());
+    let forced = on(&server, &["unlock", "--reason", "test", "--force", "job"]);
+    let taken = format!("job: taken from {HOLDER}\n");
+    assert_eq!((forced.code(), forced.stdout()), (0, taken), "{}", forced.stderr());
     let free = async || !observer.exists("job").await.expect("an answer");
     redgrid_testkit::wait_until(SOON, free).await;
-    let again = on(&server, &["unlock", "--force", "job"]);
+    let again = on(&server, &["unlock", "--reason", "test", "--force", "job"]);
     assert_eq!((again.code(), again.stdout().as_str()), (1, "job: was free\n"));
-    assert_eq!(
-        on(&server, &["unlock", "--force", "job", "--json"]).stdout(),
-        "{\"schema\":1,\"name\":\"job\",\"freed\":false}\n"
-    );
+    let free = on(&server, &["unlock", "--reason", "test", "--force", "job", "--json"]).json();
+    assert_eq!((&free["outcome"], &free["freed"]), (&json!("free"), &json!(false)));
 }
 
 #[tokio::test]
@@ -226,9 +225,9 @@ async fn a_hash_that_is_no_lock_is_not_deleted_by_force() {
     let server = RedisServer::start().await.expect("a server");
     let observer = server.observer().await.expect("an observer");
     observer.cmd(&["HSET", "user", "name", "Ada", "mail", "ada@example.org"]).await.expect("an answer");
-    let ended = on(&server, &["unlock", "--force", "user"]);
+    let ended = on(&server, &["unlock", "--reason", "test", "--force", "user"]);
     assert_eq!(ended.code(), 2, "{}", ended.stdout());
-    assert!(ended.stderr().contains("`user` is not a lock: its field `"), "{}", ended.stderr());
+    assert!(ended.stderr().contains("`user` is not a lock: it is a hash of 2 fields"), "{}", ended.stderr());
     assert_eq!(observer.query::<u64>(&["HLEN", "user"]).await.expect("an answer"), 2);
 }
 
@@ -269,14 +268,14 @@ async fn a_lock_of_any_kind_that_is_taken_away_goes_to_the_next() {
     let held = holder.fair_lock("fair").acquire().await.expect("it is free");
     let next = tokio::spawn(waiter.fair_lock("fair").acquire().into_future());
     listens("redisson_lock__channel:{fair}:*").await;
-    assert_eq!(on(&server, &["unlock", "--force", "fair"]).code(), 0);
+    assert_eq!(on(&server, &["unlock", "--reason", "test", "--force", "fair"]).code(), 0);
     let got = tokio::time::timeout(SOON, next).await.expect("it was woken").expect("no panic").expect("it is its turn");
     drop((held, got));
 
     let held = holder.rw_lock("prices").read().await.expect("it is free");
     let next = tokio::spawn(waiter.rw_lock("prices").write().into_future());
     listens("redisson_rwlock:{prices}").await;
-    assert_eq!(on(&server, &["unlock", "--force", "prices"]).code(), 0);
+    assert_eq!(on(&server, &["unlock", "--reason", "test", "--force", "prices"]).code(), 0);
     let got = tokio::time::timeout(SOON, next).await.expect("it was woken").expect("no panic").expect("it is its turn");
     drop((held, got));
 }
@@ -289,20 +288,20 @@ async fn a_lock_is_taken_from_the_holder_that_was_seen_and_from_no_other() {
     observer.cmd(&["HSET", "job", now, "1"]).await.expect("an answer");
     observer.cmd(&["PEXPIRE", "job", "60000"]).await.expect("an answer");
 
-    let other = on(&server, &["unlock", "--force", "--if-holder", HOLDER, "job"]);
-    assert_eq!(other.code(), 1, "{}", other.stderr());
-    assert_eq!(other.stdout(), format!("job: not freed, held by client {}, number 18\n", &now[..36]));
-    let told = on(&server, &["unlock", "--force", "--if-holder", HOLDER, "job", "--json"]).json();
-    let holder = json!({ "client": &now[..36], "number": 18, "entries": 1 });
-    assert_eq!(told, json!({ "schema": 1, "name": "job", "freed": false, "holders": [holder] }));
+    let other = on(&server, &["unlock", "--reason", "test", "--force", "--if-holder", HOLDER, "job"]);
+    assert_eq!(other.code(), 3, "{}", other.stderr());
+    assert_eq!(other.stdout(), format!("job: not freed, it has passed to {now}\n"));
+    let told = on(&server, &["unlock", "--reason", "test", "--force", "--if-holder", HOLDER, "job", "--json"]).json();
+    assert_eq!((&told["outcome"], &told["holders"]), (&json!("held by another"), &json!([now])));
+    assert_eq!((&told["freed"], &told["lost"]), (&json!(false), &json!([])));
     assert!(observer.exists("job").await.expect("an answer"));
 
-    let freed = on(&server, &["unlock", "--force", "--if-holder", now, "job"]);
-    assert_eq!((freed.code(), freed.stdout().as_str()), (0, "job: freed\n"), "{}", freed.stderr());
+    let freed = on(&server, &["unlock", "--reason", "test", "--force", "--if-holder", now, "job"]);
+    assert_eq!((freed.code(), freed.stdout()), (0, format!("job: taken from {now}\n")), "{}", freed.stderr());
     wait_until(SOON, async || !observer.exists("job").await.expect("an answer")).await;
-    let free = on(&server, &["unlock", "--force", "--if-holder", now, "job"]);
+    let free = on(&server, &["unlock", "--reason", "test", "--force", "--if-holder", now, "job"]);
     assert_eq!((free.code(), free.stdout().as_str()), (1, "job: was free\n"));
 
-    let polite = on(&server, &["unlock", "--if-holder", now, "job"]);
+    let polite = on(&server, &["unlock", "--reason", "test", "--if-holder", now, "job"]);
     assert_eq!(polite.code(), 2, "{}", polite.stdout());
 }

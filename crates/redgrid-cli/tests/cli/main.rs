@@ -22,6 +22,7 @@ mod shared_server;
 mod support;
 mod top;
 mod topologies;
+mod unlock;
 mod usage;
 mod wait;
 mod watch;

@@ -29,7 +29,7 @@ async fn a_missing_permission_is_exit_code_77_and_named() {
         (&["inspect", "job"], "hlen"),
         (&["wait", "job", "--free"], "hlen"),
         (&["watch", "job", "--for", "1m"], "hlen"),
-        (&["unlock", "--force", "job"], "hget"),
+        (&["unlock", "--reason", "test", "--force", "job"], "hlen"),
         (&["queue", "counts", "mail"], "zcard"),
         (&["queue", "peek", "mail"], "zrange"),
         (&["queue", "redrive", "mail", "--all"], "zcard"),

@@ -11,7 +11,7 @@ use crate::console::App;
 use crate::view::View;
 
 /// The pages in the navigation.
-const NAVIGATION: [Page; 8] = [
+const NAVIGATION: [Page; 9] = [
     Page::Overview,
     Page::Locks,
     Page::Queues,
@@ -20,6 +20,7 @@ const NAVIGATION: [Page; 8] = [
     Page::Clients,
     Page::Objects,
     Page::Doctor,
+    Page::Events,
 ];
 
 /// Parts of a path that are counted; with more of them, the page has no style.

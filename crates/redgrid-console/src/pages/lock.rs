@@ -7,8 +7,10 @@ use redgrid_inspect::{HolderState, HolderView, LockKind, LockView, Mode, WaiterV
 
 use super::locks::state;
 use super::{Content, trouble};
+use crate::actions::link;
 use crate::board::{LockRow, process_text};
 use crate::holder_state::{Seen, State, connected_state, state_of};
+use crate::object_name::bytes_of;
 use crate::snapshot::{Process, Snapshot};
 use crate::text::{count, encoded, millis, name, number, since, until};
 use crate::view::{View, row_id};
@@ -34,6 +36,7 @@ pub(super) fn frame(content: &Content<'_>, view: &View) -> Markup {
                         th scope="col" { "Held" }
                         th scope="col" { "Lease" }
                         th.n scope="col" { "Entries" }
+                        @if content.may_operate { th scope="col" { "Actions" } }
                     } }
                     tbody #holders { (view.rows("holders")) }
                 }
@@ -88,7 +91,7 @@ pub(super) fn view(content: &Content<'_>, view: &mut View) -> Vec<String> {
             let id = row_id(&format!("{}:{}:{mode}", holder.client, holder.number.unwrap_or_default()));
             let seen = seen.and_then(|seen| seen.get(&(holder.client.clone(), holder.number)));
             let shown = shown_state(snapshot, &holder.client, holder.state, seen);
-            view.row("holders", id.clone(), holder_row(&id, snapshot, lock, holder, shown, read_at));
+            view.row("holders", id.clone(), holder_row(&id, content, lock, holder, shown, read_at));
         }
         for (place, waiter) in lock.queue.iter().enumerate().take(MOST_ROWS) {
             let id = row_id(&format!("{}:{}", waiter.client, waiter.number.unwrap_or_default()));
@@ -206,12 +209,14 @@ fn shown_state(snapshot: &Snapshot, client: &str, read: HolderState, seen: Optio
 
 fn holder_row(
     id: &str,
-    snapshot: &Snapshot,
+    content: &Content<'_>,
     lock: &LockView,
     holder: &HolderView,
     shown: State,
     read_at: u64,
 ) -> Markup {
+    let snapshot = content.snapshot;
+    let lock_name = bytes_of(content.query.get("name"));
     let process = snapshot.processes.get(&holder.client);
     let report = process.and_then(|process| process.report.as_ref());
     let held = report.and_then(|(report, at)| {
@@ -237,6 +242,14 @@ fn holder_row(
             td { @if let Some((_, start)) = held { (since(start)) } @else { "–" } }
             td { @if let Some(end) = lease { (until(end / 1_000 * 1_000)) } @else { "–" } }
             td.n { (number(holder.entries)) }
+            @if content.may_operate {
+                td.actions {
+                    // An action needs a name that is text.
+                    @if !holder.is_retained && std::str::from_utf8(&lock_name).is_ok() {
+                        a href=(link("force", &lock_name, &[("holder", &holder.field())])) { "Take away" }
+                    }
+                }
+            }
         }
     }
 }

@@ -2,6 +2,7 @@
 
 mod clients;
 mod doctor;
+mod events;
 mod layout;
 mod limiters;
 mod listed;
@@ -16,12 +17,14 @@ mod synchronizers;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Extension;
 use axum::extract::State;
 use axum::http::{StatusCode, Uri};
 use axum::response::Response;
 use maud::{Markup, html};
 
 pub(crate) use self::layout::{bare_page, no_such_page, not_found, problem, see_other};
+use crate::access::Permission;
 use crate::collector::Interest;
 use crate::console::App;
 use crate::listed::Group;
@@ -56,10 +59,12 @@ pub(crate) enum Page {
     Objects,
     /// The checks of the settings.
     Doctor,
+    /// The recorded actions.
+    Events,
 }
 
 impl Page {
-    const ALL: [Page; 10] = [
+    const ALL: [Page; 11] = [
         Page::Overview,
         Page::Locks,
         Page::Lock,
@@ -70,6 +75,7 @@ impl Page {
         Page::Clients,
         Page::Objects,
         Page::Doctor,
+        Page::Events,
     ];
 
     /// Returns its relative path.
@@ -85,6 +91,7 @@ impl Page {
             Page::Clients => "clients",
             Page::Objects => "objects",
             Page::Doctor => "doctor",
+            Page::Events => "events",
         }
     }
 
@@ -110,6 +117,7 @@ impl Page {
             Page::Clients => "Clients",
             Page::Objects => "Objects",
             Page::Doctor => "Doctor",
+            Page::Events => "Events",
         }
     }
 }
@@ -119,6 +127,8 @@ pub(crate) struct Content<'a> {
     pub(crate) snapshot: &'a Snapshot,
     pub(crate) query: &'a Query,
     pub(crate) now: u64,
+    /// Whether the page offers actions.
+    pub(crate) may_operate: bool,
 }
 
 /// Returns what the collector has to read for a page.
@@ -141,7 +151,7 @@ pub(crate) fn view(page: Page, content: &Content<'_>) -> (View, Vec<String>) {
         Page::Synchronizers => synchronizers::view(content, &mut view),
         Page::Limiters => limiters::view(content, &mut view),
         Page::Clients => clients::view(content, &mut view),
-        Page::Objects => Vec::new(),
+        Page::Objects | Page::Events => Vec::new(),
         Page::Doctor => doctor::view(content, &mut view),
     };
     (view, names)
@@ -182,19 +192,20 @@ fn trouble<T>(reading: &Reading<T>, what: &str) -> Markup {
 }
 
 /// Answers with a page: its content in the frame.
-async fn show(app: &Arc<App>, page: Page, uri: &Uri) -> Response {
+async fn show(app: &Arc<App>, page: Page, uri: &Uri, permission: &Permission) -> Response {
     let query = Query::read(uri.query());
     let interest = interest(page, &query);
     let name = interest.name.clone();
     app.collector.touch(interest);
+    let may_operate = permission.operator.is_some();
     let mut snapshot = app.collector.when(FIRST_DATA, |snapshot| is_known(page, name.as_deref(), snapshot)).await;
     if let Some(group) = Group::of(page) {
         // Without script, only requests read the objects of the list.
-        let (_, names) = view(page, &Content { snapshot: &snapshot, query: &query, now: now_ms() });
+        let (_, names) = view(page, &Content { snapshot: &snapshot, query: &query, now: now_ms(), may_operate });
         app.collector.refresh(group, names, FIRST_DATA).await;
         snapshot = app.collector.snapshot();
     }
-    let content = Content { snapshot: &snapshot, query: &query, now: now_ms() };
+    let content = Content { snapshot: &snapshot, query: &query, now: now_ms(), may_operate };
     let (view, _) = view(page, &content);
     let (title, main) = match page {
         Page::Overview => (String::new(), overview::frame(&view)),
@@ -205,10 +216,21 @@ async fn show(app: &Arc<App>, page: Page, uri: &Uri) -> Response {
         Page::Limiters => (String::new(), limiters::frame(&content, &view)),
         Page::Clients => (String::new(), clients::frame(&view)),
         // Their contents come from requests of their own.
-        Page::Objects | Page::Queue => (String::new(), html! {}),
+        Page::Objects | Page::Queue | Page::Events => (String::new(), html! {}),
         Page::Doctor => (String::new(), doctor::frame(app, &view)),
     };
     layout::page(app, page, uri.query(), &title, &view, &main, content.now)
+}
+
+/// Makes a page whose content is not from the collector, and does not update itself.
+pub(crate) async fn unwatched(app: &Arc<App>, page: Page, query: Option<&str>, title: &str, main: &Markup) -> Response {
+    let parameters = Query::read(query);
+    app.collector.touch(interest(page, &parameters));
+    let snapshot = app.collector.when(FIRST_DATA, |snapshot| snapshot.health.is_known()).await;
+    // The stream updates only the line with the state.
+    let content = Content { snapshot: &snapshot, query: &parameters, now: now_ms(), may_operate: false };
+    let (view, _) = view(page, &content);
+    layout::page(app, page, query, title, &view, main, content.now)
 }
 
 /// Returns whether a page has its first data.
@@ -229,45 +251,73 @@ fn is_known(page: Page, name: Option<&str>, snapshot: &Snapshot) -> bool {
                 Group::of(page).is_none_or(|group| snapshot.list(group).is_searched())
             }
             Page::Clients => has_clients,
-            Page::Objects | Page::Doctor => true,
+            Page::Objects | Page::Doctor | Page::Events => true,
         }
 }
 
 /// Answers the overview.
-pub(crate) async fn overview(State(app): State<Arc<App>>, uri: Uri) -> Response {
-    show(&app, Page::Overview, &uri).await
+pub(crate) async fn overview(
+    State(app): State<Arc<App>>,
+    Extension(permission): Extension<Permission>,
+    uri: Uri,
+) -> Response {
+    show(&app, Page::Overview, &uri, &permission).await
 }
 
 /// Answers the list of locks.
-pub(crate) async fn locks(State(app): State<Arc<App>>, uri: Uri) -> Response {
-    show(&app, Page::Locks, &uri).await
+pub(crate) async fn locks(
+    State(app): State<Arc<App>>,
+    Extension(permission): Extension<Permission>,
+    uri: Uri,
+) -> Response {
+    show(&app, Page::Locks, &uri, &permission).await
 }
 
 /// Answers the page of one lock.
-pub(crate) async fn lock(State(app): State<Arc<App>>, uri: Uri) -> Response {
+pub(crate) async fn lock(
+    State(app): State<Arc<App>>,
+    Extension(permission): Extension<Permission>,
+    uri: Uri,
+) -> Response {
     if Query::read(uri.query()).get("name").is_empty() {
         return problem(StatusCode::BAD_REQUEST, "No lock", "The address must name a lock: lock?name=…");
     }
-    show(&app, Page::Lock, &uri).await
+    show(&app, Page::Lock, &uri, &permission).await
 }
 
 /// Answers the list of reliable queues.
-pub(crate) async fn queues(State(app): State<Arc<App>>, uri: Uri) -> Response {
-    show(&app, Page::Queues, &uri).await
+pub(crate) async fn queues(
+    State(app): State<Arc<App>>,
+    Extension(permission): Extension<Permission>,
+    uri: Uri,
+) -> Response {
+    show(&app, Page::Queues, &uri, &permission).await
 }
 
 /// Answers the list of synchronizers.
-pub(crate) async fn synchronizers(State(app): State<Arc<App>>, uri: Uri) -> Response {
-    show(&app, Page::Synchronizers, &uri).await
+pub(crate) async fn synchronizers(
+    State(app): State<Arc<App>>,
+    Extension(permission): Extension<Permission>,
+    uri: Uri,
+) -> Response {
+    show(&app, Page::Synchronizers, &uri, &permission).await
 }
 
 /// Answers the list of rate limiters.
-pub(crate) async fn limiters(State(app): State<Arc<App>>, uri: Uri) -> Response {
-    show(&app, Page::Limiters, &uri).await
+pub(crate) async fn limiters(
+    State(app): State<Arc<App>>,
+    Extension(permission): Extension<Permission>,
+    uri: Uri,
+) -> Response {
+    show(&app, Page::Limiters, &uri, &permission).await
 }
 
 /// Answers the page of one queue, with the messages that it has now.
-pub(crate) async fn queue(State(app): State<Arc<App>>, uri: Uri) -> Response {
+pub(crate) async fn queue(
+    State(app): State<Arc<App>>,
+    Extension(permission): Extension<Permission>,
+    uri: Uri,
+) -> Response {
     let query = Query::read(uri.query());
     let name = query.get("name");
     if name.is_empty() {
@@ -282,42 +332,62 @@ pub(crate) async fn queue(State(app): State<Arc<App>>, uri: Uri) -> Response {
         Ok(messages) => messages.map_err(|error| error.to_string()),
         Err(_) => Err("the server does not answer".to_owned()),
     };
-    let content = Content { snapshot: &snapshot, query: &query, now: now_ms() };
+    let may_operate = permission.operator.is_some();
+    let content = Content { snapshot: &snapshot, query: &query, now: now_ms(), may_operate };
     let (view, _) = view(Page::Queue, &content);
     let main = queue::frame(&content, &view, &messages);
     layout::page(&app, Page::Queue, uri.query(), &crate::text::visible(name), &view, &main, content.now)
 }
 
 /// Answers the list of clients.
-pub(crate) async fn clients(State(app): State<Arc<App>>, uri: Uri) -> Response {
-    show(&app, Page::Clients, &uri).await
+pub(crate) async fn clients(
+    State(app): State<Arc<App>>,
+    Extension(permission): Extension<Permission>,
+    uri: Uri,
+) -> Response {
+    show(&app, Page::Clients, &uri, &permission).await
 }
 
 /// Answers the search for objects.
-pub(crate) async fn objects(State(app): State<Arc<App>>, uri: Uri) -> Response {
+pub(crate) async fn objects(
+    State(app): State<Arc<App>>,
+    Extension(permission): Extension<Permission>,
+    uri: Uri,
+) -> Response {
     let query = Query::read(uri.query());
-    app.collector.touch(interest(Page::Objects, &query));
-    let (title, main) = match objects::answer(&app, &query).await {
+    let may_operate = permission.operator.is_some();
+    let main = match objects::answer(&app, &query, may_operate).await {
         Ok(objects::Outcome::Moved(target)) => return see_other(&target),
-        Ok(objects::Outcome::Shown(main)) => (String::new(), main),
+        Ok(objects::Outcome::Shown(main)) => main,
         Err(response) => return *response,
     };
-    let snapshot = app.collector.snapshot();
-    let content = Content { snapshot: &snapshot, query: &query, now: now_ms() };
-    let (view, _) = view(Page::Objects, &content);
-    layout::page(&app, Page::Objects, uri.query(), &title, &view, &main, content.now)
+    unwatched(&app, Page::Objects, uri.query(), "", &main).await
 }
 
 /// Answers the checks of the settings, and starts them if there is no result, or on request.
-pub(crate) async fn doctor(State(app): State<Arc<App>>, uri: Uri) -> Response {
+pub(crate) async fn doctor(
+    State(app): State<Arc<App>>,
+    Extension(permission): Extension<Permission>,
+    uri: Uri,
+) -> Response {
     let is_asked = !Query::read(uri.query()).get("again").is_empty();
     if is_asked || !app.collector.snapshot().doctor.is_known() {
         app.collector.request_doctor();
     }
-    show(&app, Page::Doctor, &uri).await
+    show(&app, Page::Doctor, &uri, &permission).await
+}
+
+/// Answers the recorded actions.
+pub(crate) async fn events(State(app): State<Arc<App>>, uri: Uri) -> Response {
+    let actions = app.collector.inspector.recorded_actions().await;
+    unwatched(&app, Page::Events, uri.query(), "", &events::frame(&actions)).await
 }
 
 /// Answers every other path; below a mount path, the first page, too.
-pub(crate) async fn other(State(app): State<Arc<App>>, uri: Uri) -> Response {
-    if crate::access::is_root(&uri) { show(&app, Page::Overview, &uri).await } else { no_such_page(&uri) }
+pub(crate) async fn other(
+    State(app): State<Arc<App>>,
+    Extension(permission): Extension<Permission>,
+    uri: Uri,
+) -> Response {
+    if crate::access::is_root(&uri) { show(&app, Page::Overview, &uri, &permission).await } else { no_such_page(&uri) }
 }

@@ -6,6 +6,7 @@ use maud::{Markup, html};
 use redgrid_inspect::{ObjectFilter, ObjectKind, ObjectView};
 
 use super::problem;
+use crate::actions::link;
 use crate::console::App;
 use crate::object_name::id_of;
 use crate::query::Query;
@@ -24,7 +25,7 @@ pub(super) enum Outcome {
 }
 
 /// Answers the form, starts a search, or shows a page of it.
-pub(super) async fn answer(app: &App, query: &Query) -> Result<Outcome, Box<Response>> {
+pub(super) async fn answer(app: &App, query: &Query, may_operate: bool) -> Result<Outcome, Box<Response>> {
     let (pattern, kind) = (query.get("pattern"), query.get("kind"));
     let id = query.get("search");
     if !id.is_empty() {
@@ -32,7 +33,7 @@ pub(super) async fn answer(app: &App, query: &Query) -> Result<Outcome, Box<Resp
         let found = app.searches.page(id, page).await.map_err(|error| Box::new(failure(&error)))?;
         return Ok(Outcome::Shown(html! {
             (form(&found.pattern, &found.kind))
-            (results(id, page, &found))
+            (results(id, page, &found, may_operate))
         }));
     }
     if pattern.is_empty() && kind.is_empty() {
@@ -99,7 +100,7 @@ fn form(pattern: &str, kind: &str) -> Markup {
     }
 }
 
-fn results(id: &str, page: usize, found: &Found) -> Markup {
+fn results(id: &str, page: usize, found: &Found, may_operate: bool) -> Markup {
     let address = |page: usize| format!("objects?search={}&p={page}", encoded(id));
     let more = found.is_more;
     html! {
@@ -120,8 +121,9 @@ fn results(id: &str, page: usize, found: &Found) -> Markup {
                     th scope="col" { "Kind" }
                     th.n scope="col" { "Size" }
                     th scope="col" { "Lifetime" }
+                    @if may_operate { th scope="col" { "Actions" } }
                 } }
-                tbody { @for object in &found.objects { (row(object)) } }
+                tbody { @for object in &found.objects { (row(object, may_operate)) } }
             }
         }
         nav.pages aria-label="Pages of the search" {
@@ -132,7 +134,7 @@ fn results(id: &str, page: usize, found: &Found) -> Markup {
     }
 }
 
-fn row(object: &ObjectView) -> Markup {
+fn row(object: &ObjectView, may_operate: bool) -> Markup {
     html! {
         tr {
             th scope="row" {
@@ -145,6 +147,23 @@ fn row(object: &ObjectView) -> Markup {
             td.w { (object.kind.as_str()) }
             td.n { (object.size.map_or_else(|| "–".to_owned(), number)) }
             td { (object.lifetime.map_or_else(|| "none".to_owned(), duration)) }
+            @if may_operate { td.actions { (actions(object)) } }
         }
+    }
+}
+
+/// Returns links to the actions on an object. The page of a lock has those on its holders.
+fn actions(object: &ObjectView) -> Markup {
+    let link = |word: &str, more: &[(&str, &str)]| link(word, &object.name_bytes, more);
+    html! {
+        @if object.kind == ObjectKind::ReliableQueue {
+            a href=(link("redrive", &[("id", "all")])) { "Redrive dead letters" }
+            a href=(link("remove", &[("id", "all")])) { "Remove dead letters" }
+        }
+        @if object.kind == ObjectKind::PermitExpirableSemaphore {
+            a href=(link("permit", &[])) { "Give a permit back" }
+        }
+        @if !object.kind.is_lock() { a href=(link("delete", &[])) { "Delete" } }
+        a href=(link("lifetime", &[])) { "Set lifetime" }
     }
 }

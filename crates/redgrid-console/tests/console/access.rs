@@ -7,7 +7,8 @@ use redgrid_console::{Access, AccessToken, Console};
 
 use crate::support::{Answer, Setup, TOKEN, get, get_with, request, respond, send};
 
-const PAGES: [&str; 7] = ["/", "/locks", "/lock?name=a", "/clients", "/objects", "/doctor", "/live?page=locks"];
+const PAGES: [&str; 9] =
+    ["/", "/locks", "/lock?name=a", "/clients", "/objects", "/doctor", "/events", "/action", "/live?page=locks"];
 
 fn with_token(setup: &Setup) -> axum::Router {
     Console::new(&setup.client).token(AccessToken::new(TOKEN).expect("a token")).router()

@@ -2,6 +2,7 @@
 
 mod access;
 mod acl;
+mod actions;
 mod budget;
 mod live;
 mod pages;

@@ -13,7 +13,7 @@ use super::{ClientExt, Sealed};
 use crate::clock::Instant;
 use crate::lock::{
     AcquireError, AcquireRequest, AttachError, DetachedHold, HoldGuard, HolderId, InlineTask, LockKeys, LockProtocol,
-    MultiOutcome, TakeoverFrom,
+    MultiOutcome, Takeover, TakeoverFrom,
 };
 use crate::observe::{OpContext, OpSpan};
 use crate::service::ClientParts;
@@ -111,15 +111,15 @@ pub trait LockExt: Sealed {
 
     /// Takes over a lock by force, and notifies its former holders of the loss.
     ///
-    /// Returns `None` if `from` does not allow the takeover. If the future is dropped before it
-    /// completes, this client may still take over the lock, and then releases it in the background.
+    /// If the future is dropped before it completes, this client may still take over the lock, and
+    /// then releases it in the background.
     fn take_over(
         &self,
         kind: &'static dyn LockProtocol,
         target: &Arc<LockKeys>,
         request: AcquireRequest,
         from: TakeoverFrom,
-    ) -> impl Future<Output = Result<Option<HoldGuard>, AcquireError>> + Send {
+    ) -> impl Future<Output = Result<Takeover, AcquireError>> + Send {
         let client = self.client();
         async move {
             let releases = from != TakeoverFrom::Anybody;

@@ -73,7 +73,7 @@ pub(crate) use protocol::LockProtocol;
 pub use protocol::{AcquireRequest, HoldArgs, Holder, HolderId, LockKeys};
 pub use shared::AcquireContext;
 pub(crate) use table::Table;
-pub use takeover::TakeoverFrom;
+pub use takeover::{Takeover, TakeoverFrom};
 
 pub use crate::lease::LeaseMode;
 pub(crate) use crate::unpolled::{BackgroundTask, InlineTask};

@@ -26,9 +26,21 @@ pub enum TakeoverFrom {
     Anybody,
     /// From all holders. A free lock is left alone.
     Holders,
-    /// From all holders, but only if this holder field is one of them; otherwise the lock is left
-    /// alone.
+    /// From all holders, but only if this holder field is one of them, and the only one unless the
+    /// kind has several; otherwise the lock is left alone.
     Holder(Bytes),
+}
+
+/// The result of a takeover.
+#[must_use = "the lock may not be taken over"]
+// Exhaustive: only authors of objects use it.
+pub enum Takeover {
+    /// The lock was taken over.
+    Done(HoldGuard),
+    /// The lock was free, and was left alone.
+    Free,
+    /// Holders from which the lock was not to be taken have it.
+    HeldByAnother,
 }
 
 impl Table {
@@ -39,7 +51,7 @@ impl Table {
         target: &Arc<LockKeys>,
         request: AcquireRequest,
         from: TakeoverFrom,
-    ) -> Result<Option<HoldGuard>, AcquireError> {
+    ) -> Result<Takeover, AcquireError> {
         if self.state().closed {
             return Err(AcquireFailure::ShuttingDown.into_error(&self.core, &target.name));
         }
@@ -55,7 +67,7 @@ impl Table {
             let taken = outcome.await.unwrap_or(Err(AcquireFailure::ShuttingDown));
             match taken.map_err(|failure| failure.into_error(&self.core, &name))? {
                 // The caller polled too late, so its grant was released: take the lock over again.
-                Some(grant) if !grant.accept() => {}
+                Takeover::Done(grant) if !grant.accept() => {}
                 taken => return Ok(taken),
             }
         }
@@ -68,14 +80,14 @@ impl Table {
         target: Arc<LockKeys>,
         request: AcquireRequest,
         from: TakeoverFrom,
-    ) -> Result<Option<HoldGuard>, AcquireFailure> {
+    ) -> Result<Takeover, AcquireFailure> {
         let handover_window = self.handover_window(kind, &LockId::of(kind, &target));
         // The lease must outlast the wait for the end of the former holder's hand-over window, even
         // if a shorter lease was requested.
         let lease = request
             .server_lease(handover_window)
             .max(with_margin(LONGEST_WINDOW + self.core.settings.response_timeout));
-        let takeover = Takeover { kind, target, lease, from };
+        let takeover = TakeoverRequest { kind, target, lease, from };
         let (mut id, mut outcome) = self.send_takeover(&takeover).await;
         let mut reply = parse_reply(&outcome);
         if matches!(reply, AcquireReply::TooLate) && !outcome.was_retransmitted() {
@@ -86,7 +98,8 @@ impl Table {
             // A retransmission finds only the hold of the first transmission, and cannot report
             // whether the first one preempted a holder: assume that it did.
             (AcquireReply::Granted { token, preempted }, copies) => (token, preempted || copies.is_some()),
-            (AcquireReply::Busy { .. }, None) => return Ok(None),
+            (AcquireReply::Busy { is_gone: true, .. }, None) => return Ok(Takeover::Free),
+            (AcquireReply::Busy { .. }, None) => return Ok(Takeover::HeldByAnother),
             (AcquireReply::TooLate, None) => return Err(AcquireFailure::too_late_twice()),
             (AcquireReply::Failed(failure), None) => return Err(failure),
             (reply, Some(limit)) => {
@@ -109,12 +122,12 @@ impl Table {
             self.free(&takeover, granted.id, limit.max(self.now()));
             return Err(AcquireFailure::NotDurable(error));
         }
-        let Takeover { kind, target, .. } = takeover;
+        let TakeoverRequest { kind, target, .. } = takeover;
         let guard = self.install(client, kind, target, granted, (request, Instant::MIN));
-        guard.map(Some).ok_or(AcquireFailure::ShuttingDown)
+        guard.map(Takeover::Done).ok_or(AcquireFailure::ShuttingDown)
     }
 
-    async fn send_takeover(&self, takeover: &Takeover) -> (u64, RequestOutcome) {
+    async fn send_takeover(&self, takeover: &TakeoverRequest) -> (u64, RequestOutcome) {
         let id = self.number();
         let field = self.core.field(id);
         let claim = HoldArgs { target: &takeover.target, field: &field, lease: takeover.lease };
@@ -130,9 +143,11 @@ impl Table {
     /// Until then, a former holder that has not received the notice can hand the lock over within
     /// its process. At the end of the window, the server's clock is past every token of these
     /// hand-overs. So the new grant then gets a new token from this clock.
+    ///
+    /// The former holder has lost the lock already, so the outcome after an error is unknown.
     async fn wait_out_previous(
         self: &Arc<Self>,
-        takeover: &Takeover,
+        takeover: &TakeoverRequest,
         granted: GrantReply,
     ) -> Result<GrantReply, AcquireFailure> {
         self.invalidate_local(takeover, &granted);
@@ -163,17 +178,17 @@ impl Table {
             }
             AcquireReply::TooLate => {
                 self.free(takeover, id, settled);
-                Err(AcquireFailure::Unavailable(ServerError::not_sent("the request reached the server too late")))
+                Err(AcquireFailure::Unknown(ServerError::unknown("the request reached the server too late")))
             }
             AcquireReply::Failed(failure) => {
                 self.free(takeover, id, settled);
-                Err(failure)
+                Err(failure.unknown())
             }
         }
     }
 
     /// Marks the server leases of this process with a lower token as lost.
-    fn invalidate_local(self: &Arc<Self>, takeover: &Takeover, granted: &GrantReply) {
+    fn invalidate_local(self: &Arc<Self>, takeover: &TakeoverRequest, granted: &GrantReply) {
         let mut state = self.state();
         let all = state.all_of(takeover.kind, &takeover.target);
         let former: Vec<_> = all.iter().filter_map(|key| state.locks.get(key)?.server_lease.clone()).collect();
@@ -239,14 +254,14 @@ impl Table {
     }
 
     /// Releases, after `limit`, the lock that a takeover without a caller may have acquired.
-    fn free(self: &Arc<Self>, takeover: &Takeover, id: u64, limit: Instant) {
-        let Takeover { kind, target, lease, .. } = takeover;
+    fn free(self: &Arc<Self>, takeover: &TakeoverRequest, id: u64, limit: Instant) {
+        let TakeoverRequest { kind, target, lease, .. } = takeover;
         let release = DeferredRelease::of(*kind, target, id, *lease, Some(limit));
         self.schedule_cleanup(DeferredRelease { at_once: false, ..release });
     }
 }
 
-struct Takeover {
+struct TakeoverRequest {
     kind: &'static dyn LockProtocol,
     target: Arc<LockKeys>,
     lease: Duration,

@@ -3,7 +3,7 @@
 
 use crate::clock::{Clock, Instant};
 use crate::failure::Failure;
-use crate::lock::{AcquireError, ExtendError, HoldGuard, ReleaseError};
+use crate::lock::{AcquireError, ExtendError, HoldGuard, ReleaseError, Takeover};
 use crate::name::Name;
 use crate::permits::{self, Permit};
 
@@ -46,6 +46,23 @@ impl Outcome for Result<Option<HoldGuard>, AcquireError> {
 
     fn token(&self) -> Option<u64> {
         self.as_ref().ok()?.as_ref().map(|grant| grant.token().get())
+    }
+}
+
+impl Outcome for Result<Takeover, AcquireError> {
+    fn outcome(&self) -> &'static str {
+        match self {
+            Ok(Takeover::Done(_)) => ACQUIRED,
+            Ok(Takeover::Free | Takeover::HeldByAnother) => "busy",
+            Err(error) => error.outcome(),
+        }
+    }
+
+    fn token(&self) -> Option<u64> {
+        match self {
+            Ok(Takeover::Done(grant)) => Some(grant.token().get()),
+            _ => None,
+        }
     }
 }
 

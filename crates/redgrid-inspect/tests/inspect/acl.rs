@@ -5,15 +5,18 @@ use std::time::Duration;
 use futures_util::{StreamExt, TryStreamExt};
 use redgrid_inspect::reliable_queue::codecs::Text;
 use redgrid_inspect::reliable_queue::{MessageGroup, ReliableQueue};
-use redgrid_inspect::{HolderState, ObjectFilter, ObjectKind, ObjectView, SynchronizerState};
+use redgrid_inspect::{DeadSelection, HolderState, ObjectFilter, ObjectKind, ObjectView, SynchronizerState};
+use redgrid_locks::{Election, FairLock, FencedLock, Lock, RwLock};
+use redgrid_permit_expirable_semaphore::PermitExpirableSemaphore;
 use redgrid_testkit::{Cluster, Observer, redis::Value};
 
+use crate::actions::{actions, reason};
 use crate::support::{FakeClient, JAVA, ONE, client, hold, inspector, list, observer, send, server};
 
-/// The lines for a reader in docs/operating/acl.md.
-fn published() -> Vec<Vec<String>> {
+/// The lines for a reader, or an operator, in docs/operating/acl.md.
+fn published(user: &str) -> Vec<Vec<String>> {
     let page = include_str!("../../../../docs/operating/acl.md");
-    let lines = page.lines().filter(|line| line.starts_with("ACL SETUSER reader "));
+    let lines = page.lines().filter(|line| line.starts_with(&format!("ACL SETUSER {user} ")));
     lines.map(|line| line.replace("SECRET", "secret").split(' ').map(str::to_owned).collect()).collect()
 }
 
@@ -31,7 +34,7 @@ async fn assert_nothing_was_refused(observer: &Observer) {
 async fn the_published_permissions_are_enough() {
     let server = server().await;
     let observer = observer(&server).await;
-    allow(&observer, &published()[0]).await;
+    allow(&observer, &published("reader")[0]).await;
     for (name, holder) in [("job", ONE), ("java", JAVA)] {
         hold(&observer, name, &format!("{holder}:17"), "60000").await;
     }
@@ -79,12 +82,60 @@ async fn the_published_permissions_are_enough() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_operator_acts_with_the_published_permissions() {
+    let server = server().await;
+    let observer = observer(&server).await;
+    allow(&observer, &published("operator")[0]).await;
+    let user = client(&server.url()).await;
+    let plain = Lock::new(&user, "plain").acquire().await.expect("it is free");
+    let fenced = FencedLock::new(&user, "fenced").acquire().await.expect("it is free");
+    let write = RwLock::new(&user, "write").write().await.expect("it is free");
+    let read = RwLock::new(&user, "read").read().await.expect("it is free");
+    let leads = Election::new(&user, "leader").campaign().await.expect("it is elected");
+    let fair = FairLock::new(&user, "fair").acquire().await.expect("it is free");
+    let next = client(&server.url()).await;
+    let waiting = tokio::spawn(FairLock::new(&next, "fair").acquire().into_future());
+    let semaphore = PermitExpirableSemaphore::new(&user, "permits");
+    semaphore.set_permits(1).await.expect("an answer");
+    let permit = semaphore.acquire().await.expect("a permit");
+    let queue = ReliableQueue::<String, Text>::new(&user, "mails");
+    queue.push("a").await.expect("it is pushed");
+    queue.try_receive().await.expect("an answer").expect("a message").reject("odd").await.expect("it is dead");
+    send(&observer, &["SET", "text", "1"]).await;
+    send(&observer, &["ACL", "LOG", "RESET"]).await;
+
+    let actions = actions(&server.url_for("operator", "secret")).await;
+    for name in ["plain", "fenced", "write", "read", "leader", "fair"] {
+        let view = actions.inspector().lock(name).await.expect("an answer");
+        let report = actions.force_release(name, view.holders[0].field(), &reason()).await.expect("it is begun");
+        assert!(report.outcome.is_done() && report.is_recorded, "{name}: {report:?}");
+    }
+    waiting.await.expect("no panic").expect("it is its turn").release().await.expect("it was held");
+    let id = permit.ids().next().expect("an id");
+    let reports = [
+        actions.return_permit("permits", id, &reason()).await,
+        actions.redrive("mails", DeadSelection::All, &reason()).await,
+        actions.set_lifetime("text", Some(Duration::from_secs(60)), &reason()).await,
+        actions.set_lifetime("text", None, &reason()).await,
+        actions.delete("text", &reason()).await,
+        actions.delete("mails", &reason()).await,
+    ];
+    for report in reports {
+        let report = report.expect("it is begun");
+        assert!(report.outcome.is_done() && report.is_recorded, "{report:?}");
+    }
+    assert_eq!(actions.inspector().recorded_actions().await.expect("the record").len(), 12);
+    assert_nothing_was_refused(&observer).await;
+    drop((plain, fenced, write, read, leads, fair, permit));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_published_permissions_are_enough_in_a_cluster() {
     let cluster = Cluster::start(3, 0).await.expect("it starts");
     let sharded = cluster.nodes()[0].binary().version().major >= 7;
     for node in cluster.nodes() {
         let observer = node.observer().await.expect("an observer");
-        for line in published() {
+        for line in published("reader") {
             // Redis 6.2 has no sharded channels.
             if sharded || !line.iter().any(|rule| rule == "+ssubscribe") {
                 allow(&observer, &line).await;

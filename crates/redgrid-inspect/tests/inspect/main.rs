@@ -1,9 +1,11 @@
-//! Reads of real servers: one, and a cluster.
+//! Reads of real servers, one and a cluster, and actions.
 
 mod acl;
+mod actions;
 mod ask;
 mod cluster;
 mod doctor;
+mod force;
 mod lock;
 mod objects;
 mod queues;

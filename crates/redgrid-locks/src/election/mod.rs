@@ -8,13 +8,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use redgrid_core::lock::LockKeys;
+use redgrid_core::lock::{LockKeys, TakeoverFrom};
 use redgrid_core::name::{InvalidName, companion};
 use redgrid_core::object::{Object, layouts};
 use redgrid_core::{Client, Name, ServerError, Token};
 
 pub use campaign::{Campaign, CampaignError, Leadership};
 pub use observation::Observation;
+
+use crate::AcquireError;
+use crate::inspect::LockHolder;
+use crate::takeover::{ForcedRelease, default_request, take_over_and_release};
 
 /// An election of one leader at a time, over all processes that use the same server.
 ///
@@ -101,6 +105,26 @@ impl Election {
         let term = std::str::from_utf8(&term).ok().and_then(|term| term.parse().ok());
         let remaining = u64::try_from(left).ok().map(Duration::from_millis);
         Ok(term.zip(remaining).map(|(term, remaining)| Leader { id, term: Token::new(term), remaining }))
+    }
+
+    /// Ends the leadership only while this holder leads. Returns what became of it.
+    ///
+    /// The holder is one that [`Lock::inspect`](crate::Lock::inspect) returned for the lock of this
+    /// name. Comparison and takeover are one step on the server: a leader that was elected
+    /// meanwhile stays. The former leader and the observers are notified. The next leader is
+    /// elected half a second later.
+    ///
+    /// # Errors
+    ///
+    /// [`AcquireError`] when the takeover failed.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped early, the leadership may or may not be ended.
+    pub async fn depose_if(&self, holder: &LockHolder) -> Result<ForcedRelease, AcquireError> {
+        let target = self.target.as_ref().map_err(|invalid| AcquireError::from(invalid.clone()))?;
+        let from = TakeoverFrom::Holder(holder.field().into());
+        take_over_and_release(&self.client, &kind::LEADING, target, default_request(&self.client), from).await
     }
 
     /// Follows the leader, and its changes from now on.

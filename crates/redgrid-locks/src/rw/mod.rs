@@ -9,9 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use redgrid_core::author::{ClientExt, LockExt};
-use redgrid_core::config::Durability;
-use redgrid_core::lock::{AcquireRequest, LeaseMode, LockKeys, TakeoverFrom};
+use redgrid_core::author::ClientExt;
+use redgrid_core::lock::{LockKeys, TakeoverFrom};
 use redgrid_core::name::{InvalidName, companion};
 use redgrid_core::object::{Object, layouts};
 use redgrid_core::{Client, Name, ServerError};
@@ -23,7 +22,7 @@ pub use upgrade::{UpgradableGuard, UpgradeError};
 use crate::AcquireError;
 use crate::fair;
 use crate::inspect::{self, LockHolder};
-use crate::takeover::{FORCED_LEASE, default_request};
+use crate::takeover::{ForcedRelease, default_request, take_over_and_release};
 use kinds::WRITING;
 
 /// Prefix of the channel on which releases are published.
@@ -297,12 +296,12 @@ impl RwLock {
     /// If the future is dropped early, the lock may or may not be freed.
     #[doc(alias = "forceUnlock")]
     pub async fn force_release(&self) -> Result<bool, AcquireError> {
-        self.take_over_and_release(TakeoverFrom::Holders).await
+        Ok(self.take_over_and_release(TakeoverFrom::Holders).await?.is_done())
     }
 
     /// Removes the hold of one holder, a writer or a reader. All other holds remain.
     ///
-    /// Returns whether the holder had a hold. Comparison and removal are one step on the server: a
+    /// Returns what became of it. Comparison and removal are one step on the server: a
     /// holder that acquired the lock meanwhile keeps it.
     ///
     /// The holder is one that [`RwLock::inspect`] returned. It is notified as by
@@ -317,32 +316,27 @@ impl RwLock {
     /// # Cancel safety
     ///
     /// If the future is dropped early, the hold may or may not be removed.
-    pub async fn force_release_if(&self, holder: &LockHolder) -> Result<bool, AcquireError> {
+    pub async fn force_release_if(&self, holder: &LockHolder) -> Result<ForcedRelease, AcquireError> {
         let field = holder.field();
-        let field = Bytes::copy_from_slice(field.strip_suffix(":write").unwrap_or(&field).as_bytes());
-        if self.take_over_and_release(TakeoverFrom::Holder(field.clone())).await? {
-            return Ok(true);
+        // With this suffix, a tool shows the field of a writer, which is no reader.
+        let (field, is_reader) = field.strip_suffix(":write").map_or((&field[..], true), |field| (field, false));
+        let field = Bytes::copy_from_slice(field.as_bytes());
+        let written = self.take_over_and_release(TakeoverFrom::Holder(field.clone())).await?;
+        if written.is_done() || !is_reader {
+            return Ok(written);
         }
         let target = self.valid_target()?;
         let evicted =
             self.client.run::<i64>(kinds::evict_reader_request(target, &field, &self.client.notice_prefix())).await;
-        Ok(evicted.map_err(|error| AcquireError::of_request(target.name.clone(), error))? == 1)
+        Ok(match evicted.map_err(|error| AcquireError::of_request(target.name.clone(), error))? {
+            1 => ForcedRelease::Done,
+            0 => ForcedRelease::Free,
+            _ => ForcedRelease::HeldByAnother,
+        })
     }
 
-    async fn take_over_and_release(&self, from: TakeoverFrom) -> Result<bool, AcquireError> {
-        let request = AcquireRequest {
-            lease: LeaseMode::Fixed(FORCED_LEASE),
-            durability: Durability::Primary,
-            ..default_request(&self.client)
-        };
-        match self.client.take_over(&WRITING, self.valid_target()?, request, from).await? {
-            None => Ok(false),
-            Some(grant) => {
-                // If the release fails, the takeover ends with its own lease.
-                let _ = grant.release().await;
-                Ok(true)
-            }
-        }
+    async fn take_over_and_release(&self, from: TakeoverFrom) -> Result<ForcedRelease, AcquireError> {
+        take_over_and_release(&self.client, &WRITING, self.valid_target()?, default_request(&self.client), from).await
     }
 
     fn valid_target(&self) -> Result<&Arc<LockKeys>, AcquireError> {

@@ -8,11 +8,12 @@
 -- ARGV[3]  publish  PUBLISH or SPUBLISH
 -- ARGV[4]  channel  where waiters subscribe; the message is `0`
 -- Returns  1  the reader was removed
---          0  it did not hold the lock
+--          0  the lock was free
+--          2  it did not hold the lock, but others do
 --
--- Work: O(1), writes two keys. Sent twice, it returns 0 the second time.
+-- Work: O(1), writes two keys. Sent twice, it returns 0 or 2 the second time.
 if redis.call('HDEL', KEYS[1], ARGV[1]) == 0 then
-  return 0
+  return redis.call('EXISTS', KEYS[1]) == 0 and 0 or 2
 end
 redis.call('DEL', KEYS[2])
 local client = string.match(ARGV[1], '^(%x+%-%x+%-%x+%-%x+%-%x+):')

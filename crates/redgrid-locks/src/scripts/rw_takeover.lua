@@ -7,9 +7,11 @@
 -- ARGV[4]  only if held  1: do not take a free lock
 -- ARGV[5]  notices       prefix of a client's notice channel; the client's id and `}` follow
 -- ARGV[6]  expected      a writer: the lock is taken only from it; absent: from all holders
--- Returns  {1, time, n}   taken over at `time`, the fencing token; n holders lost it
---          {0, time, -2}  nothing was taken over: it was free, or `expected` does not hold it
---          {2, time, 0}   too late
+-- Returns  {1, time, n}     taken over at `time`, the fencing token; n holders lost it
+--          {0, time, -2}    nothing was taken over: it was free
+--          {0, time, left}  nothing was taken over: `expected` does not hold it, but others do;
+--                           `left` is the PTTL
+--          {2, time, 0}     too late
 --
 -- Work: O(holders), writes one key; the timeout keys of readers expire with their leases.
 -- Sent twice within its lease, it finds its own field the second time, and takes nothing over.
@@ -20,7 +22,7 @@ if time > tonumber(ARGV[3]) then
   return {2, time, 0}
 end
 if ARGV[6] and redis.call('HEXISTS', KEYS[1], ARGV[6]) == 0 and redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then
-  return {0, time, -2}
+  return {0, time, redis.call('PTTL', KEYS[1])}
 end
 local holders = redis.call('HKEYS', KEYS[1])
 if #holders == 0 and ARGV[4] == '1' then

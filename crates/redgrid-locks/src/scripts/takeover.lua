@@ -7,11 +7,14 @@
 -- ARGV[3]  not after     microseconds since 1970 by this server's clock
 -- ARGV[4]  only if held  1: do not take a free lock
 -- ARGV[5]  notices       prefix of a client's notice channel; the client's id and `}` follow
--- ARGV[6]  expected      a holder: the lock is taken only from it; absent: from all holders
--- Returns  {1, time, n}   taken over at `time`, the fencing token; n holders lost it; with KEYS[2]
---                         the token is a fourth element
---          {0, time, -2}  nothing taken over: it was free, or `expected` does not hold it
---          {2, time, 0}   too late
+-- ARGV[6]  expected      a holder: the lock is taken only if it is the only holder; absent: from
+--                        all holders
+-- Returns  {1, time, n}     taken over at `time`, the fencing token; n holders lost it; with KEYS[2]
+--                           the token is a fourth element
+--          {0, time, -2}    nothing was taken over: it was free
+--          {0, time, left}  nothing was taken over: others than `expected` hold it; `left` is
+--                           the PTTL
+--          {2, time, 0}     too late
 --
 -- Work: O(holders), writes one key. Sent twice within its lease, it finds its own field the second
 -- time, and takes nothing over. After the lease a retransmission could take the lock from a newer
@@ -21,8 +24,11 @@ local time = now[1] * 1000000 + now[2]
 if time > tonumber(ARGV[3]) then
   return {2, time, 0}
 end
-if ARGV[6] and redis.call('HEXISTS', KEYS[1], ARGV[6]) == 0 and redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then
-  return {0, time, -2}
+if ARGV[6] then
+  local known = redis.call('HEXISTS', KEYS[1], ARGV[6]) + redis.call('HEXISTS', KEYS[1], ARGV[1])
+  if known == 0 or redis.call('HLEN', KEYS[1]) > known then
+    return {0, time, redis.call('PTTL', KEYS[1])}
+  end
 end
 local holders = redis.call('HKEYS', KEYS[1])
 if #holders == 0 and ARGV[4] == '1' then

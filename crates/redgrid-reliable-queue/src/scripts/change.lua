@@ -17,15 +17,17 @@
 --           redrive  message, id; if the message is empty, the first 100 dead letters up to this
 --                    id; an empty id means no limit
 --           purge    the maximum number of dead letters to drop
+--           discard  message: drops it if it is a dead letter
 -- Returns   answer({for each change}). push: `new <message>`; `known <message>` for a duplicate;
 --           `large <limit>`; `full <limit>`; `memory <error>` if the server is out of memory.
---           redrive and purge: the number of messages. The others: `done`; `gone` if there is no
+--           redrive, purge and discard: the number of messages. The others: `done`; `gone` if there is no
 --           such message; `stale` if the receipt is not that of the last delivery. Also `stale`:
 --           nack and reject of a dead letter, back and extend of a message that is not in flight
 --
 -- Work: O(log n) for each change, for 100 expired messages, and for 100 expired deduplication ids.
 -- Sent twice, it acts once.
-local sizes = {push = 7, ack = 3, nack = 4, back = 3, reject = 4, extend = 4, remove = 2, redrive = 3, purge = 2}
+local sizes = {push = 7, ack = 3, nack = 4, back = 3, reject = 4, extend = 4, remove = 2, redrive = 3, purge = 2,
+  discard = 2}
 local at, pushes, others = 6, false, false
 while at <= #ARGV do
   pushes, others = pushes or ARGV[at] == 'push', others or ARGV[at] ~= 'push'
@@ -231,6 +233,15 @@ function changes.purge()
     drop(id)
   end
   return text(#ids)
+end
+
+function changes.discard()
+  local id = next_arg()
+  if not redis.call('ZSCORE', DEAD, id) then
+    return '0'
+  end
+  drop(id)
+  return '1'
 end
 
 local replies = {}

@@ -1,0 +1,67 @@
+//! The page after an action: what became of it.
+
+use axum::http::StatusCode;
+use maud::{Markup, html};
+use redgrid_inspect::{ActionError, ActionOutcome, ActionReport, Refusal};
+
+use super::confirm::back;
+use super::intent::{Intent, Kind};
+use crate::text::{visible, visible_bytes};
+
+/// The title of the page.
+pub(super) const TITLE: &str = "Outcome";
+
+/// Returns the status and the page.
+pub(super) fn page(intent: &Intent, result: &Result<ActionReport, ActionError>) -> (StatusCode, Markup) {
+    let (status, heading, text) = match result {
+        Ok(report) => outcome(intent, &report.outcome),
+        Err(error) => (status_of(error), "Refused", format!("{error}. Nothing has changed.")),
+    };
+    let is_done = matches!(result, Ok(report) if report.outcome.is_done());
+    let main = html! {
+        h1 { (heading) ": " bdi.name { (visible_bytes(intent.object())) } }
+        p.fault[!is_done] role="status" { (visible(&text)) }
+        @if let Ok(report) = result {
+            p.hint {
+                "It is action " span.id { (report.id) } " in " a href="events" { "the record" } "."
+                @if !report.is_recorded { " The outcome could not be recorded." }
+            }
+        }
+        p { a href=(back(intent)) { @if is_force(intent) { "Look at the lock" } @else { "Back to the objects" } } }
+    };
+    (status, main)
+}
+
+fn is_force(intent: &Intent) -> bool {
+    matches!(intent.kind, Kind::Force { .. })
+}
+
+fn outcome(intent: &Intent, outcome: &ActionOutcome) -> (StatusCode, &'static str, String) {
+    match outcome {
+        ActionOutcome::Done { .. } if is_force(intent) => {
+            (StatusCode::OK, "Done", "The holder has lost the lock. The lock is free half a second later.".to_owned())
+        }
+        ActionOutcome::Done { count } => (StatusCode::OK, "Done", format!("Changed: {count}.")),
+        ActionOutcome::Refused(Refusal::Failed { why }) => {
+            (StatusCode::BAD_GATEWAY, "Refused", format!("{why}. Nothing has changed."))
+        }
+        ActionOutcome::Refused(refusal) => {
+            (StatusCode::CONFLICT, "Not done", format!("Nothing has changed: {refusal}."))
+        }
+        other => {
+            let text = format!(
+                "The outcome is unknown: {other}. It may have been done. Look at the object before you try again."
+            );
+            (StatusCode::GATEWAY_TIMEOUT, "Outcome unknown", text)
+        }
+    }
+}
+
+fn status_of(error: &ActionError) -> StatusCode {
+    match error {
+        ActionError::NotRecorded { .. } => StatusCode::SERVICE_UNAVAILABLE,
+        ActionError::NotALock { .. } => StatusCode::CONFLICT,
+        ActionError::IsRecord { .. } => StatusCode::FORBIDDEN,
+        _ => StatusCode::BAD_GATEWAY,
+    }
+}

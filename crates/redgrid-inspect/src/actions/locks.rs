@@ -1,0 +1,103 @@
+//! Taking a lock away from one holder.
+
+use std::fmt::Write as _;
+
+use bytes::Bytes;
+use redgrid_core::Client;
+use redgrid_locks::{AcquireError, Election, FairLock, FencedLock, ForcedRelease, Lock, LockHolder, RwLock};
+
+use super::outcome::{ActionError, ActionOutcome, ActionReport, Failed, Refusal};
+use super::{Actions, Reason, Subject};
+use crate::holder::HolderView;
+use crate::inspector::Inspector;
+use crate::lock::{LockKind, LockView};
+
+/// The most holders that the record and a refusal name.
+const MAX_NAMED: usize = 5;
+
+impl Actions {
+    /// Takes a lock away from one holder, whatever the kind of the lock: plain, fair, fenced, that
+    /// of a reader, of a writer, or of the leader of an election.
+    ///
+    /// `holder` is the [field](HolderView::field) of a holder that [`Inspector::lock`] returned.
+    /// Comparison and release are one step on the server: another holder keeps the lock. A redgrid
+    /// holder is notified a round trip later, one of Redisson when it unlocks. The lock is free
+    /// half a second later; that of a reader at once.
+    ///
+    /// # Errors
+    ///
+    /// [`ActionError`]: the action was not begun. The outcome is [`Refusal::Free`] or
+    /// [`Refusal::HeldByAnother`] if this holder does not have the lock.
+    ///
+    /// # Cancel safety
+    ///
+    /// See [`Actions`].
+    pub async fn force_release(
+        &self,
+        lock: impl AsRef<str>,
+        holder: impl AsRef<str>,
+        reason: &Reason,
+    ) -> Result<ActionReport, ActionError> {
+        let view = self.inspector.lock(lock).await?;
+        if let LockKind::NotALock { type_name, .. } = view.kind {
+            return Err(ActionError::NotALock { name: view.name, type_name });
+        }
+        let holder = holder.as_ref().to_owned();
+        let subject = Subject {
+            action: "force a lock",
+            object: Bytes::copy_from_slice(view.name.as_bytes()),
+            target: holder.clone(),
+            before: describe(&view),
+        };
+        let inspector = self.inspector.clone();
+        self.act(subject, reason, async move {
+            match force(inspector.client(), &view, &LockHolder::from_field(holder)).await {
+                Ok(ForcedRelease::Done) => ActionOutcome::Done { count: 1 },
+                Ok(ForcedRelease::Free) => ActionOutcome::Refused(Refusal::Free),
+                Ok(_) => ActionOutcome::Refused(present_holders(&inspector, &view.name).await),
+                Err(error) => error.outcome(),
+            }
+        })
+        .await
+    }
+}
+
+/// Frees the lock in the way of its kind, so that its waiters are woken.
+async fn force(client: &Client, view: &LockView, holder: &LockHolder) -> Result<ForcedRelease, AcquireError> {
+    let name = view.name.as_str();
+    match view.kind {
+        LockKind::ReadWrite => RwLock::new(client, name).force_release_if(holder).await,
+        LockKind::Fair => FairLock::new(client, name).force_release_if(holder).await,
+        LockKind::Election => Election::new(client, name).depose_if(holder).await,
+        _ if view.token.is_some() => FencedLock::new(client, name).force_release_if(holder).await,
+        _ => Lock::new(client, name).force_release_if(holder).await,
+    }
+}
+
+/// Names the holders that have the lock now.
+async fn present_holders(inspector: &Inspector, name: &str) -> Refusal {
+    let holders = inspector.lock(name).await.map(|view| view.holders).unwrap_or_default();
+    Refusal::HeldByAnother { holders: holders.iter().take(MAX_NAMED).map(HolderView::field).collect() }
+}
+
+/// Describes the lock before the action, for the record.
+fn describe(view: &LockView) -> String {
+    if !view.is_held() {
+        return "free".to_owned();
+    }
+    let holders = view.holders.iter().take(MAX_NAMED);
+    let named: Vec<_> = holders.map(|holder| format!("{} ({})", holder.field(), holder.state.as_str())).collect();
+    let mut text = format!("held by {}", named.join(", "));
+    if view.holder_count > MAX_NAMED as u64 {
+        // Writing to a `String` cannot fail.
+        let _ = write!(text, " and {} more", view.holder_count - MAX_NAMED as u64);
+    }
+    match view.lease_left {
+        Some(left) => text.push_str(&format!("; {} ms left", left.as_millis())),
+        None => text.push_str("; without a lifetime"),
+    }
+    if let Some(waiting) = view.waiting_clients {
+        let _ = write!(text, "; {waiting} clients wait");
+    }
+    text
+}

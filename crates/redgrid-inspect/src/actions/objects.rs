@@ -1,0 +1,113 @@
+//! Deleting an object, and setting its lifetime.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use redgrid_core::{LIFETIMES, LIFETIMES_EXPECTED};
+use redgrid_keys::{Key, Keys, KeysError};
+
+use super::outcome::{ActionError, ActionOutcome, ActionReport, Failed};
+use super::record::AUDIT_STREAM;
+use super::{Actions, Reason, Subject};
+use crate::Failure;
+use crate::error::InspectError;
+use crate::objects::ObjectView;
+
+impl Actions {
+    /// Deletes an object with all keys that belong to it. Fences and token counters stay, because
+    /// they protect against late requests.
+    ///
+    /// The name consists of any bytes, as that of an [`ObjectView`]. The servers free the memory in
+    /// the background.
+    ///
+    /// # Errors
+    ///
+    /// [`ActionError`]: the action was not begun. The outcome is [`Refusal::Absent`] if there was
+    /// no such object.
+    ///
+    /// [`Refusal::Absent`]: super::Refusal::Absent
+    ///
+    /// # Cancel safety
+    ///
+    /// See [`Actions`].
+    pub async fn delete(&self, object: impl AsRef<[u8]>, reason: &Reason) -> Result<ActionReport, ActionError> {
+        let subject = self.subject("delete an object", object.as_ref(), String::new()).await?;
+        let (keys, key) = self.keys_and_key(&subject.object);
+        self.act(subject, reason, async move { outcome(keys.unlink([key]).await) }).await
+    }
+
+    /// Sets when an object expires, with all keys that belong to it: 1 ms to 3650 days from now.
+    /// `None` removes its lifetime.
+    ///
+    /// A lock without a lifetime stays taken until it is released: use a lifetime for those whose
+    /// holder is gone.
+    ///
+    /// # Errors
+    ///
+    /// [`ActionError`]: the action was not begun. The outcome is [`Refusal::Absent`] if there was
+    /// no such object, or it had no lifetime to remove.
+    ///
+    /// [`Refusal::Absent`]: super::Refusal::Absent
+    ///
+    /// # Cancel safety
+    ///
+    /// See [`Actions`].
+    pub async fn set_lifetime(
+        &self,
+        object: impl AsRef<[u8]>,
+        lifetime: Option<Duration>,
+        reason: &Reason,
+    ) -> Result<ActionReport, ActionError> {
+        if let Some(invalid) = lifetime.filter(|lifetime| !LIFETIMES.contains(lifetime)) {
+            let name = String::from_utf8_lossy(object.as_ref());
+            let failure = Failure::invalid_argument(name, "lifetime", LIFETIMES_EXPECTED, format!("{invalid:?}"));
+            return Err(InspectError::from(failure).into());
+        }
+        let target = lifetime.map_or_else(|| "none".to_owned(), |lifetime| format!("{} ms", lifetime.as_millis()));
+        let subject = self.subject("set a lifetime", object.as_ref(), target).await?;
+        let (keys, key) = self.keys_and_key(&subject.object);
+        self.act(subject, reason, async move {
+            outcome(match lifetime {
+                Some(lifetime) => keys.expire_in(lifetime, [key]).await,
+                None => keys.persist([key]).await,
+            })
+        })
+        .await
+    }
+
+    async fn subject(&self, action: &'static str, object: &[u8], target: String) -> Result<Subject, ActionError> {
+        if object == AUDIT_STREAM.as_bytes() {
+            return Err(ActionError::IsRecord { name: AUDIT_STREAM });
+        }
+        let view = self.inspector.object(object).await?;
+        let before = view.as_ref().map_or_else(|| "nothing".to_owned(), describe);
+        Ok(Subject { action, object: Bytes::copy_from_slice(object), target, before })
+    }
+
+    fn keys_and_key(&self, object: &Bytes) -> (Keys, Key) {
+        (Keys::new(self.client()), Key::of_name_bytes(self.client(), object))
+    }
+}
+
+fn outcome(done: Result<u64, KeysError>) -> ActionOutcome {
+    match done {
+        Ok(count) => ActionOutcome::of_count(count),
+        Err(error) => error.outcome(),
+    }
+}
+
+/// Describes the object before the action, for the record.
+fn describe(view: &ObjectView) -> String {
+    let mut text = view.kind.as_str().to_owned();
+    if let Some(size) = view.size {
+        text.push_str(&format!(", size {size}"));
+    }
+    match view.lifetime {
+        Some(left) => text.push_str(&format!(", {} ms left", left.as_millis())),
+        None => text.push_str(", no lifetime"),
+    }
+    if let Some((client, number)) = &view.holder {
+        text.push_str(&format!(", held by {client}:{number}"));
+    }
+    text
+}

@@ -1,0 +1,222 @@
+//! Actions on objects, permits and dead letters, and their record.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, SystemTime};
+
+use redgrid_inspect::{
+    AUDIT_STREAM, ActionError, ActionOutcome, Actions, DeadSelection, Inspector, MessageId, Operator, Reason,
+    RecordedAction, Refusal,
+};
+use redgrid_permit_expirable_semaphore::PermitExpirableSemaphore;
+use redgrid_reliable_queue::ReliableQueue;
+use redgrid_reliable_queue::codecs::Text;
+use redgrid_testkit::{Action, Proxy};
+
+use crate::support::{ONE, client, hold, inspector, observer, send, server};
+
+/// Returns the actions of an operator.
+pub(crate) async fn actions(url: &str) -> Actions {
+    Actions::new(&inspector(url).await, Operator::new("ada", "10.0.0.7"))
+}
+
+pub(crate) fn reason() -> Reason {
+    Reason::new("a test").expect("a reason")
+}
+
+/// Returns the only action in the record.
+pub(crate) async fn recorded(inspector: &Inspector) -> RecordedAction {
+    let mut all = inspector.recorded_actions().await.expect("the record");
+    assert_eq!(all.len(), 1, "{all:?}");
+    all.remove(0)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_action_is_recorded_with_its_outcome() {
+    let server = server().await;
+    let observer = observer(&server).await;
+    let actions = actions(&format!("{}?namespace=prod", server.url())).await;
+    assert_eq!(actions.inspector().recorded_actions().await.expect("the record"), []);
+    send(&observer, &["SET", "prod:a", "1"]).await;
+    let reason = Reason::new("<b>not needed</b>").expect("a reason");
+    let report = actions.delete("a", &reason).await.expect("it is begun");
+    assert_eq!((&report.outcome, report.is_recorded), (&ActionOutcome::Done { count: 1 }, true));
+
+    let action = recorded(actions.inspector()).await;
+    assert_eq!((&action.id, action.who.as_str(), action.from.as_str()), (&report.id, "ada", "10.0.0.7"));
+    assert_eq!(
+        (action.action.as_str(), &action.object[..], action.target.as_str()),
+        ("delete an object", &b"a"[..], "")
+    );
+    assert_eq!((action.before.as_str(), action.reason.as_str()), ("number, size 1, no lifetime", "<b>not needed</b>"));
+    let ended = action.outcome.expect("it has ended");
+    assert_eq!((ended.outcome.as_str(), ended.detail.as_str()), ("done", "1 changed"));
+    assert!(ended.at >= action.at && action.at > SystemTime::now() - Duration::from_secs(600));
+    assert_eq!(observer.keys("*").await.expect("an answer"), [format!("prod:{AUDIT_STREAM}")]);
+    assert_eq!(observer.query::<u64>(&["XLEN", "prod:redgrid_audit"]).await.expect("an answer"), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_the_record_there_is_no_action() {
+    let server = server().await;
+    let observer = observer(&server).await;
+    let actions = actions(&server.url()).await;
+    hold(&observer, "job", &format!("{ONE}:17"), "60000").await;
+    send(&observer, &["SET", "a", "1"]).await;
+    server.deny(&["xadd"]).await.expect("an answer");
+    let forced = actions.force_release("job", format!("{ONE}:17"), &reason()).await.expect_err("no record");
+    let deleted = actions.delete("a", &reason()).await.expect_err("no record");
+    let set = actions.set_lifetime("a", Some(Duration::from_secs(1)), &reason()).await.expect_err("no record");
+    for error in [forced, deleted, set] {
+        assert!(matches!(error, ActionError::NotRecorded { .. }), "{error:?}");
+        let text = error.to_string();
+        assert!(text.contains("cannot be recorded in `redgrid_audit`") && text.contains("NOPERM"), "{text}");
+    }
+    assert!(
+        observer.exists("job").await.expect("an answer") && !observer.exists(AUDIT_STREAM).await.expect("an answer")
+    );
+    assert_eq!(observer.time_to_live("a").await.expect("an answer"), None);
+    assert!(observer.exists("a").await.expect("an answer"));
+
+    // The record is a key of another type.
+    server.allow(&["xadd"]).await.expect("an answer");
+    send(&observer, &["SET", AUDIT_STREAM, "1"]).await;
+    assert!(matches!(actions.delete("a", &reason()).await, Err(ActionError::NotRecorded { .. })));
+    assert!(observer.exists("a").await.expect("an answer"));
+    assert!(actions.inspector().recorded_actions().await.is_err());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_reply_leaves_the_outcome_unknown() {
+    let server = server().await;
+    let observer = observer(&server).await;
+    let proxy = Proxy::to(&server).await.expect("a proxy");
+    let actions = actions(&server.url_via(proxy.addr())).await;
+    send(&observer, &["SET", "warm", "1"]).await;
+    // The server knows the scripts after this.
+    assert!(actions.delete("warm", &reason()).await.expect("it is begun").outcome.is_done());
+    send(&observer, &["SET", "a", "1"]).await;
+    let is_cut = Arc::new(AtomicBool::new(false));
+    let cut = Arc::clone(&is_cut);
+    proxy.on_request(move |request| {
+        let is_it = request.iter().any(|part| part == "UNLINK") && !cut.swap(true, Ordering::SeqCst);
+        if is_it { Action::CutAfterForward } else { Action::Forward }
+    });
+    let report = actions.delete("a", &reason()).await.expect("it is begun");
+    assert!(is_cut.load(Ordering::SeqCst));
+    assert!(matches!(report.outcome, ActionOutcome::Unknown { .. }) && report.is_recorded, "{report:?}");
+    assert!(!observer.exists("a").await.expect("an answer"), "it was executed");
+    let newest = actions.inspector().recorded_actions().await.expect("the record").remove(0);
+    assert_eq!(newest.outcome.map(|ended| ended.outcome).as_deref(), Some("unknown"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_outcome_is_reported() {
+    let server = server().await;
+    let observer = observer(&server).await;
+    let proxy = Proxy::to(&server).await.expect("a proxy");
+    let actions = actions(&server.url_via(proxy.addr())).await;
+    send(&observer, &["SET", "a", "1"]).await;
+    proxy.on_request(
+        |request| {
+            if request.iter().any(|part| part == "outcome") { Action::CutBefore } else { Action::Forward }
+        },
+    );
+    let report = actions.delete("a", &reason()).await.expect("it is begun");
+    assert!(report.outcome.is_done() && !report.is_recorded, "{report:?}");
+    proxy.heal();
+    assert_eq!(recorded(&inspector(&server.url()).await).await.outcome, None, "the record has only the beginning");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_object_is_changed_with_all_that_belongs_to_it() {
+    let server = server().await;
+    let observer = observer(&server).await;
+    let actions = actions(&server.url()).await;
+    send(&observer, &["SET", "permits", "5"]).await;
+    send(&observer, &["ZADD", "{permits}:timeout", "9000000000000", "a"]).await;
+    let minute = Some(Duration::from_secs(60));
+    assert!(actions.set_lifetime("permits", minute, &reason()).await.expect("it is begun").outcome.is_done());
+    for key in ["permits", "{permits}:timeout"] {
+        assert!(observer.time_to_live(key).await.expect("an answer").is_some_and(|left| Some(left) <= minute), "{key}");
+    }
+    assert!(actions.set_lifetime("permits", None, &reason()).await.expect("it is begun").outcome.is_done());
+    assert_eq!(observer.time_to_live("{permits}:timeout").await.expect("an answer"), None);
+    assert!(actions.delete("permits", &reason()).await.expect("it is begun").outcome.is_done());
+    assert_eq!(observer.keys("*permits*").await.expect("an answer"), Vec::<String>::new());
+    let again = actions.delete("permits", &reason()).await.expect("it is begun");
+    assert_eq!(again.outcome, ActionOutcome::Refused(Refusal::Absent));
+
+    let name = b"\xff\xfe\0\r\n<img>";
+    observer.cmd(&[&b"SET"[..], &name[..], b"1"]).await.expect("an answer");
+    assert!(actions.delete(name, &reason()).await.expect("it is begun").outcome.is_done());
+    let newest = actions.inspector().recorded_actions().await.expect("the record").remove(0);
+    assert_eq!((&newest.object[..], newest.before.as_str()), (&name[..], "number, size 1, no lifetime"));
+
+    let record = actions.delete(AUDIT_STREAM, &reason()).await;
+    assert!(matches!(record, Err(ActionError::IsRecord { .. })), "{record:?}");
+    let endless = actions.set_lifetime("a", Some(Duration::MAX), &reason()).await;
+    assert!(matches!(endless, Err(ActionError::Inspect(_))), "{endless:?}");
+    assert!(observer.exists(AUDIT_STREAM).await.expect("an answer"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_permit_is_given_back_by_its_id_and_once() {
+    let server = server().await;
+    let actions = actions(&server.url()).await;
+    let user = client(&server.url()).await;
+    let semaphore = PermitExpirableSemaphore::new(&user, "permits");
+    semaphore.set_permits(2).await.expect("an answer");
+    let (one, two) = (semaphore.acquire().await.expect("a permit"), semaphore.acquire().await.expect("a permit"));
+    let id = one.ids().next().expect("an id");
+    let report = actions.return_permit("permits", id, &reason()).await.expect("it is begun");
+    assert_eq!(report.outcome, ActionOutcome::Done { count: 1 });
+    let action = recorded(actions.inspector()).await;
+    assert!(action.target == id.to_string() && action.before.starts_with("held, "), "{action:?}");
+    assert_eq!(semaphore.available_permits().await.expect("an answer"), 1);
+    let again = actions.return_permit("permits", id, &reason()).await.expect("it is begun");
+    assert_eq!(again.outcome, ActionOutcome::Refused(Refusal::Absent));
+    assert_eq!(semaphore.available_permits().await.expect("an answer"), 1);
+    two.release().await.expect("it was held");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn dead_letters_are_redriven_and_removed_by_their_ids() {
+    let server = server().await;
+    let actions = actions(&server.url()).await;
+    let user = client(&server.url()).await;
+    let queue = ReliableQueue::<String, Text>::new(&user, "mails");
+    for text in ["a", "b", "c", "d"] {
+        queue.push(text).await.expect("it is pushed");
+        let delivery = queue.try_receive().await.expect("an answer").expect("a message");
+        delivery.reject("unreadable").await.expect("it is dead");
+    }
+    send(&observer(&server).await, &["DEL", AUDIT_STREAM]).await;
+    let ids = dead_ids(&queue).await;
+    let [a, b, c, d] = ids[..] else { panic!("{ids:?}") };
+    let one = actions.redrive("mails", DeadSelection::Marked(vec![a]), &reason()).await.expect("it is begun");
+    assert_eq!(one.outcome, ActionOutcome::Done { count: 1 });
+    let action = recorded(actions.inspector()).await;
+    assert_eq!((action.target, action.before.as_str()), (a.to_string(), "4 dead letters"));
+    // The message is ready now, and is neither redriven nor removed as a dead letter.
+    for selection in [DeadSelection::Marked(vec![a]), DeadSelection::Marked(vec![a])] {
+        let removed = actions.remove_dead("mails", selection, &reason()).await.expect("it is begun");
+        assert_eq!(removed.outcome, ActionOutcome::Refused(Refusal::Absent));
+    }
+    assert_eq!(queue.counts().await.expect("counts").ready, 1);
+    let marked = DeadSelection::Marked(vec![a, b]);
+    let removed = actions.remove_dead("mails", marked, &reason()).await.expect("it is begun");
+    assert_eq!((removed.outcome, dead_ids(&queue).await), (ActionOutcome::Done { count: 1 }, vec![c, d]));
+    let all = actions.redrive("mails", DeadSelection::All, &reason()).await.expect("it is begun");
+    assert_eq!((all.outcome, queue.counts().await.expect("counts").ready), (ActionOutcome::Done { count: 2 }, 3));
+    let none = actions.remove_dead("mails", DeadSelection::All, &reason()).await.expect("it is begun");
+    assert_eq!(none.outcome, ActionOutcome::Refused(Refusal::Absent));
+    let many = DeadSelection::Marked(vec![a; 101]);
+    assert!(matches!(actions.redrive("mails", many, &reason()).await, Err(ActionError::Inspect(_))));
+}
+
+async fn dead_ids(queue: &ReliableQueue<String, Text>) -> Vec<MessageId> {
+    use futures_util::TryStreamExt as _;
+    let dead: Vec<_> = queue.dead().stream().try_collect().await.expect("a list");
+    dead.iter().map(|message| message.id()).collect()
+}
