@@ -94,7 +94,7 @@ fn permission(app: &App, parts: &Parts) -> Result<Option<u64>, Box<Response>> {
         return Ok(Some(until));
     }
     let path = parts.uri.path().trim_start_matches('/');
-    if path == "live" {
+    if path == "live" || path == "metrics" {
         return Err(Box::new(unauthorized("Log in first.")));
     }
     let target = parts.uri.query().map_or_else(|| path.to_owned(), |query| format!("{path}?{query}"));

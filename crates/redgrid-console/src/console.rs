@@ -18,6 +18,7 @@ use crate::headers;
 use crate::hosts::Hosts;
 use crate::live;
 use crate::login;
+use crate::metrics::{self, FleetMetrics, Scrapes};
 use crate::pages;
 use crate::search::Searches;
 use crate::throttle::Throttle;
@@ -36,6 +37,7 @@ pub struct Console {
     token: Option<AccessToken>,
     hosts: Hosts,
     requirements: Option<Requirements>,
+    metrics: Option<FleetMetrics>,
 }
 
 /// What all requests share.
@@ -50,6 +52,8 @@ pub(crate) struct App {
     pub(crate) searches: Searches,
     /// Whether the settings can be checked.
     pub(crate) has_doctor: bool,
+    /// The metrics, if the console has them.
+    pub(crate) scrapes: Option<Scrapes>,
 }
 
 impl Console {
@@ -65,6 +69,7 @@ impl Console {
             token: None,
             hosts: Hosts::default(),
             requirements: None,
+            metrics: None,
         }
     }
 
@@ -122,6 +127,15 @@ impl Console {
         self
     }
 
+    /// Serves metrics of the deployment for Prometheus, at `metrics`. Requests need the same access
+    /// as pages, such as `Authorization: Bearer`.
+    ///
+    /// While Prometheus scrapes, the console reads the servers as with the overview open.
+    pub fn metrics(mut self, metrics: FleetMetrics) -> Self {
+        self.metrics = Some(metrics);
+        self
+    }
+
     /// Returns the router. Mount it with `nest_service` or `nest`, or serve it alone.
     ///
     /// All routers that one call returns, and their clones, share one collector.
@@ -130,6 +144,7 @@ impl Console {
         let app = Arc::new(App {
             collector: Collector::new(&self.client, self.requirements.clone()),
             has_doctor: self.requirements.is_some(),
+            scrapes: self.metrics.map(Scrapes::new),
             client: self.client,
             title: self.title,
             access: self.access,
@@ -148,6 +163,7 @@ impl Console {
             .route("/objects", get(pages::objects))
             .route("/doctor", get(pages::doctor))
             .route("/live", get(live::stream))
+            .route("/metrics", get(metrics::serve))
             .fallback(pages::other)
             .method_not_allowed_fallback(pages::not_found)
             .layer(from_fn_with_state(Arc::clone(&app), access::check_access));

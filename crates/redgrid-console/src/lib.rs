@@ -49,6 +49,7 @@ mod hosts;
 mod lints;
 mod live;
 mod login;
+mod metrics;
 mod pages;
 mod query;
 mod search;
@@ -60,5 +61,6 @@ mod view;
 
 pub use access::Access;
 pub use console::Console;
+pub use metrics::{FleetMetrics, TooManyNames};
 pub use redgrid_core::{Client, Config};
 pub use token::{AccessToken, WeakToken};

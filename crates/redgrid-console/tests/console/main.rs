@@ -4,5 +4,6 @@ mod access;
 mod acl;
 mod budget;
 mod live;
+mod metrics;
 mod pages;
 mod support;

@@ -19,6 +19,7 @@ use redgrid_client::internal::shrink_if_sparse;
 use tokio::sync::Notify;
 
 use crate::clock::{Clock, Instant};
+use crate::observe::count;
 
 /// How long a lock or a permit is granted for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,6 +67,14 @@ pub(crate) fn deadline(sent: Instant, lease: Duration) -> Instant {
 pub(crate) fn next_renewal(lease: Duration, deadline: Instant, from: Instant) -> Instant {
     // If less than two thirds of the lease are left, the lease is due after half of the rest.
     from + (lease / 3).min(deadline.since(from) / 2).max(SHORTEST_INTERVAL)
+}
+
+/// Returns how late a renewal is that is confirmed at `now`; zero if it was not due yet.
+///
+/// `deadline` is that of the lease before the renewal.
+pub(crate) fn renewal_lag(lease: Duration, deadline: Instant, now: Instant) -> Duration {
+    let renewed_at = deadline - lease.saturating_sub(margin(lease));
+    now.since(renewed_at + lease / 3)
 }
 
 /// The shortest time between two renewals or verifications, even near the end of the lease.
@@ -377,7 +386,7 @@ impl Wakeup {
                 return;
             }
             tokio::select! {
-                () = clock.sleep_until(at) => {}
+                () = clock.sleep_until(at) => count::stalled(clock.now().since(at)),
                 () = self.moved.notified() => {}
             }
         }

@@ -167,7 +167,7 @@ impl PendingAcquire {
         let entered = client.table().enter_from(client, kind, keys, &request, None);
         // `entered` is borrowed, not moved: `PendingAcquire` is large, and each acquire has one.
         if let Err(error) = &entered {
-            count::refused(kind.name(), error.outcome(), Duration::ZERO);
+            count::refused(LockId::of(kind, keys).labels(), error.outcome(), Duration::ZERO);
         }
         entered
     }
@@ -183,7 +183,7 @@ impl PendingAcquire {
     /// Dropping the future gives up the position in the queue. A grant of the server is released in
     /// the background.
     pub fn outcome(self) -> impl Future<Output = Result<Option<HoldGuard>, AcquireError>> + Send + use<> {
-        let context = OpContext { kind: self.kind.name(), name: &self.key.keys.name };
+        let context = OpContext { labels: self.key.labels(), name: &self.key.keys.name };
         let op = OpSpan::acquire(context, &self.table().core.clock, self.entered);
         op.instrument(self.wait())
     }

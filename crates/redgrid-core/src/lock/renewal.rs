@@ -20,7 +20,7 @@ use super::release::Release;
 use super::table::{Answers, State, Table, send};
 use crate::clock::Instant;
 use crate::config::Durability;
-use crate::lease::{retry_pause, with_margin};
+use crate::lease::{renewal_lag, retry_pause, with_margin};
 use crate::observe::count;
 
 /// Largest number of keys that one script renews. It keeps the server busy for about 0.15 ms.
@@ -259,6 +259,7 @@ impl Table {
             }
             1 => {
                 if !lease.is_zero() {
+                    count::renewed(server_lease.labels(), renewal_lag(lease, server_lease.deadline(), now));
                     server_lease.confirmed(sent, lease, durability);
                 }
                 state.schedule.reschedule(server_lease.id, self.next_look(server_lease, sent, now));
@@ -276,7 +277,7 @@ impl Table {
     fn try_again(&self, state: &mut State, server_leases: &[Arc<ServerLease>]) {
         let now = self.now();
         for server_lease in server_leases {
-            count::renewal_failed(server_lease.protocol.name());
+            count::renewal_failed(server_lease.labels());
             state.schedule.reschedule(server_lease.id, now + retry_pause(server_lease.lease()));
         }
         self.wake_renewal(&state.schedule);

@@ -16,6 +16,8 @@ use redgrid_core::{Client, Name, ServerError, Token};
 pub use campaign::{Campaign, CampaignError, Leadership};
 pub use observation::Observation;
 
+use crate::lock::set_family;
+
 /// An election of one leader at a time, over all processes that use the same server.
 ///
 /// It is based on a lock, and has the guarantees of one. The term is the fencing token of the
@@ -71,9 +73,17 @@ impl Election {
             let key = client.key(&name);
             let channel = companion("redisson_lock__channel", &key);
             let more = [companion("redgrid_leader", &key), companion("redgrid_leader__channel", &key)].into();
-            Arc::new(LockKeys { name, key, channel, more })
+            Arc::new(LockKeys { name, key, channel, more, family: "" })
         });
         Election { client: client.clone(), target }
+    }
+
+    /// Returns the same election with the label `family` in metrics and spans, as
+    /// [`Lock::family`](crate::Lock::family).
+    #[must_use]
+    pub fn family(mut self, family: &'static str) -> Self {
+        set_family(&mut self.target, family);
+        self
     }
 
     /// Starts a candidacy. It waits to be elected. The wait is unlimited unless

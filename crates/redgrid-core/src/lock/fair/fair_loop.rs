@@ -267,7 +267,7 @@ impl Table {
             if *kept == 0 && position.is_inside() && !position.is_asking() {
                 position.left();
                 lost.push(*number);
-                count::position_lost(fair_loop.key.kind);
+                count::position_lost(fair_loop.key.labels());
                 tracing::warn!(name = %fair_loop.key.keys.name, "a live position was removed; it is enqueued again");
             } else if first == nth {
                 match u64::try_from(left) {
