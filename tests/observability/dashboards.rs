@@ -33,7 +33,8 @@ const HEIGHT: usize = 8;
 
 fn dashboard(name: &str, title: &str, metrics: &[&Metric]) -> Value {
     let panels: Vec<Value> = metrics.iter().enumerate().map(|(at, metric)| panel(at, metric)).collect();
-    let variables: Vec<Value> = ["job", "instance"].iter().map(|label| variable(label, metrics[0])).collect();
+    let variables = ["job", "instance"].map(|label| variable(label, metrics[0]));
+    let variables: Vec<Value> = [datasource()].into_iter().chain(variables).collect();
     json!({
         "uid": format!("redgrid-{name}"),
         "title": title,
@@ -43,7 +44,7 @@ fn dashboard(name: &str, title: &str, metrics: &[&Metric]) -> Value {
         "editable": true,
         "refresh": "30s",
         "time": { "from": "now-3h", "to": "now" },
-        "templating": { "list": [[datasource()], variables].concat() },
+        "templating": { "list": variables },
         "panels": panels,
     })
 }
@@ -141,5 +142,6 @@ fn queries(metric: &Metric) -> Vec<(String, String)> {
                 (format!("histogram_quantile({quantile}, sum by (le, {by}) ({rate}))"), format!("{word} {legend}"))
             })
             .to_vec(),
+        form => panic!("how is {form:?} shown?"),
     }
 }

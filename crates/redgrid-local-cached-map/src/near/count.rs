@@ -31,13 +31,14 @@ pub(super) struct Published {
 const MEASURED_EVERY: Duration = Duration::from_secs(10);
 
 impl NearCache {
-    /// Adds to the metrics what has changed since the last call.
-    pub(crate) fn publish(&self) {
+    /// Adds to the metrics what has changed since the last call. It measures the size if it is the
+    /// last call for a while, or if the last measurement is old.
+    pub(crate) fn publish(&self, is_last: bool) {
         if !counts::IS_ENABLED {
             return;
         }
         let now = self.clock.now();
-        let last = self.published().measured_at.filter(|at| now.since(*at) < MEASURED_EVERY);
+        let last = self.published().measured_at.filter(|at| !is_last && now.since(*at) < MEASURED_EVERY);
         let size = match last {
             Some(_) => None,
             None => Some((self.store.len(), self.store.bytes())),
