@@ -380,13 +380,19 @@ impl Wakeup {
 
     /// Completes when the alarm fires. Only one task is allowed to wait at a time.
     pub(crate) async fn elapsed(&self, clock: &Clock) {
+        let mut awaited = None;
         loop {
-            let at = Instant::from_nanos(self.at.load(Ordering::Acquire));
-            if clock.now() >= at {
+            let (at, now) = (Instant::from_nanos(self.at.load(Ordering::Acquire)), clock.now());
+            if now >= at {
+                // An alarm that was brought forward to the past is not late.
+                if awaited == Some(at) {
+                    count::stalled(now.since(at));
+                }
                 return;
             }
+            awaited = Some(at);
             tokio::select! {
-                () = clock.sleep_until(at) => count::stalled(clock.now().since(at)),
+                () = clock.sleep_until(at) => {}
                 () = self.moved.notified() => {}
             }
         }
