@@ -380,17 +380,17 @@ impl Wakeup {
 
     /// Completes when the alarm fires. Only one task is allowed to wait at a time.
     pub(crate) async fn elapsed(&self, clock: &Clock) {
-        let mut awaited = None;
+        let mut checked = Instant::MAX;
         loop {
             let (at, now) = (Instant::from_nanos(self.at.load(Ordering::Acquire)), clock.now());
             if now >= at {
-                // An alarm that was brought forward to the past is not late.
-                if awaited == Some(at) {
+                // It is late only if it was in the future when this task last looked.
+                if at > checked {
                     count::stalled(now.since(at));
                 }
                 return;
             }
-            awaited = Some(at);
+            checked = now;
             tokio::select! {
                 () = clock.sleep_until(at) => {}
                 () = self.moved.notified() => {}

@@ -52,7 +52,9 @@ impl Table {
                 for group in self.grouped(batch) {
                     self.spawn_background(Box::pin(Arc::clone(&self).renew(group)));
                 }
+                let resumes = self.now() + PACE;
                 tokio::time::sleep(PACE).await;
+                count::stalled(self.now().since(resumes));
                 self.expire();
             }
         }
