@@ -203,8 +203,8 @@ mod enabled {
 
     static METADATA: Metadata<'static> = Metadata::new("redgrid", Level::INFO, Some("redgrid"));
 
-    /// The keys of the series in use: by recorder and name, then by the value of the label. A key is
-    /// allocated once for each series. There are as many as nodes, outcomes and reasons.
+    /// The keys of the series in use: by recorder and name, then by the value of the label. A key
+    /// is allocated once for each series. There are as many as nodes, outcomes and reasons.
     type Keys = HashMap<(usize, &'static str), HashMap<Box<str>, Key, State>, State>;
     type State = foldhash::fast::RandomState;
 

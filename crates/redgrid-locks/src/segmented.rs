@@ -80,7 +80,8 @@ impl SegmentedLock {
 
     /// Returns the same lock with the label `family` in metrics and spans, as [`Lock::family`].
     ///
-    /// Call it before the lock is cloned: segments that a clone marks as empty are not skipped here.
+    /// Call it before the lock is cloned: segments that a clone marks as empty later are not
+    /// skipped here.
     #[must_use]
     pub fn family(self, family: &'static str) -> Self {
         let segment = |segment: &Segment| Segment {

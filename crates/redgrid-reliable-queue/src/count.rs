@@ -21,7 +21,8 @@ impl<T, C> ReliableQueue<T, C> {
     /// # fn demo(client: &redgrid_reliable_queue::Client, region: &str) {
     /// use redgrid_reliable_queue::ReliableQueue;
     ///
-    /// let mails: ReliableQueue<String> = ReliableQueue::new(client, format!("mails:{region}")).family("mails");
+    /// let name = format!("mails:{region}");
+    /// let mails: ReliableQueue<String> = ReliableQueue::new(client, name).family("mails");
     /// # }
     /// ```
     #[must_use]

@@ -29,7 +29,8 @@ impl TraceContext {
     /// ```
     /// use redgrid_reliable_queue::TraceContext;
     ///
-    /// let context = TraceContext::parse("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", None);
+    /// let parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    /// let context = TraceContext::parse(parent, None);
     /// assert!(context.is_some_and(|context| context.traceparent().ends_with("-01")));
     /// assert_eq!(TraceContext::parse("00-none", None), None);
     /// ```
@@ -129,7 +130,8 @@ impl<T, C> ReliableQueue<T, C> {
     ///     }
     /// }
     ///
-    /// let mails: ReliableQueue<String> = ReliableQueue::new(client, "mails").trace_with(CurrentSpan);
+    /// let mails: ReliableQueue<String> = ReliableQueue::new(client, "mails");
+    /// let mails = mails.trace_with(CurrentSpan);
     /// # }
     /// ```
     #[must_use]
