@@ -7,8 +7,9 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
-/// Programs that are not run: `fencing_sql` builds SQLite from source, which takes a minute.
-const NOT_RUN: [&str; 1] = ["fencing_sql"];
+/// Programs that are not run: `fencing_sql` builds SQLite from source, which takes a minute, and
+/// `queue_traces` needs OpenTelemetry.
+const NOT_RUN: [&str; 2] = ["fencing_sql", "queue_traces"];
 
 /// Addresses in the documentation's blocks that are replaced by addresses of running servers: the
 /// address, the environment variable that lists the running servers, and the index in that list.

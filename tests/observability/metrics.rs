@@ -1,73 +1,22 @@
 //! Metrics, read from a recorder of the test.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod contrib;
+mod dashboards;
+mod objects;
+mod recorded;
+mod requests;
+
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
-use redgrid_core::observe::METRICS;
+use redgrid_core::observe::{FLEET_METRICS, Form, KINDS, METRICS, Metric, describe};
 use redgrid_core::{Client, ConnectionEvent};
-use redgrid_locks::{AcquireError, Lock};
+use redgrid_locks::{AcquireError, Election, FairLock, Lock, RwLock};
+use redgrid_semaphore::Semaphore;
 use redgrid_testkit::wait_until;
 use redgrid_tests::{SOON, client, listening, server};
-use tokio::runtime::Runtime;
 
-/// The metrics recorded so far: each series as `name{label="value"}`, with its value or the number
-/// of its samples.
-struct Recorded {
-    snapshotter: Snapshotter,
-    totals: BTreeMap<String, f64>,
-}
-
-impl Recorded {
-    /// Adds up all snapshots, because taking a snapshot resets the recorder.
-    fn look(&mut self) -> &BTreeMap<String, f64> {
-        for (key, _, _, value) in self.snapshotter.snapshot().into_vec() {
-            let labels: Vec<_> =
-                key.key().labels().map(|label| format!("{}={:?}", label.key(), label.value())).collect();
-            let series = match labels.is_empty() {
-                true => key.key().name().to_owned(),
-                false => format!("{}{{{}}}", key.key().name(), labels.join(",")),
-            };
-            match value {
-                DebugValue::Counter(n) => *self.totals.entry(series).or_default() += n as f64,
-                DebugValue::Gauge(level) => *self.totals.entry(series).or_default() += level.into_inner(),
-                DebugValue::Histogram(samples) => *self.totals.entry(series).or_default() += samples.len() as f64,
-            }
-        }
-        &self.totals
-    }
-
-    fn of(&mut self, series: &str) -> f64 {
-        self.look().get(series).copied().unwrap_or_default()
-    }
-
-    async fn until(&mut self, series: &str, value: f64) {
-        let in_time = tokio::time::timeout(SOON, async {
-            while self.of(series) != value {
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-        });
-        let in_time = in_time.await.is_ok();
-        assert!(in_time, "{series} did not become {value}: {:#?}", self.totals);
-    }
-}
-
-/// Runs a scene on one thread, so that one recorder receives all of its metrics.
-fn recorded<F: Future<Output = ()>>(scene: impl FnOnce(Recorded) -> F) {
-    let (recorder, recorded) = recorder();
-    metrics::with_local_recorder(recorder, || runtime().block_on(scene(recorded)));
-}
-
-/// Returns a recorder that is never freed, like one that a program installs, so that no other
-/// recorder has its address.
-fn recorder() -> (&'static DebuggingRecorder, Recorded) {
-    let recorder: &DebuggingRecorder = Box::leak(Box::default());
-    (recorder, Recorded { snapshotter: recorder.snapshotter(), totals: BTreeMap::new() })
-}
-
-fn runtime() -> Runtime {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
-}
+use recorded::{recorded, recorder, runtime};
 
 async fn until_subscribed(client: &Client) {
     wait_until(SOON, async || client.health().await.nodes[0].subscribed >= 1).await;
@@ -79,32 +28,32 @@ fn a_contended_acquire_updates_its_metrics() {
         let server = server().await;
         let (one, two) = (client(&server).await, client(&server).await);
         let guard = Lock::new(&one, "secret-name").acquire().await.unwrap();
-        recorded.until("redgrid_held{kind=\"lock\"}", 1.0).await;
+        recorded.until("redgrid_held{kind=\"lock\",family=\"\"}", 1.0).await;
         let timed_out = Lock::new(&two, "secret-name").acquire().timeout(Duration::from_secs(1)).await;
         assert!(matches!(timed_out, Err(AcquireError::TimedOut { .. })));
         assert!(Lock::new(&two, "secret-name").try_acquire().await.unwrap().is_none());
         let waiting = tokio::spawn(Lock::new(&two, "secret-name").acquire().into_future());
-        recorded.until("redgrid_waiting{kind=\"lock\"}", 1.0).await;
+        recorded.until("redgrid_waiting{kind=\"lock\",family=\"\"}", 1.0).await;
         // A waiter that leaves is counted, too.
         let left = tokio::spawn(Lock::new(&two, "secret-name").acquire().into_future());
-        recorded.until("redgrid_waiting{kind=\"lock\"}", 2.0).await;
+        recorded.until("redgrid_waiting{kind=\"lock\",family=\"\"}", 2.0).await;
         left.abort();
-        recorded.until("redgrid_waiting{kind=\"lock\"}", 1.0).await;
+        recorded.until("redgrid_waiting{kind=\"lock\",family=\"\"}", 1.0).await;
         guard.release().await.unwrap();
         let guard = waiting.await.unwrap().unwrap();
         guard.release().await.unwrap();
-        recorded.until("redgrid_held{kind=\"lock\"}", 0.0).await;
-        let wait = |outcome| format!("redgrid_acquire_wait_seconds{{kind=\"lock\",outcome=\"{outcome}\"}}");
+        recorded.until("redgrid_held{kind=\"lock\",family=\"\"}", 0.0).await;
+        let wait = |outcome| format!("redgrid_acquire_wait_seconds{{kind=\"lock\",family=\"\",outcome=\"{outcome}\"}}");
         for (outcome, times) in [("acquired", 2.0), ("timed_out", 1.0), ("busy", 1.0), ("cancelled", 1.0)] {
             assert_eq!(recorded.of(&wait(outcome)), times, "{outcome}: {:#?}", recorded.totals);
         }
         for (series, value) in [
-            ("redgrid_acquired_total{kind=\"lock\"}", 2.0),
-            ("redgrid_released_total{kind=\"lock\"}", 2.0),
-            ("redgrid_timed_out_total{kind=\"lock\"}", 1.0),
-            ("redgrid_hold_seconds{kind=\"lock\"}", 2.0),
-            ("redgrid_waiting{kind=\"lock\"}", 0.0),
-            ("redgrid_local_handovers_total{kind=\"lock\"}", 0.0),
+            ("redgrid_acquired_total{kind=\"lock\",family=\"\"}", 2.0),
+            ("redgrid_released_total{kind=\"lock\",family=\"\"}", 2.0),
+            ("redgrid_timed_out_total{kind=\"lock\",family=\"\"}", 1.0),
+            ("redgrid_hold_seconds{kind=\"lock\",family=\"\"}", 2.0),
+            ("redgrid_waiting{kind=\"lock\",family=\"\"}", 0.0),
+            ("redgrid_local_handovers_total{kind=\"lock\",family=\"\"}", 0.0),
             ("redgrid_connections_up", 2.0),
         ] {
             assert_eq!(recorded.of(series), value, "{series}: {:#?}", recorded.totals);
@@ -122,7 +71,7 @@ fn tasks_of_one_process_hand_over_and_losses_have_reasons() {
         let lock = Lock::new(&one, "a");
         let until = tokio::time::Instant::now() + SOON;
         // On a slow machine the hand-over window may be over before the lock is handed over.
-        while recorded.of("redgrid_local_handovers_total{kind=\"lock\"}") == 0.0 {
+        while recorded.of("redgrid_local_handovers_total{kind=\"lock\",family=\"\"}") == 0.0 {
             assert!(tokio::time::Instant::now() < until, "{:#?}", recorded.totals);
             let guard = lock.acquire().await.unwrap();
             // The acquire is polled first, so it waits when the guard is released.
@@ -133,21 +82,21 @@ fn tasks_of_one_process_hand_over_and_losses_have_reasons() {
         listening(&server, &one).await;
         let robbed = lock.acquire().await.unwrap();
         assert!(Lock::new(&two, "a").force_release().await.unwrap());
-        recorded.until("redgrid_lost_total{kind=\"lock\",reason=\"forced\"}", 1.0).await;
-        assert_eq!(recorded.of("redgrid_forced_total{kind=\"lock\"}"), 1.0);
+        recorded.until("redgrid_lost_total{kind=\"lock\",family=\"\",reason=\"forced\"}", 1.0).await;
+        assert_eq!(recorded.of("redgrid_forced_total{kind=\"lock\",family=\"\"}"), 1.0);
         assert!(robbed.release().await.is_err());
         let short = lock.acquire().lease(Duration::from_secs(1)).await.unwrap();
-        recorded.until("redgrid_lost_total{kind=\"lock\",reason=\"expired\"}", 1.0).await;
+        recorded.until("redgrid_lost_total{kind=\"lock\",family=\"\",reason=\"expired\"}", 1.0).await;
         drop(short);
         lock.acquire().lease(Duration::from_secs(1)).await.unwrap().forget();
-        recorded.until("redgrid_held{kind=\"lock\"}", 0.0).await;
+        recorded.until("redgrid_held{kind=\"lock\",family=\"\"}", 0.0).await;
         // A hold that was left to its lease is not lost.
-        assert_eq!(recorded.of("redgrid_lost_total{kind=\"lock\",reason=\"expired\"}"), 1.0);
+        assert_eq!(recorded.of("redgrid_lost_total{kind=\"lock\",family=\"\",reason=\"expired\"}"), 1.0);
         let kept = Lock::new(&one, "kept").acquire().await.unwrap();
         one.shutdown(SOON).await.unwrap();
-        assert_eq!(recorded.of("redgrid_lost_total{kind=\"lock\",reason=\"shut_down\"}"), 1.0);
+        assert_eq!(recorded.of("redgrid_lost_total{kind=\"lock\",family=\"\",reason=\"shut_down\"}"), 1.0);
         drop(kept);
-        assert_eq!(recorded.of("redgrid_held{kind=\"lock\"}"), 0.0);
+        assert_eq!(recorded.of("redgrid_held{kind=\"lock\",family=\"\"}"), 0.0);
         recorded.until("redgrid_connections_up", 1.0).await;
     });
 }
@@ -177,7 +126,7 @@ fn connections_and_renewals_are_counted() {
         let watchdog = Duration::from_millis(900);
         let guard = Lock::new(&client, "a").acquire().auto_renew(watchdog).await.unwrap();
         server.deny(&["evalsha", "eval"]).await.unwrap();
-        let failed = "redgrid_renewals_failed_total{kind=\"lock\"}";
+        let failed = "redgrid_renewals_failed_total{kind=\"lock\",family=\"\"}";
         tokio::time::timeout(SOON, async {
             while recorded.of(failed) < 2.0 {
                 tokio::time::sleep(Duration::from_millis(10)).await;
@@ -193,17 +142,17 @@ fn connections_and_renewals_are_counted() {
 /// The counters, and other series for alarms, that exist as soon as a lock was acquired, even if
 /// their events have not happened yet.
 const COUNTERS: [&str; 15] = [
-    "redgrid_acquired_total{kind=\"lock\"}",
-    "redgrid_timed_out_total{kind=\"lock\"}",
-    "redgrid_lost_total{kind=\"lock\",reason=\"expired\"}",
-    "redgrid_lost_total{kind=\"lock\",reason=\"gone\"}",
-    "redgrid_lost_total{kind=\"lock\",reason=\"forced\"}",
-    "redgrid_lost_total{kind=\"lock\",reason=\"shut_down\"}",
-    "redgrid_released_total{kind=\"lock\"}",
-    "redgrid_forced_total{kind=\"lock\"}",
-    "redgrid_renewals_failed_total{kind=\"lock\"}",
-    "redgrid_local_handovers_total{kind=\"lock\"}",
-    "redgrid_acquire_wait_seconds{kind=\"lock\",outcome=\"unknown\"}",
+    "redgrid_acquired_total{kind=\"lock\",family=\"\"}",
+    "redgrid_timed_out_total{kind=\"lock\",family=\"\"}",
+    "redgrid_lost_total{kind=\"lock\",family=\"\",reason=\"expired\"}",
+    "redgrid_lost_total{kind=\"lock\",family=\"\",reason=\"gone\"}",
+    "redgrid_lost_total{kind=\"lock\",family=\"\",reason=\"forced\"}",
+    "redgrid_lost_total{kind=\"lock\",family=\"\",reason=\"shut_down\"}",
+    "redgrid_released_total{kind=\"lock\",family=\"\"}",
+    "redgrid_forced_total{kind=\"lock\",family=\"\"}",
+    "redgrid_renewals_failed_total{kind=\"lock\",family=\"\"}",
+    "redgrid_local_handovers_total{kind=\"lock\",family=\"\"}",
+    "redgrid_acquire_wait_seconds{kind=\"lock\",family=\"\",outcome=\"unknown\"}",
     "redgrid_reconnects_total",
     "redgrid_gaps_total",
     "redgrid_primary_changes_total",
@@ -221,7 +170,7 @@ fn a_counter_is_there_with_0_before_anything_is_counted() {
             assert!(present.contains_key(series), "{series} is missing: {present:#?}");
         }
         // The first loss is a step from 0 to 1, which `increase()` sees.
-        let lost = "redgrid_lost_total{kind=\"lock\",reason=\"expired\"}";
+        let lost = "redgrid_lost_total{kind=\"lock\",family=\"\",reason=\"expired\"}";
         assert_eq!(recorded.of(lost), 0.0);
         drop(guard);
         let short = Lock::new(&client, "b").acquire().lease(Duration::from_secs(1)).await.unwrap();
@@ -267,21 +216,155 @@ fn nodes_are_counted_whether_they_are_up_or_not() {
 }
 
 #[test]
+fn names_of_one_family_share_their_series() {
+    recorded(|mut recorded| async move {
+        let server = server().await;
+        let client = client(&server).await;
+        let order = |id: u32| Lock::new(&client, format!("order:{id}")).family("orders");
+        let guards = [order(1).acquire().await.unwrap(), order(2).acquire().await.unwrap()];
+        let held = "redgrid_held{kind=\"lock\",family=\"orders\"}";
+        assert_eq!(recorded.of(held), 2.0);
+        assert_eq!(recorded.of("redgrid_acquired_total{kind=\"lock\",family=\"orders\"}"), 2.0);
+        let lost = "redgrid_lost_total{kind=\"lock\",family=\"orders\",reason=\"forced\"}";
+        assert_eq!(recorded.look().get(lost), Some(&0.0), "it is there before the first loss");
+        assert!(order(1).force_release().await.unwrap());
+        recorded.until(lost, 1.0).await;
+        assert_eq!(recorded.of("redgrid_forced_total{kind=\"lock\",family=\"orders\"}"), 1.0);
+        drop(guards);
+        recorded.until(held, 0.0).await;
+        let other = FairLock::new(&client, "fair").family("orders").acquire().await.unwrap();
+        let rw = RwLock::new(&client, "rw").family("orders");
+        let (read, permit) = (rw.read().await.unwrap(), Semaphore::new(&client, "s", 1).family("orders"));
+        let permit = permit.acquire().await.unwrap();
+        for kind in ["fair", "read lock", "leased_semaphore"] {
+            let series = format!("redgrid_acquired_total{{kind=\"{kind}\",family=\"orders\"}}");
+            assert_eq!(recorded.of(&series), 1.0, "{series}: {:#?}", recorded.totals);
+        }
+        drop((other, read, permit));
+        // The empty family has none of this.
+        assert_eq!(recorded.of("redgrid_acquired_total{kind=\"lock\",family=\"\"}"), 0.0);
+    });
+}
+
+/// Returns all series of a counter or gauge that exist from the beginning.
+fn first_series(metric: &Metric) -> Vec<String> {
+    let mut all = vec![String::new()];
+    for label in metric.labels {
+        let values: Vec<&str> = match *label {
+            "kind" => KINDS.to_vec(),
+            "family" => vec![""],
+            _ => metric.values.to_vec(),
+        };
+        let with = |labels: &String, value: &str| format!("{labels},{label}={value:?}");
+        all =
+            all.iter().flat_map(|labels| values.iter().map(|value| with(labels, value)).collect::<Vec<_>>()).collect();
+    }
+    let named = |labels: String| match labels.strip_prefix(',') {
+        Some(labels) => format!("{}{{{labels}}}", metric.name),
+        None => metric.name.to_owned(),
+    };
+    all.into_iter().map(named).collect()
+}
+
+#[test]
+fn describe_registers_every_bounded_counter_with_0() {
+    let (recorder, mut recorded) = recorder();
+    metrics::with_local_recorder(recorder, describe);
+    let present = recorded.look();
+    let bounded = METRICS.iter().filter(|metric| metric.form != Form::Histogram);
+    let expected: Vec<String> = bounded.flat_map(first_series).collect();
+    assert!(expected.len() > 150, "{}", expected.len());
+    for series in expected {
+        assert_eq!(present.get(&series), Some(&0.0), "{series}: {present:#?}");
+    }
+    let version: Vec<_> = present.iter().filter(|(_, value)| **value != 0.0).collect();
+    assert!(matches!(&version[..], [(series, _)] if series.starts_with("redgrid_build_info{version=")), "{version:?}");
+}
+
+#[test]
+fn no_name_becomes_a_label() {
+    recorded(|mut recorded| async move {
+        let server = server().await;
+        let client = client(&server).await;
+        let before = {
+            Lock::new(&client, "first").acquire().await.unwrap().release().await.unwrap();
+            recorded.look().len()
+        };
+        for number in 0..1000 {
+            Lock::new(&client, format!("lock:{number}")).acquire().await.unwrap().release().await.unwrap();
+        }
+        let present = recorded.look();
+        assert_eq!(present.len(), before, "{present:#?}");
+        assert!(!present.keys().any(|series| series.contains("lock:")), "{present:#?}");
+    });
+}
+
+#[test]
+fn a_late_timer_and_a_late_renewal_are_recorded() {
+    recorded(|mut recorded| async move {
+        let server = server().await;
+        let client = client(&server).await;
+        let _guard = Lock::new(&client, "a").acquire().auto_renew(Duration::from_secs(3)).await.unwrap();
+        recorded.at_least("redgrid_renewal_lag_seconds{kind=\"lock\",family=\"\"}", 1.0).await;
+        let before = recorded.of("redgrid_stall_seconds");
+        // Everything runs on this thread, so this stops the client, too.
+        std::thread::sleep(Duration::from_millis(1500));
+        recorded.at_least("redgrid_stall_seconds", before + 1.0).await;
+    });
+}
+
+#[test]
+fn elections_count_leaders() {
+    recorded(|mut recorded| async move {
+        let server = server().await;
+        let (one, two) = (client(&server).await, client(&server).await);
+        let election = |client: &Client| Election::new(client, "scheduler").family("jobs");
+        let leadership = election(&one).campaign().await.unwrap();
+        let (leader, changes) = ("redgrid_leader{family=\"jobs\"}", "redgrid_leader_changes_total{family=\"jobs\"}");
+        assert_eq!((recorded.of(leader), recorded.of(changes)), (1.0, 1.0), "{:#?}", recorded.totals);
+        leadership.resign().await.unwrap();
+        recorded.until(leader, 0.0).await;
+        let next = election(&two).campaign().await.unwrap();
+        assert_eq!((recorded.of(leader), recorded.of(changes)), (1.0, 2.0), "{:#?}", recorded.totals);
+        drop(next);
+    });
+}
+
+/// Returns the names of metrics in a text. A name with a colon behind it is that of a channel, or a
+/// Rust path. One with a star stands for several.
+fn names_in(text: &str) -> BTreeSet<&str> {
+    let is_of_name = |letter: char| letter.is_ascii_lowercase() || letter == '_';
+    let mut names = BTreeSet::new();
+    for (at, _) in text.match_indices("redgrid_") {
+        let rest = &text[at..];
+        let end = rest.find(|letter| !is_of_name(letter)).unwrap_or(rest.len());
+        let (name, after) = rest.split_at(end);
+        if text[..at].ends_with(is_of_name) || after.starts_with([':', '*']) {
+            continue;
+        }
+        // Prometheus derives these series from a histogram.
+        let suffix = ["_count", "_bucket", "_sum"].into_iter().find_map(|suffix| name.strip_suffix(suffix));
+        names.insert(suffix.unwrap_or(name));
+    }
+    names
+}
+
+#[test]
 fn the_names_in_the_docs_are_the_names_in_the_code() {
     let docs = include_str!("../../docs/operating/observability.md");
-    let is_name = |letter: char| letter.is_ascii_lowercase() || letter == '_';
-    let words = docs.split(|letter| !is_name(letter) && letter != ':').filter(|word| word.starts_with("redgrid_"));
-    // A word with a colon is a channel, such as `redgrid_client:<id>`.
-    let words = words.filter(|word| !word.contains(':'));
-    // Prometheus derives this series from a histogram.
-    let words = words.map(|word| word.strip_suffix("_count").unwrap_or(word));
-    let documented: BTreeSet<&str> = words.filter(|word| *word != "redgrid_core" && *word != "redgrid_locks").collect();
-    let in_code: BTreeSet<&str> = METRICS.iter().map(|metric| metric.name).collect();
-    assert_eq!(documented, in_code);
-    for metric in METRICS {
+    let in_code: BTreeSet<&str> = METRICS.iter().chain(FLEET_METRICS).map(|metric| metric.name).collect();
+    assert_eq!(names_in(docs), in_code);
+    for metric in METRICS.iter().chain(FLEET_METRICS) {
         let labels: Vec<_> = metric.labels.iter().map(|label| format!("`{label}`")).collect();
         let form = format!("{:?}", metric.form).to_lowercase();
         let row = format!("| `{}` | {form} | {} | {} |", metric.name, labels.join(", "), metric.about);
         assert!(docs.contains(&row), "missing in docs/operating/observability.md:\n{row}");
+        let values = docs[docs.find("### Labels").unwrap()..].to_owned();
+        for value in metric.values {
+            assert!(values.contains(&format!("`{value}`")), "{value} of {} is not explained", metric.name);
+        }
+    }
+    for kind in KINDS {
+        assert!(docs.contains(&format!("`{kind}`")), "{kind} is not explained");
     }
 }

@@ -5,6 +5,7 @@ use std::fmt::Debug;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use redgrid_core::Client;
 use redgrid_locks::Lock;
 use redgrid_tests::{client, server};
 use tracing::Subscriber;
@@ -61,13 +62,14 @@ async fn each_operation_is_one_span_with_its_outcome() {
     let _guard = tracing::subscriber::set_default(subscriber);
     let server = server().await;
     let (one, two) = (client(&server).await, client(&server).await);
-    let guard = Lock::new(&one, "a").acquire().await.unwrap();
+    let lock = |client: &Client| Lock::new(client, "a").family("orders");
+    let guard = lock(&one).acquire().await.unwrap();
     let token = guard.token().get().to_string();
     guard.extend(Duration::from_secs(60)).await.unwrap();
-    assert!(Lock::new(&two, "a").acquire().timeout(Duration::from_millis(50)).await.is_err());
+    assert!(lock(&two).acquire().timeout(Duration::from_millis(50)).await.is_err());
     guard.release().await.unwrap();
-    let stolen = Lock::new(&two, "a").steal().await.unwrap();
-    assert!(Lock::new(&one, "a").force_release().await.unwrap());
+    let stolen = lock(&two).steal().await.unwrap();
+    assert!(lock(&one).force_release().await.unwrap());
     drop(stolen);
     let seen = seen.0.lock().unwrap().clone();
     let outcomes: Vec<_> = seen.iter().map(|(name, fields)| (name.as_str(), fields["outcome"].as_str())).collect();
@@ -82,6 +84,7 @@ async fn each_operation_is_one_span_with_its_outcome() {
     ];
     assert_eq!(outcomes, expected);
     assert!(seen.iter().all(|(_, fields)| fields["name"] == "a" && fields["kind"] == "lock"), "{seen:?}");
+    assert!(seen.iter().all(|(_, fields)| fields["family"] == "orders"), "{seen:?}");
     assert!(seen[0].1["token"] == token && seen[1].1["token"] == token && seen[3].1["token"] == token, "{seen:?}");
     let waited: f64 = seen[2].1["waited"].parse().unwrap();
     assert!((0.05..10.0).contains(&waited), "{waited}");

@@ -1,8 +1,10 @@
 //! The project's own commands. They find or install a real server themselves, and print what they
 //! do.
 
+mod alerts;
 mod bench;
 mod book;
+mod dashboards;
 mod endurance;
 mod failovers;
 mod install;
@@ -124,6 +126,11 @@ enum Task {
         #[arg(long)]
         program: bool,
     },
+    /// Checks the rules for Prometheus and their test cases with promtool, from Debian's package
+    /// prometheus
+    Alerts,
+    /// Writes the dashboards for Grafana from the table of metrics
+    Dashboards,
     /// Finds or installs a server, and prints its path
     Server,
 }
@@ -151,6 +158,8 @@ fn main() -> ExitCode {
             workspace().and_then(|workspace| mutants::run_all(&workspace, &names, sample))
         }
         Task::Book { program } => workspace().and_then(|workspace| book::run(&workspace, program)),
+        Task::Alerts => workspace().and_then(|workspace| alerts::run(&workspace)),
+        Task::Dashboards => dashboards::run(),
         Task::Server => server(),
     };
     outcome.unwrap_or_else(|failure| {

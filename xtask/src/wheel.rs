@@ -44,7 +44,7 @@ pub(crate) fn unpack(package: &'static str, names: &[&str], folder: &Path) -> Re
 }
 
 /// Returns the first file below `folder` with a name that `fits` accepts.
-fn find(folder: &Path, fits: &dyn Fn(&str) -> bool) -> io::Result<Option<PathBuf>> {
+pub(crate) fn find(folder: &Path, fits: &dyn Fn(&str) -> bool) -> io::Result<Option<PathBuf>> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
         if entry.file_type()?.is_dir() {

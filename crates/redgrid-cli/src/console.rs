@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use redgrid_console::{Access, AccessToken, Console};
+use redgrid_console::{Access, AccessToken, Console, FleetMetrics};
 use serde::Serialize;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -44,6 +44,15 @@ pub(crate) struct ConsoleOptions {
     /// The title of the pages; default: the address of the servers
     #[arg(long, value_name = "TEXT")]
     title: Option<String>,
+    /// Serve metrics of the deployment at /metrics, for Prometheus
+    #[arg(long)]
+    metrics: bool,
+    /// A reliable queue with metrics of its own; at most 100 queues and semaphores
+    #[arg(long = "queue", value_name = "NAME", requires = "metrics")]
+    queues: Vec<String>,
+    /// A semaphore with metrics of its own
+    #[arg(long = "semaphore", value_name = "NAME", requires = "metrics")]
+    semaphores: Vec<String>,
     #[command(flatten)]
     reach: Reach,
 }
@@ -108,6 +117,8 @@ fn read(file: &Path) -> Result<String, Failure> {
 /// Runs `redgrid console` until SIGINT or SIGTERM.
 pub(crate) async fn run(global: &Global, options: &ConsoleOptions) -> Result<ExitCode, Failure> {
     let login = Login::of(options)?;
+    let metrics = options.metrics.then(|| FleetMetrics::new(&options.queues, &options.semaphores)).transpose();
+    let metrics = metrics.map_err(|error| Failure::usage(error.to_string()))?;
     let listen = |kind| signal(kind).map_err(|error| Failure::broken(format!("cannot listen to signals: {error}")));
     let mut interrupt = listen(SignalKind::interrupt())?;
     let mut terminate = listen(SignalKind::terminate())?;
@@ -128,6 +139,9 @@ pub(crate) async fn run(global: &Global, options: &ConsoleOptions) -> Result<Exi
     }
     for host in &options.hosts {
         console = console.allow_host(host);
+    }
+    if let Some(metrics) = metrics {
+        console = console.metrics(metrics);
     }
     print(global, &Output { url: format!("http://{}/", reachable(local)), token: login.printed() })?;
 
@@ -166,8 +180,8 @@ fn reachable(mut local: SocketAddr) -> SocketAddr {
 
 /// Appended to the long help.
 pub(crate) const HELP: &str = "\
-The console changes nothing without --operate. It reads the servers only while a page is open, and for 30 s after the
-last one was closed.
+The console changes nothing without --operate. It reads the servers only while a page is open or metrics are scraped, and
+for 30 s after that.
 
 With --operate, everybody with the token may act. Each action asks for the name of the object and a reason, and is
 recorded in the stream `redgrid_audit` before it is begun; without the record there is no action.

@@ -1,13 +1,19 @@
-//! Counters and gauges of connections. Without the feature `metrics`, the functions of this module
+//! Metrics of connections and requests. Without the feature `metrics`, the functions of this module
 //! do nothing.
 //!
 //! The descriptions of all metrics are in one table, `redgrid_core::observe::METRICS`.
 
+#![cfg_attr(not(feature = "metrics"), allow(dead_code, reason = "what is counted of nodes is not compiled then"))]
+
+use std::fmt::Display;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
 #[cfg(not(feature = "metrics"))]
-use self::disabled::{add, gauge};
+use self::disabled::{add, gauge, record, set};
 #[cfg(feature = "metrics")]
-use self::enabled::{add, gauge};
-use crate::connection::ConnectionEvent;
+use self::enabled::{add, gauge, record, set};
+use crate::connection::{ConnectionEvent, NodeId};
+use crate::error::ServerError;
 
 const NODES: &str = "redgrid_nodes";
 const CONNECTIONS_UP: &str = "redgrid_connections_up";
@@ -15,79 +21,256 @@ const RECONNECTS: &str = "redgrid_reconnects_total";
 const GAPS: &str = "redgrid_gaps_total";
 const PRIMARY_CHANGES: &str = "redgrid_primary_changes_total";
 const TOPOLOGY_CHANGES: &str = "redgrid_topology_changes_total";
+const REQUESTS: &str = "redgrid_requests_total";
+const RETRIES: &str = "redgrid_retries_total";
+const ROUND_TRIP: &str = "redgrid_round_trip_seconds";
+const CLOCK_OFFSET: &str = "redgrid_clock_offset_seconds";
+const SUBSCRIPTIONS: &str = "redgrid_subscriptions";
+const BUILD_INFO: &str = "redgrid_build_info";
 
-/// The gauges of this crate.
-pub const GAUGES: [&str; 2] = [NODES, CONNECTIONS_UP];
+const ANSWERED: &str = "answered";
+const REFUSED: &str = "refused";
+const UNAUTHORIZED: &str = "unauthorized";
+const NOT_SENT: &str = "not_sent";
+const UNKNOWN: &str = "unknown";
+const SHUTTING_DOWN: &str = "shutting_down";
+const TOO_LATE: &str = "too_late";
+const WANTED: &str = "wanted";
+const CONFIRMED: &str = "confirmed";
 
-/// The counters of this crate.
-pub const COUNTERS: [&str; 4] = [RECONNECTS, GAPS, PRIMARY_CHANGES, TOPOLOGY_CHANGES];
+/// A metric of this crate: its name, its label (empty for none), and the label's values if they are
+/// known.
+pub type Series = (&'static str, &'static str, &'static [&'static str]);
+
+/// The metrics of this crate.
+pub const SERIES: [Series; 12] = [
+    (NODES, "", &[]),
+    (CONNECTIONS_UP, "", &[]),
+    (RECONNECTS, "", &[]),
+    (GAPS, "", &[]),
+    (PRIMARY_CHANGES, "", &[]),
+    (TOPOLOGY_CHANGES, "", &[]),
+    (REQUESTS, "outcome", &[ANSWERED, REFUSED, UNAUTHORIZED, NOT_SENT, UNKNOWN, SHUTTING_DOWN]),
+    (RETRIES, "reason", &[REFUSED, UNAUTHORIZED, NOT_SENT, UNKNOWN, TOO_LATE]),
+    (ROUND_TRIP, "node", &[]),
+    (CLOCK_OFFSET, "node", &[]),
+    (SUBSCRIPTIONS, "state", &[WANTED, CONFIRMED]),
+    (BUILD_INFO, "version", &[]),
+];
+
+/// Registers the series that have no label, or a known value of their label, with the value 0.
+pub fn register() {
+    #[cfg(feature = "metrics")]
+    enabled::register();
+}
 
 /// Records that a connection to a node has completed its handshake. `again` means that this node
 /// has been connected before.
 pub(crate) fn connected(again: bool) {
-    gauge(CONNECTIONS_UP, 1.0);
+    gauge(CONNECTIONS_UP, ("", ""), 1.0);
     if again {
-        add(RECONNECTS);
+        add(RECONNECTS, ("", ""));
     }
 }
 
 pub(crate) fn disconnected() {
-    gauge(CONNECTIONS_UP, -1.0);
+    gauge(CONNECTIONS_UP, ("", ""), -1.0);
 }
 
 /// Records that the client uses one more node, even if the node is unreachable.
 pub(crate) fn node_added() {
-    gauge(NODES, 1.0);
+    gauge(NODES, ("", ""), 1.0);
+    set(BUILD_INFO, ("version", env!("CARGO_PKG_VERSION")), 1.0);
 }
 
 pub(crate) fn node_removed() {
-    gauge(NODES, -1.0);
+    gauge(NODES, ("", ""), -1.0);
 }
 
 /// Records that subscriptions are active at a node after an interruption, or after they have moved
 /// there.
 pub(crate) fn gap() {
-    add(GAPS);
+    add(GAPS, ("", ""));
 }
 
 pub(crate) fn topology_changed(event: &ConnectionEvent) {
     match event {
-        ConnectionEvent::PrimaryChanged { .. } => add(PRIMARY_CHANGES),
-        _ => add(TOPOLOGY_CHANGES),
+        ConnectionEvent::PrimaryChanged { .. } => add(PRIMARY_CHANGES, ("", "")),
+        _ => add(TOPOLOGY_CHANGES, ("", "")),
+    }
+}
+
+/// Records that a node has answered a transmission after `took`.
+pub(crate) fn answered(node: &NodeId, took: Duration) {
+    record(ROUND_TRIP, ("node", &node.0), took);
+}
+
+/// Records the end of a request.
+pub(crate) fn request_ended<T>(result: &Result<T, ServerError>) {
+    add(REQUESTS, ("outcome", outcome(result)));
+}
+
+/// Records that a request is sent again for this [reason](retry_reason).
+pub(crate) fn retried(reason: &'static str) {
+    add(RETRIES, ("reason", reason));
+}
+
+/// Returns the reason of a retry after a transmission with this result.
+pub(crate) fn retry_reason<T>(result: &Result<T, ServerError>) -> &'static str {
+    match outcome(result) {
+        // The reply says that the transmission was too late.
+        ANSWERED | SHUTTING_DOWN => TOO_LATE,
+        reason => reason,
+    }
+}
+
+fn outcome<T>(result: &Result<T, ServerError>) -> &'static str {
+    match result {
+        Ok(_) | Err(ServerError::Decode { .. }) => ANSWERED,
+        Err(ServerError::Refused { .. }) => REFUSED,
+        Err(ServerError::Unauthorized { .. }) => UNAUTHORIZED,
+        Err(ServerError::NotSent { .. }) => NOT_SENT,
+        Err(ServerError::Unknown { .. }) => UNKNOWN,
+        Err(ServerError::ShuttingDown) => SHUTTING_DOWN,
+    }
+}
+
+/// Records how far the clock of a node is ahead of this machine. The node has just reported its
+/// time, in microseconds since 1970, in an exchange that took `round_trip`.
+pub(crate) fn clock_offset(node: &dyn Display, server_micros: u64, round_trip: Duration) {
+    if cfg!(feature = "metrics")
+        && let Ok(here) = SystemTime::now().duration_since(UNIX_EPOCH)
+    {
+        let here = here.saturating_sub(round_trip / 2);
+        set(CLOCK_OFFSET, ("node", &node.to_string()), server_micros as f64 / 1e6 - here.as_secs_f64());
+    }
+}
+
+/// One channel in the gauge of subscriptions, until it is dropped.
+#[derive(Default)]
+pub(crate) struct SubscriptionGauge {
+    is_wanted: bool,
+    is_confirmed: bool,
+}
+
+impl SubscriptionGauge {
+    /// Records whether the channel has watchers, and whether the server has confirmed it. A channel
+    /// without watchers counts as neither.
+    pub(crate) fn set(&mut self, is_wanted: bool, is_confirmed: bool) {
+        let change = |from: bool, to: bool, state| match (from, to) {
+            (false, true) => gauge(SUBSCRIPTIONS, ("state", state), 1.0),
+            (true, false) => gauge(SUBSCRIPTIONS, ("state", state), -1.0),
+            _ => {}
+        };
+        let is_confirmed = is_wanted && is_confirmed;
+        change(self.is_wanted, is_wanted, WANTED);
+        change(self.is_confirmed, is_confirmed, CONFIRMED);
+        (self.is_wanted, self.is_confirmed) = (is_wanted, is_confirmed);
+    }
+}
+
+impl Drop for SubscriptionGauge {
+    fn drop(&mut self) {
+        self.set(false, false);
     }
 }
 
 #[cfg(not(feature = "metrics"))]
 mod disabled {
-    #[inline(always)]
-    pub(super) fn add(_: &'static str) {}
+    use std::time::Duration;
 
     #[inline(always)]
-    pub(super) fn gauge(_: &'static str, _: f64) {}
+    pub(super) fn add(_: &'static str, _: (&'static str, &str)) {}
+
+    #[inline(always)]
+    pub(super) fn gauge(_: &'static str, _: (&'static str, &str), _: f64) {}
+
+    #[inline(always)]
+    pub(super) fn set(_: &'static str, _: (&'static str, &str), _: f64) {}
+
+    #[inline(always)]
+    pub(super) fn record(_: &'static str, _: (&'static str, &str), _: Duration) {}
 }
 
 #[cfg(feature = "metrics")]
 mod enabled {
-    use metrics::{Key, Level, Metadata, Recorder, with_recorder};
+    use std::collections::HashMap;
+    use std::sync::{LazyLock, PoisonError, RwLock};
+    use std::time::Duration;
+
+    use metrics::{Key, Label, Level, Metadata, Recorder, with_recorder};
+
+    use super::{SERIES, Series};
 
     static METADATA: Metadata<'static> = Metadata::new("redgrid", Level::INFO, Some("redgrid"));
 
-    pub(super) fn add(counter: &'static str) {
-        record(|recorder| recorder.register_counter(&Key::from_static_name(counter), &METADATA).increment(1));
+    /// The keys of the series in use: by recorder and name, then by the value of the label. A key
+    /// is allocated once for each series. There are as many as nodes, outcomes and reasons.
+    type Keys = HashMap<(usize, &'static str), HashMap<Box<str>, Key, State>, State>;
+    type State = foldhash::fast::RandomState;
+
+    static KEYS: LazyLock<RwLock<Keys>> = LazyLock::new(RwLock::default);
+
+    pub(super) fn add(name: &'static str, label: (&'static str, &str)) {
+        with_key(name, label, |recorder, key| recorder.register_counter(key, &METADATA).increment(1));
     }
 
-    pub(super) fn gauge(gauge: &'static str, by: f64) {
-        record(|recorder| recorder.register_gauge(&Key::from_static_name(gauge), &METADATA).increment(by));
+    pub(super) fn gauge(name: &'static str, label: (&'static str, &str), by: f64) {
+        with_key(name, label, |recorder, key| recorder.register_gauge(key, &METADATA).increment(by));
     }
 
-    /// Registers all counters, and then records a value. If a counter first appeared with the value
-    /// 1, Prometheus would not count the increase from 0.
-    fn record(value: impl FnOnce(&dyn Recorder)) {
+    pub(super) fn set(name: &'static str, label: (&'static str, &str), to: f64) {
+        with_key(name, label, |recorder, key| recorder.register_gauge(key, &METADATA).set(to));
+    }
+
+    pub(super) fn record(name: &'static str, label: (&'static str, &str), took: Duration) {
+        with_key(name, label, |recorder, key| recorder.register_histogram(key, &METADATA).record(took));
+    }
+
+    pub(super) fn register() {
         with_recorder(|recorder| {
-            for counter in super::COUNTERS {
-                drop(recorder.register_counter(&Key::from_static_name(counter), &METADATA));
-            }
-            value(recorder);
+            SERIES.iter().for_each(|series| begin_at_zero(recorder, series));
+            recorder
+                .register_gauge(&key(super::BUILD_INFO, ("version", env!("CARGO_PKG_VERSION"))), &METADATA)
+                .set(1.0);
         });
+    }
+
+    fn with_key(name: &'static str, label: (&'static str, &str), work: impl FnOnce(&dyn Recorder, &Key)) {
+        with_recorder(|recorder| {
+            let series = (std::ptr::from_ref(recorder).addr(), name);
+            let known = KEYS.read().unwrap_or_else(PoisonError::into_inner);
+            if let Some(key) = known.get(&series).and_then(|keys| keys.get(label.1)) {
+                return work(recorder, key);
+            }
+            drop(known);
+            // If a counter first appeared with the value 1, Prometheus would not count the
+            // increase from 0.
+            SERIES.iter().for_each(|series| begin_at_zero(recorder, series));
+            let key = key(name, label);
+            work(recorder, &key);
+            let mut keys = KEYS.write().unwrap_or_else(PoisonError::into_inner);
+            keys.entry(series).or_default().insert(label.1.into(), key);
+        });
+    }
+
+    /// Registers a counter or gauge with each known value of its label.
+    fn begin_at_zero(recorder: &dyn Recorder, series: &Series) {
+        let (name, label, values) = *series;
+        let values = if label.is_empty() { &[""] } else { values };
+        for value in values {
+            let key = key(name, (label, value));
+            match name.ends_with("_total") {
+                true => drop(recorder.register_counter(&key, &METADATA)),
+                false => drop(recorder.register_gauge(&key, &METADATA)),
+            }
+        }
+    }
+
+    fn key(name: &'static str, (label, value): (&'static str, &str)) -> Key {
+        match label {
+            "" => Key::from_static_name(name),
+            _ => Key::from_parts(name, vec![Label::new(label, value.to_owned())]),
+        }
     }
 }

@@ -7,7 +7,6 @@ pub use crate::connection::{
     Answer, BackgroundTask, Core, GivenBack, Inner, Kept, Lifecycle, Progress, RequestOutcome, RetryPolicy, Service,
     ServiceSlot, ServiceStats, Shared, append, inner, is_same, jittered, may_execute_until, once, unless_replaced,
 };
-pub use crate::count::{COUNTERS, GAUGES};
 pub use crate::error::after_unanswered;
 pub use crate::participant::participant;
 pub use crate::pinned::pinned;
@@ -17,3 +16,8 @@ pub use crate::pubsub::{
 };
 pub use crate::shrink::shrink_if_sparse;
 pub use crate::sync::Mutex;
+
+/// The metrics of this crate.
+pub mod count {
+    pub use crate::count::{SERIES, Series, register};
+}

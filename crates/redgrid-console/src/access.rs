@@ -22,6 +22,9 @@ use crate::text::{encoded, now_ms, visible};
 /// The path of the streams.
 const LIVE: &str = "live";
 
+/// The path of the metrics.
+const METRICS: &str = "metrics";
+
 /// The permission of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -126,7 +129,8 @@ fn permission(app: &App, parts: &Parts) -> Result<Permission, Box<Response>> {
         return Err(Box::new(if is_one_of_few { unauthorized("The token is wrong.") } else { too_many() }));
     }
     let path = parts.uri.path().strip_prefix('/').unwrap_or_default();
-    if path == LIVE || parts.method == Method::POST {
+    let is_scrape = app.scrapes.is_some() && path == METRICS;
+    if path == LIVE || is_scrape || parts.method == Method::POST {
         return Err(Box::new(unauthorized("Log in first.")));
     }
     let is_action = app.operates && parts.uri.path() == ACTION_PATH;

@@ -19,6 +19,7 @@ use crate::headers;
 use crate::hosts::Hosts;
 use crate::live;
 use crate::login;
+use crate::metrics::{self, FleetMetrics, Scrapes};
 use crate::pages;
 use crate::search::Searches;
 use crate::throttle::Throttle;
@@ -40,6 +41,7 @@ pub struct Console {
     token: Option<AccessToken>,
     hosts: Hosts,
     requirements: Option<Requirements>,
+    metrics: Option<FleetMetrics>,
 }
 
 /// State shared by all requests.
@@ -57,6 +59,8 @@ pub(crate) struct App {
     pub(crate) searches: Searches,
     /// Whether the settings can be checked.
     pub(crate) has_doctor: bool,
+    /// The metrics, if the console has them.
+    pub(crate) scrapes: Option<Scrapes>,
 }
 
 impl Console {
@@ -74,6 +78,7 @@ impl Console {
             token: None,
             hosts: Hosts::default(),
             requirements: None,
+            metrics: None,
         }
     }
 
@@ -156,6 +161,15 @@ impl Console {
         self
     }
 
+    /// Serves metrics of the deployment for Prometheus, at `metrics`. Requests need the same access
+    /// as pages, such as `Authorization: Bearer`.
+    ///
+    /// While Prometheus scrapes, the console reads the servers as with the overview open.
+    pub fn metrics(mut self, metrics: FleetMetrics) -> Self {
+        self.metrics = Some(metrics);
+        self
+    }
+
     /// Returns the router. Mount it with `nest_service` or `nest`, or serve it alone.
     ///
     /// All routers that one call returns, and their clones, share one collector.
@@ -164,6 +178,7 @@ impl Console {
         let app = Arc::new(App {
             collector: Collector::new(&self.client, self.requirements.clone()),
             has_doctor: self.requirements.is_some(),
+            scrapes: self.metrics.map(Scrapes::new),
             client: self.client,
             title: self.title,
             access: self.access,
@@ -188,7 +203,8 @@ impl Console {
             .route("/objects", get(pages::objects))
             .route("/doctor", get(pages::doctor))
             .route("/events", get(pages::events))
-            .route("/live", get(live::stream));
+            .route("/live", get(live::stream))
+            .route("/metrics", get(metrics::serve));
         if app.operates {
             let action = get(actions::confirm).post(actions::submit).layer(DefaultBodyLimit::max(actions::MAX_BODY));
             pages = pages.route(ACTION_PATH, action);

@@ -56,6 +56,7 @@ mod lints;
 mod listed;
 mod live;
 mod login;
+mod metrics;
 mod object_name;
 mod pages;
 mod query;
@@ -68,5 +69,6 @@ mod view;
 
 pub use access::Access;
 pub use console::Console;
+pub use metrics::{FleetMetrics, TooManyNames};
 pub use redgrid_core::{Client, Config};
 pub use token::{AccessToken, WeakToken};

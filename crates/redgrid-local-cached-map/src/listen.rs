@@ -107,8 +107,10 @@ async fn listen(near: Arc<NearCache>, key: Bytes, own_channel: Bytes, background
             }
             () = background.clock().sleep_until(due) => {
                 idle_heartbeats = if near.take_was_read() { 0 } else { idle_heartbeats + 1 };
+                let is_last = idle_heartbeats >= IDLE_HEARTBEATS;
+                near.publish(is_last);
                 let now = background.clock().now();
-                due = if idle_heartbeats >= IDLE_HEARTBEATS { Instant::MAX } else { now + interval };
+                due = if is_last { Instant::MAX } else { now + interval };
                 // An unanswered request is dropped: another server may answer the next one.
                 in_flight = near.staleness().current_generation().map(|generation| sender.send(generation, now));
             }

@@ -22,6 +22,7 @@ pub struct Options {
     pub(crate) max_idle: Option<Duration>,
     pub(crate) max_stale: Duration,
     pub(crate) keep_absent: bool,
+    pub(crate) family: &'static str,
 }
 
 /// The minimum of `max_stale`: 50 ms. With a smaller bound, short pauses of the process would often
@@ -43,6 +44,7 @@ impl Default for Options {
             max_idle: None,
             max_stale: Duration::from_secs(2),
             keep_absent: false,
+            family: "",
         }
     }
 }
@@ -106,6 +108,13 @@ impl Options {
     #[doc(alias = "storeCacheMiss")]
     pub fn keep_absent(mut self, keep: bool) -> Self {
         self.keep_absent = keep;
+        self
+    }
+
+    /// Sets the label `family` in metrics: a constant that groups maps that belong together. The
+    /// default is the empty text.
+    pub fn family(mut self, family: &'static str) -> Self {
+        self.family = family;
         self
     }
 

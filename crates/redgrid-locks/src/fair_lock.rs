@@ -62,9 +62,15 @@ impl FairLock {
             let key = client.key(&name);
             let channel = companion("redisson_lock__channel", &key);
             let more = more(&key, client.fair_wait());
-            Arc::new(LockKeys { name, key, channel, more })
+            Arc::new(LockKeys { name, key, channel, more, family: "" })
         });
         FairLock(Lock::of(client, &FAIR, target))
+    }
+
+    /// Returns the same lock with the label `family` in metrics and spans, as [`Lock::family`].
+    #[must_use]
+    pub fn family(self, family: &'static str) -> Self {
+        FairLock(self.0.family(family))
     }
 
     /// Acquires the lock when this request is next in the queue.

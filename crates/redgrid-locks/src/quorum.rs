@@ -72,8 +72,16 @@ impl QuorumLock {
     /// token. This costs one more round trip for each acquire.
     #[must_use]
     pub fn fenced(self) -> Self {
-        let name = self.locks[0].checked_target().map(|target| target.name.as_str().to_owned()).unwrap_or_default();
-        QuorumLock::of(&self.quorum, name, true)
+        let target = self.locks[0].checked_target();
+        let (name, family) = target.map(|target| (target.name.as_str().to_owned(), target.family)).unwrap_or_default();
+        QuorumLock::of(&self.quorum, name, true).family(family)
+    }
+
+    /// Returns the same lock with the label `family` in metrics and spans, as [`Lock::family`].
+    #[must_use]
+    pub fn family(self, family: &'static str) -> Self {
+        let locks = self.locks.iter().map(|lock| lock.clone().family(family)).collect();
+        QuorumLock { locks, ..self }
     }
 
     /// Acquires the lock at a majority of the servers.

@@ -78,6 +78,19 @@ impl SegmentedLock {
         SegmentedLock { segments: (0..segments.max(1)).map(segment).collect() }
     }
 
+    /// Returns the same lock with the label `family` in metrics and spans, as [`Lock::family`].
+    ///
+    /// Call it before the lock is cloned: segments that a clone marks as empty later are not
+    /// skipped here.
+    #[must_use]
+    pub fn family(self, family: &'static str) -> Self {
+        let segment = |segment: &Segment| Segment {
+            lock: segment.lock.clone().family(family),
+            is_empty: AtomicBool::new(segment.is_empty.load(Ordering::Acquire)),
+        };
+        SegmentedLock { segments: self.segments.iter().map(segment).collect() }
+    }
+
     /// Returns the number of segments.
     pub fn segments(&self) -> usize {
         self.segments.len()

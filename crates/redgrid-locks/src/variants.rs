@@ -168,6 +168,13 @@ macro_rules! lock_methods {
                 $kind(self.0.non_reentrant())
             }
 
+            /// Returns the same lock with the label `family` in metrics and spans, as
+            /// [`Lock::family`].
+            #[must_use]
+            pub fn family(self, family: &'static str) -> Self {
+                $kind(self.0.family(family))
+            }
+
             /// Returns whether the lock has a holder, as [`Lock::is_locked`].
             ///
             /// # Errors

@@ -55,7 +55,7 @@ impl Acquire {
 
     async fn run(self) -> Result<Taken, LimitError> {
         let queue = self.limiter.queue()?;
-        let granted = acquire(queue, self.permits, self.timeout).await?;
+        let granted = acquire(queue, self.limiter.family, self.permits, self.timeout).await?;
         Ok(Taken::new(queue, self.permits, granted))
     }
 }

@@ -46,6 +46,8 @@ static GCRA: IdempotentScript<1> = IdempotentScript::new("rate/gcra", include_st
 pub struct GcraLimiter {
     queue: Result<Arc<LimitQueue<Gcra>>, LimitError>,
     object: Object,
+    /// The label in metrics.
+    family: &'static str,
 }
 
 impl GcraLimiter {
@@ -59,7 +61,16 @@ impl GcraLimiter {
             let id = [&limit.key[..], b" ", format!("{quota:?}").as_bytes()].concat().into();
             LimitWaiters::queue(client, &id, limit)
         });
-        GcraLimiter { queue, object }
+        GcraLimiter { queue, object, family: "" }
+    }
+
+    /// Returns the same limiter with the label `family` in metrics.
+    ///
+    /// It groups names that belong together, such as one limiter for each user. Give a constant:
+    /// each value is a time series of its own. The default is the empty text.
+    #[must_use]
+    pub fn family(self, family: &'static str) -> Self {
+        GcraLimiter { family, ..self }
     }
 
     /// Returns the operations that every object has: existence, lifetime, rename, events.
@@ -100,7 +111,7 @@ impl GcraLimiter {
     ///
     /// As [`GcraLimiter::try_acquire`].
     pub async fn try_acquire_many(&self, permits: u64) -> Result<bool, LimitError> {
-        Ok(try_acquire(self.queue()?, permits).await?.is_some())
+        Ok(try_acquire(self.queue()?, self.family, permits).await?.is_some())
     }
 
     /// Takes permits when awaited, as soon as they are available.
@@ -186,7 +197,7 @@ impl AcquireGcra {
     }
 
     async fn run(self) -> Result<(), LimitError> {
-        acquire(self.limiter.queue()?, self.permits, self.timeout).await.map(drop)
+        acquire(self.limiter.queue()?, self.limiter.family, self.permits, self.timeout).await.map(drop)
     }
 }
 

@@ -43,19 +43,33 @@ use crate::waiters::{Limit, LimitQueue, LimitWaiters};
 #[doc(alias = "RRateLimiter")]
 #[doc(alias = "RedissonRateLimiter")]
 #[derive(Clone, Debug)]
-pub struct RateLimiter(Result<Arc<LimitQueue<Log>>, InvalidName>);
+pub struct RateLimiter {
+    queue: Result<Arc<LimitQueue<Log>>, InvalidName>,
+    /// The label in metrics.
+    pub(crate) family: &'static str,
+}
 
 impl RateLimiter {
     /// Returns the limiter with this name.
     pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
-        RateLimiter(Keys::new(client, name).map(|keys| {
+        let queue = Keys::new(client, name).map(|keys| {
             let id = keys.config().clone();
             LimitWaiters::queue(client, &id, Log { keys })
-        }))
+        });
+        RateLimiter { queue, family: "" }
+    }
+
+    /// Returns the same limiter with the label `family` in metrics.
+    ///
+    /// It groups names that belong together, such as one limiter for each user. Give a constant:
+    /// each value is a time series of its own. The default is the empty text.
+    #[must_use]
+    pub fn family(self, family: &'static str) -> Self {
+        RateLimiter { family, ..self }
     }
 
     pub(crate) fn queue(&self) -> Result<&Arc<LimitQueue<Log>>, LimitError> {
-        self.0.as_ref().map_err(|invalid| invalid.clone().into())
+        self.queue.as_ref().map_err(|invalid| invalid.clone().into())
     }
 
     /// Sets the rate if none is set. Returns whether it did.
@@ -137,7 +151,7 @@ impl RateLimiter {
     #[doc(alias = "tryAcquire")]
     pub async fn try_acquire_many(&self, permits: u64) -> Result<Option<Taken>, LimitError> {
         let queue = self.queue()?;
-        Ok(try_acquire(queue, permits).await?.map(|granted| Taken::new(queue, permits, granted)))
+        Ok(try_acquire(queue, self.family, permits).await?.map(|granted| Taken::new(queue, permits, granted)))
     }
 
     /// Takes permits when awaited, as soon as they are available.
@@ -213,7 +227,7 @@ impl RateLimiter {
     /// The object's methods of these names and a rename do not: callers return
     /// [`RateNotSet`](LimitError::RateNotSet) after their next poll.
     pub fn object(&self) -> Object {
-        match &self.0 {
+        match &self.queue {
             Ok(queue) => {
                 let name = queue.resource().limit.name().clone();
                 Object::with_layout(queue.client(), Ok(name), layouts::rate_limiter)

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use redgrid_core::Failure;
 use redgrid_core::author::ClientExt;
+use redgrid_core::author::counts::{Decision, limit_decided};
 use redgrid_core::clock::Instant;
 use redgrid_core::wait_queue::WaitEnd;
 
@@ -11,14 +13,16 @@ use crate::error::LimitError;
 use crate::rate::{MAX_PERMITS, MAX_PERMITS_EXPECTED};
 use crate::waiters::{AcquireRequest, Granted, Limit, LimitQueue, Offered};
 
-/// Takes permits as soon as they are available. Completes when they may be used.
+/// Takes permits as soon as they are available. Completes when they may be used. `family` is the
+/// label in metrics.
 pub(crate) async fn acquire<L: Limit>(
     queue: &Arc<LimitQueue<L>>,
+    family: &'static str,
     permits: u64,
     timeout: Option<Duration>,
 ) -> Result<Granted<L>, LimitError> {
     let try_only = timeout.is_some_and(|timeout| timeout.is_zero());
-    match take(queue, permits, try_only, timeout).await? {
+    match take_counted(queue, family, permits, try_only, timeout).await? {
         Some(granted) => Ok(granted),
         None => {
             let name = queue.resource().limit.name().clone();
@@ -30,9 +34,35 @@ pub(crate) async fn acquire<L: Limit>(
 /// Takes permits if they are available now and no other caller waits.
 pub(crate) async fn try_acquire<L: Limit>(
     queue: &Arc<LimitQueue<L>>,
+    family: &'static str,
     permits: u64,
 ) -> Result<Option<Granted<L>>, LimitError> {
-    take(queue, permits, true, None).await
+    take_counted(queue, family, permits, true, None).await
+}
+
+/// Takes permits, and counts the decision.
+async fn take_counted<L: Limit>(
+    queue: &Arc<LimitQueue<L>>,
+    family: &'static str,
+    permits: u64,
+    try_only: bool,
+    timeout: Option<Duration>,
+) -> Result<Option<Granted<L>>, LimitError> {
+    let clock = queue.client().clock();
+    let began = clock.now();
+    let result = take(queue, permits, try_only, timeout).await;
+    let decision = match &result {
+        Ok(Some(_)) => Decision::Allowed,
+        Ok(None) | Err(LimitError::TimedOut { .. }) => Decision::Denied,
+        // The limiter has not been asked, because of the caller's mistake.
+        Err(
+            LimitError::TooManyPermits { .. }
+            | LimitError::Failed(Failure::InvalidArgument { .. } | Failure::InvalidName(_)),
+        ) => return result,
+        Err(_) => Decision::Unavailable,
+    };
+    limit_decided(family, decision, clock.now().since(began));
+    result
 }
 
 async fn take<L: Limit>(

@@ -9,16 +9,19 @@ use bytes::Bytes;
 use redgrid_codecs::Decode;
 use redgrid_core::Failure;
 use redgrid_core::author::ClientExt;
+use redgrid_core::author::counts::{QueueEvent, queue_handled, queue_messages};
 use redgrid_core::clock::Instant;
 use redgrid_core::object::ObjectError;
 
 use crate::batch::ChangeReply;
+use crate::count;
 use crate::error::QueueError;
 use crate::message::{Message, MessageId, MessageState, Receipt};
 use crate::queue::ReliableQueue;
 use crate::queue_client::QueueClient;
 use crate::request::ReceivedMessage;
 use crate::settings::{delay_of, reason_of, visibility_of};
+use crate::trace::TraceContext;
 
 /// States of a delivery: not settled; acknowledgement sent but not answered; acknowledged; settled
 /// otherwise.
@@ -41,6 +44,9 @@ pub struct Delivery<T, C> {
     until: Mutex<Instant>,
     state: AtomicU8,
     back_on_drop: bool,
+    received: Instant,
+    /// The label in metrics.
+    family: &'static str,
 }
 
 impl<T, C> Delivery<T, C> {
@@ -53,7 +59,8 @@ impl<T, C> Delivery<T, C> {
     where
         C: Clone,
     {
-        let left = given.until.since(queue_client.client.clock().now());
+        let received = queue_client.client.clock().now();
+        let left = given.until.since(received);
         // This time is for display only: it is from the client's clock, and the server's clock
         // decides.
         let until = SystemTime::now().checked_add(left).unwrap_or(UNIX_EPOCH);
@@ -70,7 +77,16 @@ impl<T, C> Delivery<T, C> {
         };
         let until = Mutex::new(given.until);
         let state = AtomicU8::new(OPEN);
-        Delivery { message, receipt: given.receipt, queue_client: Arc::clone(queue_client), until, state, back_on_drop }
+        Delivery {
+            message,
+            receipt: given.receipt,
+            queue_client: Arc::clone(queue_client),
+            until,
+            state,
+            back_on_drop,
+            received,
+            family: queue.family,
+        }
     }
 
     /// Returns the id of the message.
@@ -100,6 +116,14 @@ impl<T, C> Delivery<T, C> {
     /// As [`Message::headers`].
     pub fn headers(&self) -> Result<Vec<(String, String)>, ObjectError> {
         self.message.headers()
+    }
+
+    /// Returns the trace context that the producer has pushed with the message; `None` if there is
+    /// none, or none that is valid.
+    ///
+    /// See [`ReliableQueue::trace_with`].
+    pub fn trace_context(&self) -> Option<TraceContext> {
+        TraceContext::of_headers(&self.headers().ok()?)
     }
 
     /// Decodes the value. [Reject](Delivery::reject) a message that cannot be decoded.
@@ -154,12 +178,14 @@ impl<T, C> Delivery<T, C> {
         let before = self.state.swap(UNANSWERED, Ordering::AcqRel);
         let reply = self.queue_client.settle("ack", &self.receipt, None).await;
         match reply {
-            Ok(ChangeReply::Done) => self.acknowledged(),
-            Ok(ChangeReply::Gone) if before == UNANSWERED => self.acknowledged(),
+            Ok(ChangeReply::Done) => self.settled(QueueEvent::Acknowledged, ACKNOWLEDGED, ChangeReply::Done),
+            Ok(ChangeReply::Gone) if before == UNANSWERED => {
+                self.settled(QueueEvent::Acknowledged, ACKNOWLEDGED, ChangeReply::Done)
+            }
             Ok(other) => {
                 self.state.store(before, Ordering::Release);
                 self.until_at_most(Instant::MIN);
-                other.into_result(&self.queue_client.name, self.receipt.id)
+                self.settled(QueueEvent::Acknowledged, before, other)
             }
             Err(error) => {
                 if !matches!(error, QueueError::Object(ObjectError::Failed(Failure::OutcomeUnknown { .. }))) {
@@ -187,7 +213,7 @@ impl<T, C> Delivery<T, C> {
         let delay = delay_of(&self.message.object_ref, "delay", delay)?;
         self.until_at_most(Instant::MIN);
         let reply = self.queue_client.settle("nack", &self.receipt, Some(delay)).await?;
-        self.returned(reply)
+        self.settled(QueueEvent::Returned, RETURNED, reply)
     }
 
     /// Rejects the message: it becomes a dead letter at once, with `reason`, at most 1,024 bytes.
@@ -206,7 +232,7 @@ impl<T, C> Delivery<T, C> {
         let reason = reason_of(&self.message.object_ref, reason.as_ref())?;
         self.until_at_most(Instant::MIN);
         let reply = self.queue_client.settle("reject", &self.receipt, Some(reason)).await?;
-        self.returned(reply)
+        self.settled(QueueEvent::Rejected, RETURNED, reply)
     }
 
     /// Sets the end of the message's visibility to `visibility` from now, 1 ms to 3650 days.
@@ -241,16 +267,15 @@ impl<T, C> Delivery<T, C> {
         *until = most.min(*until);
     }
 
-    #[expect(clippy::unnecessary_wraps, reason = "it is what an acknowledgement ends with")]
-    fn acknowledged(&self) -> Result<(), QueueError> {
-        self.state.store(ACKNOWLEDGED, Ordering::Release);
-        Ok(())
-    }
-
-    fn returned(&self, reply: ChangeReply) -> Result<(), QueueError> {
-        reply.into_result(&self.queue_client.name, self.receipt.id)?;
-        self.state.store(RETURNED, Ordering::Release);
-        Ok(())
+    /// Ends a call that settles the message. If it succeeded, `state` is the new state.
+    fn settled(&self, event: QueueEvent, state: u8, reply: ChangeReply) -> Result<(), QueueError> {
+        let result = reply.into_result(&self.queue_client.name, self.receipt.id);
+        count::settled(self.family, event, &result);
+        if result.is_ok() {
+            queue_handled(self.family, self.queue_client.client.clock().now().since(self.received));
+            self.state.store(state, Ordering::Release);
+        }
+        result
     }
 }
 
@@ -258,7 +283,12 @@ impl<T, C> Drop for Delivery<T, C> {
     fn drop(&mut self) {
         // If an unanswered acknowledgement was executed, the message is gone, and this request has
         // no effect.
-        if self.back_on_drop && *self.state.get_mut() <= UNANSWERED {
+        if *self.state.get_mut() > UNANSWERED {
+            return;
+        }
+        queue_handled(self.family, self.queue_client.client.clock().now().since(self.received));
+        if self.back_on_drop {
+            queue_messages(self.family, QueueEvent::Returned, 1);
             self.queue_client.change_in_background("nack", vec![self.receipt.clone()], Some(Bytes::from_static(b"0")));
         }
     }

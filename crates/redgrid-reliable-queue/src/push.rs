@@ -9,6 +9,7 @@ use redgrid_core::{Code, LIFETIMES, ServerError};
 
 use crate::batch::{Change, ChangeReply};
 use crate::body::{self, Headers};
+use crate::count;
 use crate::error::QueueError;
 use crate::message::MessageId;
 use crate::queue::ReliableQueue;
@@ -102,7 +103,8 @@ options!(PushMany);
 
 impl<T, C> Push<T, C> {
     pub(crate) fn new(queue: ReliableQueue<T, C>, value: Result<Bytes, ObjectError>) -> Self {
-        Push { queue, value, options: Options::default() }
+        let options = Options { headers: queue.propagator.headers(), ..Options::default() };
+        Push { queue, value, options }
     }
 
     /// Pushes the message unless one with this id was pushed within the deduplication window. The
@@ -124,7 +126,8 @@ impl<T, C> Push<T, C> {
 
 impl<T, C> PushMany<T, C> {
     pub(crate) fn new(queue: ReliableQueue<T, C>, values: Vec<Result<Bytes, ObjectError>>) -> Self {
-        PushMany { queue, values, options: Options::default() }
+        let options = Options { headers: queue.propagator.headers(), ..Options::default() };
+        PushMany { queue, values, options }
     }
 }
 
@@ -167,6 +170,7 @@ impl Options {
 /// Converts the reply to a push.
 fn pushed<T, C>(queue: &ReliableQueue<T, C>, reply: ChangeReply, size: usize) -> Result<Pushed, QueueError> {
     let name = queue.queue_client()?.name.clone();
+    count::pushed(queue.family, &reply);
     match reply {
         ChangeReply::New(id) => Ok(Pushed { id, is_new: true }),
         ChangeReply::Duplicate(id) => Ok(Pushed { id, is_new: false }),

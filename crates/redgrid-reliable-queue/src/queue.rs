@@ -7,6 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use redgrid_codecs::{Codec, EncodesFor};
 use redgrid_core::author::ClientExt;
+use redgrid_core::author::counts::QueueEvent;
 use redgrid_core::object::layouts::reliable_queue;
 use redgrid_core::object::{Object, ObjectError, ObjectRef};
 use redgrid_core::{Client, Request, ServerError};
@@ -21,6 +22,7 @@ use crate::push::{Push, PushMany};
 use crate::queue_client::QueueClient;
 use crate::receive::{Receive, ReceiveMany};
 use crate::settings::{delay_of, reason_of, visibility_of};
+use crate::trace::Propagator;
 
 redgrid_core::default_codec! {
     /// A queue with acknowledgements: each message is delivered to one consumer at a time, and
@@ -34,6 +36,8 @@ redgrid_core::default_codec! {
         queue_client: Result<Arc<QueueClient>, ObjectError>,
         codec: C,
         values: PhantomData<fn() -> T>,
+        pub(crate) family: &'static str,
+        pub(crate) propagator: Propagator,
     }
 }
 
@@ -43,14 +47,22 @@ impl<T, C: Codec + Default> ReliableQueue<T, C> {
     pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
         let object_ref = ObjectRef::new(client, name);
         let queue_client = QueueClient::of(&object_ref);
-        ReliableQueue { object_ref, queue_client, codec: C::default(), values: PhantomData }
+        ReliableQueue {
+            object_ref,
+            queue_client,
+            codec: C::default(),
+            values: PhantomData,
+            family: "",
+            propagator: Propagator::default(),
+        }
     }
 }
 
 impl<T, C> ReliableQueue<T, C> {
     /// Returns the same queue with another codec.
     pub fn with_codec<D: Codec>(self, codec: D) -> ReliableQueue<T, D> {
-        ReliableQueue { object_ref: self.object_ref, queue_client: self.queue_client, codec, values: PhantomData }
+        let ReliableQueue { object_ref, queue_client, family, propagator, .. } = self;
+        ReliableQueue { object_ref, queue_client, codec, values: PhantomData, family, propagator }
     }
 
     /// Returns the queue as an object, with all its keys: existence, lifetime, rename, memory
@@ -192,7 +204,8 @@ impl<T, C> ReliableQueue<T, C> {
     #[doc(alias = "acknowledge")]
     pub async fn ack(&self, receipt: &Receipt) -> Result<(), QueueError> {
         let queue_client = self.queue_client()?;
-        queue_client.settle("ack", receipt, None).await?.into_result(&queue_client.name, receipt.id)
+        let reply = queue_client.settle("ack", receipt, None).await?;
+        self.settled(QueueEvent::Acknowledged, receipt, reply)
     }
 
     /// Acknowledges several messages in batches of 500. Returns the outcome of each.
@@ -215,13 +228,12 @@ impl<T, C> ReliableQueue<T, C> {
                 }
                 Err(error) => Err(error.into()),
             };
-            match (self.queue_client(), reply) {
-                (Ok(queue_client), Ok(reply)) => {
+            match reply {
+                Ok(reply) => {
                     let each = part.iter().zip(reply);
-                    outcomes.extend(each.map(|(receipt, reply)| reply.into_result(&queue_client.name, receipt.id)));
+                    outcomes.extend(each.map(|(of, reply)| self.settled(QueueEvent::Acknowledged, of, reply)));
                 }
-                (_, Err(error)) => outcomes.extend(part.iter().map(|_| Err(error.clone()))),
-                (Err(error), _) => outcomes.extend(part.iter().map(|_| Err(error.clone().into()))),
+                Err(error) => outcomes.extend(part.iter().map(|_| Err(error.clone()))),
             }
         }
         outcomes
@@ -235,7 +247,8 @@ impl<T, C> ReliableQueue<T, C> {
     #[doc(alias = "negativeAcknowledge")]
     pub async fn nack(&self, receipt: &Receipt, delay: Duration) -> Result<(), QueueError> {
         let (queue_client, delay) = (self.queue_client()?, delay_of(&self.object_ref, "delay", delay)?);
-        queue_client.settle("nack", receipt, Some(delay)).await?.into_result(&queue_client.name, receipt.id)
+        let reply = queue_client.settle("nack", receipt, Some(delay)).await?;
+        self.settled(QueueEvent::Returned, receipt, reply)
     }
 
     /// Rejects a message by its receipt; see [`Delivery::reject`].
@@ -246,7 +259,8 @@ impl<T, C> ReliableQueue<T, C> {
     #[doc(alias = "negativeAcknowledge")]
     pub async fn reject(&self, receipt: &Receipt, reason: impl AsRef<str>) -> Result<(), QueueError> {
         let (queue_client, reason) = (self.queue_client()?, reason_of(&self.object_ref, reason.as_ref())?);
-        queue_client.settle("reject", receipt, Some(reason)).await?.into_result(&queue_client.name, receipt.id)
+        let reply = queue_client.settle("reject", receipt, Some(reason)).await?;
+        self.settled(QueueEvent::Rejected, receipt, reply)
     }
 
     /// Sets the end of a message's visibility by its receipt; see [`Delivery::extend`].
@@ -377,7 +391,9 @@ impl<T, C> ReliableQueue<T, C> {
     }
 }
 
-redgrid_core::clone_fields!([T, C: Clone] ReliableQueue<T, C> { object_ref, queue_client, codec, values });
+redgrid_core::clone_fields!([T, C: Clone] ReliableQueue<T, C> {
+    object_ref, queue_client, codec, values, family, propagator
+});
 
 redgrid_core::debug_fields!([T, C: std::fmt::Debug] ReliableQueue<T, C>, |it|
     name: it.object_ref.name(), codec: it.codec

@@ -10,6 +10,7 @@ use redgrid_core::into_future;
 use redgrid_core::object::ObjectError;
 use redgrid_core::wait_queue::WaitEnd;
 
+use crate::count;
 use crate::delivery::Delivery;
 use crate::error::QueueError;
 use crate::queue::ReliableQueue;
@@ -127,7 +128,9 @@ async fn receive<T: 'static, C: Codec + Clone>(
                 // The caller was too late: the messages were returned to the queue. Receive again.
                 let Some(granted) = offer.take() else { continue };
                 let delivery = |deliveries| Delivery::new(queue, queue_client, deliveries, options.back_on_drop);
-                return Ok(granted.take().into_iter().map(delivery).collect());
+                let messages = granted.take();
+                count::received(queue.family, &messages);
+                return Ok(messages.into_iter().map(delivery).collect());
             }
             WaitEnd::Completed(Received::Nothing) => None,
             WaitEnd::Failed(source) => Some(source),

@@ -6,11 +6,22 @@ macro_rules! handle {
         impl<T, C: redgrid_codecs::Codec> $type<T, C> {
             #[doc = concat!("Returns a handle of the same ", $name, " with another codec.")]
             pub fn with_codec<D: redgrid_codecs::Codec>(self, codec: D) -> $type<T, D> {
-                $type { object_ref: self.object_ref, codec, messages: std::marker::PhantomData }
+                let $type { object_ref, family, .. } = self;
+                $type { object_ref, codec, messages: std::marker::PhantomData, family }
+            }
+
+            /// Returns the same topic with the label `family` in metrics.
+            ///
+            /// It groups names that belong together. Give a constant: each value is a time series
+            /// of its own. The default is the empty text.
+            #[must_use]
+            pub fn family(mut self, family: &'static str) -> Self {
+                self.family = family;
+                self
             }
         }
 
-        redgrid_core::clone_fields!([T, C: Clone] $type<T, C> { object_ref, codec, messages });
+        redgrid_core::clone_fields!([T, C: Clone] $type<T, C> { object_ref, codec, messages, family });
 
         impl<T, C: std::fmt::Debug> std::fmt::Debug for $type<T, C> {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -35,7 +46,7 @@ macro_rules! subscribable {
             where
                 C: redgrid_codecs::Decode<T> + Clone,
             {
-                crate::Subscribe::new(&self.object_ref, self.channels(), self.codec.clone())
+                crate::Subscribe::new(&self.object_ref, self.channels(), self.codec.clone(), self.family)
             }
 
             /// Returns the number of this client's subscriptions to the topic.

@@ -30,6 +30,7 @@ redgrid_core::default_codec! {
         object_ref: ObjectRef,
         codec: C,
         messages: PhantomData<fn() -> T>,
+        family: &'static str,
     }
 }
 
@@ -41,7 +42,12 @@ impl<T, C: Codec + Default> PatternTopic<T, C> {
     ///
     /// No request is sent: an invalid pattern is reported by the first call.
     pub fn new(client: &Client, pattern: impl AsRef<str>) -> Self {
-        PatternTopic { object_ref: ObjectRef::new(client, pattern), codec: C::default(), messages: PhantomData }
+        PatternTopic {
+            object_ref: ObjectRef::new(client, pattern),
+            codec: C::default(),
+            messages: PhantomData,
+            family: "",
+        }
     }
 }
 

@@ -4,6 +4,7 @@ use std::marker::PhantomData;
 
 use bytes::Bytes;
 use redgrid_codecs::{Codec, Encode};
+use redgrid_core::author::counts::{Direction, topic_messages};
 use redgrid_core::object::{ObjectError, ObjectRef};
 use redgrid_core::{ChannelSelector, Client, Pairs, Request};
 
@@ -25,6 +26,7 @@ redgrid_core::default_codec! {
         object_ref: ObjectRef,
         codec: C,
         messages: PhantomData<fn() -> T>,
+        family: &'static str,
     }
 }
 
@@ -37,7 +39,12 @@ impl<T, C: Codec + Default> ShardedTopic<T, C> {
     ///
     /// No request is sent: an invalid name is reported by the first call.
     pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
-        ShardedTopic { object_ref: ObjectRef::new(client, name), codec: C::default(), messages: PhantomData }
+        ShardedTopic {
+            object_ref: ObjectRef::new(client, name),
+            codec: C::default(),
+            messages: PhantomData,
+            family: "",
+        }
     }
 }
 
@@ -58,7 +65,10 @@ impl<T, C: Codec> ShardedTopic<T, C> {
         C: Encode<Q>,
     {
         let message = self.object_ref.encoded(&self.codec, message)?;
-        self.map_unsupported(self.object_ref.change(self.object_ref.command("SPUBLISH")?.arg(message)).await)
+        let published = self.object_ref.change(self.object_ref.command("SPUBLISH")?.arg(message)).await;
+        let receivers = self.map_unsupported(published)?;
+        topic_messages(self.family, Direction::Published, 1);
+        Ok(receivers)
     }
 
     /// Returns the number of connections that are subscribed on the primary of its slot.

@@ -10,6 +10,7 @@ use bytes::Bytes;
 use futures_util::Stream;
 use redgrid_codecs::{Codec, Decode};
 use redgrid_core::author::ClientExt;
+use redgrid_core::author::counts::{Direction, topic_messages};
 use redgrid_core::into_future;
 use redgrid_core::object::events::Gap;
 use redgrid_core::object::{ObjectError, ObjectRef};
@@ -34,11 +35,18 @@ pub struct Subscribe<T, C> {
     codec: C,
     buffer: usize,
     messages: PhantomData<fn() -> T>,
+    family: &'static str,
 }
 
 impl<T, C> Subscribe<T, C> {
-    pub(crate) fn new(object_ref: &ObjectRef, channels: Result<ChannelSelector, ObjectError>, codec: C) -> Self {
-        Subscribe { object_ref: object_ref.clone(), channels, codec, buffer: DEFAULT_BUFFER, messages: PhantomData }
+    pub(crate) fn new(
+        object_ref: &ObjectRef,
+        channels: Result<ChannelSelector, ObjectError>,
+        codec: C,
+        family: &'static str,
+    ) -> Self {
+        let (object_ref, messages) = (object_ref.clone(), PhantomData);
+        Subscribe { object_ref, channels, codec, buffer: DEFAULT_BUFFER, messages, family }
     }
 
     /// Sets the size of the buffer for a slow reader, 1 to 1,048,576 messages. The default is
@@ -55,7 +63,7 @@ impl<T, C> Subscribe<T, C> {
 
 impl<T, C: Codec + Decode<T>> Subscribe<T, C> {
     async fn begin(self) -> Result<Subscription<T, C>, ObjectError> {
-        let Subscribe { object_ref, channels, codec, buffer, .. } = self;
+        let Subscribe { object_ref, channels, codec, buffer, family, .. } = self;
         let name = object_ref.name_and_key()?.0.clone();
         let channels = channels?;
         if !BUFFER_RANGE.contains(&buffer) {
@@ -64,7 +72,7 @@ impl<T, C: Codec + Decode<T>> Subscribe<T, C> {
         let namespace = object_ref.client().namespace().as_str();
         let prefix = if namespace.is_empty() { String::new() } else { format!("{namespace}:") };
         match object_ref.client().subscribe(channels, buffer).await {
-            Ok(stream) => Ok(Subscription { name, prefix, codec, stream, messages: PhantomData }),
+            Ok(stream) => Ok(Subscription { name, prefix, codec, stream, messages: PhantomData, family }),
             Err(error) => Err(subscribe_error(&name, error)),
         }
     }
@@ -111,6 +119,8 @@ pub struct Subscription<T, C> {
     codec: C,
     stream: PubSubStream,
     messages: PhantomData<fn() -> T>,
+    /// The label in metrics.
+    family: &'static str,
 }
 
 impl<T, C: Codec + Decode<T>> Subscription<T, C> {
@@ -132,8 +142,14 @@ impl<T, C: Codec + Decode<T>> Subscription<T, C> {
     fn poll(&self, context: &mut Context<'_>) -> Poll<Option<Result<Message<T>, SubscriptionError>>> {
         self.stream.poll_next(context).map(|event| {
             Some(match event? {
-                PubSubEvent::Message { channel, payload } => self.message(&channel, &payload),
-                PubSubEvent::Missed(missed) => Err(SubscriptionError::Gap(Gap::Slow { missed })),
+                PubSubEvent::Message { channel, payload } => {
+                    topic_messages(self.family, Direction::Received, 1);
+                    self.message(&channel, &payload)
+                }
+                PubSubEvent::Missed(missed) => {
+                    topic_messages(self.family, Direction::Missed, missed);
+                    Err(SubscriptionError::Gap(Gap::Slow { missed }))
+                }
                 PubSubEvent::Denied(error) => Err(SubscriptionError::Refused(subscribe_error(&self.name, error))),
                 _ => Err(SubscriptionError::Gap(Gap::Interrupted)),
             })

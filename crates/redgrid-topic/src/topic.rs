@@ -4,6 +4,7 @@ use std::marker::PhantomData;
 
 use redgrid_codecs::{Codec, Encode};
 use redgrid_core::author::ClientExt;
+use redgrid_core::author::counts::{Direction, topic_messages};
 use redgrid_core::object::{ObjectError, ObjectRef};
 use redgrid_core::{ChannelSelector, Client};
 
@@ -25,6 +26,7 @@ redgrid_core::default_codec! {
         object_ref: ObjectRef,
         codec: C,
         messages: PhantomData<fn() -> T>,
+        family: &'static str,
     }
 }
 
@@ -37,7 +39,7 @@ impl<T, C: Codec + Default> Topic<T, C> {
     ///
     /// No request is sent: an invalid name is reported by the first call.
     pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
-        Topic { object_ref: ObjectRef::new(client, name), codec: C::default(), messages: PhantomData }
+        Topic { object_ref: ObjectRef::new(client, name), codec: C::default(), messages: PhantomData, family: "" }
     }
 }
 
@@ -61,7 +63,9 @@ impl<T, C: Codec> Topic<T, C> {
         C: Encode<Q>,
     {
         let message = self.object_ref.encoded(&self.codec, message)?;
-        self.object_ref.change(self.object_ref.command("PUBLISH")?.arg(message)).await
+        let receivers = self.object_ref.change(self.object_ref.command("PUBLISH")?.arg(message)).await?;
+        topic_messages(self.family, Direction::Published, 1);
+        Ok(receivers)
     }
 
     /// Returns the number of connections that are subscribed on all primaries and on all reachable

@@ -3,9 +3,10 @@
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use redgrid_core::author::counts::{CommitOutcome, committed};
 use redgrid_core::author::{Backoff, ClientExt};
 use redgrid_core::clock::Instant;
-use redgrid_core::{Client, Name, Request};
+use redgrid_core::{Client, Failure, Name, Request};
 
 use crate::commit::{Commit, Outcome};
 use crate::error::TransactionError;
@@ -54,6 +55,8 @@ pub(crate) struct Options {
     pub(crate) isolation: Isolation,
     respect_locks: bool,
     pub(crate) retries: u32,
+    /// The label in metrics.
+    family: &'static str,
 }
 
 /// The progress of a transaction.
@@ -73,6 +76,7 @@ impl Transaction {
             isolation: Isolation::default(),
             respect_locks: true,
             retries: DEFAULT_RETRIES,
+            family: "",
         };
         Transaction::with(client, options)
     }
@@ -126,6 +130,12 @@ impl Transaction {
         self
     }
 
+    /// Sets the label `family` in metrics: a constant that groups transactions of one purpose.
+    pub fn family(mut self, family: &'static str) -> Self {
+        self.options.family = family;
+        self
+    }
+
     /// Executes all buffered writes in one step. The [`Isolation`] determines which reads must be
     /// unchanged.
     ///
@@ -152,6 +162,13 @@ impl Transaction {
             state
         };
         let result = self.execute(&state, self.options.isolation).await;
+        let outcome = match &result {
+            Ok(()) => CommitOutcome::Committed,
+            Err(TransactionError::Conflict { .. }) => CommitOutcome::Conflict,
+            Err(TransactionError::Failed(Failure::OutcomeUnknown { .. })) => CommitOutcome::Unknown,
+            Err(_) => CommitOutcome::Failed,
+        };
+        committed(self.options.family, outcome);
         self.record_conflict(result)
     }
 

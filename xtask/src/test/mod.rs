@@ -9,6 +9,7 @@ use std::{ffi::OsString, path::Path, process::ExitCode, thread, time::Instant};
 use redgrid_testkit::{NEWEST_VARIABLE, SERVER_VARIABLE};
 
 use crate::{
+    alerts::{self, PROMTOOL_VARIABLE},
     cargo, install,
     steps::{self, Failure, say},
     suite::Counts,
@@ -41,6 +42,10 @@ pub(crate) fn settings(workspace: &Path) -> Result<Vec<(&'static str, OsString)>
     match install::newest(workspace) {
         Ok(newest) => settings.push((NEWEST_VARIABLE, newest.path().into())),
         Err(failure) => say(&format!("{failure}; the tests that also run on a newer server will say SKIPPED")),
+    }
+    match alerts::promtool(workspace) {
+        Ok(promtool) => settings.push((PROMTOOL_VARIABLE, promtool.into())),
+        Err(failure) => say(&format!("{failure}; the tests of the alerts will say SKIPPED")),
     }
     if std::env::var_os(THREADS).is_none() {
         settings.push((THREADS, at_a_time().to_string().into()));

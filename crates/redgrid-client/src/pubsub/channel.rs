@@ -11,6 +11,7 @@ use super::buffer::MessageBuffer;
 use super::handles::{ChannelEvent, Generation, Signal};
 use crate::clock::Instant;
 use crate::connection::{ChannelKind, NodeId};
+use crate::count::SubscriptionGauge;
 use crate::error::{Code, ServerError};
 
 pub(super) struct Channel {
@@ -37,6 +38,8 @@ pub(super) struct Channel {
     pub(super) poll: Option<KeyPoll>,
     /// Number of messages that were received on the channel.
     pub(super) message_count: u64,
+    /// The channel in the metrics.
+    gauge: SubscriptionGauge,
 }
 
 /// How messages of a channel are published, and where they can be received.
@@ -154,6 +157,7 @@ impl Channel {
             confirmed_or_unknown: false,
             poll: None,
             message_count: 0,
+            gauge: SubscriptionGauge::default(),
         }
     }
 
@@ -172,6 +176,11 @@ impl Channel {
         self.subscribe_sent
             && (self.confirmed_or_unknown
                 || !matches!(self.subscription, SubscriptionState::Denied | SubscriptionState::Retry))
+    }
+
+    /// Updates the channel in the metrics, after a change of its watchers or of its subscription.
+    pub(super) fn count(&mut self) {
+        self.gauge.set(!self.watchers.is_empty(), self.subscription == SubscriptionState::Active);
     }
 
     pub(super) fn deliver(&mut self, name: &Bytes, payload: &Bytes) {
@@ -208,6 +217,7 @@ impl Channel {
 
     pub(super) fn set_subscription(&mut self, subscription: SubscriptionState) {
         self.subscription = subscription;
+        self.count();
         for sink in self.watchers.values() {
             match sink {
                 Sink::Signal(signal) => {

@@ -189,6 +189,7 @@ impl SubscriptionManager {
             _ => {}
         }
         channel.watchers.insert(id, sink);
+        channel.count();
         match (poll, &mut channel.poll, node_tasks.get_mut(&channel.primary)) {
             (Some(poll), Some(existing), _) => existing.waiter_flag = existing.waiter_flag.take().or(poll.waiter_flag),
             (Some(poll), vacant, Some(node_task)) => {
@@ -305,6 +306,7 @@ fn take_watcher(state: &mut State, name: &Bytes, id: u64) -> Option<(NodeId, Sin
     let State { channels, node_tasks, .. } = state;
     let channel = channels.get_mut(name)?;
     let sink = channel.watchers.remove(&id);
+    channel.count();
     if let Some(Sink::Buffer { buffer, channel_id }) = &sink {
         buffer.channel_removed(*channel_id);
     }

@@ -1,9 +1,10 @@
 //! A console with a user that has only the published permissions of a reader.
 
-use redgrid_console::{Access, Client, Console};
-use redgrid_inspect::reliable_queue::ReliableQueue;
-use redgrid_inspect::reliable_queue::codecs::Text;
+use redgrid_console::{Access, Client, Console, FleetMetrics};
 use redgrid_locks::Lock;
+use redgrid_reliable_queue::ReliableQueue;
+use redgrid_reliable_queue::codecs::Text;
+use redgrid_semaphore::Semaphore;
 use redgrid_testkit::redis::Value;
 
 use crate::live::Stream;
@@ -40,6 +41,31 @@ async fn the_published_permissions_are_enough() {
     assert!(!page.contains("Not checked"), "{page}");
     let search = get(&router, "/objects?pattern=*&kind=all").await;
     until_shown(&router, &format!("/{}", search.location()), "lock?name=job").await;
+    let log: Vec<Value> = setup.observer.query(&["ACL", "LOG"]).await.expect("an answer");
+    assert!(log.is_empty(), "{log:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_published_permissions_are_enough_for_metrics() {
+    let setup = Setup::start().await;
+    let page = include_str!("../../../../docs/operating/acl.md");
+    let lines: Vec<&str> = page.lines().filter(|line| line.starts_with("ACL SETUSER reader on ")).collect();
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    for line in lines {
+        let words: Vec<String> = line.replace("SECRET", "secret").split(' ').map(str::to_owned).collect();
+        setup.observer.cmd(&words).await.expect("it is accepted");
+    }
+    let queue: ReliableQueue<String, Text> = ReliableQueue::new(&setup.client, "mails");
+    queue.push("a").await.expect("it is pushed");
+    let _permit = Semaphore::new(&setup.client, "printers", 2).acquire().await.expect("a permit");
+    setup.observer.cmd(&["ACL", "LOG", "RESET"]).await.expect("an answer");
+
+    let reader = Client::connect(setup.server.url_for("reader", "secret")).await.expect("a client");
+    let metrics = FleetMetrics::new(["mails"], ["printers"]).expect("few names");
+    let router = Console::new(&reader).access(|_| Access::Read).metrics(metrics).router();
+    let text = until_shown(&router, "/metrics", "redgrid_fleet_holders_gone").await;
+    assert!(text.contains("{queue=\"mails\",state=\"ready\"} 1") && text.contains("oldest_seconds"), "{text}");
+    assert!(text.contains("{semaphore=\"printers\",state=\"available\"} 1"), "{text}");
     let log: Vec<Value> = setup.observer.query(&["ACL", "LOG"]).await.expect("an answer");
     assert!(log.is_empty(), "{log:?}");
 }

@@ -5,6 +5,7 @@ mod acl;
 mod actions;
 mod budget;
 mod live;
+mod metrics;
 mod pages;
 mod queues;
 mod support;

@@ -15,6 +15,7 @@ use crate::lock::{
     AcquireError, AcquireRequest, AttachError, DetachedHold, HoldGuard, HolderId, InlineTask, LockKeys, LockProtocol,
     MultiOutcome, Takeover, TakeoverFrom,
 };
+use crate::observe::count::Labels;
 use crate::observe::{OpContext, OpSpan};
 use crate::service::ClientParts;
 use crate::unpolled::Offer;
@@ -123,7 +124,8 @@ pub trait LockExt: Sealed {
         let client = self.client();
         async move {
             let releases = from != TakeoverFrom::Anybody;
-            let observed = OpSpan::force(OpContext { kind: kind.name(), name: &target.name }, releases);
+            let labels = Labels { kind: kind.name(), family: target.family };
+            let observed = OpSpan::force(OpContext { labels, name: &target.name }, releases);
             observed.instrument(client.table().take_over(client, kind, target, request, from)).await
         }
     }

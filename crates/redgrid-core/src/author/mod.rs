@@ -34,6 +34,11 @@ pub use crate::lock::shared::ReadWriteMode;
 pub use crate::object::pages::{PageRequest, Paged, Pages};
 pub use redgrid_client::{ByNode, ScriptText, Server, Topology, UNSUBSCRIBED_POLL};
 
+/// What objects count in metrics. Without the feature `metrics`, the functions do nothing.
+pub mod counts {
+    pub use crate::observe::objects::*;
+}
+
 mod sealed {
     use redgrid_client::Client;
 

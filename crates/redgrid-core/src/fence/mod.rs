@@ -15,6 +15,7 @@ use crate::author::ClientExt;
 use crate::failure::{Failure, Operation};
 use crate::name::{InvalidName, Name, companion, same_slot};
 use crate::object::SetTtl;
+use crate::observe::count;
 use crate::token::Token;
 
 static CHECK: Script<1> = Script::new("fence/check", include_str!("scripts/check.lua"));
@@ -86,6 +87,8 @@ pub struct Fence {
     client: Client,
     guarded: Result<Guarded, InvalidName>,
     lifetime: Option<Duration>,
+    /// The label in metrics.
+    family: &'static str,
 }
 
 #[derive(Debug, Clone)]
@@ -103,7 +106,13 @@ impl Fence {
             let key = key(&client.key(&name));
             Guarded { name, key }
         });
-        Fence { client: client.clone(), guarded, lifetime: Some(LIFETIME) }
+        Fence { client: client.clone(), guarded, lifetime: Some(LIFETIME), family: "" }
+    }
+
+    /// Sets the label `family` in metrics: a constant that groups fences that belong together.
+    pub fn family(mut self, family: &'static str) -> Self {
+        self.family = family;
+        self
     }
 
     /// Sets how long the fence remembers the highest token after the last token has passed.
@@ -284,7 +293,11 @@ impl Fence {
         reply: Result<(i64, Bytes), ServerError>,
     ) -> Result<Bytes, FenceError> {
         let name = guarded.name.clone();
-        match reply.map_err(|source| guarded.write_error(source))? {
+        let reply = reply.map_err(|source| guarded.write_error(source))?;
+        if let (STALE | EXPIRED, _) = reply {
+            count::fence_refused(self.family);
+        }
+        match reply {
             (PASSED, reply) => Ok(reply),
             (STALE, highest) => {
                 let highest = std::str::from_utf8(&highest).ok().and_then(|text| text.parse().ok());

@@ -19,6 +19,7 @@ use redgrid_client::internal::shrink_if_sparse;
 use tokio::sync::Notify;
 
 use crate::clock::{Clock, Instant};
+use crate::observe::count;
 
 /// How long a lock or a permit is granted for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,6 +70,12 @@ pub(crate) fn next_renewal(lease: Duration, deadline: Instant, from: Instant) ->
     // If less than two thirds of the lease are left, the renewal is due after half of the remaining
     // time.
     from + (lease / 3).min(deadline.since(from) / 2).max(SHORTEST_INTERVAL)
+}
+
+/// Returns how late a renewal is that is confirmed at `now`; zero if it was not due yet. The
+/// `deadline` is the one before the renewal.
+pub(crate) fn renewal_lag(lease: Duration, deadline: Instant, now: Instant) -> Duration {
+    now.since(deadline - lease.saturating_sub(margin(lease)) + lease / 3)
 }
 
 /// The shortest time between two renewals or verifications, even near the end of the lease.
@@ -374,11 +381,15 @@ impl Wakeup {
 
     /// Completes when the alarm fires. Only one task is allowed to wait at a time.
     pub(crate) async fn elapsed(&self, clock: &Clock) {
+        let mut checked = Instant::MAX;
         loop {
-            let at = Instant::from_nanos(self.at.load(Ordering::Acquire));
-            if clock.now() >= at {
-                return;
+            let (at, now) = (Instant::from_nanos(self.at.load(Ordering::Acquire)), clock.now());
+            if now >= at {
+                // It is late only if it was in the future at the last check.
+                let late = if at > checked { now.since(at) } else { Duration::ZERO };
+                return count::stalled(late);
             }
+            checked = now;
             tokio::select! {
                 () = clock.sleep_until(at) => {}
                 () = self.moved.notified() => {}

@@ -171,7 +171,7 @@ impl PendingAcquire {
         // Borrow `entered` instead of moving it: `PendingAcquire` is large, and every acquire
         // creates one.
         if let Err(error) = &entered {
-            count::refused(kind.name(), error.outcome(), Duration::ZERO);
+            count::refused(LockId::of(kind, keys).labels(), error.outcome(), Duration::ZERO);
         }
         entered
     }
@@ -187,7 +187,7 @@ impl PendingAcquire {
     /// Dropping the future gives up the position in the queue. If the server grants the request all
     /// the same, the grant is released in the background.
     pub fn outcome(self) -> impl Future<Output = Result<Option<HoldGuard>, AcquireError>> + Send + use<> {
-        let context = OpContext { kind: self.kind.name(), name: &self.key.keys.name };
+        let context = OpContext { labels: self.key.labels(), name: &self.key.keys.name };
         let op = OpSpan::acquire(context, &self.table().core.clock, self.entered);
         op.instrument(self.wait())
     }

@@ -369,7 +369,7 @@ pub enum LostReason {
 
 impl LostReason {
     /// All reasons.
-    #[cfg(feature = "metrics")]
+    #[cfg(all(test, feature = "metrics"))]
     pub(crate) const ALL: [LostReason; 4] =
         [LostReason::Expired, LostReason::Gone, LostReason::Forced, LostReason::ShutDown];
 

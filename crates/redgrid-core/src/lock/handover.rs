@@ -127,7 +127,7 @@ impl Table {
             self.served(lock, &waiter, now);
         }
         if confirmed.is_none() && !server_lease.is_unowned() {
-            count::handed_over(server_lease.protocol.name());
+            count::handed_over(server_lease.labels());
         }
         let answers = self.admit((schedule, lock), &server_lease, (from, now), waiter);
         if in_queue {

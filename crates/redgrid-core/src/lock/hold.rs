@@ -237,7 +237,7 @@ impl Hold {
         now: Instant,
         request: Arc<AcquireRequest>,
     ) -> Self {
-        count::held(server_lease.protocol.name());
+        count::held(server_lease.labels());
         let (ends, valid_until) = match request.lease {
             LeaseMode::Fixed(lease) => (from + lease, deadline(from, lease)),
             LeaseMode::Renewed(_) => (Instant::MAX, Instant::MAX),

@@ -8,8 +8,8 @@ use redgrid_client::internal::shrink_if_sparse;
 use tokio::sync::Notify;
 
 use super::error::LostReason;
-use super::hold::Hold;
-use crate::observe::count;
+use super::hold::{Hold, ServerLease};
+use crate::observe::count::{self, Labels};
 use crate::token::Token;
 
 /// The watched holds of one server lease: for the token of each hold, the notification of its end.
@@ -75,6 +75,13 @@ impl HoldWatch {
     }
 }
 
+impl ServerLease {
+    /// Returns the labels of the lock in metrics.
+    pub(super) fn labels(&self) -> Labels {
+        Labels { kind: self.protocol.name(), family: self.keys.family }
+    }
+}
+
 impl Hold {
     /// Returns why the hold was lost; `None` while it is valid, and after it was released.
     pub(super) fn lost(&self) -> Option<LostReason> {
@@ -96,17 +103,17 @@ impl Hold {
 
     /// Counts the end of the hold in the metrics.
     pub(super) fn count_end(&self, lost: Option<LostReason>) {
-        let (kind, now) = (self.server_lease.protocol.name(), self.server_lease.clock.now());
+        let (labels, now) = (self.server_lease.labels(), self.server_lease.clock.now());
         let held = now.since(self.granted);
         if !self.is_given() {
-            count::never_held(kind);
+            count::never_held(labels);
         } else if lost.is_some() && !self.is_guarded() {
             // The hold was forgotten.
-            count::ended(kind, held, None);
+            count::ended(labels, held, None);
         } else {
             // If the deadline had passed before the release, the hold counts as lost.
             let expired = (now >= self.deadline()).then_some(LostReason::Expired);
-            count::ended(kind, held, Some(lost.or(expired).map_or(Ok(()), Err)));
+            count::ended(labels, held, Some(lost.or(expired).map_or(Ok(()), Err)));
         }
     }
 
@@ -134,7 +141,7 @@ impl Hold {
 impl Drop for Hold {
     fn drop(&mut self) {
         if self.end.get().is_none() {
-            count::never_held(self.server_lease.protocol.name());
+            count::never_held(self.server_lease.labels());
         }
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::protocol::{LockKeys, LockProtocol};
+use crate::observe::count::Labels;
 
 /// Identifies a [`LockState`](super::table::LockState): the lock kind, the key, and the number of
 /// the grant.
@@ -23,6 +24,11 @@ pub(super) struct LockId {
 impl LockId {
     pub(super) fn of(kind: &dyn LockProtocol, keys: &Arc<LockKeys>) -> Self {
         LockId { kind: kind.name(), keys: Arc::clone(keys), grant: 0 }
+    }
+
+    /// Returns the labels of the lock in metrics.
+    pub(super) fn labels(&self) -> Labels {
+        Labels { kind: self.kind, family: self.keys.family }
     }
 
     pub(super) fn key(&self) -> &Bytes {

@@ -116,7 +116,7 @@ mod tests {
 
     fn key() -> LockId {
         let (name, key) = (Name::new("a").unwrap(), Bytes::from("a"));
-        let target = LockKeys { name, key, channel: Bytes::new(), more: Box::default() };
+        let target = LockKeys { name, key, channel: Bytes::new(), more: Box::default(), family: "" };
         LockId { kind: "lock", keys: Arc::new(target), grant: 0 }
     }
 

@@ -32,6 +32,8 @@ pub struct LockKeys {
     pub channel: Bytes,
     /// Further keys of the lock kind, in the hash slot of `key`.
     pub more: Box<[Bytes]>,
+    /// The label `family` in metrics and spans; empty unless the handle sets it.
+    pub family: &'static str,
 }
 
 impl LockKeys {

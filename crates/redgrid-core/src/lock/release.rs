@@ -105,7 +105,7 @@ impl Drop for HoldGuard {
 }
 
 pub(super) fn op_context(hold: &Hold) -> OpContext<'_> {
-    OpContext { kind: hold.server_lease.protocol.name(), name: &hold.server_lease.keys.name }
+    OpContext { labels: hold.server_lease.labels(), name: &hold.server_lease.keys.name }
 }
 
 /// A release that its caller polls inline. If it is dropped early, a background task continues it.

@@ -20,7 +20,7 @@ use super::release::Release;
 use super::table::{Answers, State, Table, send};
 use crate::clock::Instant;
 use crate::config::Durability;
-use crate::lease::{retry_pause, with_margin};
+use crate::lease::{renewal_lag, retry_pause, with_margin};
 use crate::observe::count;
 
 /// Largest number of keys that one script renews. Such a script keeps the server busy for about
@@ -54,7 +54,9 @@ impl Table {
                 for group in self.grouped(batch) {
                     self.spawn_background(Box::pin(Arc::clone(&self).renew(group)));
                 }
+                let resumes = self.now() + PACE;
                 tokio::time::sleep(PACE).await;
+                count::stalled(self.now().since(resumes));
                 self.expire();
             }
         }
@@ -262,6 +264,7 @@ impl Table {
             }
             1 => {
                 if !lease.is_zero() {
+                    count::renewed(server_lease.labels(), renewal_lag(lease, server_lease.deadline(), now));
                     server_lease.confirmed(sent, lease, durability);
                 }
                 state.schedule.reschedule(server_lease.id, self.next_check(server_lease, sent, now));
@@ -279,7 +282,7 @@ impl Table {
     fn try_again(&self, state: &mut State, server_leases: &[Arc<ServerLease>]) {
         let now = self.now();
         for server_lease in server_leases {
-            count::renewal_failed(server_lease.protocol.name());
+            count::renewal_failed(server_lease.labels());
             state.schedule.reschedule(server_lease.id, now + retry_pause(server_lease.lease()));
         }
         self.wake_renewal(&state.schedule);

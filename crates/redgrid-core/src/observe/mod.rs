@@ -3,14 +3,23 @@
 //! Metrics use the facade of the crate `metrics` (feature `metrics`), and spans use the crate
 //! `tracing` (feature `tracing`). Both features are off by default. Without them nothing is
 //! recorded, and the future of an operation is not wrapped. No label contains the name of a lock:
-//! the number of names is unbounded, and each name would be a time series of its own.
-//! docs/operating/observability.md is the guide.
+//! the number of names is unbounded, and each name would be a time series of its own. The label
+//! `family` groups names instead: a constant of the program, such as
+//! `lock.family("orders")`. docs/operating/observability.md is the guide.
 
 pub(crate) mod count;
+#[cfg(not(feature = "metrics"))]
+mod disabled;
+pub(crate) mod objects;
 mod operation;
+#[cfg(feature = "metrics")]
+mod series;
 #[cfg(any(feature = "metrics", feature = "tracing"))]
 mod span;
+mod table;
 
+pub use self::table::METRICS;
+pub use self::table::fleet::{self, FLEET_METRICS};
 pub(crate) use operation::{OpContext, OpSpan, Outcome};
 
 /// A metric.
@@ -23,6 +32,10 @@ pub struct Metric {
     pub form: Form,
     /// The labels of each value.
     pub labels: &'static [&'static str],
+    /// The possible values of the last label, if they are few and known; otherwise empty.
+    ///
+    /// [`describe`] registers a counter or a gauge for each of them.
+    pub values: &'static [&'static str],
     /// The measured quantity.
     pub about: &'static str,
 }
@@ -39,56 +52,35 @@ pub enum Form {
     Histogram,
 }
 
-macro_rules! metrics {
-    ($($constant:ident $form:ident $name:literal [$($label:literal),*] $about:literal;)*) => {
-        $(pub(crate) const $constant: Metric =
-            Metric { name: $name, form: Form::$form, labels: &[$($label),*], about: $about };)*
+/// The values of the label `kind`.
+pub const KINDS: [&str; 11] = [
+    "lock",
+    "fair",
+    "fenced",
+    "spin",
+    "quorum",
+    "quorum-fenced",
+    "read lock",
+    "write lock",
+    "election",
+    "leased_semaphore",
+    "semaphore",
+];
 
-        /// All metrics, the most important one first.
-        pub const METRICS: &[Metric] = &[$($constant),*];
-    };
-}
+/// Recommended upper bounds of the buckets of all histograms, in seconds: 0.5 ms to 1 minute.
+///
+/// A recorder without buckets computes quantiles in each process, and those of several processes
+/// cannot be combined. With the crate `metrics-exporter-prometheus`, set them by
+/// `PrometheusBuilder::new().set_buckets(&WAIT_BUCKETS)`.
+pub const WAIT_BUCKETS: [f64; 16] =
+    [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0];
 
-metrics! {
-    ACQUIRE_WAIT Histogram "redgrid_acquire_wait_seconds" ["kind", "outcome"]
-        "from the call of an acquire to its end, however it ended";
-    HOLD Histogram "redgrid_hold_seconds" ["kind"]
-        "from a grant to the release or the loss";
-    ACQUIRED Counter "redgrid_acquired_total" ["kind"]
-        "acquires that were granted, re-entries included";
-    TIMED_OUT Counter "redgrid_timed_out_total" ["kind"]
-        "acquires that timed out while others held the lock";
-    LOST Counter "redgrid_lost_total" ["kind", "reason"]
-        "holds that ended without being released";
-    RELEASED Counter "redgrid_released_total" ["kind"]
-        "holds that their owners released";
-    FORCED Counter "redgrid_forced_total" ["kind"]
-        "names that this process took or freed by force";
-    RENEWALS_FAILED Counter "redgrid_renewals_failed_total" ["kind"]
-        "renewals of a hold that were not confirmed and are tried again";
-    LOCAL_HANDOVERS Counter "redgrid_local_handovers_total" ["kind"]
-        "holds that passed from task to task without a request";
-    POSITIONS_LOST Counter "redgrid_positions_lost_total" ["kind"]
-        "queue positions that the server had removed, and that were requested again";
-    HELD Gauge "redgrid_held" ["kind"]
-        "holds that are valid by the local clock";
-    WAITING Gauge "redgrid_waiting" ["kind"]
-        "acquires that are in flight or wait";
-    NODES Gauge "redgrid_nodes" []
-        "nodes that are used, connected or not";
-    CONNECTIONS_UP Gauge "redgrid_connections_up" []
-        "nodes whose connection has answered its handshake";
-    RECONNECTS Counter "redgrid_reconnects_total" []
-        "connections to a node that had been connected before";
-    GAPS Counter "redgrid_gaps_total" []
-        "interruptions of subscriptions that are over";
-    PRIMARY_CHANGES Counter "redgrid_primary_changes_total" []
-        "primaries that were replaced";
-    TOPOLOGY_CHANGES Counter "redgrid_topology_changes_total" []
-        "other changes of the topology, the first view included";
-}
-
-/// Describes each metric to the recorder. Without this call, metrics have no description.
+/// Describes each metric to the recorder, and registers counters and gauges with the value 0.
+///
+/// Call it once, after the recorder was installed. Without this call, metrics have no description,
+/// and a series appears with the first operation of its kind. Prometheus sees no increase if a
+/// series appears with the value 1. Series with a label `family` are registered for the family
+/// `""`; those of other families appear with their first use.
 #[cfg(feature = "metrics")]
 pub fn describe() {
     for metric in METRICS {
@@ -100,18 +92,45 @@ pub fn describe() {
             }
         }
     }
+    redgrid_client::internal::count::register();
+    count::register();
 }
 
 #[cfg(test)]
 mod tests {
-    use redgrid_client::internal::{COUNTERS, GAUGES};
+    use redgrid_client::internal::count::SERIES;
 
-    use super::{Form, METRICS};
+    use super::{METRICS, WAIT_BUCKETS, objects, table};
 
     #[test]
     fn the_metrics_of_connections_are_in_the_table() {
-        let of = |form| METRICS.iter().filter(move |metric| metric.form == form && metric.labels.is_empty());
-        assert!(of(Form::Gauge).map(|metric| metric.name).eq(GAUGES));
-        assert!(of(Form::Counter).map(|metric| metric.name).eq(COUNTERS));
+        for (name, label, values) in SERIES {
+            let metric = METRICS.iter().find(|metric| metric.name == name);
+            let metric = metric.unwrap_or_else(|| panic!("{name} is not in the table"));
+            let labels: Vec<_> = Some(label).into_iter().filter(|label| !label.is_empty()).collect();
+            assert_eq!((metric.labels, metric.values), (&labels[..], values), "{name}");
+        }
+    }
+
+    #[test]
+    #[cfg(feature = "metrics")]
+    fn the_reasons_of_a_loss_are_in_the_table() {
+        let reasons = crate::lock::LostReason::ALL.map(crate::lock::LostReason::label);
+        assert_eq!(table::LOST.values, reasons);
+    }
+
+    #[test]
+    fn what_objects_count_is_in_the_table() {
+        assert_eq!(table::QUEUE_MESSAGES.values, objects::QueueEvent::ALL.map(objects::QueueEvent::label));
+        assert_eq!(table::LIMIT_DECISIONS.values, objects::Decision::ALL.map(objects::Decision::label));
+        assert_eq!(table::CACHE_REQUESTS.values, objects::CacheResult::ALL.map(objects::CacheResult::label));
+        assert_eq!(table::CACHE_EVICTIONS.values, objects::Removal::ALL.map(objects::Removal::label));
+        assert_eq!(table::TOPIC_MESSAGES.values, objects::Direction::ALL.map(objects::Direction::label));
+        assert_eq!(table::TRANSACTIONS.values, objects::CommitOutcome::ALL.map(objects::CommitOutcome::label));
+    }
+
+    #[test]
+    fn buckets_rise() {
+        assert!(WAIT_BUCKETS.is_sorted());
     }
 }

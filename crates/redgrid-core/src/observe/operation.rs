@@ -1,6 +1,7 @@
 //! The span of one user operation, and its metrics. If the features `metrics` and `tracing` are
 //! both off, the future of an operation runs unchanged.
 
+use super::count::Labels;
 use crate::clock::{Clock, Instant};
 use crate::failure::Failure;
 use crate::lock::{AcquireError, ExtendError, HoldGuard, ReleaseError, Takeover};
@@ -15,7 +16,7 @@ pub(crate) use enabled::OpSpan;
 #[derive(Debug, Clone, Copy)]
 #[cfg_attr(not(any(feature = "metrics", feature = "tracing")), allow(dead_code, reason = "for metrics and spans"))]
 pub(crate) struct OpContext<'a> {
-    pub(crate) kind: &'static str,
+    pub(crate) labels: Labels,
     pub(crate) name: &'a Name,
 }
 
@@ -170,7 +171,7 @@ mod disabled {
 mod enabled {
     use super::super::count;
     use super::super::span::Span;
-    use super::{ACQUIRED, Clock, Instant, OpContext, Outcome};
+    use super::{ACQUIRED, Clock, Instant, Labels, OpContext, Outcome};
 
     /// An operation in progress. Its outcome is recorded on drop, so a cancelled operation is
     /// recorded, too.
@@ -181,15 +182,15 @@ mod enabled {
     }
 
     enum OpKind {
-        Acquire { kind: &'static str, clock: Clock, entered: Instant },
-        Force { kind: &'static str },
+        Acquire { labels: Labels, clock: Clock, entered: Instant },
+        Force { labels: Labels },
         Change,
     }
 
     impl OpSpan {
         pub(crate) fn acquire(context: OpContext<'_>, clock: &Clock, entered: Instant) -> OpSpan {
-            count::waiting(context.kind);
-            let kind = OpKind::Acquire { kind: context.kind, clock: clock.clone(), entered };
+            count::waiting(context.labels);
+            let kind = OpKind::Acquire { labels: context.labels, clock: clock.clone(), entered };
             OpSpan::begin(kind, Span::acquire(context))
         }
 
@@ -207,7 +208,7 @@ mod enabled {
 
         pub(crate) fn force(context: OpContext<'_>, releases: bool) -> OpSpan {
             let span = if releases { Span::force_release(context) } else { Span::steal(context) };
-            OpSpan::begin(OpKind::Force { kind: context.kind }, span)
+            OpSpan::begin(OpKind::Force { labels: context.labels }, span)
         }
 
         fn begin(kind: OpKind, span: Span) -> OpSpan {
@@ -228,12 +229,12 @@ mod enabled {
         fn drop(&mut self) {
             self.span.outcome(self.outcome);
             match &self.kind {
-                OpKind::Acquire { kind, clock, entered } => {
+                OpKind::Acquire { labels, clock, entered } => {
                     let waited = clock.now().since(*entered);
                     self.span.waited(waited);
-                    count::waited(kind, self.outcome, waited);
+                    count::waited(*labels, self.outcome, waited);
                 }
-                OpKind::Force { kind } if self.outcome == ACQUIRED => count::forced(kind),
+                OpKind::Force { labels } if self.outcome == ACQUIRED => count::forced(*labels),
                 OpKind::Force { .. } | OpKind::Change => {}
             }
         }

@@ -16,7 +16,8 @@ macro_rules! span {
                 target: "redgrid",
                 $name,
                 name = %$context.name,
-                kind = $context.kind,
+                kind = $context.labels.kind,
+                family = $context.labels.family,
                 outcome = Empty,
                 token = Empty,
                 $($more = Empty,)*

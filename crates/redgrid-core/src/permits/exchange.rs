@@ -49,6 +49,8 @@ pub struct SemaphoreKeys {
     /// The number of all permits, if the handle was created with a capacity. A new semaphore gets
     /// this number. If a semaphore has another number, it grants nothing to this handle.
     pub capacity: Option<u64>,
+    /// The label `family` in metrics; empty unless the handle sets it.
+    pub family: &'static str,
     server_queue: Bytes,
     live_clients: Bytes,
 }
@@ -70,6 +72,7 @@ impl SemaphoreKeys {
             leased,
             fair: false,
             capacity: None,
+            family: "",
             name,
             key,
         })

@@ -14,6 +14,7 @@ use super::waiter::{RequestStatus, Waiter};
 use crate::author::ClientExt;
 use crate::clock::Instant;
 use crate::lock::GRACE;
+use crate::observe::count::Labels;
 use crate::observe::{OpContext, OpSpan};
 use crate::service::ClientParts;
 
@@ -23,6 +24,8 @@ use crate::service::ClientParts;
 pub struct PendingPermit {
     client: Client,
     semaphore: Arc<LocalSemaphore>,
+    /// The family of the handle. The semaphore is shared with handles of other families.
+    family: &'static str,
     request: PermitRequest,
     id: u64,
     entered: Instant,
@@ -56,7 +59,8 @@ impl PendingPermit {
         let (semaphore, handoff) = registry.enqueue(keys, waiter);
         let client = client.clone();
         let result = LoopResult::new(&semaphore.registry, receiver, handoff);
-        PendingPermit { client, semaphore, request, id, entered, until, status, result, done: false }
+        let family = keys.family;
+        PendingPermit { client, semaphore, family, request, id, entered, until, status, result, done: false }
     }
 
     /// Waits for the permits. Returns `None` if the request was try-only and there were too few.
@@ -71,7 +75,7 @@ impl PendingPermit {
     /// are returned in the background.
     pub fn outcome(self) -> impl Future<Output = Result<Option<Permit>, AcquireError>> + Send + use<> {
         let keys = Arc::clone(&self.semaphore.keys);
-        let context = OpContext { kind: keys.kind(), name: &keys.name };
+        let context = OpContext { labels: Labels { kind: keys.kind(), family: self.family }, name: &keys.name };
         let span = OpSpan::acquire(context, self.client.clock(), self.entered);
         span.instrument(self.wait())
     }

@@ -91,6 +91,12 @@ impl SemaphoreHandle {
         self.with(|keys| keys.fair = true)
     }
 
+    /// Returns the same handle with a label `family` for metrics and spans.
+    #[must_use]
+    pub fn family(self, family: &'static str) -> Self {
+        self.with(|keys| keys.family = family)
+    }
+
     fn with(mut self, change: impl FnOnce(&mut SemaphoreKeys)) -> Self {
         if let Ok(keys) = &mut self.keys {
             change(Arc::make_mut(keys));

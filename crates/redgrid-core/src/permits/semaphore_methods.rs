@@ -18,6 +18,16 @@ macro_rules! semaphore_methods {
                 self
             }
 
+            /// Returns the same semaphore with the label `family` in metrics and spans.
+            ///
+            /// It groups names that belong together. Give a constant: each value is a time series
+            /// of its own. The default is the empty text.
+            #[must_use]
+            pub fn family(mut self, family: &'static str) -> Self {
+                self.handle = self.handle.family(family);
+                self
+            }
+
             /// Acquires one permit. Waits for the permit without limit, unless
             /// [`Acquire::timeout`](crate::Acquire::timeout) sets one.
             ///

@@ -13,6 +13,7 @@
 //! If a message invalidates a key during its read, the value is returned to the caller and not
 //! cached.
 
+mod count;
 mod pending_reads;
 mod staleness;
 mod store;
@@ -25,6 +26,7 @@ use bytes::Bytes;
 use redgrid_core::clock::{Clock, Instant};
 use tokio::sync::Notify;
 
+use self::count::Published;
 pub(crate) use self::pending_reads::PendingRead;
 use self::pending_reads::PendingReads;
 use self::staleness::Staleness;
@@ -50,6 +52,8 @@ pub(crate) struct NearCache {
     pending_reads: Mutex<PendingReads>,
     staleness: Staleness,
     counters: Counters,
+    /// What the metrics have so far.
+    published: Mutex<Published>,
     /// Whether the cache has been read since the last heartbeat.
     read_since_heartbeat: AtomicBool,
     /// Whether no handle is left.
@@ -67,6 +71,9 @@ struct Counters {
     bypassed: AtomicU64,
     invalidated: AtomicU64,
     cleared: AtomicU64,
+    /// Number of entries that were removed by clears.
+    cleared_entries: AtomicU64,
+    expired: AtomicU64,
 }
 
 impl NearCache {
@@ -79,6 +86,7 @@ impl NearCache {
             pending_reads: Mutex::default(),
             staleness: Staleness::default(),
             counters: Counters::default(),
+            published: Mutex::default(),
             read_since_heartbeat: AtomicBool::new(false),
             handles_dropped: AtomicBool::new(false),
             wake: Notify::new(),
@@ -99,6 +107,7 @@ impl NearCache {
         match cached {
             Some(entry) if is_expired(&entry, &self.options, now) => {
                 self.store.remove_same(hash, &entry);
+                self.counters.expired.fetch_add(1, Ordering::Relaxed);
                 self.counters.misses.fetch_add(1, Ordering::Relaxed);
                 None
             }
@@ -162,6 +171,7 @@ impl NearCache {
     pub(crate) fn clear(&self) {
         let mut pending_reads = self.pending_reads();
         pending_reads.invalidate_all();
+        self.counters.cleared_entries.fetch_add(self.store.len(), Ordering::Relaxed);
         self.store.clear();
         self.counters.cleared.fetch_add(1, Ordering::Relaxed);
     }

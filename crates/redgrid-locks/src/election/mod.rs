@@ -18,6 +18,7 @@ pub use observation::Observation;
 
 use crate::AcquireError;
 use crate::inspect::LockHolder;
+use crate::lock::set_family;
 use crate::takeover::{ForcedRelease, default_request, take_over_and_release};
 
 /// An election of one leader at a time, over all processes that use the same server.
@@ -75,9 +76,17 @@ impl Election {
             let key = client.key(&name);
             let channel = companion("redisson_lock__channel", &key);
             let more = [companion("redgrid_leader", &key), companion("redgrid_leader__channel", &key)].into();
-            Arc::new(LockKeys { name, key, channel, more })
+            Arc::new(LockKeys { name, key, channel, more, family: "" })
         });
         Election { client: client.clone(), target }
+    }
+
+    /// Returns the same election with the label `family` in metrics and spans, as
+    /// [`Lock::family`](crate::Lock::family).
+    #[must_use]
+    pub fn family(mut self, family: &'static str) -> Self {
+        set_family(&mut self.target, family);
+        self
     }
 
     /// Starts a candidacy. It waits to be elected. The wait is unlimited unless

@@ -331,7 +331,7 @@ mod tests {
     fn timeout_keys_are_named_as_in_redisson() {
         for (key, expected) in [("R", "{R}:id:7:rwlock_timeout:1"), ("a{R}", "a{R}:id:7:rwlock_timeout:1")] {
             let (name, key) = (Name::new(key).unwrap(), Bytes::from(key));
-            let target = LockKeys { name, key, channel: Bytes::new(), more: Box::default() };
+            let target = LockKeys { name, key, channel: Bytes::new(), more: Box::default(), family: "" };
             let field = Bytes::from("id:7");
             assert_eq!(timeout_key(&HoldArgs { target: &target, field: &field, lease: Duration::ZERO }), expected);
         }
@@ -340,7 +340,7 @@ mod tests {
     #[test]
     fn expired_leases_are_checked_for_each_entry_of_each_reader() {
         let (name, key) = (Name::new("R").unwrap(), Bytes::from("R"));
-        let target = LockKeys { name, key, channel: Bytes::new(), more: Box::default() };
+        let target = LockKeys { name, key, channel: Bytes::new(), more: Box::default(), family: "" };
         let reply =
             ["30000", "5", "mode", "read", "id:7", "1", "id:8:write", "1", "java:3", "2", "odd", "x"].map(Bytes::from);
         let requests = evict_expired_requests(&target, &reply);

@@ -22,6 +22,7 @@ pub use upgrade::{UpgradableGuard, UpgradeError};
 use crate::AcquireError;
 use crate::fair;
 use crate::inspect::{self, LockHolder};
+use crate::lock::set_family;
 use crate::takeover::{ForcedRelease, default_request, take_over_and_release};
 use kinds::WRITING;
 
@@ -109,7 +110,7 @@ impl RwLock {
             let key = client.key(&name);
             let channel = companion(RW_CHANNEL, &key);
             let announcements = companion("redgrid_rw_wait", &key);
-            Arc::new(LockKeys { name, key, channel, more: Box::new([announcements]) })
+            Arc::new(LockKeys { name, key, channel, more: Box::new([announcements]), family: "" })
         });
         RwLock { client: client.clone(), target, entry_gate: None }
     }
@@ -143,10 +144,21 @@ impl RwLock {
             let (name, key) = (target.name.clone(), companion(ENTRY_GATE, &target.key));
             let channel = companion("redisson_lock__channel", &key);
             let more = fair::more(&key, self.client.fair_wait());
-            Arc::new(LockKeys { name, key, channel, more })
+            Arc::new(LockKeys { name, key, channel, more, family: target.family })
         };
         let entry_gate = self.target.as_ref().ok().map(gate_keys);
         RwLock { entry_gate, ..self }
+    }
+
+    /// Returns the same lock with the label `family` in metrics and spans, as
+    /// [`Lock::family`](crate::Lock::family).
+    #[must_use]
+    pub fn family(mut self, family: &'static str) -> Self {
+        set_family(&mut self.target, family);
+        if let Some(gate) = &mut self.entry_gate {
+            Arc::make_mut(gate).family = family;
+        }
+        self
     }
 
     /// Acquires the lock for reading, together with other readers.
@@ -236,7 +248,7 @@ impl RwLock {
         let upgrade_lock = self.target.clone().map(|target| {
             let (name, key) = (target.name.clone(), companion(UPGRADE_LOCK, &target.key));
             let channel = companion("redisson_lock__channel", &key);
-            Arc::new(LockKeys { name, key, channel, more: Box::default() })
+            Arc::new(LockKeys { name, key, channel, more: Box::default(), family: target.family })
         });
         UpgradableRead::new(self, upgrade_lock)
     }

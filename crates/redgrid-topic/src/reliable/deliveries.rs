@@ -14,6 +14,7 @@ use futures_util::Stream;
 use futures_util::stream::unfold;
 use redgrid_codecs::{Codec, Decode};
 use redgrid_core::author::ClientExt;
+use redgrid_core::author::counts::{Direction, topic_messages};
 use redgrid_core::clock::Instant;
 use redgrid_core::object::events::Gap;
 use redgrid_core::object::{ObjectError, ObjectRef};
@@ -259,6 +260,7 @@ impl<T, C: Codec + Decode<T>> Deliveries<T, C> {
 
     fn delivery(&self, ready: Ready) -> Delivery<T> {
         let Ready { id, payload, redelivered } = ready;
+        topic_messages(self.subscriber.options.family, Direction::Received, 1);
         let message = self.subscriber.object_ref.decoded(&self.codec, &payload, || Some(id.to_string()));
         Delivery::new(id, redelivered, message, Arc::clone(&self.subscriber))
     }

@@ -11,6 +11,7 @@ use std::marker::PhantomData;
 
 use bytes::Bytes;
 use redgrid_codecs::{Codec, Encode};
+use redgrid_core::author::counts::{Direction, topic_messages};
 use redgrid_core::name::{companion, suffixed};
 use redgrid_core::object::{Object, ObjectError, ObjectRef, layouts};
 use redgrid_core::{Client, Request, Script};
@@ -58,6 +59,7 @@ redgrid_core::default_codec! {
         object_ref: ObjectRef,
         codec: C,
         messages: PhantomData<fn() -> T>,
+        family: &'static str,
     }
 }
 
@@ -79,7 +81,8 @@ impl<T, C: Codec + Default> ReliableTopic<T, C> {
     ///
     /// No request is sent: an invalid name is reported by the first call.
     pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
-        ReliableTopic { object_ref: ObjectRef::new(client, name), codec: C::default(), messages: PhantomData }
+        let object_ref = ObjectRef::new(client, name);
+        ReliableTopic { object_ref, codec: C::default(), messages: PhantomData, family: "" }
     }
 }
 
@@ -113,6 +116,7 @@ impl<T, C: Codec> ReliableTopic<T, C> {
         let (id, subscribers): (String, u64) = self.object_ref.change(request).await?;
         let name = self.object_ref.name_and_key()?.0;
         let id = MessageId::parse(&id).map_err(|source| ObjectError::of(name, source))?;
+        topic_messages(self.family, Direction::Published, 1);
         Ok(Published { id, subscribers })
     }
 
@@ -123,7 +127,7 @@ impl<T, C: Codec> ReliableTopic<T, C> {
     where
         C: Clone,
     {
-        SubscribeReliably::new(&self.object_ref, self.codec.clone())
+        SubscribeReliably::new(&self.object_ref, self.codec.clone(), self.family)
     }
 
     /// Returns the number of kept messages.

@@ -46,12 +46,13 @@ pub struct SubscribeReliably<T, C> {
 }
 
 impl<T, C> SubscribeReliably<T, C> {
-    pub(super) fn new(object_ref: &ObjectRef, codec: C) -> Self {
+    pub(super) fn new(object_ref: &ObjectRef, codec: C, family: &'static str) -> Self {
         let options = Options {
             lease: DEFAULT_LEASE,
             max_unacknowledged: DEFAULT_MAX_UNACKNOWLEDGED,
             poll_interval: DEFAULT_POLL_INTERVAL,
             redelivery_delay: DEFAULT_REDELIVERY_DELAY,
+            family,
         };
         SubscribeReliably {
             object_ref: object_ref.clone(),

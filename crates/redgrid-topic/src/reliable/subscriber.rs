@@ -20,6 +20,8 @@ pub(super) struct Options {
     pub(super) max_unacknowledged: usize,
     pub(super) poll_interval: Duration,
     pub(super) redelivery_delay: Duration,
+    /// The label in metrics.
+    pub(super) family: &'static str,
 }
 
 /// The state of a subscriber, shared by [`Deliveries`](super::Deliveries) and its

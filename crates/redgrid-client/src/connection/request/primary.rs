@@ -14,6 +14,7 @@ use crate::connection::route::is_doubtful;
 use crate::connection::{
     ConnectionId, Core, FromReply, NodeId, Reply, Request, Server, TopologyHint, is_same, jittered,
 };
+use crate::count;
 use crate::error::{ServerError, after_unanswered};
 
 /// The result of a request at each node that it was sent to.
@@ -142,8 +143,12 @@ async fn send_to(
         let error = match server.ask(&request, sent + core.settings.response_timeout).await {
             Ok(_) if !decides(core, server) => return Err(ServerError::unknown(replaced())),
             Ok(reply) => {
-                server.time().observe_round_trip(sent, core.clock.now());
-                return Ok(reply);
+                let received = core.clock.now();
+                server.time().observe_round_trip(sent, received);
+                count::answered(server.id(), received.since(sent));
+                let result = Ok(reply);
+                count::request_ended(&result);
+                return result;
             }
             Err(error) => error,
         };
@@ -170,7 +175,9 @@ async fn send_to(
             break if is_down && !request.dedicated { server.unreached() } else { error };
         }
     };
-    Err(if unanswered > 0 { after_unanswered(error) } else { error })
+    let result = Err(if unanswered > 0 { after_unanswered(error) } else { error });
+    count::request_ended(&result);
+    result
 }
 
 /// Waits for the retry delay and then for a connection. The wait ends early if the topology

@@ -14,6 +14,7 @@ use super::progress::{Obstacle, Progress};
 use super::send::RequestOutcome;
 use crate::clock::{Clock, Instant};
 use crate::connection::{Core, Request, Server, Topology, TopologyHint, is_same};
+use crate::count;
 use crate::error::{Code, ServerError};
 
 /// How often, or how long, a request is sent again after lost replies.
@@ -165,11 +166,17 @@ impl Tries {
         at_home: bool,
         progress: &Progress,
     ) -> Option<RequestOutcome> {
+        let reason = count::retry_reason(&outcome.result);
         if matches!(outcome.result, Ok(_) | Err(ServerError::Decode { .. })) {
-            return self.too_late(core, outcome, progress).await;
+            let last = self.too_late(core, outcome, progress).await;
+            if last.is_none() {
+                count::retried(reason);
+            }
+            return last;
         }
         pause(core, request.first_key(), (&outcome.by, at_home), self.heeds_refusal(), self.until).await;
         if core.clock.now() < self.until {
+            count::retried(reason);
             return None;
         }
         if matches!(outcome.result, Err(ServerError::NotSent { .. })) && outcome.by.current_connection_id().is_none() {

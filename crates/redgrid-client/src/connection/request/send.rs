@@ -17,6 +17,7 @@ use crate::config::Durability;
 use crate::connection::link::suspicion_timeout;
 use crate::connection::slot::hash_tag;
 use crate::connection::{CommitError, ConnectionId, Core, Reply, Request, Server, Topology, is_same};
+use crate::count;
 use crate::error::ServerError;
 use crate::pinned::pinned;
 
@@ -80,7 +81,7 @@ impl Core {
         pinned(|| async move {
             let topology = &*self.topology;
             let mut tries = Tries::new(policy, until);
-            loop {
+            let outcome = loop {
                 let to = match request.reads {
                     true => topology.reader(request.first_key()),
                     false => topology.primary(request.first_key()),
@@ -97,7 +98,7 @@ impl Core {
                                 continue;
                             }
                             Ok(permit) => Some(permit),
-                            Err(error) => return tries.unsent(error, &to, self.clock.now()),
+                            Err(error) => break tries.unsent(error, &to, self.clock.now()),
                         },
                     },
                     _ => None,
@@ -105,7 +106,7 @@ impl Core {
                 let sent = self.clock.now();
                 let limit = tries.limit(sent, self.settings.response_timeout);
                 if !progress.begin() {
-                    return tries.unsent(ServerError::not_sent("the call was given up"), &to, sent);
+                    break tries.unsent(ServerError::not_sent("the call was given up"), &to, sent);
                 }
                 let answer = match request.reads {
                     true => transmit(topology, Arc::clone(&to), &request, limit, &AtomicBool::new(false)).await,
@@ -117,22 +118,25 @@ impl Core {
                     RequestOutcome { result, sent, received, retransmission_ends: tries.unanswered, by, epoch };
                 if let Ok(_) | Err(ServerError::Decode { .. }) = &outcome.result {
                     outcome.by.time().observe_round_trip(sent, received);
+                    count::answered(outcome.by.id(), received.since(sent));
                     progress.answered();
                     if !request.late_reply_has_time || !outcome.has_reported_time() {
-                        return outcome;
+                        break outcome;
                     }
                 }
                 drop(permit);
                 let failed = match tries.decide(self, &request, outcome, limit, progress) {
                     ControlFlow::Continue(failed) => failed,
-                    ControlFlow::Break(last) => return last,
+                    ControlFlow::Break(last) => break last,
                 };
                 // The pause is boxed because it is rare. Otherwise every request would reserve its
                 // size.
                 if let Some(last) = Box::pin(tries.pause(self, &request, failed, at_home, progress)).await {
-                    return last;
+                    break last;
                 }
-            }
+            };
+            count::request_ended(&outcome.result);
+            outcome
         })
     }
 
@@ -219,7 +223,9 @@ pub(in crate::connection) async fn commit(
 /// Sends one transmission to the primary of its key, and rejects the reply of a primary that was
 /// replaced meanwhile.
 pub async fn unless_replaced(topology: &dyn Topology, request: &Arc<Request>, limit: Instant) -> Answer {
-    by_primary(topology, topology.primary(request.first_key()), request, limit).await
+    let answer = by_primary(topology, topology.primary(request.first_key()), request, limit).await;
+    count::request_ended(&answer.result);
+    answer
 }
 
 /// Sends one transmission, and rejects the reply of a primary that was replaced meanwhile.
@@ -259,7 +265,9 @@ async fn by_primary(topology: &dyn Topology, home: Arc<dyn Server>, request: &Ar
 pub async fn once(topology: &dyn Topology, request: Request, limit: Instant) -> Answer {
     let key = request.first_key();
     let to = if request.reads { topology.reader(key) } else { topology.primary(key) };
-    transmit(topology, to, &Arc::new(request), limit, &AtomicBool::new(false)).await
+    let answer = transmit(topology, to, &Arc::new(request), limit, &AtomicBool::new(false)).await;
+    count::request_ended(&answer.result);
+    answer
 }
 
 /// Sends one transmission to `by` and follows its redirects; sets `sent_on` at the first of them.

@@ -271,7 +271,7 @@ impl Table {
             if *kept == 0 && position.is_queued() && !position.has_request_in_flight() {
                 position.left();
                 lost.push(*number);
-                count::position_lost(fair_loop.key.kind);
+                count::position_lost(fair_loop.key.labels());
                 tracing::warn!(name = %fair_loop.key.keys.name, "a live queue position was lost; it is enqueued again");
             } else if first == nth {
                 match u64::try_from(left) {

@@ -54,8 +54,13 @@ impl LockProtocol for Never {
 
 /// Creates a server lease of 10 s that begins at `now`.
 fn server_lease(clock: &Clock, now: Instant) -> Arc<ServerLease> {
-    let keys =
-        LockKeys { name: Name::new("a").unwrap(), key: Bytes::from("a"), channel: Bytes::new(), more: Box::default() };
+    let keys = LockKeys {
+        name: Name::new("a").unwrap(),
+        key: Bytes::from("a"),
+        channel: Bytes::new(),
+        more: Box::default(),
+        family: "",
+    };
     let granted = GrantReply {
         id: 7,
         token: 1_700_000_000_000_000,

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::server_text::info_field;
 use super::{Connection, wire};
 use crate::connection::{ConnectionId, Reply, ServerClock};
+use crate::count;
 use crate::error::ServerError;
 
 /// Number of connections that this process has had.
@@ -98,7 +99,9 @@ impl Connection {
     async fn ask_time(&self, time: &ServerClock) -> Result<(), ServerError> {
         let sent = self.target.clock.now();
         let (seconds, micros) = self.send(wire(["TIME"])).await?.into_typed::<(u64, u64)>()?;
-        time.observe_exchange(seconds * 1_000_000 + micros, sent, self.target.clock.now());
+        let (at, received) = (seconds * 1_000_000 + micros, self.target.clock.now());
+        time.observe_exchange(at, sent, received);
+        count::clock_offset(&self.target.place, at, received.since(sent));
         Ok(())
     }
 

@@ -1,0 +1,91 @@
+//! The metrics of a deployment.
+
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::StatusCode;
+use axum::http::header::{AUTHORIZATION, CONTENT_TYPE};
+use redgrid_console::{Access, AccessToken, Client, Console, FleetMetrics};
+use redgrid_core::observe::FLEET_METRICS;
+use redgrid_locks::Lock;
+use redgrid_reliable_queue::ReliableQueue;
+use redgrid_reliable_queue::codecs::Text;
+use redgrid_semaphore::Semaphore;
+
+use crate::support::{Setup, TOKEN, get, request, send, until_shown};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_scrape_has_the_nodes_the_clients_the_locks_and_the_listed_objects() {
+    let setup = Setup::start().await;
+    let user = Client::connect(setup.server.url().as_str()).await.expect("a client");
+    let _held = Lock::new(&user, "secret").acquire().await.expect("it is free");
+    let queue: ReliableQueue<String, Text> = ReliableQueue::new(&user, "mails");
+    for mail in ["a", "b", "c"] {
+        queue.push(mail).await.expect("it is pushed");
+    }
+    queue.receive().await.expect("a message").reject("bad").await.expect("it is rejected");
+    let other: ReliableQueue<String, Text> = ReliableQueue::new(&user, "others");
+    other.push("a").await.expect("it is pushed");
+    let printers = Semaphore::new(&user, "printers", 5);
+    let _permit = printers.acquire().await.expect("a permit");
+    let metrics = FleetMetrics::new(["mails"], ["printers"]).expect("few names");
+    let router = Console::new(&setup.client).access(|_| Access::Read).metrics(metrics).router();
+
+    let text = until_shown(&router, "/metrics", "redgrid_fleet_locks_held{kind=\"lock\"} 1").await;
+    let node = setup.server.addr();
+    for line in [
+        format!("redgrid_fleet_node_up{{node=\"{node}\",role=\"primary\"}} 1"),
+        "redgrid_fleet_holders_gone 0".to_owned(),
+        "redgrid_fleet_queue_messages{queue=\"mails\",state=\"ready\"} 2".to_owned(),
+        "redgrid_fleet_queue_messages{queue=\"mails\",state=\"dead\"} 1".to_owned(),
+        "redgrid_fleet_semaphore_permits{semaphore=\"printers\",state=\"available\"} 4".to_owned(),
+        "redgrid_fleet_semaphore_permits{semaphore=\"printers\",state=\"leased\"} 1".to_owned(),
+    ] {
+        assert!(text.lines().any(|of| of == line), "no {line}: {text}");
+    }
+    let value = |name: &str| {
+        let line = text.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("no {name}: {text}"));
+        line.rsplit(' ').next().expect("a value").parse::<f64>().expect("a number")
+    };
+    let age = value("redgrid_fleet_queue_oldest_seconds{queue=\"mails\"}");
+    assert!((0.0..600.0).contains(&age), "{age}");
+    assert!(value("redgrid_fleet_clients{state=\"alive\"}") >= 1.0, "{text}");
+    assert!(value("redgrid_fleet_sweep_age_seconds") < 600.0 && value("redgrid_fleet_scrape_seconds") < 60.0);
+    assert!(!text.contains("secret") && !text.contains("others"), "only listed names are labels: {text}");
+
+    // Every metric is in the table, and no other.
+    for line in text.lines().filter(|line| !line.starts_with('#')) {
+        let name = line.split(['{', ' ']).next().expect("a name");
+        assert!(FLEET_METRICS.iter().any(|metric| metric.name == name), "{name}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn metrics_need_the_option_and_the_same_access_as_pages() {
+    let setup = Setup::start().await;
+    assert_eq!(get(&setup.console(), "/metrics").await.status, StatusCode::NOT_FOUND);
+    let console = Console::new(&setup.client).token(AccessToken::new(TOKEN).expect("a long token"));
+    let router = console.metrics(FleetMetrics::default()).router();
+    assert_eq!(get(&router, "/metrics").await.status, StatusCode::UNAUTHORIZED);
+    let bearer = request("GET", "/metrics").header(AUTHORIZATION, format!("Bearer {TOKEN}"));
+    let answer = send(&router, bearer.body(Body::empty()).expect("a request")).await;
+    assert_eq!(answer.status, StatusCode::OK);
+    assert!(
+        answer.headers[CONTENT_TYPE].to_str().is_ok_and(|form| form.starts_with("text/plain")),
+        "{:?}",
+        answer.headers
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dead_server_is_down_and_the_scrape_still_answers() {
+    let setup = Setup::start().await;
+    let metrics = FleetMetrics::new(["mails"], ["printers"]).expect("few names");
+    let router = Console::new(&setup.client).access(|_| Access::Read).metrics(metrics).router();
+    until_shown(&router, "/metrics", "role=\"primary\"} 1").await;
+    setup.server.kill().await.expect("it ends");
+    let text = until_shown(&router, "/metrics", "role=\"primary\"} 0").await;
+    let began = tokio::time::Instant::now();
+    assert!(!get(&router, "/metrics").await.text.contains("redgrid_fleet_queue_messages"), "{text}");
+    assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
+}
