@@ -100,7 +100,7 @@ impl Console {
     }
 
     /// Adds actions: taking a lock away from a holder, deleting objects, setting their lifetimes,
-    /// giving permits back, redriving and removing dead letters.
+    /// giving permits back, pausing queues, redriving and removing dead letters.
     ///
     /// Requests may act that the [`access`](Console::access) closure permits with
     /// [`Access::Operate`], and those with the [`token`](Console::token). For others, and without

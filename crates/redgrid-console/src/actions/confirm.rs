@@ -50,6 +50,7 @@ pub(super) async fn page(app: &App, intent: &Intent, written: &Written<'_>) -> R
 pub(super) fn back(intent: &Intent) -> String {
     match intent.kind {
         Kind::Force { .. } => format!("lock?name={}", encoded(&id_of(intent.object()))),
+        Kind::Pause | Kind::Resume => format!("queue?name={}", encoded(&id_of(intent.object()))),
         _ => "objects".to_owned(),
     }
 }
@@ -63,7 +64,7 @@ fn fields(intent: &Intent) -> Markup {
     html! {
         @match &intent.kind {
             Kind::Force { holder } => { input type="hidden" name="holder" value=(holder); }
-            Kind::Delete => {}
+            Kind::Delete | Kind::Pause | Kind::Resume => {}
             Kind::Lifetime { text } => {
                 label { span { "The time from now, such as 30s, 5min or 2days; or none for no lifetime" }
                     input type="text" name="lifetime" value=(text) required autocomplete="off";
@@ -105,6 +106,13 @@ async fn effect(app: &App, intent: &Intent) -> Result<Markup, Impossible> {
         }),
         Kind::Remove(selection) => Ok(html! {
             p { (dead_letters(selection)) " are removed for good." }
+        }),
+        Kind::Pause => Ok(html! {
+            p { "The server delivers no message of the queue to any process until it is resumed. Consumers keep the \
+                 messages that they have. Versions of redgrid that know no pause ignore it." }
+        }),
+        Kind::Resume => Ok(html! {
+            p { "The server delivers the messages of the queue again, and waiting consumers continue." }
         }),
     }
 }

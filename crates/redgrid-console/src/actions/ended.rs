@@ -27,9 +27,17 @@ pub(super) fn page(intent: &Intent, result: &Result<ActionReport, ActionError>) 
                 @if !report.is_recorded { " The outcome could not be recorded." }
             }
         }
-        p { a href=(back(intent)) { @if is_force(intent) { "Look at the lock" } @else { "Back to the objects" } } }
+        p { a href=(back(intent)) { (back_text(intent)) } }
     };
     (status, main)
+}
+
+fn back_text(intent: &Intent) -> &'static str {
+    match intent.kind {
+        Kind::Force { .. } => "Look at the lock",
+        Kind::Pause | Kind::Resume => "Look at the queue",
+        _ => "Back to the objects",
+    }
 }
 
 fn is_force(intent: &Intent) -> bool {
@@ -40,6 +48,12 @@ fn outcome(intent: &Intent, outcome: &ActionOutcome) -> (StatusCode, &'static st
     match outcome {
         ActionOutcome::Done { .. } if is_force(intent) => {
             (StatusCode::OK, "Done", "The holder has lost the lock. The lock is free half a second later.".to_owned())
+        }
+        ActionOutcome::Done { .. } if intent.kind == Kind::Pause => {
+            (StatusCode::OK, "Done", "The queue is paused.".to_owned())
+        }
+        ActionOutcome::Done { .. } if intent.kind == Kind::Resume => {
+            (StatusCode::OK, "Done", "The queue is resumed.".to_owned())
         }
         ActionOutcome::Done { count } => (StatusCode::OK, "Done", format!("Changed: {count}.")),
         ActionOutcome::Refused(Refusal::Failed { why }) => {

@@ -32,6 +32,10 @@ pub(super) enum Kind {
     Redrive(DeadSelection),
     /// Remove dead letters.
     Remove(DeadSelection),
+    /// Pause a reliable queue.
+    Pause,
+    /// Resume a reliable queue.
+    Resume,
 }
 
 /// A complete action.
@@ -42,6 +46,8 @@ pub(super) enum Complete<'a> {
     Permit(&'a str, PermitId),
     Redrive(&'a str, DeadSelection),
     Remove(&'a str, DeadSelection),
+    Pause(&'a str),
+    Resume(&'a str),
 }
 
 /// Parameters that are no action.
@@ -49,7 +55,9 @@ pub(super) enum Complete<'a> {
 pub(super) enum InvalidIntent {
     #[error("the body is not the text of a form")]
     NotAForm,
-    #[error("the parameter `do` names no action: expected force, delete, lifetime, permit, redrive or remove")]
+    #[error(
+        "the parameter `do` names no action: expected force, delete, lifetime, permit, redrive, remove, pause or resume"
+    )]
     UnknownAction,
     #[error("the parameter `object` names no object: expected a name of 1 to {LONGEST} bytes")]
     InvalidObject,
@@ -79,6 +87,8 @@ impl Intent {
             "permit" => Kind::Permit { id: query.get("id").trim().to_owned() },
             "redrive" => Kind::Redrive(selection(query)?),
             "remove" => Kind::Remove(selection(query)?),
+            "pause" => Kind::Pause,
+            "resume" => Kind::Resume,
             _ => return Err(InvalidIntent::UnknownAction),
         };
         let is_bytes = matches!(kind, Kind::Delete | Kind::Lifetime { .. });
@@ -107,6 +117,8 @@ impl Intent {
             Kind::Permit { .. } => "permit",
             Kind::Redrive(_) => "redrive",
             Kind::Remove(_) => "remove",
+            Kind::Pause => "pause",
+            Kind::Resume => "resume",
         }
     }
 
@@ -119,6 +131,8 @@ impl Intent {
             Kind::Permit { .. } => "Give a permit back",
             Kind::Redrive(_) => "Redrive dead letters",
             Kind::Remove(_) => "Remove dead letters",
+            Kind::Pause => "Pause a queue",
+            Kind::Resume => "Resume a queue",
         }
     }
 
@@ -136,6 +150,8 @@ impl Intent {
             Kind::Permit { id } => Complete::Permit(text, id.parse().ok()?),
             Kind::Redrive(selection) => Complete::Redrive(text, selection.clone()),
             Kind::Remove(selection) => Complete::Remove(text, selection.clone()),
+            Kind::Pause => Complete::Pause(text),
+            Kind::Resume => Complete::Resume(text),
         })
     }
 }
@@ -150,6 +166,8 @@ impl Complete<'_> {
             Complete::Permit(semaphore, id) => actions.return_permit(semaphore, id, reason).await,
             Complete::Redrive(queue, selection) => actions.redrive(queue, selection, reason).await,
             Complete::Remove(queue, selection) => actions.remove_dead(queue, selection, reason).await,
+            Complete::Pause(queue) => actions.pause(queue, reason).await,
+            Complete::Resume(queue) => actions.resume(queue, reason).await,
         }
     }
 }

@@ -6,7 +6,9 @@ use redgrid_inspect::reliable_queue::{MessageGroup, MessagePage, MessageState, M
 
 use super::queues::{oldest, state, unix_ms, waiting};
 use super::{Content, trouble};
+use crate::actions::link;
 use crate::listed::{Detail, Group};
+use crate::object_name::bytes_of;
 use crate::query::Query;
 use crate::text::{bytes, clock, count, duration, encoded, name, number, since, until, visible};
 use crate::view::View;
@@ -166,8 +168,23 @@ pub(super) fn view(content: &Content<'_>, view: &mut View) -> Vec<String> {
         Some(_) => html! { p { "There is no reliable queue of this name." } },
         None => html! {},
     };
-    view.part("queue", html! { (trouble(reading, "the queue")) (summary) });
+    let is_paused = match reading.get().map(|detail| &**detail) {
+        Some(Detail::Queue(queue)) if content.may_operate => Some(queue.counts.paused_since.is_some()),
+        _ => None,
+    };
+    let action = html! {
+        @match is_paused {
+            Some(true) => { p { a href=(action_link(content, "resume")) { "Resume the queue" } } }
+            Some(false) => { p { a href=(action_link(content, "pause")) { "Pause the queue" } } }
+            None => {}
+        }
+    };
+    view.part("queue", html! { (trouble(reading, "the queue")) (summary) (action) });
     Vec::new()
+}
+
+fn action_link(content: &Content<'_>, word: &str) -> String {
+    link(word, &bytes_of(content.query.get("name")), &[])
 }
 
 fn summary(queue: &QueueView, read_at: u64) -> Markup {

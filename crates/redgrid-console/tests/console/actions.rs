@@ -6,6 +6,8 @@ use axum::http::StatusCode;
 use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, LOCATION, ORIGIN};
 use redgrid_console::{Access, Client, Console};
 use redgrid_locks::{Lock, LockGuard};
+use redgrid_reliable_queue::ReliableQueue;
+use redgrid_reliable_queue::codecs::Text;
 use redgrid_testkit::{Action, Proxy, wait_until};
 
 use crate::support::{Answer, SOON, Setup, TOKEN, get, request, send, until_shown};
@@ -281,6 +283,29 @@ async fn hostile_names_survive_the_form() {
         !events.contains("<img") && !events.contains('\u{202e}') && events.contains("not utf-8 \\xff\\xfe"),
         "{events}"
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_queue_is_paused_and_resumed() {
+    let setup = Setup::start().await;
+    let jobs = ReliableQueue::<String, Text>::new(&setup.client, "jobs");
+    jobs.push("a").await.expect("it is pushed");
+    let page = until_shown(&setup.console(), "/queue?name=jobs", "running").await;
+    assert!(!page.contains("action?"), "{page}");
+    let router = setup.operating();
+    for (shown, word, is_paused, says) in
+        [("running", "pause", true, "The queue is paused"), ("paused", "resume", false, "The queue is resumed")]
+    {
+        let page = until_shown(&router, "/queue?name=jobs", &format!(">{shown}</span>")).await;
+        let confirm = get(&router, &action_link(&page, word)).await;
+        assert_eq!(confirm.status, StatusCode::OK, "{}", confirm.text);
+        assert_eq!(jobs.is_paused().await.expect("an answer"), !is_paused, "a GET changes nothing");
+        let done = post(&router, &filled(&confirm.text, "jobs", "an incident")).await;
+        assert!(done.status == StatusCode::OK && done.text.contains(says), "{}", done.text);
+        assert_eq!(jobs.is_paused().await.expect("an answer"), is_paused);
+        let again = post(&router, &filled(&confirm.text, "jobs", "an incident")).await;
+        assert_eq!(again.status, StatusCode::CONFLICT, "{}", again.text);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -19,7 +19,7 @@ use self::record::Beginning;
 pub use self::record::{AUDIT_STREAM, RecordedAction, RecordedOutcome};
 use crate::inspector::Inspector;
 
-/// Changes locks, objects, permits and dead letters for an operator. It is cheap to clone.
+/// Changes locks, objects, permits and queues for an operator. It is cheap to clone.
 ///
 /// Each action changes only what the operator saw: the hold of the given holder, the permit or the
 /// dead letter with the given id. If something else is there by now, the action is

@@ -1,10 +1,10 @@
-//! Redriving and removing dead letters of a reliable queue.
+//! Pausing a reliable queue, and redriving and removing its dead letters.
 
 use bytes::Bytes;
 use redgrid_reliable_queue::codecs::Raw;
 use redgrid_reliable_queue::{DeadLetters, MessageId, QueueError, ReliableQueue};
 
-use super::outcome::{ActionError, ActionOutcome, ActionReport, Failed};
+use super::outcome::{ActionError, ActionOutcome, ActionReport, Failed, Refusal};
 use super::{Actions, Reason, Subject};
 use crate::Failure;
 use crate::error::InspectError;
@@ -42,8 +42,6 @@ impl Actions {
     /// [`ActionError`]: the action was not begun. The outcome counts the messages that were moved.
     /// It is [`Refusal::Absent`] if there were none.
     ///
-    /// [`Refusal::Absent`]: super::Refusal::Absent
-    ///
     /// # Cancel safety
     ///
     /// See [`Actions`].
@@ -74,6 +72,60 @@ impl Actions {
         reason: &Reason,
     ) -> Result<ActionReport, ActionError> {
         self.change_dead(Change::Remove, queue.as_ref(), selection, reason).await
+    }
+
+    /// Pauses a reliable queue: the server delivers none of its messages until it is resumed.
+    ///
+    /// # Errors
+    ///
+    /// [`ActionError`]: the action was not begun. The outcome is [`Refusal::Unchanged`] if the queue
+    /// was paused already, and [`Refusal::Absent`] if there is no such queue.
+    ///
+    /// # Cancel safety
+    ///
+    /// See [`Actions`].
+    pub async fn pause(&self, queue: impl AsRef<str>, reason: &Reason) -> Result<ActionReport, ActionError> {
+        self.set_paused(true, queue.as_ref(), reason).await
+    }
+
+    /// Resumes a paused reliable queue, and wakes its consumers.
+    ///
+    /// # Errors
+    ///
+    /// As [`Actions::pause`]; [`Refusal::Unchanged`] if the queue was not paused.
+    ///
+    /// # Cancel safety
+    ///
+    /// See [`Actions`].
+    pub async fn resume(&self, queue: impl AsRef<str>, reason: &Reason) -> Result<ActionReport, ActionError> {
+        self.set_paused(false, queue.as_ref(), reason).await
+    }
+
+    async fn set_paused(&self, is_paused: bool, name: &str, reason: &Reason) -> Result<ActionReport, ActionError> {
+        let queue = ReliableQueue::<Bytes, Raw>::new(self.client(), name);
+        // A pause would create a queue that does not exist.
+        let exists = queue.object().exists().await.map_err(InspectError::from)?;
+        let was_paused = queue.is_paused().await.map_err(InspectError::from)?;
+        let action = if is_paused { "pause a queue" } else { "resume a queue" };
+        let before = match (exists, was_paused) {
+            (false, _) => "no queue",
+            (true, true) => "paused",
+            (true, false) => "running",
+        };
+        let object = Bytes::copy_from_slice(name.as_bytes());
+        let subject = Subject { action, object, target: String::new(), before: before.to_owned() };
+        self.act(subject, reason, async move {
+            if !exists {
+                return ActionOutcome::Refused(Refusal::Absent);
+            }
+            let changed = if is_paused { queue.pause().await } else { queue.resume().await };
+            match changed {
+                Ok(true) => ActionOutcome::Done { count: 1 },
+                Ok(false) => ActionOutcome::Refused(Refusal::Unchanged),
+                Err(error) => error.outcome(),
+            }
+        })
+        .await
     }
 
     async fn change_dead(

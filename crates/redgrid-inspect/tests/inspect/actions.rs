@@ -215,6 +215,29 @@ async fn dead_letters_are_redriven_and_removed_by_their_ids() {
     assert!(matches!(actions.redrive("mails", many, &reason()).await, Err(ActionError::Inspect(_))));
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_queue_is_paused_and_resumed() {
+    let server = server().await;
+    let actions = actions(&server.url()).await;
+    let user = client(&server.url()).await;
+    let queue = ReliableQueue::<String, Text>::new(&user, "mails");
+    let absent = actions.pause("mails", &reason()).await.expect("it is begun");
+    assert_eq!(absent.outcome, ActionOutcome::Refused(Refusal::Absent));
+    assert!(!queue.object().exists().await.expect("an answer"), "the action created a queue");
+    queue.push("a").await.expect("it is pushed");
+    send(&observer(&server).await, &["DEL", AUDIT_STREAM]).await;
+    let paused = actions.pause("mails", &reason()).await.expect("it is begun");
+    assert_eq!(paused.outcome, ActionOutcome::Done { count: 1 });
+    assert!(queue.is_paused().await.expect("an answer"));
+    let action = recorded(actions.inspector()).await;
+    assert_eq!((action.action.as_str(), action.before.as_str()), ("pause a queue", "running"));
+    let again = actions.pause("mails", &reason()).await.expect("it is begun");
+    assert_eq!(again.outcome, ActionOutcome::Refused(Refusal::Unchanged));
+    let resumed = actions.resume("mails", &reason()).await.expect("it is begun");
+    assert_eq!(resumed.outcome, ActionOutcome::Done { count: 1 });
+    assert!(queue.try_receive().await.expect("an answer").is_some());
+}
+
 async fn dead_ids(queue: &ReliableQueue<String, Text>) -> Vec<MessageId> {
     use futures_util::TryStreamExt as _;
     let dead: Vec<_> = queue.dead().stream().try_collect().await.expect("a list");
