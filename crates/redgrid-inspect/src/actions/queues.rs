@@ -78,8 +78,8 @@ impl Actions {
     ///
     /// # Errors
     ///
-    /// [`ActionError`]: the action was not begun. The outcome is [`Refusal::Unchanged`] if the queue
-    /// was paused already, and [`Refusal::Absent`] if there is no such queue.
+    /// [`ActionError`]: the action was not begun. The outcome is [`Refusal::Unchanged`] if the
+    /// queue was paused already, and [`Refusal::Absent`] if there is no such queue.
     ///
     /// # Cancel safety
     ///
