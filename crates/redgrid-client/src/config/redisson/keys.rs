@@ -11,7 +11,8 @@ pub(super) enum Take {
     MillisOrOff(&'static str),
     /// The value is copied unchanged to this setting.
     Plain(&'static str),
-    /// An address with a scheme. Its host and port are copied to this setting.
+    /// An address with a scheme. Its host and port are copied to this setting; the path of a Unix
+    /// socket is copied to `unix` if this setting is `single`.
     Address(&'static str),
     /// Several addresses with schemes. Their hosts and ports are copied to this setting.
     Addresses(&'static str),
