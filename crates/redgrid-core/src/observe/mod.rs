@@ -81,7 +81,7 @@ metrics! {
     RECONNECTS Counter "redgrid_reconnects_total" []
         "connections to a node that had been connected before";
     GAPS Counter "redgrid_gaps_total" []
-        "interruptions of subscriptions that are over";
+        "ended interruptions of subscriptions";
     PRIMARY_CHANGES Counter "redgrid_primary_changes_total" []
         "primaries that were replaced";
     TOPOLOGY_CHANGES Counter "redgrid_topology_changes_total" []
