@@ -6,7 +6,7 @@ use futures_util::{StreamExt, TryStreamExt};
 use redgrid_inspect::{HolderState, ObjectFilter, ObjectKind, ObjectView};
 use redgrid_testkit::{Cluster, Observer, redis::Value};
 
-use crate::support::{FakeClient, JAVA, ONE, hold, inspector, list, observer, send, server};
+use crate::support::{FakeClient, JAVA, ONE, hold, inspector, list, living_client, observer, send, server};
 
 /// The lines for a reader in docs/operating/acl.md.
 fn published() -> Vec<Vec<String>> {
@@ -74,7 +74,7 @@ async fn the_published_permissions_are_enough_in_a_cluster() {
         }
         send(&observer, &["ACL", "LOG", "RESET"]).await;
     }
-    let writer = redgrid_inspect::Client::connect(cluster.url()).await.expect("a client");
+    let writer = living_client(&cluster.url()).await;
     let guard = redgrid_locks::Lock::new(&writer, "job").acquire().await.expect("it is free");
     let url = cluster.url().replacen("://", "://reader:secret@", 1);
     let inspector = inspector(&url).await;
