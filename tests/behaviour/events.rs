@@ -113,7 +113,12 @@ async fn health_reports_holds_and_responding_nodes() {
     assert!(node.round_trip.unwrap() < SOON);
     // On one machine the clock offset is wrong by at most the latency of the handshake.
     assert!(node.clock_offset_micros.unwrap().unsigned_abs() < 1_000_000, "{health:?}");
-    assert!(node.subscribed >= 1 && node.channels >= node.subscribed);
+    // The subscription of the waiting task is confirmed soon.
+    wait_until(SOON, async || {
+        let health = client.health().await;
+        health.nodes.iter().all(|node| node.subscribed >= 1 && node.channels >= node.subscribed)
+    })
+    .await;
     let topology = client.topology();
     assert_eq!(topology.kind, DeploymentKind::Single);
     assert!(matches!(&topology.shards[..], [shard] if shard.primary == id(&server) && shard.slots.is_empty()));

@@ -107,8 +107,13 @@ async fn a_client_reports_holds_waiting_tasks_and_labels() {
     let plain = Semaphore::plain(&client, "plain");
     plain.try_set_permits(3).await.unwrap();
     let counted = plain.acquire_many(3).label("counted").await.unwrap();
-    let waiters: Vec<_> =
-        (0..3).map(|_| tokio::spawn(Lock::new(&client, "jobs").acquire().timeout(SOON).into_future())).collect();
+    // Each waiter releases the lock itself: they may enter in any order.
+    let waiters: Vec<_> = (0..3)
+        .map(|_| {
+            let acquire = Lock::new(&client, "jobs").acquire().timeout(SOON).into_future();
+            tokio::spawn(async { acquire.await.unwrap().release().await.unwrap() })
+        })
+        .collect();
     let blocked = tokio::spawn(Semaphore::new(&client, "pool", 5).acquire_many(5).into_future());
     wait_until(SOON, async || client.stats().waiting == 4).await;
 
@@ -138,7 +143,7 @@ async fn a_client_reports_holds_waiting_tasks_and_labels() {
     held.release().await.unwrap();
     permits.release().await.unwrap();
     for waiter in waiters {
-        waiter.await.unwrap().unwrap().release().await.unwrap();
+        waiter.await.unwrap();
     }
     drop((blocked.await.unwrap().unwrap(), read, counted));
     let report = asker.ask_until(&client, |report| report.holds == 0).await;

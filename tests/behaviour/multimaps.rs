@@ -120,7 +120,7 @@ async fn a_failed_write_leaves_no_partial_change() {
     }
     assert!(!observer.exists("m").await.unwrap(), "the map does not contain the key");
     observer.cmd(&["DEL", &values]).await.unwrap();
-    // The same holds for a user without permission to write values.
+    // A user without permission to write values leaves no partial change either.
     observer.cmd(&["ACL", "SETUSER", "half", "on", ">secret", "~*", "&*", "+@all", "-sadd"]).await.unwrap();
     let half = client_with(&url, |config| config.credentials(Some("half"), "secret")).await;
     let theirs: SetMultimap<String, u32> = SetMultimap::new(&half, "m");

@@ -42,7 +42,7 @@ const TABLE: [(&str, &str); 11] = [
     ("130, 143", "ended by SIGINT, SIGTERM"),
 ];
 
-/// What the codes 0 and 1 say of single commands; empty where it is as for all.
+/// The meanings of the codes 0 and 1 for each command; empty if the general meaning applies.
 const COMMANDS: [(&str, &str, &str); 21] = [
     ("bench", "no errors", "errors, stuck tasks, two holders at once, or the job was aborted"),
     ("clients", "all were listed", ""),

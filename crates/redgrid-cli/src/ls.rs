@@ -125,15 +125,7 @@ pub(crate) async fn run(global: &Global, options: &LsOptions) -> Result<ExitCode
     let server = Server::reach(global, &options.reach).await?;
     let listed = list(&server, options, &mut listing).await;
     server.leave().await;
-    // The rows that were found are printed even if the scan failed.
-    let rows = match listed {
-        Ok(()) => listing.finish()?,
-        Err(failure) => {
-            listing.flush()?;
-            return Err(failure);
-        }
-    };
-    if rows == 0 {
+    if listing.end(listed)? == 0 {
         notice(global, "nothing was found");
     }
     Ok(ExitCode::SUCCESS)

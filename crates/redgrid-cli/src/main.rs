@@ -12,6 +12,7 @@ mod console;
 mod context;
 mod demo;
 mod doctor;
+mod ending;
 mod exit_codes;
 mod failure;
 mod holder;

@@ -9,10 +9,10 @@ use std::time::{Duration, SystemTime};
 use clap::Args;
 use redgrid_inspect::{ClientReport, Inspector};
 use serde::Serialize;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::cli::Global;
+use crate::ending::Ending;
 use crate::failure::Failure;
 use crate::output::{
     Cell, Column, Format, Listing, OutputOptions, Row, Tone, bold, print_document, print_line, print_styled, write_out,
@@ -62,7 +62,7 @@ pub(crate) struct TopOptions {
     reach: Reach,
 }
 
-/// What the clients reported. The fields are those of its JSON, in their order.
+/// The reports of the clients, added up. The fields are those of its JSON, in their order.
 #[derive(Debug, Default, Serialize)]
 struct Snapshot {
     at: String,
@@ -96,22 +96,9 @@ pub(crate) async fn run(global: &Global, options: &TopOptions) -> Result<ExitCod
     // Wrong options are reported before the first snapshot.
     Listing::<Listed>::new(global, &options.output)?;
     let format = options.output.format(global)?.unwrap_or(Format::Table);
-    let listen = |kind| signal(kind).map_err(|error| Failure::broken(format!("cannot listen to signals: {error}")));
-    let mut interrupt = listen(SignalKind::interrupt())?;
-    let mut terminate = listen(SignalKind::terminate())?;
+    let ending = Ending::listen()?;
     let server = Server::reach(global, &options.reach).await?;
-    let over = async {
-        match options.long {
-            Some(long) => tokio::time::sleep(long).await,
-            None => std::future::pending().await,
-        }
-    };
-    let ended = tokio::select! {
-        ended = refresh(global, &server, options, format) => ended,
-        () = over => Ok(()),
-        _ = interrupt.recv() => Ok(()),
-        _ = terminate.recv() => Ok(()),
-    };
+    let ended = ending.run(options.long, refresh(global, &server, options, format)).await;
     server.leave().await;
     ended.map(|()| ExitCode::SUCCESS)
 }

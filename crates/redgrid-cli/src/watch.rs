@@ -7,9 +7,9 @@ use clap::Args;
 use redgrid::locks::{LockChange, LockState};
 use redgrid::{Name, ServerError};
 use serde::Serialize;
-use tokio::signal::unix::{SignalKind, signal};
 
 use crate::cli::Global;
+use crate::ending::Ending;
 use crate::failure::{Failure, one_line};
 use crate::holder::Holder;
 use crate::output::{to_line, versioned, write_out};
@@ -58,22 +58,9 @@ struct Output {
 /// Runs `redgrid watch`.
 pub(crate) async fn run(global: &Global, options: &WatchOptions) -> Result<ExitCode, Failure> {
     let name = Name::new(&options.name).map_err(|invalid| Failure::usage(one_line(&invalid)))?;
-    let listen = |kind| signal(kind).map_err(|error| Failure::broken(format!("cannot listen to signals: {error}")));
-    let mut interrupt = listen(SignalKind::interrupt())?;
-    let mut terminate = listen(SignalKind::terminate())?;
+    let ending = Ending::listen()?;
     let server = Server::reach(global, &options.reach).await?;
-    let over = async {
-        match options.long {
-            Some(long) => tokio::time::sleep(long).await,
-            None => std::future::pending().await,
-        }
-    };
-    let ended = tokio::select! {
-        ended = follow(&server, &name, options, global.json) => ended,
-        () = over => Ok(()),
-        _ = interrupt.recv() => Ok(()),
-        _ = terminate.recv() => Ok(()),
-    };
+    let ended = ending.run(options.long, follow(&server, &name, options, global.json)).await;
     server.leave().await;
     ended.map(|()| ExitCode::SUCCESS)
 }

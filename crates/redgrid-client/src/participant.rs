@@ -1,5 +1,5 @@
-//! Participation in objects such as barriers. Each participant of a client has a number, which is
-//! unique under the object's key. A request ends the participation.
+//! Participation in objects such as barriers. To participate, a client takes its lowest free number
+//! for the object's key. The participation ends with a request to the server.
 //!
 //! On the server, a participant has the id `<client id>:<number>`, and a generation. Numbers are
 //! reused, so the size of the state on the server depends only on the number of simultaneous

@@ -202,7 +202,7 @@ pub struct BatchScript {
 
 /// The part of a batch that a call belongs to. Releases are executed first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-// Exhaustive: only authors of objects use it.
+// Exhaustive: only implementations of object types use it.
 pub enum BatchPhase {
     /// A call that releases a hold.
     Release,

@@ -214,7 +214,8 @@ struct Inner {
 }
 
 impl InlineTask {
-    /// Creates work that is not observed, because it acquires nothing that others wait for.
+    /// Creates work that is not [observed](InlineTask::observed): it acquires nothing that others
+    /// wait for, so its caller may stop polling.
     ///
     /// If its caller does not poll, the work stays unfinished until the next request moves it to a
     /// task.

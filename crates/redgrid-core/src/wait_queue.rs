@@ -93,12 +93,12 @@ pub trait Resource: Send + Sync + Sized + 'static {
 /// The time at which a resource wants to be polled next. The queue may poll earlier for other
 /// reasons.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-// Exhaustive: only authors of objects use it.
+// Exhaustive: only implementations of object types use it.
 pub enum NextPoll {
     /// Poll as soon as no poll is in flight.
     Now,
-    /// Poll as soon as no poll is in flight, if there are waiters with this number or a higher one.
-    /// The last reply did not cover these waiters, so it does not make them
+    /// Poll as soon as no poll is in flight, if there are waiters with this id or a higher one. The
+    /// last reply does not count for these waiters, so it does not make them
     /// [current](Waiter::is_current).
     NowFor(WaiterId),
     /// Poll when this time has passed, because the state of the resource changes then. Without
@@ -122,7 +122,7 @@ impl NextPoll {
 
 /// How a wait ended.
 #[derive(Debug)]
-// Exhaustive: only authors of objects use it.
+// Exhaustive: only implementations of object types use it.
 pub enum WaitEnd<T> {
     /// The resource completed the wait.
     Completed(T),

@@ -149,7 +149,7 @@ impl<T, C: Codec> Sort<T, C> {
     ///
     /// # Errors
     ///
-    /// Those of the sort itself, and
+    /// As for the sort itself, and
     /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) without a pattern.
     ///
     /// # Cancel safety
@@ -187,7 +187,7 @@ impl<T, C: Codec> Sort<T, C> {
     ///
     /// # Errors
     ///
-    /// Those of the sort itself, and
+    /// As for the sort itself, and
     /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) for a name in another slot.
     ///
     /// # Cancel safety

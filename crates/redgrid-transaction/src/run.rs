@@ -47,7 +47,7 @@ impl Transaction {
     ///
     /// # Cancel safety
     ///
-    /// Those of [`Transaction::commit`].
+    /// As for [`Transaction::commit`].
     pub async fn run<T, E, F, R>(self, mut work: F) -> Result<T, E>
     where
         F: FnMut(Transaction) -> R,

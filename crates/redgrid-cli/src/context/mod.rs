@@ -121,7 +121,7 @@ pub(crate) fn run(global: &Global, command: &ContextCommand) -> Result<ExitCode,
         }
         ContextCommand::Set(options) => {
             let context = context_of(global, options)?;
-            // What cannot be used is not stored.
+            // A context that cannot be used is not stored.
             checked(&options.name, &context)?;
             contexts.set(&options.name, context)?;
             contexts.save()?;

@@ -116,7 +116,7 @@ impl<R: Row> Listing<R> {
         Ok(())
     }
 
-    /// Returns whether nobody reads the output any more, as after `head` has ended.
+    /// Returns whether the output is closed, as after `head` has ended.
     pub(crate) fn is_closed(&self) -> bool {
         self.is_closed
     }
@@ -131,6 +131,18 @@ impl<R: Row> Listing<R> {
             _ => {}
         }
         Ok(self.rows)
+    }
+
+    /// Ends the list, and returns the number of rows. If the reading has failed, prints the rows that
+    /// were found, and returns its failure.
+    pub(crate) fn end(mut self, read: Result<(), Failure>) -> Result<u64, Failure> {
+        match read {
+            Ok(()) => self.finish(),
+            Err(failure) => {
+                self.flush()?;
+                Err(failure)
+            }
+        }
     }
 
     fn heading(&self) -> Vec<String> {

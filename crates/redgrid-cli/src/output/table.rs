@@ -41,7 +41,7 @@ pub(crate) struct Cell {
     tone: Tone,
 }
 
-/// What a colour says in addition to the text.
+/// The meaning of a colour, in addition to the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tone {
     /// Nothing.

@@ -85,14 +85,7 @@ pub(super) async fn ls(global: &Global, options: &LsOptions) -> Result<ExitCode,
     let server = Server::reach(global, &options.reach).await?;
     let listed = list(&server, &options.pattern, &mut listing).await;
     server.leave().await;
-    let rows = match listed {
-        Ok(()) => listing.finish()?,
-        Err(failure) => {
-            listing.flush()?;
-            return Err(failure);
-        }
-    };
-    if rows == 0 {
+    if listing.end(listed)? == 0 {
         notice(global, "no queue was found");
     }
     Ok(ExitCode::SUCCESS)

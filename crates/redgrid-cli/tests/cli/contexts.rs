@@ -160,7 +160,7 @@ fn a_wrong_file_of_contexts_is_named_with_its_fault_and_without_its_content() {
             assert!(told.contains(words) && told.contains("contexts.toml") && !told.contains(SECRET), "{told}");
             assert_eq!(told.lines().count(), 1, "{told}");
         }
-        // Who names the servers does not need the file.
+        // A command that names the servers does not need the file.
         assert_eq!(home.run(&["ls", "--url", "redis://127.0.0.1:1"]).code(), 69);
     }
     home.write(&good, 0o600);

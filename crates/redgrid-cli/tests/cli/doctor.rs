@@ -85,7 +85,7 @@ async fn warnings_fail_on_request_and_findings_have_hints_on_request() {
     let found = findings.iter().find(|finding| finding["check"] == "keepalive").expect("a finding");
     assert_eq!((&json["schema"], &found["fix"]), (&json!(1), &json!(fix)));
     assert!(findings.iter().filter(|finding| finding["level"] == "ok").all(|finding| finding.get("fix").is_none()));
-    // What was to be corrected is, after the step that is shown.
+    // The suggested step corrects the setting.
     server.set_config("tcp-keepalive", "300").await.expect("an answer");
     assert_level(&doctor(&["--json"]).json(), "keepalive", "ok");
     let names = doctor(&["-o", "name"]).stdout();

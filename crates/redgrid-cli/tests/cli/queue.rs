@@ -24,7 +24,7 @@ async fn queues_are_listed_with_their_messages_by_state() {
     let received = mail.receive().await.expect("received");
     mail.receive().await.expect("received").reject("no order").await.expect("rejected");
     grid.reliable_queue::<u64>("invoices").push(&7).await.expect("pushed");
-    // What is no queue does not end the list.
+    // A key that is no queue does not end the list.
     let observer = server.observer().await.expect("an observer");
     observer.cmd(&["HSET", "redgrid_reliable_queue:{broken}", "last", "1"]).await.expect("an answer");
     observer.cmd(&["SET", "redgrid_reliable_queue_dead:{broken}", "1"]).await.expect("an answer");

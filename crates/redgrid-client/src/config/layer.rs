@@ -13,8 +13,8 @@ pub(super) struct Layer {
     assignments: Vec<Assignment>,
     pub(super) warnings: Vec<Warning>,
     pub(super) codec: Option<String>,
-    /// Whether this layer names all servers. If so, the server settings of earlier layers are
-    /// dropped.
+    /// Whether this layer says which servers to use. If so, all server settings of earlier layers
+    /// are dropped, even those that this layer does not set.
     pub(super) names_servers: bool,
 }
 
@@ -25,7 +25,7 @@ struct Assignment {
 }
 
 impl Layer {
-    /// Creates an empty layer that will name all servers.
+    /// Creates an empty layer that will say which servers to use.
     pub(super) fn of_servers() -> Self {
         Layer { names_servers: true, ..Layer::default() }
     }

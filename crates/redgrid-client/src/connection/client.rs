@@ -285,7 +285,7 @@ pub struct ClientStats {
     pub names: usize,
     /// Holds that are valid by the local clock, and permits.
     pub holds: usize,
-    /// Requests that wait in this process.
+    /// Requests for locks and permits that wait in this process.
     pub waiting: usize,
     /// Channels that waiters watch.
     pub channels: usize,

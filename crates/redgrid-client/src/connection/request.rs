@@ -61,7 +61,7 @@ pub(crate) enum What {
 
 /// One argument of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-// Exhaustive: only authors of objects use it.
+// Exhaustive: only implementations of object types use it.
 pub enum Arg {
     /// Bytes, sent as they are.
     Bytes(Bytes),

@@ -58,7 +58,7 @@ pub(super) enum ChannelScope {
     /// pattern is subscribed at the primary of the slot that the pattern would have as a key.
     Patterns,
     /// Messages are published in the slot of the key. The channel is always subscribed at the
-    /// primary, so that a publisher there counts the subscription.
+    /// primary, so that the reply to a message published there counts this subscription.
     SlotPrimary,
     /// Messages are published only at the node whose id is the key. The channel is subscribed at
     /// that node.

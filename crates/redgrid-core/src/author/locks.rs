@@ -146,7 +146,7 @@ pub trait LockExt: Sealed {
 
 /// Reason why [`LockExt::drive_acquire`] returns no result of the acquire.
 #[derive(Debug, Clone, PartialEq, Eq)]
-// Exhaustive: only authors of objects use it.
+// Exhaustive: only implementations of object types use it.
 pub enum NotDriven {
     /// The wait time has passed.
     TimedOut,

@@ -23,7 +23,7 @@ use crate::observe::count;
 
 /// How long a lock or a permit is granted for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-// Exhaustive: only authors of objects use it.
+// Exhaustive: only implementations of object types use it.
 pub enum LeaseMode {
     /// The lease is renewed while the guard lives. The duration is that of one lease.
     Renewed(Duration),

@@ -27,8 +27,8 @@ use crate::unpolled::{BackgroundTask, InlineTask};
 pub(crate) const GRACE: Duration = Duration::from_millis(20);
 
 impl Table {
-    /// Requests the lock with these keys. If `under` is given, it is the id of a server lease. The
-    /// request then converts the hold of that server lease.
+    /// Requests the lock with these keys. If `under` is set, the request converts a hold of the
+    /// server lease with this id into a hold of this lock.
     ///
     /// The table owns the request; the returned [`PendingAcquire`] waits for the outcome.
     pub(super) fn enter_from(
@@ -218,8 +218,8 @@ impl PendingAcquire {
         async move {
             let core = Arc::clone(&self.table().core);
             let contact_timeout = match self.request.wait {
-                // A request with a timeout uses all of it, even if there is no contact with the
-                // server.
+                // A request with a timeout has no other limit: it waits that long, even without
+                // contact to the server.
                 Some(_) => Duration::MAX,
                 // The caller waits slightly longer than the request, so that it receives the
                 // request's own error.

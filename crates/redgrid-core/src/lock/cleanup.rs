@@ -149,8 +149,9 @@ impl Table {
 
     /// Sends the releases until each is answered or its lease has ended.
     ///
-    /// Returns when the answered transmission was sent; if none was answered, when the last
-    /// transmission was sent. If there are several requests, returns the earliest of these times.
+    /// Returns the time at which the answered transmission was sent; if none was answered, the time
+    /// of the last transmission. If there are several requests, returns the earliest of these
+    /// times.
     async fn release_unclaimed(&self, what: &DeferredRelease) -> Instant {
         let (protocol, mut sent) = (what.protocol, Instant::MAX);
         let fields: Vec<_> = what.claims.iter().map(|(_, id)| self.core.field(*id)).collect();

@@ -32,7 +32,7 @@ use crate::token::Token;
 ///
 /// On the server the hold still exists, and its lease runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-// Exhaustive: only authors of objects use it.
+// Exhaustive: only implementations of object types use it.
 pub struct DetachedHold {
     /// The holder field of the hold on the server.
     pub field: Bytes,

@@ -266,7 +266,7 @@ pub enum ExtendError {
 }
 
 impl ExtendError {
-    /// Converts the error of a request for another lease.
+    /// Converts the error of a request that changes the length of a lease.
     pub(crate) fn of(name: Name, source: ServerError) -> Self {
         match source {
             ServerError::Unknown { .. } | ServerError::Decode { .. } => ExtendError::OutcomeUnknown { name, source },

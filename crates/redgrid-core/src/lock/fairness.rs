@@ -27,8 +27,8 @@ const MIN_QUIET_PERIOD: Duration = Duration::from_millis(2);
 /// Such a waiter normally polls every 100 ms; at times 200 ms pass between two polls.
 const POLLER_QUIET_PERIOD: Duration = Duration::from_millis(250);
 
-/// Shortest quiet period of a yield to subscribers at a replica: 20 ms. It applies until this
-/// process has received the message of its own release.
+/// Shortest quiet period when this process lets subscribers at a replica go first: 20 ms. It
+/// applies until this process has received the message of its own release.
 ///
 /// A replica that does not lag delivers the message within a fraction of that time. All subscribers
 /// of the same replica receive the message at the same time. This is also the shortest quiet period

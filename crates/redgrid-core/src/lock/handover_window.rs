@@ -64,8 +64,9 @@ fn fit(held: &CurrentLease, next: &AcquireRequest, handover_window: Duration, no
     }
 }
 
-/// Returns the time at which the server's clock has certainly reached the sum of a grant's token
-/// and `k`.
+/// Returns the local time by which the server's clock has certainly advanced by `k` µs since a
+/// grant. A grant's token is the server's time of the grant, in µs. So the clock has then reached
+/// the token plus `k`.
 ///
 /// The reply with the grant arrived at `granted`. The clocks of this process and of the server can
 /// each drift by 500 ppm, and the server counts whole microseconds.
@@ -100,7 +101,8 @@ mod tests {
         let fixed = |seconds: u32| LeaseMode::Fixed(seconds * SECOND);
         let server = |lease| request(lease, Duration::ZERO).server_lease(handover_window);
         let cases = [
-            // An equal request needs no change of the lease until the end of the window.
+            // A request for the same lease as the current one needs no change until the window
+            // ends.
             (renewed(30), 5 * MS, renewed(30), 0, LeaseFit::Yes),
             (fixed(10), Duration::ZERO, fixed(10), 0, LeaseFit::Yes),
             (fixed(10), 9 * MS, fixed(10), 0, LeaseFit::Yes),

@@ -22,7 +22,7 @@ use crate::name::{Name, companion};
 
 /// The key of a lock, its companion keys, and the channel on which its releases are published.
 #[derive(Debug, Clone, PartialEq, Eq)]
-// Exhaustive: only authors of objects use it.
+// Exhaustive: only implementations of object types use it.
 pub struct LockKeys {
     /// The name as the user gave it.
     pub name: Name,
@@ -49,7 +49,7 @@ impl LockKeys {
 
 /// The arguments of a script for one hold.
 #[derive(Debug, Clone, Copy)]
-// Exhaustive: only authors of objects use it.
+// Exhaustive: only implementations of object types use it.
 pub struct HoldArgs<'a> {
     /// The keys of the lock.
     pub target: &'a LockKeys,
@@ -61,7 +61,7 @@ pub struct HoldArgs<'a> {
 
 /// The options of an acquire.
 #[derive(Debug, Clone, PartialEq, Eq)]
-// Exhaustive: only authors of objects use it.
+// Exhaustive: only implementations of object types use it.
 pub struct AcquireRequest {
     /// The length of the lease, and whether the lease is renewed.
     pub lease: LeaseMode,
@@ -305,7 +305,7 @@ pub(super) fn parse_reply(outcome: &RequestOutcome) -> AcquireReply {
         }
     };
     let answer = match reply {
-        // The most frequent reply: the lock was granted at that time, and no other holder lost it.
+        // The most frequent reply: the server's time of the grant, which displaced no other holder.
         Reply::Int(time) if *time > MIN_SERVER_TIME => Ok((1, time.unsigned_abs(), 0, time.unsigned_abs())),
         // Read the list element by element: converting it as a whole would copy it at each acquire.
         Reply::Array(parts) => match &parts[..] {

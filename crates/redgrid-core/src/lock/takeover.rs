@@ -20,7 +20,7 @@ use crate::lease::{LONGEST_WINDOW, deadline, with_margin};
 
 /// The condition of a takeover: from which holders the lock is taken.
 #[derive(Debug, Clone, PartialEq, Eq)]
-// Exhaustive: only authors of objects use it.
+// Exhaustive: only implementations of object types use it.
 pub enum TakeoverFrom {
     /// From all holders. A free lock is acquired.
     Anybody,
@@ -160,9 +160,10 @@ impl Table {
         let until = deadline(granted.sent, takeover.lease);
         let outcome = self.core.exchange(request, until, RetryPolicy::Retries, &Progress::default()).await;
         let unanswered_until = outcome.retransmission_ends.max(granted.retransmission_ends);
-        // A late retransmission that finds the hold of this takeover changes nothing. Otherwise it
-        // can take the lock from a third holder. So `free` releases the lock only when the
-        // hand-over window of such a holder is over, too.
+        // While the hold of this takeover exists, a late retransmission changes nothing. Without
+        // that hold, it can take the lock from a third holder. So `free` waits until no
+        // retransmission can execute any more, and then for the longest hand-over window of such a
+        // holder.
         let settled = unanswered_until.map_or(Instant::MIN, |limit| limit + LONGEST_WINDOW);
         match parse_reply(&outcome) {
             AcquireReply::Granted { token, .. } => {

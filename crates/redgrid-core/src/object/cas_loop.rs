@@ -32,7 +32,7 @@ pub struct CasLoop {
     /// left, and rarely ends with an unknown outcome.
     last: Instant,
     lost: u32,
-    /// The stored value, if the last lost attempt reported it, or if the update with the previous
+    /// The stored value, if the last failed attempt reported it, or if the update with the previous
     /// turn stored it. `Some(None)` means that no value is stored.
     reported: Option<Option<Bytes>>,
     turn: Option<UpdateTurn>,
@@ -111,10 +111,10 @@ impl CasLoop {
 
     /// Returns the stored value; sends a request only if no recent value is known.
     ///
-    /// A recent value is known if the last lost attempt reported it. Before the first attempt, it
-    /// is known if the task with the previous turn updated the object while this call waited.
-    /// Otherwise `request` is sent to the primary in every read mode, because an attempt with an
-    /// outdated value from a replica would only fail.
+    /// A recent value is known if the last failed attempt reported it. Before the first attempt, it
+    /// is known if another update stored it while this call waited for its turn. Otherwise
+    /// `request` is sent to the primary in every read mode, because an attempt with an outdated
+    /// value from a replica would only fail.
     ///
     /// # Errors
     ///
@@ -251,7 +251,7 @@ pub fn in_place<V>(mut change: impl FnMut(&mut V)) -> impl FnMut(Option<V>) -> O
 
 /// The reply of a script that compares before it changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-// Exhaustive: only authors of objects use it.
+// Exhaustive: only implementations of object types use it.
 pub enum CasReply {
     /// The stored value was the expected one, and the script changed it.
     Done,

@@ -10,7 +10,7 @@ use crate::name::Name;
 
 /// The lifetime of a new value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-// Exhaustive: only authors of objects use it.
+// Exhaustive: only implementations of object types use it.
 pub enum SetTtl {
     /// The value does not expire.
     #[default]

@@ -24,7 +24,7 @@ use crate::unpolled::Offer;
 
 /// A request for permits.
 #[derive(Debug, Clone)]
-// Exhaustive: only authors of objects use it.
+// Exhaustive: only implementations of object types use it.
 pub struct PermitRequest {
     /// The number of permits.
     pub permits: u64,

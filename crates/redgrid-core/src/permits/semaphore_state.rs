@@ -85,8 +85,8 @@ pub(super) struct SemaphoreState {
     pub(super) left_at_yield: i64,
     /// Subscribers that never acquire permits.
     pub(super) phantom: Phantom,
-    /// Of a yield that has ended: the number of subscribers, and how many of them have not shown by
-    /// a message that they had permits. The next reply decides whether the latter count as
+    /// For the last yield that ended: the number of subscribers, and the number of those that sent
+    /// no message to show that they had permits. The next reply decides whether the latter count as
     /// phantoms.
     pub(super) quiet_yield: Option<(u64, u64)>,
     /// Whether the last reply left too few permits for a waiter.
@@ -197,9 +197,9 @@ impl SemaphoreState {
 
     /// Returns whether permits might be granted to the first waiters.
     ///
-    /// They might if the last reply left enough permits for the first waiter, unless the semaphore
-    /// is fair. They also might if the first waiters include a try-only request or, for a fair
-    /// semaphore, one that was not sent yet.
+    /// True if the first waiters include a try-only request. Otherwise, for a fair semaphore: true
+    /// if a request of the first waiters was not sent yet. For any other semaphore: true if the
+    /// last reply left enough permits for the first waiter.
     fn has_unrequested(&self, fair: bool) -> bool {
         let may_be_granted =
             |waiter: &Waiter| i64::try_from(waiter.request.permits).is_ok_and(|permits| permits <= self.left);

@@ -11,7 +11,7 @@ use redgrid_permit_expirable_semaphore::PermitExpirableSemaphore;
 use redgrid_testkit::{Cluster, Observer, redis::Value};
 
 use crate::actions::{actions, reason};
-use crate::support::{FakeClient, JAVA, ONE, client, hold, inspector, list, observer, send, server};
+use crate::support::{FakeClient, JAVA, ONE, client, hold, inspector, list, living_client, observer, send, server};
 
 /// The lines for a reader, or an operator, in docs/operating/acl.md.
 fn published(user: &str) -> Vec<Vec<String>> {
@@ -143,7 +143,7 @@ async fn the_published_permissions_are_enough_in_a_cluster() {
         }
         send(&observer, &["ACL", "LOG", "RESET"]).await;
     }
-    let writer = redgrid_inspect::Client::connect(cluster.url()).await.expect("a client");
+    let writer = living_client(&cluster.url()).await;
     let guard = redgrid_locks::Lock::new(&writer, "job").acquire().await.expect("it is free");
     let url = cluster.url().replacen("://", "://reader:secret@", 1);
     let inspector = inspector(&url).await;

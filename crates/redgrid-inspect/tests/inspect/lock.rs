@@ -6,7 +6,9 @@ use redgrid_inspect::{HolderState, InspectError, LockKind, Mode};
 use redgrid_locks::{Election, FairLock, FencedLock, Lock, RwLock};
 use redgrid_testkit::wait_until;
 
-use crate::support::{FakeClient, JAVA, ONE, SOON, TWO, client, hold, inspector, observer, send, server};
+use crate::support::{
+    FakeClient, JAVA, ONE, SOON, TWO, client, hold, inspector, living_client, observer, send, server, wait_until_alive,
+};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_free_lock_has_no_holder_and_no_waiter() {
@@ -20,7 +22,7 @@ async fn a_free_lock_has_no_holder_and_no_waiter() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lock_is_shown_with_holder_lease_and_waiters() {
     let server = server().await;
-    let [one, two] = [client(&server.url()).await, client(&server.url()).await];
+    let [one, two] = [living_client(&server.url()).await, living_client(&server.url()).await];
     let guard = Lock::new(&one, "job").acquire().await.expect("it is free");
     let waiting = tokio::spawn(Lock::new(&two, "job").acquire().into_future());
     let inspector = inspector(&server.url()).await;
@@ -95,7 +97,7 @@ async fn a_fair_lock_has_its_queue_in_order() {
     let server = server().await;
     let observer = observer(&server).await;
     hold(&observer, "job", &format!("{JAVA}:17"), "60000").await;
-    let one = client(&server.url()).await;
+    let one = living_client(&server.url()).await;
     send(&observer, &["RPUSH", "redisson_lock_queue:{job}", &format!("{JAVA}:18")]).await;
     send(&observer, &["ZADD", "redisson_lock_timeout:{job}", "9000000000000", &format!("{JAVA}:18")]).await;
     let waiting = tokio::spawn(FairLock::new(&one, "job").acquire().into_future());
@@ -139,7 +141,7 @@ async fn a_fenced_lock_has_its_token_and_an_election_its_leader() {
 async fn a_read_write_lock_has_readers_and_a_writer() {
     let server = server().await;
     let observer = observer(&server).await;
-    let [one, two] = [client(&server.url()).await, client(&server.url()).await];
+    let [one, two] = [living_client(&server.url()).await, living_client(&server.url()).await];
     let readers = [
         RwLock::new(&one, "prices").read().await.expect("free"),
         RwLock::new(&two, "prices").read().await.expect("free"),
@@ -276,6 +278,7 @@ async fn a_holder_of_another_namespace_is_found() {
     let config =
         redgrid_inspect::Config::from_url(server.url()).expect("a URL").namespace("prod").expect("a namespace");
     let service = redgrid_inspect::Client::connect(config.clone()).await.expect("a client");
+    wait_until_alive(&service).await;
     let guard = Lock::new(&service, "job").acquire().await.expect("it is free");
     let whole = inspector(&server.url()).await;
     let view = whole.lock("prod:job").await.expect("an answer");

@@ -9,7 +9,7 @@ use redgrid_core::author::ClientExt;
 use redgrid_core::report::{client_channel, parse_question};
 use redgrid_core::{ChannelSelector, PubSubEvent, Request};
 use redgrid_inspect::{Client, Inspector, ObjectFilter, ObjectView};
-use redgrid_testkit::{Observer, RedisServer};
+use redgrid_testkit::{Observer, RedisServer, wait_until};
 use tokio::task::JoinHandle;
 
 /// For operations that take milliseconds, on a busy machine.
@@ -32,6 +32,23 @@ pub(crate) async fn observer(server: &RedisServer) -> Observer {
 
 pub(crate) async fn client(url: &str) -> Client {
     Client::connect(url).await.expect("a client")
+}
+
+/// Waits until the client's channel shows that it is alive.
+pub(crate) async fn wait_until_alive(client: &Client) {
+    let inspector = Inspector::new(client);
+    wait_until(SOON, async || {
+        let living = inspector.living_clients().await.expect("an answer");
+        living.ids.iter().any(|id| id == client.id())
+    })
+    .await;
+}
+
+/// Connects a client, and waits until others see that it is alive.
+pub(crate) async fn living_client(url: &str) -> Client {
+    let client = client(url).await;
+    wait_until_alive(&client).await;
+    client
 }
 
 pub(crate) async fn inspector(url: &str) -> Inspector {

@@ -9,11 +9,12 @@ pub(super) enum Take {
     /// Milliseconds for this setting. In Redisson, 0 means off. redgrid has no such choice: 0
     /// causes a warning, and the setting keeps its default.
     MillisOrOff(&'static str),
-    /// The unchanged text for this setting.
+    /// The value is copied unchanged to this setting.
     Plain(&'static str),
-    /// An address, including its scheme, for this setting.
+    /// An address with a scheme. Its host and port are copied to this setting; the path of a Unix
+    /// socket is copied to `unix` if this setting is `single`.
     Address(&'static str),
-    /// Several addresses, including their schemes, for this setting.
+    /// Several addresses with schemes. Their hosts and ports are copied to this setting.
     Addresses(&'static str),
     /// A word for this setting. The pairs translate Redisson's words to those of redgrid.
     Word(&'static str, &'static [(&'static str, &'static str)]),
@@ -23,8 +24,8 @@ pub(super) enum Take {
     Codec,
     /// A file with certificates.
     TrustStore,
-    /// A value without an effect: redgrid always behaves as with the value in the first field. Any
-    /// other value causes a warning, whose text is the second field.
+    /// A setting without an effect: redgrid always behaves as if it had the value in the first
+    /// field. Any other value causes a warning, whose text is the second field.
     Already(&'static str, &'static str),
     /// A class without an effect in redgrid. The first field names Redisson's default class. Any
     /// other class causes a warning, whose text is the second field.

@@ -83,7 +83,7 @@ pub struct Health {
     pub trouble: Option<String>,
     /// Number of holds that are valid by the local clock.
     pub held: usize,
-    /// Number of requests that wait in this process.
+    /// Number of requests for locks and permits that wait in this process.
     pub waiting: usize,
     /// Whether the client is shut down, or about to be.
     pub is_shut_down: bool,

@@ -13,8 +13,8 @@
 //! commands are discarded. If MULTI were refused, the server would execute the commands one by one.
 //! So the permission for MULTI is checked first, once per connection.
 //!
-//! A keep-alive request that is sent on the connection before EXEC is queued after the commands. In
-//! the result of EXEC, its reply follows those of the commands.
+//! A keep-alive request may be sent on the connection before EXEC. The server then queues it after
+//! the commands, and its reply follows theirs in the result of EXEC.
 //!
 //! # Which server process
 //!

@@ -214,8 +214,9 @@ impl Subscriber {
                     let connection = epoch.borrow_and_update().as_ref().map_or(0, |epoch| epoch.connection);
                     // The connection is lost or new; in both cases no subscription is active. For
                     // events and patterns, a gap is reported only if a subscription was confirmed
-                    // on an earlier connection. Otherwise no message was missed, and `subscribe`
-                    // itself waits for the connection.
+                    // on an earlier connection. Otherwise no message was missed, and no gap is
+                    // needed to cause a subscription: `subscribe` waits for the connection by
+                    // itself.
                     if connection != reported {
                         if ![0, connection].contains(&self.confirmed.load(Ordering::SeqCst)) || gap == Push::Gap {
                             let _ = push(gap.clone());

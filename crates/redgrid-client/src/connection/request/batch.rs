@@ -26,7 +26,7 @@ const SLOTS_AT_ONCE: usize = 16;
 
 /// The outcome of one request of a batch.
 #[derive(Debug, Clone)]
-// Exhaustive: only authors of objects use it.
+// Exhaustive: only implementations of object types use it.
 pub struct Batched {
     /// The reply.
     pub result: Result<Reply, ServerError>,
@@ -174,8 +174,8 @@ async fn one_by_one(
     answers
 }
 
-/// Returns for each request whether its write is as durable as requested, by one check per node and
-/// connection.
+/// Returns for each request whether its write is as durable as requested. Makes one check per node
+/// and connection. Failed requests are not checked, and count as durable.
 async fn committed(
     requests: &[Request],
     answers: &[Option<Answered>],

@@ -173,8 +173,8 @@ impl RequestOutcome {
 
     /// Records the server's time from the reply to a late transmission.
     pub fn report_time(&self, time: u64) {
-        // After a reconnect, the estimate may be for the clock of another server process, so the
-        // time is ignored.
+        // After a reconnect, the server may be another process. The estimate of its clock must not
+        // include a time from the old one.
         if self.by.current_connection_id() == self.epoch {
             self.by.time().observe_exchange(time, self.sent, self.received);
         }

@@ -107,11 +107,10 @@ impl Map {
         owners
     }
 
-    /// Returns for how long a primary has not answered, if the map is refreshed more often because
-    /// of that; `None` otherwise.
+    /// Returns for how long a primary has not answered; the shortest time if this applies to
+    /// several. Returns `None` if no primary is silent, or only for longer than [`EAGER_FOR`].
     ///
-    /// The map is refreshed more often for [`EAGER_FOR`]. If that applies to several primaries, the
-    /// shortest time counts.
+    /// During that time the map is refreshed more often.
     pub(super) fn misses_a_primary(&mut self, now: Instant) -> Option<Duration> {
         let mut latest = None;
         for known in self.known.values_mut() {

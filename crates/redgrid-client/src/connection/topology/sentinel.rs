@@ -357,8 +357,9 @@ fn is_called_down<'a>(answers: impl Iterator<Item = &'a PrimaryReport>, primary:
 ///
 /// An older election is usually reported by a sentinel that is cut off, perhaps together with the
 /// former primary. But if most sentinels report only older elections, they have been set up anew,
-/// and the client follows the latest of these. Sentinels that were replaced by others are not
-/// counted in `all` once they have been unreachable for [`FORGOTTEN_AFTER`] scan intervals.
+/// and the client follows the latest of these. The caller can leave sentinels out of `all` that
+/// have been unreachable for [`FORGOTTEN_AFTER`] scan intervals, because they were probably
+/// replaced.
 fn is_followed(reported: u64, latest: u64, answered: usize, all: usize) -> bool {
     reported >= latest || answered * 2 > all
 }

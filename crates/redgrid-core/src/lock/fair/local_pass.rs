@@ -369,9 +369,10 @@ impl Table {
             }
             status.position.left();
         }
-        // The waiter has left, or its position has another number by now. So the position with this
-        // number is released, or the grant to this position. If this process has a server lease
-        // with this number, the release of its hold suffices.
+        // The waiter has left, or its position has another number by now. So whatever has this
+        // number on the server is released: the position, or the lock if it was granted to the
+        // position. If this process has a server lease with this number, the release of its hold
+        // suffices.
         let ours = lock.and_then(|lock| lock.server_lease.as_ref());
         if ours.is_none_or(|ours| ours.id != *number) {
             let limit = outcome.retransmission_ends.unwrap_or(Instant::MIN).max(status.may_execute_until());

@@ -26,7 +26,7 @@ use super::protocol::{HoldArgs, LockKeys};
 /// The arguments of a pass request, by which a process reports queue positions while it holds the
 /// lock.
 #[derive(Debug, Clone, Copy)]
-// Exhaustive: only authors of objects use it.
+// Exhaustive: only implementations of object types use it.
 pub struct PassArgs<'a> {
     /// Positions that were served inside the process and leave the queue.
     pub served: &'a [Bytes],
@@ -41,7 +41,7 @@ pub struct PassArgs<'a> {
 
 /// When a pass request releases the lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-// Exhaustive: only authors of objects use it.
+// Exhaustive: only implementations of object types use it.
 pub enum ReleaseAfterPass {
     /// Never: a task of the process holds the lock.
     No,

@@ -19,8 +19,8 @@ pub(in crate::lock) struct QueuePosition(Mutex<Place>);
 
 #[derive(Default)]
 struct Place {
-    /// Number of the holder field; `None` if the number is the id of the request. A released field
-    /// is never reused.
+    /// Number in the holder field, if it differs from the id of the request. A released field is
+    /// never reused.
     number: Option<u64>,
     /// Whether a request for the position was sent. The position may then be queued or hold the
     /// lock.

@@ -28,7 +28,7 @@ use crate::lock::table::{Answers, Busy, LockId, LockState, State, Table, send};
 const CHUNK: usize = 500;
 
 /// The result of one attempt to acquire several keys.
-// Exhaustive: only authors of objects use it.
+// Exhaustive: only implementations of object types use it.
 pub enum MultiOutcome {
     /// All keys were acquired; the guards are in the order of the request.
     All(MultiGrant),

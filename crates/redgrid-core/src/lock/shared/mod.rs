@@ -24,7 +24,7 @@ use crate::clock::Instant;
 
 /// Arguments that a reader's or writer's request sends in addition to its options.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-// Exhaustive: only authors of objects use it.
+// Exhaustive: only implementations of object types use it.
 pub struct AcquireContext {
     /// Holder field of another hold on the same key that this request converts; `None` if it
     /// converts none.
@@ -165,7 +165,8 @@ impl State {
         std::iter::once(LockId { kind, keys: Arc::clone(keys), grant: 0 }).chain(self.grants.of(kind, keys))
     }
 
-    /// Returns whether a request of this process waits for the key in the paired mode.
+    /// Returns whether a request of this process waits for the same key in the paired mode (writing
+    /// for a read lock, and vice versa).
     pub(in crate::lock) fn waits_in_paired_mode(&self, kind: &dyn LockProtocol, keys: &Arc<LockKeys>) -> bool {
         let waits = |key: LockId| {
             self.locks.get(&key).is_some_and(|lock| lock.queue.iter().any(|waiter| !waiter.answer.is_closed()))

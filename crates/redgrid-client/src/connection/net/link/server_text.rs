@@ -4,12 +4,14 @@ use crate::error::ServerError;
 
 /// Returns whether the server requires a login.
 ///
-/// The server's exact text is compared, because a script may raise an error with the same code.
+/// The beginning of the message is compared, not only the code, because a script may raise an error
+/// with the same code.
 pub(crate) fn wants_login(error: &ServerError) -> bool {
     matches!(error, ServerError::Unauthorized { message } if message.starts_with("NOAUTH Authentication required"))
 }
 
-/// Returns whether the server rejects writes. As in [`wants_login`], the server's text is compared.
+/// Returns whether the server rejects writes. As in [`wants_login`], more than the code is
+/// compared.
 pub(super) fn is_read_only(error: &ServerError) -> bool {
     let text = "READONLY You can't write against a read only";
     matches!(error, ServerError::Refused { message, .. } if message.contains(text))

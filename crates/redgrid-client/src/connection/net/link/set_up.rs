@@ -231,7 +231,7 @@ impl Connection {
 /// Returns the username and the password as arguments of HELLO and AUTH.
 ///
 /// If there is no username, the user is `default` with RESP3. With RESP2 the password is sent
-/// alone. Proxies and servers before Redis 6 accept a password without a user.
+/// alone, because proxies and servers before Redis 6 accept only a password.
 pub(super) fn login_args(credentials: Credentials, is_resp2: bool) -> WireCommand {
     let Credentials { username, password } = credentials;
     let user = username.or_else(|| (!is_resp2).then(|| "default".into()));

@@ -114,7 +114,7 @@ impl Node {
     }
 
     /// Returns whether the server of the current connection is known to lack the commands for
-    /// read-only scripts (Redis 6.2).
+    /// read-only scripts, as Redis 6.2 does.
     pub(super) fn is_without_read_only(&self) -> bool {
         let connection = self.commands.epoch().borrow().as_ref().map(|epoch| epoch.connection);
         connection.is_some_and(|connection| self.without_read_only.load(Ordering::Relaxed) == connection)

@@ -166,7 +166,8 @@ final class Caches {
     }
 
     private static void heard(String what, Object key, Object value) {
-        HEARD.append(what).append(' ').append(key).append(' ').append(value).append(';');
+        // One call, because events come on several threads.
+        HEARD.append(what + ' ' + key + ' ' + value + ';');
     }
 
     private static long time(String word) {
