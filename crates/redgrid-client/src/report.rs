@@ -153,7 +153,7 @@ pub fn question(reply_channel: &str) -> String {
 
 /// Returns the reply channel of a question.
 ///
-/// The result is `None` unless the payload is a question of version 1, whose channel is
+/// The result is `None` unless the payload is a question of version 1, and its channel is
 /// [`REPLY_CHANNEL_PREFIX`] followed by a UUID with hyphens.
 pub fn parse_question(payload: &[u8]) -> Option<&str> {
     // The length is checked first, so a very long payload costs no more than a short one.

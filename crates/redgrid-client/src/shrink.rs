@@ -7,7 +7,7 @@ use std::hash::{BuildHasher, Hash};
 /// capacity, because an active client soon needs it again.
 const MIN_LEN: usize = 512;
 
-/// Shrinks a map whose capacity is more than four times the number of its entries. Call this
+/// Shrinks a map if its capacity is more than four times the number of its entries. Call this
 /// function after a removal.
 ///
 /// To keep the average cost of a removal low, the function acts only when the number of remaining

@@ -1,7 +1,7 @@
 //! Patterns of names, as the server matches them in SCAN, KEYS and PSUBSCRIBE.
 //!
 //! A stream of events for a pattern of names receives the events of all names from the server. It
-//! uses this module to select the events whose names match.
+//! uses this module to select the events with matching names.
 
 /// Returns whether a text matches a pattern.
 ///
@@ -51,7 +51,7 @@ fn match_one(pattern: &[u8], at: usize, byte: u8) -> (bool, usize) {
     }
 }
 
-/// Does the same as `match_one` for a class in brackets, whose opening bracket is before `at`. If
+/// Does the same as `match_one` for a class in brackets; the opening bracket is before `at`. If
 /// the closing bracket is missing, the class ends with the pattern, as on the server.
 fn match_class(pattern: &[u8], mut at: usize, byte: u8) -> (bool, usize) {
     let negated = pattern.get(at) == Some(&b'^');

@@ -20,7 +20,7 @@ pub enum Servers {
     Replicated(ReplicatedNodes),
     /// A primary that sentinels monitor.
     Sentinel(Sentinel),
-    /// A cluster, whose slots are distributed over several primaries.
+    /// A cluster: its slots are distributed over several primaries.
     Cluster(Cluster),
 }
 

@@ -255,7 +255,7 @@ pub trait ClientExt: Sealed {
         self.client().core().life.why()
     }
 
-    /// Watches a channel for wake-ups, and polls `key`, whose changes are published there.
+    /// Watches a channel for wake-ups, and polls `key`. Changes of `key` are published there.
     fn watch(&self, channel: Bytes, key: Bytes) -> Watch {
         self.client().core().subscriptions.watch(channel, key)
     }

@@ -184,7 +184,7 @@ impl<Q, A> WaiterSlab<Q, A> {
         }
     }
 
-    /// Rejects the queued requests whose deadline has passed at `now`. They are not sent.
+    /// Rejects the queued requests that have passed their deadline at `now`. They are not sent.
     pub(super) fn reject_expired(&mut self, now: Instant) -> WakeList {
         let mut to_wake = WakeList::default();
         while let Some(first) = self.first_in_queue() {

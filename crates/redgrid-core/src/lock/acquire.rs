@@ -153,7 +153,7 @@ pub struct PendingAcquire {
     pub(super) under: Option<u64>,
     inline_task: Option<InlineTask>,
     ready: Option<Answer>,
-    /// Whether the request is part of a multi-key acquire, whose caller gets all grants together.
+    /// Whether the request is part of a multi-key acquire. Its caller gets all grants together.
     is_member: bool,
     done: bool,
 }

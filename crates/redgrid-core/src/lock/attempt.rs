@@ -92,8 +92,7 @@ pub(super) enum InstallOutcome<'a> {
 }
 
 impl Table {
-    /// Builds the attempt of the first waiter whose future is alive and whose timeout has not
-    /// passed.
+    /// Builds the attempt of the first waiter that has a live future and has not timed out.
     pub(super) fn attempt_of(&self, key: &LockId, lock: &mut LockState, now: Instant) -> Option<Attempt> {
         let first = lock.queue.iter().position(|waiter| waiter.is_live(now))?;
         self.attempt_for(key, lock, first, now)

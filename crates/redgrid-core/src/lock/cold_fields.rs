@@ -93,7 +93,7 @@ impl ServerLease {
 
     /// Raises the latest end of the lease on the server to `until`.
     ///
-    /// A change of the lease that was not answered, or whose reply did not move the deadline, can
+    /// A change of the lease that was not answered, or was answered without a new deadline, can
     /// make the lease on the server last until `until`. The local deadline stays as it is.
     pub(super) fn raise_upper_bound(&self, until: Instant) {
         self.inner().raise_upper_bound(until);

@@ -24,8 +24,8 @@ use crate::observe::count;
 /// microsecond each.
 const SPINS: usize = 100;
 
-/// The last adjustment of an unused server lease: the id of the waiter whose request the lease was
-/// adjusted to, and when the adjustment was sent.
+/// The last adjustment of an unused server lease: the id of the waiter that it was made for, and
+/// when it was sent.
 pub(super) type Fitted = (u64, Instant);
 
 impl ServerLease {

@@ -11,7 +11,7 @@
 //! | `protocol` | the contract of a lock kind: keys, options, scripts, the meaning of replies |
 //! | `acquire`, `request_status` | entering the queue, waiting for the result; type `HoldGuard` |
 //! | `table`, `lock_id` | all locks of a client, the state of each, and its waiters |
-//! | `attempt` | one acquire request, whose grant becomes a server lease with a first hold |
+//! | `attempt` | one acquire request; its grant becomes a server lease with a first hold |
 //! | `hold` | server leases and holds, and the end of a hold |
 //! | `release` | dropping the last guard of a hold, and the release of the lock |
 //!

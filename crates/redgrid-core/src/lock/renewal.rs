@@ -127,7 +127,7 @@ impl Table {
             self.take_out_served(lock);
             let (unheld, lives_on) = (lock.holds.is_empty(), lock.protocol.read_write().is_some());
             let holds = std::mem::take(&mut lock.holds);
-            // A hold whose own lease was over has ended before, and is not counted.
+            // If the own lease of a hold was over, the hold has ended before, and is not counted.
             let lost = holds.iter().filter(|hold| hold.mark_ended(Some(reason))).count();
             self.note_lost(server_lease, reason, lost);
             for hold in &holds {

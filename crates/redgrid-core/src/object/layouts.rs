@@ -71,7 +71,7 @@ pub fn fenced_lock_token(key: &[u8]) -> Vec<Bytes> {
 ///
 /// Three keys store the lock, the announcements of waiting writers, and the reader that is allowed
 /// to upgrade. The other keys are those of the entry gate of a fair read-write lock. The gate is a
-/// fair lock, whose holder enters next.
+/// fair lock. Its holder enters next.
 pub fn rw_lock(key: &[u8]) -> Vec<Bytes> {
     let entry_gate = companion("redgrid_rw_line", key);
     let own = [Bytes::copy_from_slice(key), companion("redgrid_rw_wait", key), companion("redgrid_rw_upgrade", key)];
@@ -190,7 +190,7 @@ pub const LIST_MULTIMAP_ENDS: &str = "redisson_list_multimap_ttl";
 /// Returns the Redis keys of a multimap: one for the multimap keys, and two for the times at which
 /// the multimap keys expire. A multimap of sets uses one of the two, a multimap of lists the other.
 ///
-/// The values of each multimap key are stored in a further Redis key, whose name contains a hash of
+/// The values of each multimap key are stored in a further Redis key. Its name contains a hash of
 /// the multimap key. Those Redis keys are not listed here.
 pub fn multimap(key: &[u8]) -> Vec<Bytes> {
     vec![Bytes::copy_from_slice(key), suffixed(key, SET_MULTIMAP_ENDS), suffixed(key, LIST_MULTIMAP_ENDS)]

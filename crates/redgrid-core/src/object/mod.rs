@@ -109,7 +109,7 @@ impl Object {
         Object(name.map(|name| Inner::of(client, name, layout, none)).map_err(Into::into))
     }
 
-    /// Returns an object whose calls all fail with this error.
+    /// Returns an object that fails all calls with this error.
     ///
     /// Authors of object types use this function for an invalid name. The first call then reports
     /// the name.

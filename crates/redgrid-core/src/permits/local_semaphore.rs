@@ -205,7 +205,7 @@ impl LocalSemaphore {
         self.wake_or_start_loop(&mut state)
     }
 
-    /// Removes a request whose caller was dropped.
+    /// Removes a request after its caller was dropped.
     pub(super) fn cancel(self: &Arc<Self>, id: u64) {
         let mut state = self.state();
         let Some(at) = state.queue.iter().position(|waiter| waiter.id == id) else { return };

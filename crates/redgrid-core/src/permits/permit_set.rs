@@ -130,7 +130,7 @@ impl PermitLease {
 
     /// Returns the reason for the loss if the permit was lost.
     ///
-    /// A permit whose deadline has passed is lost, even if it was not marked as lost yet.
+    /// A permit that has passed its deadline is lost, even if it was not marked as lost yet.
     pub(super) fn lost(&self) -> Option<LostReason> {
         let expired = || self.deadline.has_passed(self.clock.now()).then_some(LostReason::Expired);
         self.lost.get().copied().or_else(expired)

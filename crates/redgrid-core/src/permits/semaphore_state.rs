@@ -156,7 +156,7 @@ impl SemaphoreState {
         Some(waiter)
     }
 
-    /// Removes waiters that have timed out. A request whose caller is dropped removes itself.
+    /// Removes waiters that have timed out. A request removes itself when its caller is dropped.
     pub(super) fn prune(&mut self, semaphore: &LocalSemaphore, now: Instant) {
         if now < self.first_timeout {
             return;

@@ -25,16 +25,16 @@ pub(super) enum Take {
     /// A file with certificates.
     TrustStore,
     /// A setting without an effect: redgrid always behaves as if it had the value in the first
-    /// field. Any other value causes a warning, whose text is the second field.
+    /// field. Any other value causes a warning with the text in the second field.
     Already(&'static str, &'static str),
     /// A class without an effect in redgrid. The first field names Redisson's default class. Any
-    /// other class causes a warning, whose text is the second field.
+    /// other class causes a warning with the text in the second field.
     Class(&'static str, &'static str),
     /// A class that must be Redisson's default class, which the first field names. Any other class
-    /// causes an error, whose text is the second field: if it were ignored, redgrid would use other
-    /// keys or commands than Java services.
+    /// causes an error with the text in the second field: if it were ignored, redgrid would use
+    /// other keys or commands than Java services.
     Vital(&'static str, &'static str),
-    /// A key without an effect in redgrid. It causes a warning, whose text is the field.
+    /// A key without an effect in redgrid. It causes a warning with the text in the field.
     Ignored(&'static str),
 }
 

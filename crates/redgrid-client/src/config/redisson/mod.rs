@@ -34,8 +34,8 @@ pub(super) fn prepare(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> 
 }
 
 /// Replaces `${NAME}` and `${NAME:-default}` as Redisson does: in the whole text, before it is
-/// parsed. A `${…}` whose variable has neither a value nor a default stays in the text. It causes
-/// an error when the value with it is read.
+/// parsed. A `${…}` without a value and without a default stays in the text. It causes an
+/// error when the value with it is read.
 fn substitute(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -173,8 +173,7 @@ impl Reader<'_> {
         format!("{}{key}", self.prefix)
     }
 
-    /// Returns the text of a value; an error if the text contains a `${…}` whose variable has no
-    /// value.
+    /// Returns the text of a value; an error if the text contains a `${…}` without a value.
     fn text(&self, key: &str, value: &Yaml) -> Result<String, ConfigError> {
         match self.tree.plain(&self.path(key), value, true)? {
             Some(Value::One(text)) => {

@@ -154,7 +154,7 @@ pub(super) struct AddressSettings {
     logins: Vec<(&'static str, String, &'static str)>,
 }
 
-/// The keys whose values are addresses.
+/// The keys with addresses as values.
 const ADDRESSES: [&str; 5] = ["address", "sentinelAddresses", "masterAddress", "slaveAddresses", "nodeAddresses"];
 
 impl AddressSettings {

@@ -126,7 +126,7 @@ impl Last {
         self.bytes.drain(..first.size);
     }
 
-    /// Removes and returns the releases for whose first key `is_moved` returns true.
+    /// Removes and returns the releases for which `is_moved` returns true for the first key.
     fn take(&mut self, is_moved: impl Fn(&[u8]) -> bool) -> Vec<(Instant, Request)> {
         let (mut kept, mut moved) = (Last::default(), Vec::new());
         let Last { releases, mut bytes, .. } = std::mem::take(self);

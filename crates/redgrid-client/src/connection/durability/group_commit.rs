@@ -143,8 +143,8 @@ impl GroupCommit {
         }
     }
 
-    /// Answers the members whose deadline has passed. These members get the error that prevented a
-    /// WAIT.
+    /// Answers the members that have passed their deadline. These members get the error that
+    /// prevented a WAIT.
     fn give_up(&self, group: &mut Vec<Member>, why: &ServerError) {
         let now = self.clock.now();
         settle_some(group, |member| (member.by <= now).then(|| Err(why.clone().into())));

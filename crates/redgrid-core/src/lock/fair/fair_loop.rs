@@ -205,8 +205,8 @@ impl Table {
 
     /// Returns the index of the waiter that sends the next acquire request.
     ///
-    /// That is a waiter whose position must try now, if there is one. Otherwise it is the first
-    /// waiter without a position, if that waiter is among the first `fair_depth` waiters.
+    /// That is a waiter with a position that must try now, if there is one. Otherwise it is the
+    /// first waiter without a position, if that waiter is among the first `fair_depth` waiters.
     ///
     /// While a pass request that may enqueue a waiter is in flight, neither that waiter nor any
     /// behind it sends its own enqueue request.

@@ -37,7 +37,7 @@ pub(in crate::lock) struct LocalPass {
     /// Numbers of the next positions, in their order. Some of their waiters may have left since the
     /// reply.
     next: VecDeque<u64>,
-    /// Send time of the pass request whose reply listed the positions in `next`.
+    /// Send time of the pass request; its reply listed the positions in `next`.
     listed: Option<Instant>,
     /// Numbers of the served positions, which stay in the server's queue until they are reported.
     served: Vec<u64>,

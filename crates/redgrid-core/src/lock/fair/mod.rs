@@ -51,7 +51,7 @@ pub enum ReleaseAfterPass {
     Yes,
 }
 
-/// The server's queue of a lock kind. Each waiter has a position, whose name is the waiter's future
+/// The server's queue of a lock kind. Each waiter has a position; its name is the waiter's future
 /// holder field.
 ///
 /// For such kinds, `LockProtocol::release` and its variants also remove positions: the field of a

@@ -136,7 +136,7 @@ impl Table {
         self.release_position(lock.protocol, &lock.keys, (waiter.id, &waiter.status), waiter.request.lease);
     }
 
-    /// Releases the position of an attempt whose waiter has left.
+    /// Releases the position of an attempt after its waiter has left.
     pub(in crate::lock) fn leave_queue(self: &Arc<Self>, attempt: &Attempt) {
         let Attempt { protocol, key, entry, status, request, .. } = attempt;
         self.release_position(*protocol, &key.keys, (*entry, status), request.lease);

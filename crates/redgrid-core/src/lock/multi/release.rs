@@ -46,7 +46,7 @@ impl MultiGrant {
 
     /// Releases all keys and waits for the replies, for at most `response_timeout`.
     ///
-    /// Returns one error for each key whose release failed or is not confirmed. A release without a
+    /// Returns one error for each key with a failed or unconfirmed release. A release without a
     /// reply in time continues in the background until the lease ends.
     ///
     /// # Cancel safety

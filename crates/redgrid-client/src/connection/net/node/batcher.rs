@@ -146,7 +146,7 @@ impl Node {
 }
 
 /// Checks the queue while calls wait: starts a sender if a call has waited too long, and fails
-/// calls whose time to be sent (`until`) has passed.
+/// calls that were not sent in time (`until`).
 pub(super) async fn watch(node: Weak<Node>, key: BatchKey) {
     loop {
         tokio::time::sleep(MAX_WAIT).await;
