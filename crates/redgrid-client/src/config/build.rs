@@ -21,8 +21,8 @@ impl Config {
     }
 
     /// Calls `provider` for user and password before each new connection. While connections are
-    /// open, calls it every [`credentials_interval`](Config::credentials_interval), once for all of
-    /// them.
+    /// open, also calls it every [`credentials_interval`](Config::credentials_interval): one call
+    /// for all connections together.
     pub fn password_from(mut self, provider: impl CredentialProvider) -> Self {
         self.access.username = None;
         self.access.password = None;
@@ -102,7 +102,7 @@ impl Config {
         self.set_in_code("tls")
     }
 
-    /// Sets the prefix of every key and channel: `namespace:name`. Default: none.
+    /// Sets the namespace. Every key and channel begins with it: `namespace:name`. Default: none.
     ///
     /// # Errors
     ///
@@ -141,7 +141,7 @@ impl Config {
         self
     }
 
-    /// Opens all connections to servers and sentinels through `dialer`, instead of TCP from this
+    /// Opens all connections to servers and sentinels through `dialer`, and not by TCP from this
     /// machine. With a dialer, the client uses neither a resolver nor a SOCKS proxy.
     pub fn dialer(mut self, dialer: impl Dialer) -> Self {
         self.network.dialer = Some(Arc::new(dialer));
@@ -149,8 +149,8 @@ impl Config {
     }
 
     /// Replaces addresses before the client connects to them, for example because of NAT or port
-    /// forwarding. The first address of a pair is one that a server, a sentinel or this
-    /// configuration names. The client connects to the second address instead. Other addresses are
+    /// forwarding. The first address of a pair is the one in this configuration or in a reply of a
+    /// server or sentinel. The client connects to the second address instead. Other addresses are
     /// used unchanged.
     pub fn address_map(mut self, map: impl IntoIterator<Item = (Address, Address)>) -> Self {
         self.network.address_map = map.into_iter().collect();
@@ -166,8 +166,8 @@ impl Config {
         self.set_in_code("socks_proxy")
     }
 
-    /// Sets where a grant and its renewals must be stored before they count: in the primary's
-    /// memory unless set.
+    /// Sets where a grant or a renewal must be stored before the client relies on it: in the
+    /// primary's memory unless set.
     pub fn durability(mut self, durability: Durability) -> Self {
         self.settings.durability = durability;
         self.notes.origins.remove("durability_at_least");
@@ -225,8 +225,8 @@ setters! {
     /// This interval limits the delay that a lost message causes.
     poll_interval: Duration;
 
-    /// Limits how many names all waiters of the client together poll, per second and node: 500
-    /// unless set.
+    /// Limits how many names the client polls for all its waiters, per second and node: 500 unless
+    /// set.
     poll_budget: u32;
 
     /// Selects the nodes that answer reads: the primary unless set. Locks and all writes always use
@@ -238,10 +238,10 @@ setters! {
     subscription_mode: SubscriptionMode;
 
     /// Sets how far a replica may lag behind its primary and still serve reads and subscriptions:
-    /// 1 s unless set. A replica within this limit has all data that the primary had this long ago.
-    /// The client compares replication offsets every [`scan_interval`](Self::scan_interval). With a
-    /// longer time, slow replicas are used, too. With a shorter one, the client switches to the
-    /// primary sooner.
+    /// 1 s unless set. If a replica is used, it has all data that its primary had one
+    /// `max_replica_lag` ago. The client compares replication offsets every
+    /// [`scan_interval`](Self::scan_interval). With a longer time, slow replicas are used, too.
+    /// With a shorter one, the client switches to the primary sooner.
     max_replica_lag: Duration;
 
     /// Sets how often the client checks the topology if no change is reported: every second unless
@@ -256,11 +256,11 @@ setters! {
     protocol: Protocol;
 
     /// Sets how often an idle connection is pinged: every 5 s unless set. A dead connection is
-    /// detected at the latest after this interval and one `response_timeout`.
+    /// detected at the latest after this interval plus one `response_timeout`.
     ping_interval: Duration;
 
     /// Sets the number of connections for requests to each node, 1 to 16: one unless set. All
-    /// requests of a name use the same connection.
+    /// requests for one name use the same connection.
     connections_per_node: u32;
 
     /// Limits the requests in flight at one node, 1 to 65,536: 1,024 unless set. Further requests
@@ -283,6 +283,7 @@ setters! {
     introspection: Introspection;
 
     /// Limits how many waiters of a process have their own position in the queue of a fair lock, 1
-    /// to 1,000: 16 unless set. The others wait behind them inside the process.
+    /// to 1,000: 16 unless set. Its other waiters have no position. They wait inside the process,
+    /// behind these.
     fair_depth: u32;
 }
