@@ -28,7 +28,7 @@ impl Setting {
     }
 }
 
-/// The group of a setting, which is a heading of the reference.
+/// The group of a setting. Each group is a section of the reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Group {
     Servers,
@@ -65,7 +65,7 @@ const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// Upper bound of times without a bound of their own. A longer time is probably a mistake in the
+/// The upper bound of settings that need no particular one. A longer time probably has the wrong
 /// unit.
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
