@@ -16,9 +16,9 @@ impl Client {
     /// # Errors
     ///
     /// [`NotReady::Unavailable`] with the cause, when `timeout` has passed or waiting cannot help.
-    /// Waiting cannot help if the host name is unknown, or if the target never answered and does
-    /// not speak the expected protocol. For example, the target is an HTTP server, or only one of
-    /// the two sides uses TLS.
+    /// Waiting cannot help if there has never been a connection, and the host name is unknown or
+    /// the target does not speak the expected protocol. For example, the target is an HTTP server,
+    /// or only one of the two sides uses TLS.
     ///
     /// [`NotReady::Unauthorized`] as soon as a server refuses the client's password or certificate,
     /// or the client refuses the server's certificate. In that case, waiting does not help. If a
@@ -34,7 +34,7 @@ impl Client {
             Ok(Ok(())) => return Ok(()),
             Ok(Err(why)) => {
                 let waited = self.0.core.clock.now().since(began);
-                // The message shows whole milliseconds.
+                // The time is rounded down, so that the message shows whole milliseconds.
                 (why, waited - Duration::from_nanos(u64::from(waited.subsec_nanos() % 1_000_000)))
             }
             Err(_) => (self.missing().await, timeout),

@@ -26,7 +26,7 @@ pub trait Service: Any + Send + Sync {
     fn run(self: Arc<Self>) -> BackgroundTask;
 
     /// Handles an event of the client's notice channel. Questions (requests for a report about the
-    /// client) arrive on the same channel, but are not passed on.
+    /// client) arrive on the same channel, but are not passed to this method.
     fn notice(&self, notice: &ChannelEvent);
 
     /// Makes the service's part of a report about the client: what is held and awaited, and what
