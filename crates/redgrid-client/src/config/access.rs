@@ -27,10 +27,11 @@ pub struct Access {
 /// The settings of encrypted connections. The client verifies the server's certificate and the name
 /// in it. Only a `rustls::ClientConfig` of the application can replace these checks.
 ///
-/// Files are read when a client starts, and again before each new connection, so a replaced
-/// certificate takes effect for new connections. Open connections are kept. If the new files are
-/// unusable, the client logs a warning and continues to use the certificates that it read last. The
-/// system's trust store is read when a client starts, and when one of the files changes.
+/// The certificate files are read when a client starts, and again before each new connection, so a
+/// replaced certificate takes effect for new connections. Open connections are kept. If the new
+/// files are unusable, the client logs a warning and continues to use the certificates that it read
+/// last. The system's trust store is read when a client starts, and when one of the certificate
+/// files changes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Tls {

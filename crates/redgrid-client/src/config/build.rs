@@ -95,8 +95,8 @@ impl Config {
         self.set_in_code("database")
     }
 
-    /// Encrypts the connections. This needs the feature `tls`. The files that `tls` names are read
-    /// when a client starts, and again before each new connection.
+    /// Encrypts the connections. This needs the feature `tls`. The files in `tls` are read when a
+    /// client starts, and again before each new connection.
     pub fn tls(mut self, tls: Tls) -> Self {
         self.access.tls = Some(tls);
         self.set_in_code("tls")
@@ -113,8 +113,8 @@ impl Config {
     }
 
     /// Sets how long tasks of this process may pass a lock to each other without a request, while
-    /// other processes wait. Default: ten round trips, between 10 ms and 500 ms; 500 ms is also the
-    /// maximum.
+    /// other processes wait. Default: the time of ten round trips, but at least 10 ms and at most
+    /// 500 ms. No window may be longer than 500 ms.
     ///
     /// A longer window does not make locks faster. With a shorter one, the lock passes between
     /// processes more often. With a window of zero, every task acquires the lock by a request of
@@ -203,8 +203,8 @@ setters! {
     /// detects a hung server sooner; a longer one tolerates slow scripts and networks.
     response_timeout: Duration;
 
-    /// Sets how long each step of setting up a connection may take (connecting, the TLS handshake, the
-    /// login): 2 s unless set.
+    /// Sets how long each step of setting up a connection may take: 2 s unless set. The steps are:
+    /// connecting, the TLS handshake, and the login.
     connect_timeout: Duration;
 
     /// Sets how many times an unanswered idempotent request is retried: 4 unless set. A call
@@ -278,12 +278,12 @@ setters! {
     /// hosts with Java services.
     fair_wait: Duration;
 
-    /// Selects what the client reports of itself when another process, such as the command line,
+    /// Selects what the client reports about itself when another process, such as the command line,
     /// requests a report: everything unless set. See [`report`](crate::report).
     introspection: Introspection;
 
     /// Limits how many waiters of a process have their own position in the queue of a fair lock, 1
-    /// to 1,000: 16 unless set. Its other waiters have no position. They wait inside the process,
-    /// behind these.
+    /// to 1,000: 16 unless set. Waiters without a position wait inside the process, behind those
+    /// with a position.
     fair_depth: u32;
 }

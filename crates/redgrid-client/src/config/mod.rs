@@ -73,7 +73,7 @@ pub struct Config {
     notes: Notes,
 }
 
-/// Information about a configuration that is not a setting.
+/// Information about a configuration, apart from its settings.
 #[derive(Clone, Debug, Default)]
 struct Notes {
     origins: Origins,
@@ -265,7 +265,7 @@ impl Config {
         &self.access
     }
 
-    /// Returns a warning for each entry of a file, and each variable, without an effect in redgrid.
+    /// Returns the warnings: one for each file entry or variable that has no effect in redgrid.
     pub fn warnings(&self) -> &[Warning] {
         &self.notes.warnings
     }

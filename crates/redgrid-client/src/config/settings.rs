@@ -105,7 +105,7 @@ pub enum Durability {
     Replicas {
         /// The number of replicas; 0 is the same as [`Durability::Primary`].
         at_least: u32,
-        /// How long the replicas may take.
+        /// How long the acknowledgements may take.
         timeout: Duration,
     },
     /// In the primary's append-only file, synced to disk (`WAITAOF`: Redis 7.2 or newer, or
@@ -114,7 +114,7 @@ pub enum Durability {
     /// The server's `appendfsync` decides when the file is synced: `always` at once, `everysec`
     /// within about two seconds, `no` at a time that the operating system chooses.
     Disk {
-        /// How long the disk may take.
+        /// How long the sync may take.
         timeout: Duration,
     },
 }

@@ -65,8 +65,8 @@ const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// The upper bound of settings that need no particular one. A longer time probably has the wrong
-/// unit.
+/// The upper bound of time settings that need no particular bound. A longer time probably has the
+/// wrong unit.
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
 pub(super) const READ_MODES: &[&str] = &["primary", "replica", "any"];

@@ -73,7 +73,7 @@ pub enum CommitError {
         /// Number of replicas that are known to have acknowledged the write.
         ///
         /// The number is 0 for [`Durability::Disk`]. It is also 0 if the commit was still queued
-        /// behind an earlier commit, whose write too few replicas had acknowledged.
+        /// behind an earlier commit that lacked acknowledgements.
         acknowledged: u32,
     },
     /// The server cannot provide this durability, however long the caller waits.

@@ -44,7 +44,8 @@ pub struct Core {
     pub(crate) participants: Participants,
     /// The releases that are repeated after a failover.
     pub given_back: GivenBack,
-    /// Queue of background tasks for the client's driver, so that `Drop` need not spawn.
+    /// Queue of the background tasks that the client's driver runs. `Drop` uses it instead of
+    /// spawning tasks.
     pub(in crate::connection) background: mpsc::UnboundedSender<BackgroundTask>,
     /// Whether the runtime of the client has one thread.
     pub one_thread: bool,

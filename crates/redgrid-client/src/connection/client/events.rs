@@ -2,8 +2,8 @@
 //!
 //! For each node, a task watches the connection to the node, and publishes an event when the
 //! connection comes up or is lost. Other code detects changes of the topology, and subscriptions
-//! that are active again after an interruption. It publishes these events itself. All events get
-//! their order from the mutex in [`Events`].
+//! that are active again after an interruption. That code publishes these events itself. All events
+//! get their order from the mutex in [`Events`].
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -24,7 +24,7 @@ use crate::connection::{Arg, NodeId, Request, RequestOutcome, RetryPolicy, Serve
 use crate::script::{BatchPhase, BatchScript, ScriptRef, ScriptText};
 use crate::sync::Mutex;
 
-/// How long a release is remembered while its primary keeps answering: 5 s. Replicas lag by less,
+/// How long a release is remembered if its primary answers all the time: 5 s. Replicas lag by less,
 /// and sentinels report a promoted server after 1 to 2 s.
 const KEPT: Duration = Duration::from_secs(5);
 

@@ -179,8 +179,8 @@ fn encoded(mut report: ClientReport) -> Vec<u8> {
     serde_json::to_vec(&ClientReport { held, waits, contention, events, ..report }).unwrap_or_default()
 }
 
-/// Shortens a list to at most `most` bytes of JSON. Subtracts its new length from `left`. Returns
-/// whether the list was shortened.
+/// Shortens a list to at most `most` bytes of JSON. Subtracts the bytes of the shortened list from
+/// `left`. Returns whether the list was shortened.
 fn cut<T: Serialize>(list: &mut Vec<T>, most: usize, left: &mut usize) -> bool {
     let before = list.len();
     let mut used = 0;

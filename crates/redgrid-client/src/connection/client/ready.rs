@@ -63,9 +63,8 @@ impl Client {
 ///
 /// # Errors
 ///
-/// The refusal of a primary, as soon as there is one (see
-/// [`Server::refusal`](crate::connection::Server::refusal)). If the client has ended, the error
-/// says why it has ended.
+/// The error in [`Server::refusal`](crate::connection::Server::refusal) of a primary, as soon as a
+/// primary has such an error. If the client has ended, the error says why it has ended.
 async fn ready(core: &Core) -> Result<(), ServerError> {
     let mut changes = core.topology.changes();
     loop {
