@@ -16,9 +16,10 @@ impl Client {
     /// # Errors
     ///
     /// [`NotReady::Unavailable`] with the cause, when `timeout` has passed or waiting cannot help.
-    /// Waiting cannot help if there has never been a connection, and the host name is unknown or
-    /// the target does not speak the expected protocol. For example, the target is an HTTP server,
-    /// or only one of the two sides uses TLS.
+    /// Waiting cannot help if a host name is unknown, if a server does not speak the expected
+    /// protocol (for example, it is an HTTP server, or only one side uses TLS), or if the sentinels
+    /// do not know the name of the primary. For a server to which the client has been connected
+    /// before, waiting can help.
     ///
     /// [`NotReady::Unauthorized`] as soon as a server refuses the client's password or certificate,
     /// or the client refuses the server's certificate. In that case, waiting does not help. If a
