@@ -52,7 +52,7 @@ pub struct MasterSlave {
 }
 
 /// A primary and its replicas, without sentinels. An external system, such as a managed service,
-/// can promote each replica. The client queries the `ROLE` of each node to find the primary.
+/// can promote any of the replicas. The client queries the `ROLE` of each node to find the primary.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReplicatedNodes {
@@ -81,7 +81,7 @@ pub struct Sentinel {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Cluster {
-    /// Some nodes of the cluster. One node that answers is enough: it names all others.
+    /// Some nodes of the cluster. One node that answers is enough: it reports all others.
     pub seeds: Vec<Address>,
 }
 

@@ -11,7 +11,7 @@ use crate::sync::Mutex;
 type Known = HashMap<(TypeId, Bytes), Weak<dyn Any + Send + Sync>>;
 type Values = HashMap<(TypeId, Bytes), Arc<dyn Any + Send + Sync>>;
 
-/// Shares one value for each type and key. A value lives as long as an object holds it.
+/// Shares one value for each type and key. A value lives as long as an object references it.
 #[derive(Default)]
 pub struct Shared(Mutex<Known>);
 
@@ -44,8 +44,7 @@ impl Shared {
         if let Some(value) = known.get(&of).and_then(Weak::upgrade).and_then(|value| value.downcast().ok()) {
             return value;
         }
-        // Entries of dropped values are removed whenever the map is full. At that time, the map is
-        // about twice as large as after the last removal.
+        // When the map is full, the entries of dropped values are removed before the map grows.
         if known.len() == known.capacity() {
             known.retain(|_, value| value.strong_count() > 0);
         }
