@@ -60,8 +60,8 @@ impl Pems {
     }
 
     pub(super) fn client_config(&self) -> Result<ClientConfig, Wrong> {
-        // The crypto provider is passed here instead of installed for the process, because another
-        // library in the process may need another provider.
+        // The crypto provider is passed here and not installed for the whole process, because other
+        // libraries in the process may need a different one.
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let builder = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
@@ -141,7 +141,7 @@ impl Pem {
         let place = &self.place;
         let expected = match error {
             PemError::NoItemsFound => format!("{what}{place}, found none"),
-            // The file's text is not quoted, because it may contain a key.
+            // The PEM text is not quoted, because it may contain a key.
             _ => format!("{what}{place}, found text that is damaged or not PEM"),
         };
         Wrong::new(self.setting, expected)

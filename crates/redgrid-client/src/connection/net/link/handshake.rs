@@ -10,8 +10,8 @@ use crate::error::ServerError;
 
 /// Number of connections that this process has had.
 ///
-/// The counter is shared by all nodes. If the user is not allowed to read the `run_id`, connection
-/// ids of different nodes differ only by this number.
+/// All nodes share the counter: if the user is not allowed to read the `run_id`, connection ids of
+/// different nodes differ only by this number.
 static CONNECTIONS: AtomicU64 = AtomicU64::new(0);
 
 /// The expected role of a server.
@@ -29,9 +29,9 @@ pub(crate) enum NodeRole {
 }
 
 pub(crate) enum Handshake {
-    /// Requests nothing except a name for the connection, and accepts a refusal of the name. A
-    /// server whose script runs for too long refuses every command except those that end the
-    /// script.
+    /// Requests nothing except a name for the connection, and accepts a refusal of the name. This
+    /// suits a server whose script runs for too long: such a server refuses every command except
+    /// those that end the script.
     Nothing,
     /// Requests a sign of life (PING).
     Life,
