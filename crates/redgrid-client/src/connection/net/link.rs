@@ -50,7 +50,8 @@ const LONGEST_WAIT: Duration = Duration::from_secs(2);
 const SILENT: Duration = Duration::from_millis(100);
 
 /// Upper bound of [`suspicion_timeout`] for distant servers: 1 s. Without this bound, a server that
-/// has been slow for long would never be suspected.
+/// has been slow for 20 s would no longer be suspected, because its slow replies would determine
+/// the round trip.
 const LONGEST_SILENT: Duration = Duration::from_secs(1);
 
 /// Minimum number of round trips before a server is suspected: 4. A lost packet is retransmitted
