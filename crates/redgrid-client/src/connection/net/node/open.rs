@@ -35,7 +35,7 @@ impl Nodes {
     ///
     /// # Errors
     ///
-    /// [`ConfigError`] if a file that the configuration names cannot be used.
+    /// [`ConfigError`] if a configured file cannot be used.
     pub(crate) fn new(config: &Config, clock: &Clock) -> Result<Nodes, ConfigError> {
         let (entry, settings) = (ConnectOptions::of(config)?, config.settings.clone());
         let clustered = matches!(config.servers(), Servers::Cluster(_));
