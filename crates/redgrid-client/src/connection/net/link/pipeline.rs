@@ -56,8 +56,7 @@ const READ_GRACE: Duration = Duration::from_millis(10);
 /// Longest wait for a reply while a long reply or request is being transferred: 20 response
 /// timeouts.
 ///
-/// With the default timeout that is a minute. It is enough for the largest value, 512 MB, at 9
-/// MB/s.
+/// That is a minute with the default timeout: enough for the largest value (512 MB) at 9 MB/s.
 const LONGEST_TRANSFER: u32 = 20;
 
 pub(super) type Answer = Result<Reply, Unanswered>;
@@ -337,8 +336,7 @@ async fn write(pipeline: &Pipeline, mut writer: WriteHalf<Box<dyn Stream>>, outp
                 }
                 Err(error) => {
                     if !outputs.is_socket {
-                        // A layer above the socket, such as TLS, may already have sent some of the
-                        // remaining bytes.
+                        // A layer above the socket, such as TLS, may have sent some of these bytes.
                         shared.written.fetch_add(bytes.remaining() as u64, Ordering::Relaxed);
                     }
                     return format!("{error:?}");
