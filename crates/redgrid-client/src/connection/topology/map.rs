@@ -107,10 +107,11 @@ impl Map {
         owners
     }
 
-    /// Returns for how long a primary has not answered; the shortest time if this applies to
-    /// several. Returns `None` if no primary is silent, or only for longer than [`EAGER_FOR`].
+    /// Returns for how long a primary has not answered; for several such primaries, the shortest
+    /// time. Ignores primaries that have not answered for [`EAGER_FOR`] or longer. Returns `None`
+    /// if no primary remains.
     ///
-    /// During that time the map is refreshed more often.
+    /// While the result is not `None`, the map is refreshed more often.
     pub(super) fn misses_a_primary(&mut self, now: Instant) -> Option<Duration> {
         let mut latest = None;
         for known in self.known.values_mut() {
