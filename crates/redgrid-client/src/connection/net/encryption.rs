@@ -45,7 +45,7 @@ mod with {
     }
 
     impl Encryption {
-        /// Reads the certificates that the configuration names; `None` if TLS is not configured.
+        /// Reads the configured certificates. Returns `None` if TLS is not configured.
         ///
         /// # Errors
         ///

@@ -44,7 +44,7 @@ use crate::sync::Mutex;
 /// 2 s passes between them.
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
 
-/// A server is suspected if it has sent nothing for this time while a reply is outstanding: 100 ms.
+/// Shortest silence of a server, while a reply is outstanding, after which it is suspected: 100 ms.
 ///
 /// A live server nearby answers within a millisecond. Suspicion causes a topology refresh.
 const SILENT: Duration = Duration::from_millis(100);
@@ -61,7 +61,7 @@ const ROUND_TRIPS: u32 = 4;
 /// Returns the time after which a server is suspected if it sends nothing while a reply is
 /// outstanding.
 ///
-/// `round_trip` is the server's unloaded round-trip time.
+/// `round_trip` is the time that an exchange with the server takes without load.
 pub(crate) fn suspicion_timeout(round_trip: Duration) -> Duration {
     (round_trip * ROUND_TRIPS).clamp(SILENT, LONGEST_SILENT)
 }
@@ -215,7 +215,8 @@ impl Connection {
         let login = login_args(credentials, self.pipeline().is_resp2());
         let command: WireCommand = std::iter::once("AUTH".into()).chain(login).collect();
         match self.send_once(&command, Expects::Reply).await {
-            // The error of a server without AUTH repeats the arguments, including the password.
+            // A server that does not know AUTH repeats the arguments in its error, including the
+            // password.
             Err(ServerError::Refused { message, .. }) => Err(ServerError::refused(without_arguments(&message))),
             answer => answer.map(drop),
         }

@@ -28,8 +28,8 @@ const WINDOW: Duration = Duration::from_secs(10);
 /// back. Rounding and a slew of the clock cause only smaller differences.
 const SLACK: i128 = 1000;
 
-/// A lower bound of `server time − local time`, and the round-trip time. All users of one node
-/// share it.
+/// A lower bound of `server time − local time`, and the round-trip time. All users of a node share
+/// this estimate.
 #[derive(Debug, Default)]
 pub struct ServerClock {
     samples: Mutex<Samples>,
@@ -46,7 +46,7 @@ struct Samples {
     /// start over with each window.
     former: Option<Sample>,
     since: Option<Instant>,
-    /// When the server's clock was last found to be set back, and the sum of the steps back. An
+    /// When a step back of the server's clock was last detected, and the sum of such steps. An
     /// earlier step is included if the next step was found within two windows after it.
     set_back: Option<(Instant, Duration)>,
 }
@@ -130,8 +130,8 @@ impl ServerClock {
         self.observe_round_trip(sent, received);
     }
 
-    /// Returns by how much the server's clock was set back, if that was found within the last 20 s;
-    /// zero otherwise.
+    /// Returns by how much the server's clock was set back, if this was detected within the last 20
+    /// s; zero otherwise.
     ///
     /// A request that was sent before the clock was set back may be executed up to this long after
     /// its limit.

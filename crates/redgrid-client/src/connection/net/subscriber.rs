@@ -155,7 +155,7 @@ impl Subscriber {
                         return Err(error);
                     }
                     // If one channel is denied, the server refuses the whole command. So all
-                    // channels of the command count as refused.
+                    // channels of the command are returned as refused.
                     refused.extend(part.iter().map(|channel| (channel.clone(), error.clone())));
                 }
                 Err(error) => return Err(error),

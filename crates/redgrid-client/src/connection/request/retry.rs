@@ -239,8 +239,8 @@ pub(super) async fn admitted<'a>(
     Ok(permit)
 }
 
-/// Waits until a primary that has not replied is replaced, and then for the time `grace`, in
-/// which its reply may still arrive.
+/// Waits until the primary is replaced, for a request that it has not answered. Then waits for the
+/// time `grace`, in which the answer may still arrive.
 ///
 /// Never completes if the request was redirected to another node (`sent_on`).
 pub(super) async fn replaced(

@@ -271,7 +271,7 @@ async fn transmit(
 ) -> Answer {
     let epoch = by.current_connection_id();
     let result = by.ask(request, limit).await;
-    // A redirect counts as doubtful, too, so `follow` handles it.
+    // Redirects are among the doubtful errors, so `follow` handles them.
     let is_final = !result.as_ref().is_err_and(is_doubtful);
     let answer = Answer { result, by, epoch, at_home: !request.reads };
     if is_final { answer } else { Box::pin(follow(topology, answer, request, limit, sent_on)).await }

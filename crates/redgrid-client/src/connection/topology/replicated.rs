@@ -94,7 +94,8 @@ impl Replicated {
         members.sentinels = if self.closed.load(Ordering::Acquire) { Vec::new() } else { sentinels };
     }
 
-    /// Sets why no node reports the primary, and whether waiting can help. A known primary is kept.
+    /// Sets why no node reports the primary, and whether waiting can help. A known primary stays in
+    /// use.
     pub(super) fn unknown_because(&self, trouble: Trouble) {
         self.change_members().trouble = Some(trouble.message.clone());
         self.unknown_primary.because(trouble);
@@ -113,8 +114,8 @@ impl Replicated {
         self.nodes.open(address, NodeRole::Primary)
     }
 
-    /// Returns for how long the primary has not answered, since the first call that found it
-    /// silent. `None` if it answers or is unknown.
+    /// Returns for how long the primary has been silent, measured from the first call of this
+    /// method that found it silent. Returns `None` if the primary answers or is unknown.
     pub(super) fn missed_for(&self) -> Option<Duration> {
         let mut members = self.change_members();
         let is_missed = members.primary.as_ref().is_some_and(|node| !node.answers());

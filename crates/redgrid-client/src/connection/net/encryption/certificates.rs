@@ -1,5 +1,5 @@
-//! Certificates and keys: reads them as PEM from files or settings, and builds a rustls
-//! configuration.
+//! Reads certificates and keys as PEM from files or settings, and builds a rustls configuration
+//! from them.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,8 +11,8 @@ use rustls::{ClientConfig, RootCertStore};
 use crate::config::{Secret, Tls};
 use crate::connection::trouble::of_system;
 
-/// A setting that cannot be used, and the text of the error: the expected value and the problem.
-/// The text never contains key data.
+/// A setting that cannot be used, with the text for the error: what was expected, and what is
+/// wrong. The text never contains a private key.
 pub(super) struct Wrong {
     pub(super) setting: &'static str,
     pub(super) expected: String,

@@ -74,7 +74,7 @@ where
 
 enum First {
     Bytes(Vec<u8>),
-    /// No data in time.
+    /// No data arrived in time.
     Nothing,
     End,
 }

@@ -8,7 +8,7 @@ use super::{Connection, wire};
 use crate::connection::{ConnectionId, Reply, ServerClock};
 use crate::error::ServerError;
 
-/// Number of connections that this process has had.
+/// Number of connections that this process has established so far.
 ///
 /// All nodes share the counter: if the user is not allowed to read the `run_id`, connection ids of
 /// different nodes differ only by this number.
@@ -86,8 +86,8 @@ impl Connection {
 
     /// Checks that the server is alive.
     ///
-    /// A data server is probed by TIME instead of PING, because the estimate of its clock loses
-    /// accuracy with each minute.
+    /// A data server is probed by TIME instead of PING. This also renews the estimate of its clock,
+    /// which loses accuracy with each minute.
     pub(super) async fn sign_of_life(&self) -> Result<(), ServerError> {
         match &self.greeting {
             Handshake::Data { time, .. } => self.ask_time(time).await,

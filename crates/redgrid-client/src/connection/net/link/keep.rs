@@ -50,7 +50,8 @@ impl Connection {
                         // nothing else.
                         never = self.keep_logged_in() => match never {},
                     }
-                    // The old connection and its requests end before a new one is set up.
+                    // A new connection is set up only after the old connection and its requests
+                    // have ended.
                     pipeline.abort();
                     pipeline.lost().await;
                     // With RESP2 the set-up can succeed without any exchange, so it does not show
@@ -213,8 +214,8 @@ fn spread(longest: Duration) -> Duration {
 /// How long to wait for a reply that may have arrived while the process was suspended: 10 ms.
 const MOMENT: Duration = Duration::from_millis(10);
 
-/// Returns whether the error says that a connection with subscriptions accepts no other commands.
-/// Only RESP2 has this restriction.
+/// Returns whether the command was refused because the connection has subscriptions. Only RESP2 has
+/// this restriction.
 fn is_subscribed_only(error: &ServerError) -> bool {
     matches!(error, ServerError::Refused { message, .. } if message.contains("allowed in this context"))
 }

@@ -218,8 +218,8 @@ impl Connection {
     /// Detects, after a failed set-up, which kind of process listens at the address.
     ///
     /// Returns `None` if the kind of process does not explain the failure. The check is made only
-    /// on connections of a pool, and only until their first handshake is answered: what has
-    /// answered once is a server.
+    /// on connections of a pool, and only until their first handshake is answered: after that, the
+    /// process is known to be a server.
     pub(super) async fn diagnose_listener(&self) -> Option<Trouble> {
         if self.member.is_none() || self.has_been_up.load(Ordering::Acquire) {
             return None;

@@ -71,7 +71,7 @@ impl Silence {
         self.watch(outstanding, now);
     }
 
-    /// Restarts the watcher's limit at `now`, and wakes the watcher if it is idle.
+    /// Restarts the watcher's time limit at `now`, and wakes the watcher if it is idle.
     fn watch(&self, mut outstanding: MutexGuard<'_, Outstanding>, now: Instant) {
         (outstanding.unanswered_since, outstanding.sent_since_check) = (now, true);
         let is_watched = std::mem::replace(&mut outstanding.watched, true);
@@ -86,8 +86,8 @@ impl Silence {
         if outstanding.answers == 0 { Duration::ZERO } else { clock.now().since(outstanding.since) }
     }
 
-    /// Completes when the server has neither sent nor accepted data for `limit`, since the last
-    /// request.
+    /// Completes `limit` after the last request or partial transfer, unless a complete frame
+    /// arrives before.
     ///
     /// At most one task is allowed to wait at a time. That task reads the clock once per `limit`
     /// while requests are sent, and not at all while the connection is idle.

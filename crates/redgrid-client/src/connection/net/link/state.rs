@@ -22,8 +22,8 @@ impl Connection {
     /// Returns the error if waiting cannot help: the server rejects this client, or the target is
     /// wrong ([`Kind::Lasting`]).
     ///
-    /// With a credential provider, a rejected login is returned only after a grace period. A wrong
-    /// target is returned only if the connection has never been up.
+    /// With a credential provider, the error for a rejected login is returned only after a grace
+    /// period. The error for a wrong target is returned only if the connection has never been up.
     fn refusal(&self) -> Option<ServerError> {
         let (kind, since) = {
             let state = self.state.lock();
@@ -108,7 +108,8 @@ impl Connection {
         }
     }
 
-    /// Returns the reason in an error, without the prefix of the error kind and without the node.
+    /// Returns the reason from an error, without the text that all errors of its kind share, and
+    /// without the node's address.
     pub(super) fn reason(&self, error: &ServerError) -> String {
         let reason = match error {
             ServerError::Refused { message, .. } | ServerError::Unauthorized { message } => message,

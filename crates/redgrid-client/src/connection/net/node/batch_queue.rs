@@ -25,8 +25,8 @@ const MAX_IN_FLIGHT: usize = 4;
 /// second request would cost more than it gains.
 const MAX_IN_FLIGHT_NEAR: usize = 1;
 
-/// If at least this many calls wait for a near server, further requests are sent, up to
-/// [`MAX_IN_FLIGHT`]. With fewer calls, a second batch costs more in wake-ups than it gains.
+/// If at least this many calls wait for a near server, up to [`MAX_IN_FLIGHT`] requests are in
+/// flight instead of one. With fewer calls, a second batch costs more in wake-ups than it gains.
 const CROWD: usize = 32;
 
 const MAX_BATCH: usize = 64;
@@ -58,8 +58,8 @@ impl Batchers {
         Batchers { node, runtime: Handle::current(), one_thread: is_one_thread(), by_slot, queues: Mutex::default() }
     }
 
-    /// Registers a call. If its caller can send it at once, returns a guard: the call counts as in
-    /// flight until the guard is dropped.
+    /// Registers a call. If its caller can send it at once, returns a guard: the call is counted as
+    /// in flight until the guard is dropped.
     ///
     /// # Errors
     ///

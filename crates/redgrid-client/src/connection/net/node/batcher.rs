@@ -1,10 +1,10 @@
 //! Server-side batching: a script that executes the calls of many callers as one request.
 //!
-//! A few requests are in flight at a time. Further calls wait and form a batch when one of the
+//! A few requests are in flight at a time. All other calls wait, and form a batch when one of the
 //! requests is answered. A lone call has no overhead: its caller sends the script of that single
 //! call. Waiting calls are sent by sender tasks, even if none of their callers is polled. A lone
-//! call whose caller is not polled counts as in flight, but delays the waiting calls by 10 ms at
-//! most.
+//! call whose caller is not polled is counted as in flight, but delays the waiting calls by 10 ms
+//! at most.
 //!
 //! All numbers here were measured on two cores over loopback. Up to four concurrent calls never
 //! wait. With more callers, a near server and a runtime with several threads, one batch at a time
@@ -145,8 +145,8 @@ impl Node {
     }
 }
 
-/// Checks the queue while calls wait: starts a sender if a call has waited too long, and fails
-/// calls whose time to be sent (`until`) has passed.
+/// Checks the queue while calls wait: starts a sender if a call has waited too long, and answers
+/// calls with an error when they may no longer be sent (`until`).
 pub(super) async fn watch(node: Weak<Node>, key: BatchKey) {
     loop {
         tokio::time::sleep(MAX_WAIT).await;

@@ -42,7 +42,7 @@ impl Nodes {
         Ok(Nodes { entry, settings, clock: clock.clone(), sharded: Arc::default(), clustered })
     }
 
-    /// Opens a node, which connects in the background. The node counts as connected only while its
+    /// Opens a node, which connects in the background. It is treated as connected only while its
     /// server has the expected role.
     pub(crate) fn open(&self, address: &Address, part: NodeRole) -> Arc<Node> {
         self.open_at(Endpoint::Tcp(address.clone()), part)
@@ -99,8 +99,8 @@ impl Node {
         self.address() == Some(address)
     }
 
-    /// Schedules a role check. A node that lost its role counts as disconnected until it has the
-    /// role again.
+    /// Schedules a role check. If the node has lost its role, it is treated as disconnected until
+    /// it has the role again.
     pub(crate) fn schedule_check(&self) {
         self.commands.suspect();
     }
