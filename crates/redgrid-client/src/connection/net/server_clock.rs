@@ -24,8 +24,8 @@ const DRIFT_PPM: u64 = 500;
 const WINDOW: Duration = Duration::from_secs(10);
 
 /// Tolerance for detecting that the server's clock was set back: 1000 µs. An exchange proves an
-/// upper bound. If the known lower bound exceeds it by more than the tolerance, the clock was set
-/// back. Rounding and a slew of the clock cause only smaller differences.
+/// upper bound. If the known lower bound exceeds this upper bound by more than the tolerance, the
+/// clock was set back. Rounding and a slew of the clock cause only smaller differences.
 const SLACK: i128 = 1000;
 
 /// A lower bound of `server time − local time`, and the round-trip time. All users of a node share

@@ -53,8 +53,8 @@ impl Listener {
 
 /// Detects the kind of process that listens at the target of `open`, within a second.
 ///
-/// Returns `None` if a connection cannot be opened. Also returns `None` if the plain-text line only
-/// makes the listener close the connection, and the TLS message gets no answer.
+/// Returns `None` if a connection cannot be opened. Also returns `None` if the listener closes the
+/// first connection without an answer, and sends nothing on the second.
 pub(super) async fn listener<F>(open: impl Fn() -> F) -> Option<Listener>
 where
     F: Future<Output = Option<Box<dyn Stream>>>,

@@ -322,8 +322,8 @@ mod tests {
         let (mut again, _replies) = queue(0, 1, 20);
         again.in_flight = 10;
         assert_eq!(take(&mut again), 8);
-        // While four other requests are in flight, a sender is started only because calls have
-        // waited too long. It takes all calls.
+        // While four other requests are in flight, a sender is started only for calls that have
+        // waited too long. It takes all of them.
         for (inline_in_flight, senders) in [(0, 5), (4, 1)] {
             let (mut late, _replies) = queue(inline_in_flight, senders, 20);
             assert_eq!(take(&mut late), 20);

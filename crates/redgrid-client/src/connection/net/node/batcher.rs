@@ -54,8 +54,8 @@ use crate::inline_bytes::decimal;
 use crate::pinned::pinned;
 use crate::script::{BatchPhase, ScriptText};
 
-/// Maximum number of times that a sender yields to the runtime after a batch. It stops earlier if
-/// as many calls wait as the batch has answered.
+/// Maximum number of times that a sender yields to the runtime after a batch. The sender stops
+/// earlier if as many calls wait as the batch has answered.
 ///
 /// During the yields, the answered callers send their next calls. One yield is too short, because a
 /// caller that is woken on another thread starts a moment later.

@@ -164,7 +164,7 @@ fn refuses_ping(error: &ServerError) -> bool {
     ["'ping'", "`ping`"].iter().any(|named| message.contains(named))
 }
 
-/// Returns why the connection must end, from a reply that answers no request.
+/// Returns why the connection must end after a reply that answers no request.
 ///
 /// A server that refuses a connection sends an error, and then closes the connection.
 pub(super) fn unasked(reply: Reply) -> String {
