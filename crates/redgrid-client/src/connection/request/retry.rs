@@ -79,8 +79,9 @@ impl Tries {
         RequestOutcome { result: Err(error), sent: now, received: now, retransmission_ends, by, epoch: None }
     }
 
-    /// Returns whether a refused login or an error from [`Server::refusal`] ends the request. It
-    /// does not end a release, nor a request while one of its transmissions may still execute.
+    /// Returns whether a refused login or an error from [`Server::refusal`] ends the request. A
+    /// release does not end in this way, nor does a request while one of its transmissions may
+    /// still execute.
     fn heeds_refusal(&self) -> bool {
         self.policy != RetryPolicy::ToTheEnd && self.unknowns == 0
     }
@@ -239,8 +240,8 @@ pub(super) async fn admitted<'a>(
     Ok(permit)
 }
 
-/// Waits until the primary is replaced, for a request that it has not answered. Then waits for the
-/// time `grace`, in which the answer may still arrive.
+/// Waits, after an unanswered request, until the primary is replaced. Then waits for the time
+/// `grace`, in which the answer may still arrive.
 ///
 /// Never completes if the request was redirected to another node (`sent_on`).
 pub(super) async fn replaced(
@@ -272,9 +273,9 @@ pub(super) async fn replaced(
 /// This time is later than `limit` by a small margin.
 ///
 /// The server's clock may be slower than the local one by twice the allowed drift (500 ppm each),
-/// and its resolution is one microsecond. Without the margin, a late transmission of an acquire
-/// could get the lock just after the client's release was answered. The client would not release
-/// that second grant. The model (`redgrid-models`) shows this.
+/// and its resolution is one microsecond. Without the margin, a late transmission could still
+/// acquire a lock just after the client's last release of it was answered. That grant would not be
+/// released any more. The model (`redgrid-models`) shows this.
 pub fn may_execute_until(limit: Instant, window: Duration) -> Instant {
     limit + window / 1000 + Duration::from_millis(1)
 }
