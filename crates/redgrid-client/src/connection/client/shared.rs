@@ -44,9 +44,12 @@ impl Shared {
         if let Some(value) = known.get(&of).and_then(Weak::upgrade).and_then(|value| value.downcast().ok()) {
             return value;
         }
-        // When the map is full, the entries of dropped values are removed before the map grows.
+        // When the map is full, the entries of dropped values are removed. It grows if more than half
+        // of them stay. So the next removal comes only after many more insertions.
         if known.len() == known.capacity() {
             known.retain(|_, value| value.strong_count() > 0);
+            let len = known.len();
+            known.reserve(len + 1);
         }
         let value = Arc::new(make());
         known.insert(of, Arc::downgrade(&value) as Weak<dyn Any + Send + Sync>);
@@ -83,5 +86,17 @@ mod tests {
             shared.get(&n.to_string().into(), || n);
         }
         assert!(shared.0.lock().len() < 100);
+    }
+
+    #[test]
+    fn a_full_map_is_not_searched_for_each_new_value() {
+        let shared = Shared::default();
+        let get = |n: usize| shared.get(&n.to_string().into(), || n);
+        let mut values: Vec<_> = (0..100).map(get).collect();
+        values.extend((100..shared.0.lock().capacity()).map(get));
+        values.pop();
+        let full = values.len();
+        drop(get(usize::MAX));
+        assert!(shared.0.lock().capacity() >= 2 * full, "one unused entry was removed, and the map is full again");
     }
 }

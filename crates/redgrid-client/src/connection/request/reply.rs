@@ -47,8 +47,8 @@ impl Reply {
     }
 }
 
-/// Maximum length of a text in an error, in bytes. A longer text could be a whole value, so only
-/// its length is shown.
+/// Maximum length of a text that an error quotes, in bytes. A longer text could be a whole value,
+/// so the error shows only its length.
 const SHOWN_TEXT: usize = 40;
 
 /// Maximum number of list elements that an error shows.
