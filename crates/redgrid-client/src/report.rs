@@ -141,7 +141,7 @@ pub struct EventReport {
     pub detail: String,
 }
 
-/// Returns the own channel of the client with this id: `redgrid_client:{<id>}`.
+/// Returns the channel of the client with this id: `redgrid_client:{<id>}`.
 ///
 /// The braces are part of the name. For a client with a namespace, `id` is `<namespace>:<id>`.
 pub fn client_channel(id: &str) -> String {

@@ -78,7 +78,7 @@ impl BackgroundClient {
 
     /// Subscribes to a channel at the primary of `key`, whatever `subscription_mode` says.
     ///
-    /// So the number of receivers that a publisher at the primary gets includes this client.
+    /// So the primary includes this client when it counts the receivers of a message.
     pub fn subscribe_at_primary(&self, channel: Bytes, key: &Bytes) -> OrderedSubscription {
         self.core.subscriptions.subscribe_ordered_at_primary([channel], key)
     }

@@ -55,8 +55,8 @@ pub(super) enum ChannelScope {
     /// pattern is subscribed at the primary of the slot that the pattern would have as a key.
     Patterns,
     /// Messages are published in the slot of the key. The channel is always subscribed at the
-    /// primary. So a publisher at the primary gets a number of receivers that includes this
-    /// subscription.
+    /// primary. So the primary includes this subscription when it counts the receivers of a
+    /// message.
     SlotPrimary,
     /// Messages are published only at the node whose id is the key. The channel is subscribed at
     /// that node.

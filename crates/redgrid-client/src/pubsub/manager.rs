@@ -2,9 +2,9 @@
 //! each channel is subscribed.
 //!
 //! A channel is subscribed at the primary of its key or, depending on `subscription_mode`, at a
-//! replica of that primary. Keys are polled at the primary. A channel moves when the node for it
-//! changes, or the primary of its key: a primary was replaced, a slot has moved, or a replica is no
-//! longer usable. The watchers of a moved channel check their keys again.
+//! replica of that primary. Keys are polled at the primary. A channel moves when its node or the
+//! primary of its key changes: a primary was replaced, a slot has moved, or a replica is no longer
+//! usable. The watchers of a moved channel check their keys again.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
@@ -39,7 +39,7 @@ pub(super) struct State {
     pub(super) channels: HashMap<Bytes, Channel, foldhash::fast::RandomState>,
     /// The wanted channels of each node, and the tasks that subscribe and poll them.
     pub(super) node_tasks: HashMap<NodeId, NodeTask>,
-    /// Denied channels, and until when they are not tried again.
+    /// Denied channels, each with the time of the next attempt.
     pub(super) denied: HashMap<Bytes, Denial>,
     /// Channels that are being unsubscribed at a node, and the sinks that still receive their
     /// messages until the server has confirmed the end.

@@ -283,8 +283,9 @@ impl SubscriptionManager {
                 continue;
             }
             channel.set_subscription(SubscriptionState::Active);
-            // A waiter must check its key after each confirmation: the first one follows its
-            // registration, and each later one ends a gap. Messages may have been lost before.
+            // A waiter must check its key after each confirmation, because messages may have been
+            // lost before it. The first confirmation follows the registration, and each later one
+            // ends a gap.
             if channel.has_no_poll() {
                 // No poll wakes these watchers, so all of them are woken now.
                 channel.resync();

@@ -78,8 +78,8 @@ impl SubscriptionManager {
         if requests.is_empty() {
             return None;
         }
-        // The future is boxed because it is rarely needed. Without the box, each future of a
-        // release would be larger by its size.
+        // The future is boxed because it is rarely needed. Without the box, the future of every
+        // release would be larger, by the size of this future.
         Some(Box::pin(async move {
             let counts =
                 join_all(requests.iter().map(|(server, channels)| count_subscribers(&**server, subcommand, channels)))

@@ -74,7 +74,7 @@ impl SubscriptionManager {
     /// Subscribes to channels in the slot of `key` at the primary of that slot, even if waiters
     /// subscribe at a replica.
     ///
-    /// So the number of receivers that a publisher at the primary gets includes this subscription.
+    /// So the primary includes this subscription when it counts the receivers of a message.
     pub fn subscribe_ordered_at_primary(
         self: &Arc<Self>,
         channels: impl IntoIterator<Item = Bytes>,

@@ -275,7 +275,8 @@ pub trait ClientExt: Sealed {
         self.client().core().subscriptions.subscribe_ordered(channels, key, true)
     }
 
-    /// Subscribes to `channels` in the slot of a key that need not exist. Polls no key.
+    /// Subscribes to `channels` in the slot of the key `slot_of`, which need not exist. Polls no
+    /// key.
     fn subscribe_ordered_unpolled(
         &self,
         channels: impl IntoIterator<Item = Bytes>,

@@ -351,9 +351,8 @@ fn is_called_down<'a>(answers: impl Iterator<Item = &'a PrimaryReport>, primary:
     down * 2 > all
 }
 
-/// Returns whether the client follows the election number `reported`: the latest election that the
-/// `answered` of `all` sentinels report. The client has followed the election number `latest` so
-/// far.
+/// Returns whether the client follows the election number `reported`: the latest one that sentinels
+/// report. So far it follows the number `latest`. Of `all` sentinels, `answered` have answered.
 ///
 /// An older election is usually reported by a sentinel that is cut off, perhaps together with the
 /// former primary. But if most sentinels report only older elections, they have been set up anew,

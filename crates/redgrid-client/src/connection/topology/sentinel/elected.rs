@@ -66,7 +66,7 @@ impl Elected {
     }
 }
 
-/// Returns whether to keep following a chosen server after the time `followed_for`.
+/// Returns whether to keep following a chosen server that has been followed for `followed_for`.
 ///
 /// A failover that is given up does not change the election number. Its chosen server reports that
 /// it is a primary until the sentinels demote it. Meanwhile the sentinels and other clients return

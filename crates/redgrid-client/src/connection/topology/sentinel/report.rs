@@ -19,7 +19,7 @@ pub(super) struct PrimaryReport {
     pub(super) is_down: bool,
 }
 
-/// Returns whether a sentinel reports that most sentinels are up; it is one of them itself.
+/// Returns whether a sentinel reports most of the sentinels, including itself, as up.
 ///
 /// A sentinel that is cut off from the other sentinels reports only a minority as up.
 pub(super) async fn is_among_most(sentinel: &dyn Server, name: &str) -> bool {
