@@ -17,7 +17,7 @@ use crate::config::Durability;
 use crate::lease::deadline;
 use crate::observe::count;
 
-/// Number of clock reads with which a hand-over waits for the next token before it sleeps. These
+/// How often a hand-over that waits for the next token reads the clock before it sleeps. These
 /// reads take some microseconds.
 ///
 /// Such a wait is needed only if a thousand tasks in a row hold the lock for less than a
@@ -84,7 +84,8 @@ impl Table {
         let next = &lock.queue[at];
         let confirmed = fitted.filter(|(waiter, _)| *waiter == next.id).map(|(_, sent)| sent);
         let is_usable = match confirmed {
-            // The lease was adjusted, but may be over, because a pass request was slow meanwhile.
+            // The lease was adjusted. But if a pass request was slow after that, the lease may be
+            // over.
             Some(sent) => !in_queue || now < deadline(sent, next.request.lease.duration()),
             // A grant that has had no owner yet can be used, even if it arrived after its hand-over
             // window.
@@ -138,8 +139,8 @@ impl Table {
 
     /// Releases a server lease that no local task needs or can use.
     ///
-    /// Until the release is sent, a new request can reclaim the server lease, but not if the lock
-    /// stays taken until `keep_until`.
+    /// A new request can reclaim the server lease until the release is sent. If the lock is to stay
+    /// taken until `keep_until`, that is not possible.
     pub(super) fn release_unclaimed_grant(
         self: &Arc<Self>,
         lock: &mut LockState,
