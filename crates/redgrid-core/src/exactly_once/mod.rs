@@ -2,8 +2,9 @@
 //!
 //! A request that sets a value can safely be executed twice. A request that adds to a value must be
 //! executed only once. Its script stores the number and the reply of the request under a
-//! deduplication key. Each client has one such key for each name. A later copy with the same number
-//! gets the stored reply, and a copy with a smaller number does nothing.
+//! deduplication key. Each client has one such key for each name. A later copy of the same request
+//! has the same number, and gets the stored reply. A late copy of an earlier request has a smaller
+//! number, and does nothing.
 //!
 //! A client has at most one such request for a name in flight, and sends it until it is answered.
 //! If the caller is dropped, the request continues. The next request waits until this one has

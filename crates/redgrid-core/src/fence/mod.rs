@@ -74,7 +74,7 @@ static NEXT_CALL: AtomicU64 = AtomicU64::new(1);
 /// # Lifetime
 ///
 /// The fence remembers the highest token until 30 days after the last token has passed (see
-/// [`Fence::lifetime`]). A token is a time. After that, the fence rejects every token that is more
+/// [`Fence::lifetime`]). Tokens are times: after that, the fence rejects every token that is more
 /// than 30 days old. The forgotten token is that old, so every lower token is rejected, too.
 ///
 /// If a token is later than the time of the fence's server, the fence remembers the token for

@@ -74,7 +74,7 @@ impl Tally {
         let mut report = ContentionReport::default();
         report.name = name.to_string();
         report.kind = kind.into();
-        // The sums are positive. A cast saturates at the bounds of the type.
+        // The casts are safe: no sum is negative, and a cast saturates at the bounds of the type.
         report.waits = self.waits.round() as u64;
         report.total_ms = (self.total * 1000.0).round() as u64;
         report.longest_ms = millis(self.longest);

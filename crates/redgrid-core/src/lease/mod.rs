@@ -94,7 +94,7 @@ const SHORTEST_WINDOW: Duration = Duration::from_millis(10);
 /// is longer than [`LONGEST_WINDOW`].
 ///
 /// After the window, the release and the next acquire take two more round trips. With a window of
-/// ten round trips or more, these two are at most a sixth of the whole time.
+/// ten round trips or more, these two are at most a sixth of the time between two acquires.
 pub(crate) fn handover_window(set: Option<Duration>, round_trip: Duration) -> Duration {
     set.unwrap_or((round_trip * 10).max(SHORTEST_WINDOW)).min(LONGEST_WINDOW)
 }
@@ -264,7 +264,7 @@ impl<L: Lease> Schedule<L> {
         }
     }
 
-    /// Returns the next time at which a lease is due, or an end is checked.
+    /// Returns when the next lease is due or the next end is checked, whichever is earlier.
     pub(crate) fn next(&self) -> Instant {
         let due = self.due.first().map_or(Instant::MAX, |(due, _)| *due);
         let end = self.ends.first().map_or(Instant::MAX, |(end, _)| *end);

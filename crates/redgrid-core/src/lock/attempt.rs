@@ -284,7 +284,7 @@ impl Table {
         let former = lock.server_lease.replace(Arc::clone(server_lease));
         if let Some(former) = former.filter(|former| former.end()) {
             // The former server lease has not ended yet: it was lost unnoticed, or this process
-            // took the lock from itself.
+            // took the lock over from itself.
             schedule.remove(former.id);
             let mut holds = std::mem::take(&mut lock.holds);
             holds.retain(|hold| hold.mark_ended(Some(LostReason::Forced)));

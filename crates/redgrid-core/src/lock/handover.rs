@@ -17,8 +17,8 @@ use crate::config::Durability;
 use crate::lease::deadline;
 use crate::observe::count;
 
-/// How often a hand-over that waits for the next token reads the clock before it sleeps. These
-/// reads take some microseconds.
+/// How many times a hand-over reads the clock before it sleeps, while it waits for the next token.
+/// These reads take some microseconds.
 ///
 /// Such a wait is needed only if a thousand tasks in a row hold the lock for less than a
 /// microsecond each.
@@ -87,8 +87,8 @@ impl Table {
             // The lease was adjusted. But if a pass request was slow after that, the lease may be
             // over.
             Some(sent) => !in_queue || now < deadline(sent, next.request.lease.duration()),
-            // A grant that has had no owner yet can be used, even if it arrived after its hand-over
-            // window.
+            // A grant that has had no owner yet can be used, even if it arrived after the end of
+            // its hand-over window.
             None => {
                 let in_window = in_queue || server_lease.may_hand_over(now) || server_lease.is_unowned();
                 in_window && server_lease.is_valid_locally_at(now)

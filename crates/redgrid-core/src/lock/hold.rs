@@ -75,7 +75,7 @@ impl Lease for ServerLease {
         self.id
     }
 
-    /// Returns when the server lease or its owner's own lease ends, whichever is earlier.
+    /// Returns when the server lease, its owner's lease or the owner's offer ends: the earliest.
     fn next_end(&self) -> Instant {
         self.deadline().min(self.owner_due())
     }
