@@ -42,7 +42,7 @@ pub enum FenceError {
         /// The key of the write.
         key: Name,
     },
-    /// The request failed for a reason that is not specific to fences.
+    /// The request failed for a reason that all objects share.
     ///
     /// After [`Failure::OutcomeUnknown`], the write may have been executed, or may be executed a
     /// moment later. After any other failure, nothing was written.
