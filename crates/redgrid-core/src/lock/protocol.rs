@@ -22,7 +22,7 @@ use crate::name::{Name, companion};
 
 /// The key of a lock, its companion keys, and the channel on which its releases are published.
 #[derive(Debug, Clone, PartialEq, Eq)]
-// Exhaustive: only implementations of object types use it.
+// Not `#[non_exhaustive]`: only implementations of object types use it.
 pub struct LockKeys {
     /// The name as the user gave it.
     pub name: Name,
@@ -47,7 +47,7 @@ impl LockKeys {
 
 /// The arguments of a script for one hold.
 #[derive(Debug, Clone, Copy)]
-// Exhaustive: only implementations of object types use it.
+// Not `#[non_exhaustive]`: only implementations of object types use it.
 pub struct HoldArgs<'a> {
     /// The keys of the lock.
     pub target: &'a LockKeys,
@@ -59,7 +59,7 @@ pub struct HoldArgs<'a> {
 
 /// The options of an acquire.
 #[derive(Debug, Clone, PartialEq, Eq)]
-// Exhaustive: only implementations of object types use it.
+// Not `#[non_exhaustive]`: only implementations of object types use it.
 pub struct AcquireRequest {
     /// The length of the lease, and whether the lease is renewed.
     pub lease: LeaseMode,

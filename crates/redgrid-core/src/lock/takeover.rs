@@ -20,7 +20,7 @@ use crate::lease::{LONGEST_WINDOW, deadline, with_margin};
 
 /// The condition of a takeover: from which holders the lock is taken.
 #[derive(Debug, Clone, PartialEq, Eq)]
-// Exhaustive: only implementations of object types use it.
+// Not `#[non_exhaustive]`: only implementations of object types use it.
 pub enum TakeoverFrom {
     /// From all holders. A free lock is acquired.
     Anybody,

@@ -251,7 +251,7 @@ pub fn in_place<V>(mut change: impl FnMut(&mut V)) -> impl FnMut(Option<V>) -> O
 
 /// The reply of a script that compares before it changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-// Exhaustive: only implementations of object types use it.
+// Not `#[non_exhaustive]`: only implementations of object types use it.
 pub enum CasReply {
     /// The stored value was the expected one, and the script changed it.
     Done,

@@ -14,7 +14,7 @@ static EXPIRE: BulkScript = BulkScript::new("object/expire", include_str!("scrip
 
 /// The remaining lifetime of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-// Exhaustive: a key on the server has no fourth state.
+// Not `#[non_exhaustive]`: a key on the server has no fourth state.
 pub enum Lifetime {
     /// The object does not exist.
     Absent,

@@ -19,7 +19,7 @@ use crate::name::{companion, suffixed, tagged};
 /// The role of a key for its object. The role decides whether the key is deleted when the object is
 /// deleted by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-// Exhaustive: only implementations of object types use it.
+// Not `#[non_exhaustive]`: only implementations of object types use it.
 pub enum OnDelete {
     /// The key is a companion, and is deleted with the object.
     Delete,
@@ -168,7 +168,7 @@ pub fn owner_of(key: &[u8]) -> Option<(Bytes, OnDelete)> {
 /// An object to which a key may belong. The key may instead be the name of another object, so the
 /// `evidence` must be checked on the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
-// Exhaustive: only implementations of object types use it.
+// Not `#[non_exhaustive]`: only implementations of object types use it.
 pub struct MaybeOwned {
     /// The key of the object.
     pub object: Bytes,
@@ -178,7 +178,7 @@ pub struct MaybeOwned {
 
 /// The condition under which a key belongs to an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
-// Exhaustive: only implementations of object types use it.
+// Not `#[non_exhaustive]`: only implementations of object types use it.
 pub enum Evidence {
     /// The key of the object and the possible companion have the data types that fit the suffix at
     /// this index of [`COMPANION_SUFFIXES`].

@@ -24,7 +24,7 @@ use crate::clock::Instant;
 
 /// Arguments that a reader's or writer's request sends in addition to its options.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-// Exhaustive: only implementations of object types use it.
+// Not `#[non_exhaustive]`: only implementations of object types use it.
 pub struct AcquireContext {
     /// Holder field of another hold on the same key that this request converts; `None` if it
     /// converts none.
