@@ -49,8 +49,8 @@ impl HoldWatch {
         self.0.lost()
     }
 
-    /// Completes when the hold is no longer known to be valid, and returns the reason. If the hold
-    /// is released instead, the future never completes.
+    /// Completes when the hold is lost, that is, no longer known to be valid. Returns the reason.
+    /// If the hold is released instead, the future never completes.
     ///
     /// # Cancel safety
     ///

@@ -88,7 +88,7 @@ impl LockState {
         }
     }
 
-    /// Answers all try-only waiters as busy.
+    /// Answers "busy" to all try-only waiters.
     pub(super) fn reject_try_waiters(&mut self) -> Answers {
         self.reject_try_waiters_unless(|_| false)
     }
@@ -195,7 +195,7 @@ impl Table {
     ) {
         let mut state = self.state();
         // Close the receiver under the table's lock: code that reads the queue twice under that
-        // lock must see the same waiters.
+        // lock must see the same waiters both times.
         receiver.close();
         let Some(lock) = state.locks.get_mut(key) else { return };
         self.wait_ended(lock, wait, || self.now());
@@ -209,8 +209,9 @@ impl Table {
 /// Records that one entry of a queue was cancelled.
 ///
 /// Code that reads the queue skips cancelled entries. Cancelled entries at both ends are removed at
-/// once, and all others when they could be more than half of the queue. So a queue in which all
-/// entries were cancelled is empty. Cancelling n entries in any order costs O(n), not O(n²).
+/// once. The others are removed together, when cancelled entries could be more than half of the
+/// queue. So a queue in which all entries were cancelled is empty. Cancelling n entries in any
+/// order costs O(n), not O(n²).
 fn mark_cancelled<T>(queue: &mut VecDeque<T>, left: &mut u32, has_left: impl Fn(&T) -> bool) {
     *left += 1;
     while queue.front().is_some_and(&has_left) {

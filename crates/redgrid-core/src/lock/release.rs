@@ -146,7 +146,7 @@ pub(super) struct Release {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum ReleaseMode {
     Release,
-    /// The lock is released while other requests of this process wait.
+    /// The lock is released so that other processes go first: requests of this process wait, too.
     Yield,
     /// The lock stays taken for this long.
     Retain(Duration),
@@ -205,7 +205,7 @@ impl Table {
         let id = self.number();
         let is_inline = caller && lost.is_none() && lock.queue.is_empty() && !lock.loop_running;
         // A new request can reclaim the server lease until a background task sends the release. But
-        // if the hold was lost or keeps the lock taken, it cannot be reclaimed.
+        // if the hold was lost or keeps the lock taken, the server lease cannot be reclaimed.
         lock.busy = Busy::Release { id, queued: !is_inline && !keeps && lost.is_none() };
         let release = Release { id: Some(id), server_lease, keep_until };
         let server_lease = hold.server_lease.id;

@@ -57,8 +57,8 @@ impl Hold {
 }
 
 impl Table {
-    /// Adds a wait that has ended to the contention statistics, if the task has waited for a taken
-    /// lock. The request entered the queue at `entered`.
+    /// Counts an ended wait in the contention statistics, if the task has waited for a taken lock.
+    /// The request entered the queue at `entered`.
     pub(super) fn wait_ended(
         &self,
         lock: &mut LockState,

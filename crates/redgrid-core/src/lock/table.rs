@@ -62,7 +62,7 @@ pub(super) struct State {
     pub(super) recent: PendingYields,
     /// Subscribers that never acquire the lock, by key.
     pub(super) phantoms: Phantoms,
-    /// Ids of grants that another client took over before this process received them, each with the
+    /// Ids of grants that were lost to a takeover before this process received them, each with the
     /// time of the notice.
     pub(super) forced: HashMap<u64, Instant>,
     /// Statistics of the waits for locks whose state was removed.

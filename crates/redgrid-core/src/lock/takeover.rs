@@ -174,8 +174,8 @@ impl Table {
         }
     }
 
-    /// Marks the server leases that this process has of the lock as lost, if their tokens are lower
-    /// than that of the grant.
+    /// Marks this process's server leases of the lock as lost, if their tokens are lower than that
+    /// of the grant.
     fn invalidate_local(self: &Arc<Self>, takeover: &Takeover, granted: &GrantReply) {
         let mut state = self.state();
         let all = state.all_of(takeover.kind, &takeover.target);
@@ -185,7 +185,7 @@ impl Table {
         }
     }
 
-    /// Installs the grant. It replaces the holds that this process has of the same key.
+    /// Installs the grant. It replaces this process's holds of the same key.
     ///
     /// If no caller can receive the grant, the lock stays taken until `keep_until`.
     pub(super) fn install(

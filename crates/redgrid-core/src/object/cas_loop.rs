@@ -40,8 +40,8 @@ pub struct CasLoop {
 }
 
 impl CasLoop {
-    /// Creates the loop for a call that changes the object `name`. There is no wait for other tasks
-    /// of this client; [`CasLoop::serialized`] has one.
+    /// Creates the loop for a call that changes the object `name`. The call does not wait for other
+    /// tasks of this client. For a call that waits, see [`CasLoop::serialized`].
     pub fn new(client: &Client, name: &Name) -> CasLoop {
         let (now, timeout) = (client.clock().now(), client.patience());
         let (until, last) = (now + timeout, now + timeout.saturating_sub(client.response_timeout() / 2));
@@ -115,8 +115,8 @@ impl CasLoop {
     ///
     /// A recent value is known if the last failed attempt reported it. Before the first attempt, a
     /// recent value is known if another update stored it while this call waited for its turn. In
-    /// all other cases `request` is sent, to the primary in every read mode: with an outdated value
-    /// from a replica, the attempt would only fail.
+    /// all other cases `request` is sent. It goes to the primary, whatever the read mode: with an
+    /// outdated value from a replica, the attempt would only fail.
     ///
     /// # Errors
     ///

@@ -212,9 +212,9 @@ impl ObjectError {
         ObjectError::Encode { name: name.clone(), codec, source: Arc::new(source) }
     }
 
-    /// Creates the error of a stored value that `codec` cannot decode. `field` is the position of
-    /// the value in the object, such as a field or an index, for the message; `None` if the object
-    /// has a single value.
+    /// Creates the error of a stored value that `codec` cannot decode. `field` gives the position
+    /// of the value for the message: a field or an index, or `None` if the object has a single
+    /// value.
     pub fn decode(
         name: &Name,
         field: Option<String>,

@@ -110,8 +110,8 @@ pub const FILTER_CONFIG: usize = 4;
 
 /// Returns the keys that an object with this name can have. The [`primary_keys`] come first.
 ///
-/// The list covers all types of objects, so most of its keys do not exist. It omits keys that also
-/// contain an id, [`suffixed_companions`], and keys that outlive the object.
+/// The list covers all types of objects, so most of its keys do not exist. It omits the
+/// [`suffixed_companions`], keys that also contain an id, and keys that outlive the object.
 pub fn owned_keys(key: &[u8]) -> Vec<Bytes> {
     let suffixed_companions = suffixed_companions(key);
     let all = ALL.iter().flat_map(|kind| (kind.keys)(key)).filter(|own| !suffixed_companions.contains(own));

@@ -174,7 +174,7 @@ async fn a_watcher_is_notified_of_its_own_hold_alone() {
     }
 }
 
-/// A waker that polls a future of its own `HoldWatch` when it is woken.
+/// A waker that polls its own `HoldWatch` when it is called.
 struct PollsInline(HoldWatch, Mutex<Vec<bool>>);
 
 impl Wake for PollsInline {

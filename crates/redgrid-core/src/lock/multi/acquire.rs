@@ -141,7 +141,7 @@ impl Table {
         let multi = MultiRequest { client: client.clone(), kind, targets, request: wanted, until, progress };
         let table = Arc::clone(self);
         // The attempt runs in a background task. If the caller's future is dropped, the result is
-        // never received. It is then dropped, too, and that releases the grants.
+        // dropped when it is sent, and that releases the grants.
         self.spawn_background(Box::pin(async move {
             let _ = answer.send(table.try_all(&multi).await);
         }));

@@ -129,8 +129,8 @@ impl Table {
                 match self.begin_release(&release) {
                     // A new request has reclaimed the server lease.
                     None => {}
-                    // Requests of this process wait for the lock. So it is released separately, in
-                    // the mode that lets other processes go first.
+                    // Requests of this process wait for the lock. So the lock is released
+                    // separately, in the mode that lets other processes go first.
                     Some(true) => waited.push(self.release_alone(release, Some(true))),
                     Some(false) => {
                         self.take_out_served_of(&release.server_lease);

@@ -87,8 +87,8 @@ pub trait ReadWriteMode: Send + Sync {
         Vec::new()
     }
 
-    /// Returns the request that ends a retention by [`LockProtocol::retain`]; `None` if the key's
-    /// lifetime always ends the retention.
+    /// Returns the request that ends a retention by [`LockProtocol::retain`]; `None` if no request
+    /// is needed, because the key expires when the retention is over.
     ///
     /// A writer needs the request, because a holder that still reads extends the lifetime of the
     /// key. The request can be sent more than once.

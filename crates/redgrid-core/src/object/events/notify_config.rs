@@ -13,7 +13,7 @@ use crate::failure::Failure;
 
 const SETTING: &str = "notify-keyspace-events";
 
-/// How many times the setting of one server is changed at most, if other clients change it, too.
+/// Maximum number of changes to the setting of one server, if other clients change it, too.
 const MAX_CHANGES: usize = 3;
 
 /// The servers that publish the events.
