@@ -59,7 +59,7 @@ impl LockState {
             mark_cancelled(&mut self.queue, &mut self.cancelled, |waiter| waiter.answer.is_closed());
             return waited > 0 && self.queue.is_empty();
         }
-        // Fair and shared lock kinds need a queue without cancelled waiters: fair kinds enqueue the
+        // Fair and shared lock kinds need a queue without cancelled waiters. Fair kinds enqueue the
         // first few waiters on the server, and shared kinds compare a new request with all waiters.
         // So a cancelled waiter is removed at once. Waiters are sorted by id, except those that a
         // local pass has moved to the front.

@@ -276,7 +276,7 @@ impl Table {
         };
         let own = self.core.subscriptions.own_subscription(&server_lease.keys.channel);
         // The release and the request for the replica's count run concurrently, so that the release
-        // does not wait for the count. If no subscriber is at a replica, no count is requested.
+        // does not wait for the count. If waiters subscribe at the primary, no count is requested.
         let channel = (&server_lease.keys.channel, &server_lease.keys.key);
         let counting = match yields_to_others(server_lease.protocol) {
             true => self.core.subscriptions.replica_subscribers(&[channel]),

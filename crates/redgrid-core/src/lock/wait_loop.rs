@@ -2,11 +2,11 @@
 //! another process. It sends acquire requests only for the first waiter.
 //!
 //! The loop tries to acquire the lock. If the lock is taken, the loop subscribes to the channel and
-//! tries again when the subscription is confirmed. After that it tries at every message, whenever
-//! messages may have been missed, when a poll finds the key gone, and when the lease that the
-//! server reported has run out. After a hand-over window of this process, other processes go first.
-//! The loop then tries again only when all of them have had the lock, or after a quiet period
-//! without messages.
+//! tries again when the subscription is confirmed. After that it tries at every message, and
+//! whenever messages may have been missed. It also tries when a poll finds the key gone, and when
+//! the lease that the server reported has run out. After a hand-over window of this process, other
+//! processes go first. The loop then tries again only when all of them have had the lock, or after
+//! a quiet period without messages.
 //!
 //! For lock kinds without release messages, the loop subscribes to nothing and tries again after
 //! growing pauses.
@@ -25,8 +25,8 @@ use super::table::{Busy, LockId, State, Table, send};
 use crate::backoff::Backoff;
 use crate::clock::Instant;
 
-/// After a probe of the key has found the lock free, the loop waits this long for a message before
-/// it tries to acquire the lock: 1 ms.
+/// How long the loop waits for a message when a probe of the key has found the lock free: 1 ms.
+/// Then it tries to acquire the lock.
 ///
 /// A probe can fall between a release and the next holder's acquire, while the message of the
 /// release is in flight.

@@ -87,8 +87,8 @@ impl Expiry {
     /// Returns the arguments for a script: the command (PEXPIRE or PEXPIREAT), the command's time
     /// argument in milliseconds, and the condition.
     ///
-    /// The condition is empty, `none` (there is no current lifetime), `some` (there is one), or
-    /// `later` or `sooner` (the new lifetime ends later or sooner than the current one).
+    /// The condition is `none` (there is no current lifetime), `some` (there is one), `later` or
+    /// `sooner` (the new lifetime ends later or sooner than the current one), or empty.
     ///
     /// # Errors
     ///

@@ -171,8 +171,8 @@ pub fn sharded(key: &[u8]) -> Vec<Bytes> {
 
 /// Returns the keys of a map with a lifetime for each entry.
 ///
-/// In their order, they store: the entries, when the lifetime of each entry ends, when its idle
-/// time ends, when the entry was last used, and the options of the cache.
+/// They store the entries, three times for each entry, and the options of the cache. The three
+/// times are the end of the lifetime, the end of the idle time, and the last use.
 pub fn map_cache(key: &[u8]) -> Vec<Bytes> {
     let sets = ["redisson__timeout__set", "redisson__idle__set", "redisson__map_cache__last_access__set"];
     let sets = sets.into_iter().map(|prefix| companion(prefix, key));

@@ -48,8 +48,8 @@ enum LocalCheck {
         at: usize,
         theirs: bool,
     },
-    /// Other processes are still being notified of a release, and go first. At the time in this
-    /// variant, the check must be repeated.
+    /// Other processes are still being notified of a release, and go first. The check must be
+    /// repeated at the time that this variant contains.
     NotBefore(Instant),
     /// The keys in `wanted` are reserved: until this request has ended, this process sends no other
     /// acquire request for them.

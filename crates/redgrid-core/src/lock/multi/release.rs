@@ -19,7 +19,7 @@ use crate::lock::release::{Dropped, Release, released, yields_to_others};
 use crate::lock::table::Table;
 use crate::service::ClientParts;
 
-/// Guards of several keys of one client, lock kind and hash slot.
+/// Guards of several keys with the same client, lock kind and hash slot.
 ///
 /// Dropping this value releases all of the holds together, in the background.
 #[must_use = "dropping it releases all of its holds"]
@@ -29,7 +29,7 @@ pub struct MultiGrant(Vec<HoldGuard>);
 type Outcome = oneshot::Receiver<Result<(), ReleaseError>>;
 
 impl MultiGrant {
-    /// Combines guards of one client, lock kind and hash slot.
+    /// Combines guards of keys with the same client, lock kind and hash slot.
     pub fn of(grants: Vec<HoldGuard>) -> Self {
         MultiGrant(grants)
     }

@@ -1,9 +1,9 @@
 //! Readers and writers: several grants of one key, and holds that are converted into others.
 //!
-//! A reader shares an existing grant if its request is made within the hand-over window of that
-//! grant, and if the grant satisfies the options of the request. Otherwise the request leads to a
-//! second grant of the same key. A request that converts another hold always has a grant of its
-//! own. There are two such conversions: a writer also reads, or a reader becomes a writer.
+//! A reader's request shares an existing grant if it is made within the grant's hand-over window,
+//! and if the grant satisfies the request's options. Otherwise the request leads to a second grant
+//! of the same key. A request that converts another hold always has a grant of its own. There are
+//! two such conversions: a writer also reads, or a reader becomes a writer.
 
 mod waiting;
 
@@ -361,9 +361,9 @@ fn satisfies(server_lease: &ServerLease, request: &AcquireRequest, handover_wind
 }
 
 impl LockState {
-    /// Returns whether the request can join the queue of this lock state. That is so in two cases:
-    /// the request can share the grant for which the queued requests wait, or it can reclaim the
-    /// server lease before the release of that lease is sent.
+    /// Returns whether the request can join the queue of this lock state. That is so if the request
+    /// can share the grant for which the queued requests wait. It is also so if the request can
+    /// reclaim the server lease before the release of that lease is sent.
     fn can_join_pending(&self, request: &AcquireRequest, handover_window: Duration, now: Instant) -> bool {
         if self.is_reclaimable(now) {
             return self.queue.is_empty()
