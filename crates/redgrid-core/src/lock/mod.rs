@@ -2,7 +2,8 @@
 //!
 //! There are two levels. A *server lease* is one grant of the server: a holder field with a
 //! deadline. A *hold* is the share of one task in a server lease. Tasks of this process use a
-//! server lease one after the other; several readers can use one at the same time.
+//! server lease one after the other. Several readers can use the same server lease at the same
+//! time.
 //!
 //! To follow the acquire and the release of a free lock, read these files from top to bottom:
 //!
