@@ -64,7 +64,7 @@ impl Client {
 ///
 /// # Errors
 ///
-/// The error in [`Server::refusal`](crate::connection::Server::refusal) of a primary, as soon as a
+/// The error in [`Server::refusal`] of a primary, as soon as a
 /// primary has such an error. If the client has ended, the error says why it has ended.
 async fn ready(core: &Core) -> Result<(), ServerError> {
     let mut changes = core.topology.changes();
@@ -100,7 +100,7 @@ async fn ready(core: &Core) -> Result<(), ServerError> {
 }
 
 /// Completes when waiting is useless: each primary has an error that waiting cannot end (see
-/// [`Server::refusal`](crate::connection::Server::refusal)).
+/// [`Server::refusal`]).
 pub(crate) async fn refused(core: &Core) -> ServerError {
     let mut changes = core.topology.changes();
     loop {
