@@ -37,7 +37,7 @@ impl ObjectRef {
         &self.client
     }
 
-    /// Returns the name, and its key inside the client's namespace.
+    /// Returns the name, and the object's key: the client's namespace followed by the name.
     ///
     /// # Errors
     ///
