@@ -186,8 +186,8 @@ elseif left ~= tonumber(stored) then
   redis.call('INCRBY', KEYS[2], string.format('%.0f', left - stored))
 end
 if ARGV[9] ~= '0' or next(requests) and requests[1].lease > 0 then
-  -- KEYS[3] gets the lifetime of KEYS[2], because Redisson's addPermits removes only the lifetime of
-  -- KEYS[2].
+  -- KEYS[3] gets the lifetime of KEYS[2], because Redisson's addPermits removes only the lifetime
+  -- of KEYS[2].
   local lifetime = redis.call('PTTL', KEYS[2])
   if lifetime > 0 then
     redis.call('PEXPIRE', KEYS[3], lifetime)
