@@ -21,14 +21,13 @@ use tokio::sync::Notify;
 /// Interval of the checks while something is registered.
 const TICK: Duration = Duration::from_millis(250);
 
-/// Number of checks after which a request moves to a task: 2. This takes a quarter to half a
+/// Number of checks after which a request moves to a task: 2. So it moves after a quarter to half a
 /// second.
 ///
 /// Most requests end earlier, so few are moved.
 const INLINE_TICKS: u64 = 2;
 
-/// Number of checks after which a grant is given up: 4. This takes three quarters of a second to a
-/// second.
+/// Number of checks after which a grant is given up: 4. So it is given up after 750 ms to 1 s.
 ///
 /// If a caller polls neither its request nor its grant, other waiters wait for both limits (see
 /// [`INLINE_TICKS`]): a second and a half at most.
@@ -44,7 +43,7 @@ pub(crate) trait Unpolled: Send + Sync {
     fn give_up(self: Arc<Self>) -> Option<BackgroundTask>;
 }
 
-/// The requests and grants of one client whose callers have to poll.
+/// The requests and grants of one client that wait until their callers poll.
 #[derive(Default)]
 pub(crate) struct UnpolledRegistry {
     state: Mutex<RegistryState>,
@@ -66,7 +65,7 @@ struct RegistryState {
 #[derive(Default)]
 struct AgeQueue {
     entries: VecDeque<(u64, Weak<dyn Unpolled>)>,
-    /// Queue length at which the queue is searched for entries that were dropped, to remove them.
+    /// Queue length at which the queue is searched for dropped entries, which are then removed.
     compact_at: usize,
 }
 

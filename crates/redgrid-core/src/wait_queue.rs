@@ -53,8 +53,8 @@ pub trait Resource: Send + Sync + Sized + 'static {
     /// soon wait again.
     const LINGER: Duration = Duration::ZERO;
 
-    /// A subscription starts only if [`Resource::replied`] requests the next poll for this time or
-    /// later.
+    /// A subscription starts only if the next poll that [`Resource::replied`] requests is at least
+    /// this far away.
     const UNSUBSCRIBED_WAIT: Duration = Duration::ZERO;
 
     /// Returns the key of the resource. While the server of this key answers, waiters count as in
@@ -157,7 +157,7 @@ struct State<R: Resource> {
     is_due: bool,
     /// The last reply applies to the waiters whose ids are below this number.
     replied_to: WaiterId,
-    /// The first waiter, if it blocks the queue, so that all others wait behind it.
+    /// The first waiter, while it blocks the queue. All other waiters then wait behind it.
     blocked_by: Option<WaiterId>,
     /// When a poll was last answered.
     answered: Instant,

@@ -179,7 +179,7 @@ impl ObjectRef {
     ///
     /// # Errors
     ///
-    /// As [`ObjectRef::encoded`], for the first value that cannot be encoded.
+    /// As for [`ObjectRef::encoded`]: the error of the first value that cannot be encoded.
     pub fn encoded_all<'a, C, Q: ?Sized + 'a>(
         &self,
         codec: &C,

@@ -37,7 +37,7 @@ pub struct Pages<W: Paged> {
 }
 
 impl<W: Paged> Pages<W> {
-    /// Creates a stream from this position. No request is sent until it is polled.
+    /// Creates a stream from this position. No request is sent until the stream is polled.
     pub fn of(position: W) -> Self {
         Pages { position, pending: None, found: VecDeque::new() }
     }

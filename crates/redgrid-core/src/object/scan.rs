@@ -74,8 +74,8 @@ impl<T> Scan<T> {
         Scan::asking(width, object_ref, request, read)
     }
 
-    /// Creates a stream from other requests. Their replies must have the form of the replies to
-    /// HSCAN, SSCAN and ZSCAN.
+    /// Creates a stream from requests that `request` builds. Their replies must have the same form
+    /// as those to HSCAN, SSCAN and ZSCAN.
     ///
     /// The arguments of `request` are the object, the cursor of the page, the approximate number of
     /// its entries, and the pattern, if there is one. For authors of object types.

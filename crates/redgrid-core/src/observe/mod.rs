@@ -19,7 +19,7 @@ pub(crate) use operation::{OpContext, OpSpan, Outcome};
 pub struct Metric {
     /// The name at the recorder.
     pub name: &'static str,
-    /// Whether it is a counter, a gauge or a histogram.
+    /// Whether the metric is a counter, a gauge or a histogram.
     pub form: Form,
     /// The names of the labels that each value has.
     pub labels: &'static [&'static str],
@@ -35,7 +35,7 @@ pub enum Form {
     Counter,
     /// A number that rises and falls.
     Gauge,
-    /// A distribution, in seconds.
+    /// A distribution of durations, in seconds.
     Histogram,
 }
 

@@ -43,7 +43,7 @@ pub enum AcquireError {
         name: Name,
         /// The number with which this handle was created.
         expected: u64,
-        /// The number on the server: available permits, and held ones with a lease.
+        /// The number on the server: available permits, and held permits with a lease.
         found: i64,
     },
     /// The handle was closed. Nothing is held.
@@ -100,8 +100,10 @@ pub enum ReleaseError {
     },
     /// The server did not confirm the release in time.
     ///
-    /// The release is sent again, so do not return the permits in another way. Leased permits are
-    /// available again at the end of their lease at the latest.
+    /// The client sends the release again, so do not return the permits in another way. Leased
+    /// permits are available again at the end of their lease at the latest. A release of permits
+    /// without a lease is sent again for 30 s at most. If it is never answered, these permits may
+    /// be lost.
     #[error("the release of permits of `{name}` is not confirmed; it is sent again: {source}")]
     OutcomeUnknown {
         /// Name of the semaphore.

@@ -205,8 +205,8 @@ impl Exchange {
 
 /// Returns the lease to request from the server.
 ///
-/// For a fixed lease, this is longer than requested by the safety margin, so that the lease is
-/// valid locally for the requested time.
+/// A fixed lease is lengthened by the safety margin, so that it is valid locally for the requested
+/// time.
 pub(super) fn server_lease(mode: LeaseMode) -> Duration {
     match mode {
         LeaseMode::Renewed(lease) => lease,
@@ -230,8 +230,8 @@ pub(super) struct ExchangeReply {
     /// The number of available permits. It is negative if the number of permits was lowered below
     /// the number of held ones.
     pub(super) left: i64,
-    /// Number of subscribers that received the message, or missed it if the server refused to
-    /// publish it; `None` if there was nothing to publish.
+    /// Number of subscribers of the channel; `None` if there was nothing to publish. They received
+    /// the message, unless `publish_refused` is true.
     pub(super) receivers: Option<u64>,
     /// Whether the server refused to publish the message.
     pub(super) publish_refused: bool,

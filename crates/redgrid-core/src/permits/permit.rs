@@ -106,8 +106,9 @@ impl Permit {
     ///
     /// # Errors
     ///
-    /// [`ReleaseError::Lost`] if one of the permits had been lost before.
-    /// [`ReleaseError::OutcomeUnknown`] if no reply arrived in time.
+    /// [`ReleaseError::Lost`] if one of the permits had been lost before. [`ReleaseError::Refused`]
+    /// if the server refused the release. [`ReleaseError::OutcomeUnknown`] if no reply arrived in
+    /// time.
     ///
     /// # Cancel safety
     ///
@@ -189,7 +190,7 @@ impl Permit {
 
     /// Moves `permits` permits into a new guard. Returns `None` if this guard has fewer permits.
     ///
-    /// If all permits are moved, this guard stays, without permits.
+    /// If all permits are moved, this guard has 0 permits afterwards.
     pub fn split(&mut self, permits: u64) -> Option<Permit> {
         let split = (permits <= self.permits.count).then(|| self.permits.split(permits))?;
         Some(Permit::new(self.client.clone(), Arc::clone(&self.semaphore), split))
@@ -199,7 +200,7 @@ impl Permit {
     ///
     /// # Errors
     ///
-    /// Returns `other` if it belongs to another semaphore or client.
+    /// Returns `other` if `other` belongs to another semaphore or client.
     pub fn merge(&mut self, mut other: Permit) -> Result<(), Permit> {
         if !Arc::ptr_eq(&self.semaphore, &other.semaphore) {
             // A guard without permits does not keep its `LocalSemaphore` registered. So the two

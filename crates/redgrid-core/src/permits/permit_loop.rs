@@ -241,7 +241,8 @@ impl LocalSemaphore {
         if let Some((listeners, missing)) = state.quiet_yield.take_if(|_| requested > 0) {
             let granted: u64 = grants.iter().map(|grant| grant.permits.count).sum();
             // Taking permits publishes no message. If fewer permits are available than before, a
-            // subscriber that sent no message may have taken the difference.
+            // subscriber that sent no message may have taken the difference. Then this yield does
+            // not show that the subscriber never acquires permits.
             let is_untouched =
                 reply.left.saturating_add_unsigned(granted) == state.left_at_yield.saturating_add_unsigned(returned);
             if missing == 0 || granted > 0 && is_untouched {

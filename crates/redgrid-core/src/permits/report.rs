@@ -80,7 +80,7 @@ impl LocalSemaphore {
         }
     }
 
-    /// Adds the semaphore without its leases to a report.
+    /// Adds the semaphore to a report, except its leases.
     fn report_state(&self, state: &SemaphoreState, gathered: &mut Gathered) {
         let (name, now) = (&self.keys.name, gathered.now);
         let of = (self.keys.kind(), name);
@@ -110,7 +110,8 @@ impl LocalSemaphore {
         }
     }
 
-    /// Records the failure of an exchange: as a failed renewal, as an unknown outcome, or as both.
+    /// Records a failed exchange: as a failed renewal if it had checks of leases, and as an unknown
+    /// outcome if it may have acquired or returned permits.
     pub(super) fn note_failed(&self, exchange: &Exchange, error: &ServerError) {
         let (events, name) = (&self.registry.events, &self.keys.name);
         if !exchange.checks.is_empty() {

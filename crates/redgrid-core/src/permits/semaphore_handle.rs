@@ -133,8 +133,8 @@ impl SemaphoreHandle {
         self.client.run(call.reads()).await.map_err(|error| Failure::of_read(operation, error.of_object()))
     }
 
-    /// Sets the number of permits if none is set. With `overwrite`, also replaces a number that was
-    /// set before.
+    /// Sets the number of permits if no number is set. With `overwrite`, also replaces a number
+    /// that was set before.
     ///
     /// Returns whether the number has changed.
     ///
@@ -156,8 +156,8 @@ impl SemaphoreHandle {
 
     /// Adds permits to the semaphore. A negative number takes permits away.
     ///
-    /// Returns the number of available permits afterwards. With `if_set`, does nothing and returns
-    /// `None` if no permits were set.
+    /// Returns the number of available permits afterwards. If the number of permits is not set and
+    /// `if_set` is true, does nothing and returns `None`.
     ///
     /// # Errors
     ///

@@ -10,9 +10,9 @@ macro_rules! semaphore_methods {
             /// Returns a handle to the same semaphore, with waiters served in the order of their
             /// requests.
             ///
-            /// This is the order of the requests of all processes that use `fair`. So a large
-            /// request is not starved by small ones in other processes. In this mode, a permit
-            /// passes from a holder to a waiter only by a request to the server.
+            /// The order covers the requests of all processes that use `fair`. So a large request
+            /// is not starved by small ones in other processes. In this mode, a permit passes from
+            /// a holder to a waiter only by a request to the server.
             #[must_use]
             pub fn fair(mut self) -> Self {
                 self.handle = self.handle.fair();

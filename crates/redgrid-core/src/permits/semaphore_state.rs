@@ -100,8 +100,8 @@ pub(super) struct SemaphoreState {
     /// When the server last answered.
     pub(super) last_contact: Instant,
     pub(super) is_subscribed: bool,
-    /// Returns that the server has refused are not sent again before this time. `refusals` counts
-    /// the refusals in a row.
+    /// Before this time, refused returns are not sent again. `refusals` counts the refusals in a
+    /// row.
     pub(super) paused_until: Instant,
     pub(super) refusals: u32,
     /// Whether the server refused an exchange that had requests, and also returns or checks. If so,
@@ -148,7 +148,7 @@ impl SemaphoreState {
         self.queue.push_back(waiter);
     }
 
-    /// Removes a waiter without a grant. The next exchange cancels its position in the server
+    /// Removes a waiter that gets no grant. The next exchange cancels its position in the server
     /// queue.
     pub(super) fn remove(&mut self, at: usize, semaphore: &LocalSemaphore) -> Option<Waiter> {
         let waiter = self.queue.remove(at)?;
@@ -307,8 +307,8 @@ impl SemaphoreState {
                 // The lease of a renewed permit is never shortened.
                 let exact = !lease.is_renewed();
                 if exact {
-                    // From now on, the lease may end at the new end on the server. If the new end
-                    // is the earlier one, it is valid locally at once.
+                    // From now on, the server may have the new end of the lease. If it is earlier
+                    // than the old end, it applies locally at once.
                     lease.shorten(deadline(now, duration), now);
                     self.leases.moved(lease.id);
                     semaphore.lost.notify_waiters();

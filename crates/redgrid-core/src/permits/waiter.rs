@@ -22,7 +22,7 @@ impl RequestStatus {
         *self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = exchange;
     }
 
-    /// Returns when the exchange was sent that may still grant permits to the request. Returns
+    /// Returns the send time of the unanswered exchange that may grant permits to the request;
     /// `None` if there is no such exchange.
     pub(super) fn sent_since(&self) -> Option<Instant> {
         let exchange = self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
