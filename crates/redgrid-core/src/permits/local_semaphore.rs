@@ -278,7 +278,7 @@ impl LocalSemaphore {
         self.registry.remove_if_idle(self);
     }
 
-    /// Returns whether the semaphore has no state that must be kept.
+    /// Returns whether the semaphore can be removed, because it has no state that is still needed.
     pub(super) fn is_idle(&self) -> bool {
         let state = self.state();
         let nothing = state.queue.is_empty()

@@ -83,7 +83,7 @@ impl PendingPermit {
             Some(_) => Duration::MAX,
             None => self.client.patience() + self.request.durability.timeout() + GRACE,
         };
-        // A try-only request gives up earlier than others if the server is unreachable.
+        // If the server is unreachable, a try-only request gives up earlier than other requests.
         let mut gives_up_early = self.request.try_only && !self.client.core().is_connected(&self.semaphore.keys.key);
         let early_timeout = self.client.response_timeout() + GRACE;
         let mut contact = self.entered;

@@ -1,4 +1,4 @@
-//! The handle of a semaphore, by which the number of its permits is set, changed and read.
+//! The handle of a semaphore. It sets, changes and reads the number of permits.
 
 use std::fmt::Debug;
 use std::ops::RangeInclusive;

@@ -1,4 +1,4 @@
-//! The task of a queue, which polls and listens for the waiters.
+//! The task of a queue. For all waiters, it polls the resource and listens to its messages.
 
 use std::pin::pin;
 use std::sync::Arc;

@@ -1,11 +1,11 @@
 -- restore.lua: creates the keys of an object from their dumped contents, all or none.
 --
--- KEYS     those of the object, and further keys that are renamed with it
+-- KEYS     the keys of the object, and the additional keys that are renamed with it
 -- ARGV[1]  the condition: "free": the object must be absent; "any": an existing object is replaced;
 --          "same": the present contents of the object's keys must have the given SHA-1s
 -- ARGV[2]  1 to return the SHA-1 of each key's content
 -- ARGV[3]  the number of the object's own keys. Own keys without a given content are deleted;
---          further keys without a given content stay as they are
+--          additional keys without a given content stay as they are
 -- ARGV[4]  the number of primary keys: the object exists while one of them exists
 -- ARGV[5…] for each key four arguments: 1 if a content is given, else 0; the content; its lifetime
 --          in milliseconds (0: none); and with "same" the SHA-1 of the present content
