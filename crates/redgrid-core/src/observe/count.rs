@@ -1,4 +1,5 @@
-//! Counters and gauges. Without the feature `metrics`, these functions do nothing.
+//! Counters, gauges and histograms. Without the feature `metrics`, the functions of this module do
+//! nothing.
 
 #![cfg_attr(not(feature = "metrics"), allow(dead_code, reason = "what is counted of operations is not compiled then"))]
 
@@ -36,8 +37,8 @@ pub(crate) fn held(kind: &'static str) {
     gauge(&super::HELD, kind, 1.0);
 }
 
-/// Records the end of a hold that lasted for `held`. `how` is a release or a loss; `None` means
-/// that the hold stays until its lease ends.
+/// Records the end of a hold that lasted for `held`. `how` says whether the hold was released or
+/// lost. It is `None` if the guard was forgotten: the lock then stays taken until its lease ends.
 pub(crate) fn ended(kind: &'static str, held: Duration, how: Option<Result<(), LostReason>>) {
     gauge(&super::HELD, kind, -1.0);
     record(&super::HOLD, [kind], held);
@@ -48,7 +49,7 @@ pub(crate) fn ended(kind: &'static str, held: Duration, how: Option<Result<(), L
     }
 }
 
-/// Records the end of a hold that no caller has accepted.
+/// Records the end of a hold that was never accepted by a caller.
 pub(crate) fn never_held(kind: &'static str) {
     gauge(&super::HELD, kind, -1.0);
 }
@@ -57,7 +58,7 @@ pub(crate) fn renewal_failed(kind: &'static str) {
     add(&super::RENEWALS_FAILED, [kind]);
 }
 
-/// Records that a queue position of this process was evicted although the process lives.
+/// Records that the server removed a queue position of this process although the process lives.
 pub(crate) fn position_lost(kind: &'static str) {
     add(&super::POSITIONS_LOST, [kind]);
 }
@@ -105,9 +106,9 @@ mod enabled {
     /// A series: the address of its recorder, the metric, and the values of its labels.
     type Series = (usize, &'static str, Values);
 
-    /// The keys of the series in use at each recorder. A key is allocated once for each series, not
-    /// for each value. The number of series is bounded by the combinations of kinds, outcomes and
-    /// reasons.
+    /// The [`Key`] of each series in use, for each recorder. So a key is allocated once for each
+    /// series, not for each value. The number of series is bounded by the combinations of kinds,
+    /// outcomes and reasons.
     static KEYS: LazyLock<RwLock<HashMap<Series, Key>>> = LazyLock::new(RwLock::default);
 
     pub(super) fn add<const N: usize>(metric: &'static Metric, labels: [&'static str; N]) {
@@ -143,10 +144,10 @@ mod enabled {
         });
     }
 
-    /// Registers all counters of a kind, and those without labels, before a recorder gets the first
-    /// value of a new series. Otherwise the first value of a counter would be 1, which Prometheus
-    /// does not count as an increase. Histograms with outcomes are registered with the outcome
-    /// `unknown`.
+    /// Registers all counters of `kind`, and those without labels, so that each of them begins at
+    /// 0. The caller does this before it records the first value of a series. If a counter began at
+    /// 1, Prometheus would not notice that increase. Histograms with outcomes are registered with
+    /// the outcome `unknown`.
     fn begin_at_zero(recorder: &dyn Recorder, first: &Metric, kind: &'static str) {
         let counter = |metric, values| drop(recorder.register_counter(&key(metric, values), &METADATA));
         let wanted = |metric: &&Metric| metric.labels.is_empty() || metric.labels.first() == first.labels.first();
