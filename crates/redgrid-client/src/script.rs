@@ -204,7 +204,7 @@ pub struct BatchScript {
 
 /// The part of a batch to which a call belongs. Releases are executed before acquires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-// Exhaustive: only implementations of object types use it.
+// Not `#[non_exhaustive]`: only implementations of object types use it.
 pub enum BatchPhase {
     /// A call that releases a hold.
     Release,

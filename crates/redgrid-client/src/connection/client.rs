@@ -52,7 +52,7 @@ use crate::pubsub::SubscriptionManager;
 pub struct Client(Arc<Inner>);
 
 /// The parts of a client.
-// Exhaustive: only redgrid-core uses it.
+// Not `#[non_exhaustive]`: only redgrid-core uses it.
 pub struct Inner {
     /// The state that all objects share.
     pub core: Arc<Core>,

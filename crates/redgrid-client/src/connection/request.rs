@@ -61,7 +61,7 @@ pub(crate) enum What {
 
 /// One argument of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-// Exhaustive: only implementations of object types use it.
+// Not `#[non_exhaustive]`: only implementations of object types use it.
 pub enum Arg {
     /// Bytes, sent as they are.
     Bytes(Bytes),

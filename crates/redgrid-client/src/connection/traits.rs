@@ -43,7 +43,7 @@ impl fmt::Display for NodeId {
 /// A changed `run_id` means another server process, possibly with other data. The `run_id` is empty
 /// if the node is a sentinel, or if the client's user is not allowed to read it.
 #[derive(Clone, PartialEq, Eq, Debug)]
-// Exhaustive: only implementations of object types use it.
+// Not `#[non_exhaustive]`: only implementations of object types use it.
 pub struct ConnectionId {
     /// The `run_id` of the server process.
     pub run_id: Arc<str>,
@@ -54,7 +54,7 @@ pub struct ConnectionId {
 
 /// How the messages of a channel are published.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
-// Exhaustive: only implementations of object types use it.
+// Not `#[non_exhaustive]`: only implementations of object types use it.
 pub enum ChannelKind {
     /// Published by PUBLISH; in a cluster, the message reaches all nodes.
     Plain,
@@ -73,7 +73,7 @@ pub enum ChannelKind {
 
 /// An event on a subscriber connection of a node.
 #[derive(Clone, PartialEq, Eq, Debug)]
-// Exhaustive: only implementations of object types use it.
+// Not `#[non_exhaustive]`: only implementations of object types use it.
 pub enum Push {
     /// A message of a subscribed channel.
     Message {
@@ -294,7 +294,7 @@ pub fn is_same(one: &Arc<dyn Server>, other: &Arc<dyn Server>) -> bool {
 
 /// A hint that the topology is stale.
 #[derive(Debug, Clone, PartialEq, Eq)]
-// Exhaustive: only implementations of object types use it.
+// Not `#[non_exhaustive]`: only implementations of object types use it.
 pub enum TopologyHint {
     /// A node redirected a request: it reports that the slot is served at this address
     /// (`host:port`).
@@ -307,7 +307,7 @@ pub enum TopologyHint {
 }
 
 /// The servers that serve the same slots.
-// Exhaustive: only implementations of object types use it.
+// Not `#[non_exhaustive]`: only implementations of object types use it.
 pub struct ShardServers {
     /// The primary.
     pub primary: Arc<dyn Server>,

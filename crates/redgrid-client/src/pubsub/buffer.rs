@@ -41,7 +41,7 @@ impl State {
 
 /// Why a subscription is not active.
 #[derive(Debug, PartialEq, Eq)]
-// Exhaustive: only redgrid-core uses it.
+// Not `#[non_exhaustive]`: only redgrid-core uses it.
 pub enum SubscribeError {
     /// The server refuses a channel.
     Denied(ServerError),

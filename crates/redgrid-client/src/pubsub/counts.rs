@@ -22,7 +22,7 @@ pub(crate) struct SubscriptionCounts {
 
 /// The subscription of this process to a channel.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-// Exhaustive: only redgrid-core uses it.
+// Not `#[non_exhaustive]`: only redgrid-core uses it.
 pub struct OwnSubscription {
     /// Number of received messages; `None` unless the server has confirmed the subscription.
     pub message_count: Option<u64>,

@@ -42,7 +42,7 @@ pub(super) struct Signal {
 
 /// The reason why a waiter was woken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-// Exhaustive: only implementations of object types use it.
+// Not `#[non_exhaustive]`: only implementations of object types use it.
 pub struct Wake {
     /// Number of messages since the last wake-up.
     pub messages: u64,
@@ -137,7 +137,7 @@ pub struct OrderedSubscription {
 
 /// An event of an [`OrderedSubscription`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-// Exhaustive: only implementations of object types use it.
+// Not `#[non_exhaustive]`: only implementations of object types use it.
 pub enum ChannelEvent {
     /// A message of a channel.
     Message {

@@ -19,7 +19,7 @@ const REPLICA_TIMEOUT: Duration = Duration::from_millis(50);
 
 /// The number of subscribers of a channel at a replica, if the replica returned it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-// Exhaustive: only redgrid-core uses it.
+// Not `#[non_exhaustive]`: only redgrid-core uses it.
 pub enum ReplicaSubscribers {
     /// The number of subscribers.
     Count(u64),

@@ -17,7 +17,7 @@ use crate::error::ServerError;
 
 /// Selects the channels of a subscription.
 #[derive(Debug, Clone, PartialEq, Eq)]
-// Exhaustive: only implementations of object types use it.
+// Not `#[non_exhaustive]`: only implementations of object types use it.
 pub enum ChannelSelector {
     /// One channel, by SUBSCRIBE. In a cluster, messages that are published at any node reach all
     /// nodes.

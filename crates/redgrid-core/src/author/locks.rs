@@ -145,7 +145,7 @@ pub trait LockExt: Sealed {
 
 /// Reason why [`LockExt::drive_acquire`] ended without a result of the acquire.
 #[derive(Debug, Clone, PartialEq, Eq)]
-// Exhaustive: only implementations of object types use it.
+// Not `#[non_exhaustive]`: only implementations of object types use it.
 pub enum NotDriven {
     /// The wait time has passed.
     TimedOut,

@@ -54,7 +54,7 @@ pub trait Service: Any + Send + Sync {
 
 /// The numbers of a service, as in [`ClientStats`](crate::ClientStats).
 #[derive(Default)]
-// Exhaustive: only redgrid-core uses it.
+// Not `#[non_exhaustive]`: only redgrid-core uses it.
 pub struct ServiceStats {
     /// Names that are held, awaited or being released.
     pub names: usize,

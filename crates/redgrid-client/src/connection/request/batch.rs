@@ -26,7 +26,7 @@ const SLOTS_AT_ONCE: usize = 16;
 
 /// The outcome of one request of a batch.
 #[derive(Debug, Clone)]
-// Exhaustive: only implementations of object types use it.
+// Not `#[non_exhaustive]`: only implementations of object types use it.
 pub struct Batched {
     /// The reply.
     pub result: Result<Reply, ServerError>,

@@ -18,7 +18,7 @@ use crate::error::{Code, ServerError};
 
 /// How often, or how long, a request is sent again after lost replies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-// Exhaustive: only redgrid-core uses it.
+// Not `#[non_exhaustive]`: only redgrid-core uses it.
 pub enum RetryPolicy {
     /// Sends the request again as often as the setting `retries` allows.
     Retries,

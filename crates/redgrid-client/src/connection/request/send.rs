@@ -21,7 +21,7 @@ use crate::error::ServerError;
 use crate::pinned::pinned;
 
 /// The outcome of a request, and of its last transmission.
-// Exhaustive: only redgrid-core uses it.
+// Not `#[non_exhaustive]`: only redgrid-core uses it.
 pub struct RequestOutcome {
     /// The reply, or the final error. The reply to one transmission is valid for the whole request,
     /// because a request that may have executed is sent again only if it is idempotent.
