@@ -136,7 +136,7 @@ impl fmt::Debug for Name {
 /// A name that cannot be used, and the rule it breaks.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("invalid name `{name}`: {rule}")]
-// Exhaustive: object crates construct it, too.
+// Not `#[non_exhaustive]`: object crates construct it, too.
 pub struct InvalidName {
     /// The first 64 characters of the name.
     pub name: String,

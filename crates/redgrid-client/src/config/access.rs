@@ -165,7 +165,7 @@ impl fmt::Debug for Secret {
 
 /// The user and password of one connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
-// Exhaustive: credential providers construct it.
+// Not `#[non_exhaustive]`: credential providers construct it.
 pub struct Credentials {
     /// The ACL user. `None` means the default user.
     pub username: Option<String>,

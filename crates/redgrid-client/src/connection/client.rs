@@ -279,7 +279,7 @@ impl fmt::Debug for Client {
 
 /// The number of names, holds, waiting requests and channels of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-// Exhaustive: tests compare the whole value with an expected one.
+// Not `#[non_exhaustive]`: tests compare the whole value with an expected one.
 pub struct ClientStats {
     /// Names that are held, awaited or being released.
     pub names: usize,

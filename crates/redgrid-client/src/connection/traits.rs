@@ -22,7 +22,7 @@ use crate::error::ServerError;
 ///
 /// Equal ids mean the same address, not the same server process.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
-// Exhaustive: it only wraps its text.
+// Not `#[non_exhaustive]`: it only wraps its text.
 pub struct NodeId(pub Arc<str>);
 
 impl NodeId {
