@@ -1,5 +1,5 @@
-//! The pages of docs/ and README.md as documentation: `cargo test --doc` compiles each of their Rust
-//! blocks. A test in `crates/redgrid/tests` checks that each page is listed here.
+//! The pages of docs/ and README.md as documentation: `cargo test --doc` compiles each of their
+//! Rust blocks. A test in `crates/redgrid/tests` checks that each page is listed here.
 
 #![cfg(doctest)]
 

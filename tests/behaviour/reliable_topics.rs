@@ -158,8 +158,8 @@ async fn an_evicted_subscriber_gets_a_gap_and_continues() {
     assert_eq!(acked(&mut one).await, "2");
     out.ack().await.unwrap();
     assert_eq!(topic.count_subscribers().await.unwrap(), 1);
-    // If the topic is deleted completely, ids start again. They contain the time in milliseconds, so
-    // a later message has another id than "2" only after this millisecond.
+    // If the topic is deleted completely, ids start again. They contain the time in milliseconds,
+    // so a later message has another id than "2" only after this millisecond.
     let time = async || {
         let (seconds, micros): (u64, u64) = observer.query(&["TIME"]).await.unwrap();
         seconds * 1000 + micros / 1000

@@ -71,7 +71,7 @@ impl Field {
 /// The behavior of an addition whose sum does not fit into the field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[doc(alias = "BitFieldOverflow")]
-// Exhaustive: the server has no fourth behavior.
+// Not `#[non_exhaustive]`: the server has no fourth behavior.
 pub enum Overflow {
     /// The sum wraps around, as with `wrapping_add`.
     #[default]

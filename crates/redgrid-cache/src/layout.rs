@@ -12,14 +12,14 @@ pub trait Layout: sealed::Requests + Send + Sync + 'static {}
 /// The layout of Redisson's `RMapCache`: lifetimes and idle times in keys of their own, on every
 /// server.
 #[derive(Debug, Clone, Copy)]
-// Exhaustive: a marker, which has no values.
+// Not `#[non_exhaustive]`: a marker, which has no values.
 pub enum Packed {}
 
 /// The layout of Redisson's `RMapCacheNative`: a plain hash. The server removes expired fields.
 ///
 /// Requires Redis 7.4 or Valkey 9.
 #[derive(Debug, Clone, Copy)]
-// Exhaustive: a marker, which has no values.
+// Not `#[non_exhaustive]`: a marker, which has no values.
 pub enum Native {}
 
 impl Layout for Packed {}
@@ -54,7 +54,7 @@ static NATIVE_EXPIRE: BulkScript =
 
 /// The result of a read of keys, and whether the read counts as an access.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-// Exhaustive: only this crate can name it.
+// Not `#[non_exhaustive]`: only this crate can name it.
 #[expect(unnameable_types, reason = "only the sealed `Layout` uses it")]
 pub enum ReadKind {
     /// The values; counts as an access.
@@ -67,7 +67,7 @@ pub enum ReadKind {
 
 /// The options of a put, the same for all of its entries.
 #[derive(Debug, Clone)]
-// Exhaustive: only this crate can name it.
+// Not `#[non_exhaustive]`: only this crate can name it.
 #[expect(unnameable_types, reason = "only the sealed `Layout` uses it")]
 pub struct PutOptions {
     /// The condition for each key: any, absent, present, or equal to `expected`.

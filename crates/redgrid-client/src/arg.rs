@@ -9,16 +9,16 @@ use crate::name::Name;
 /// Text or bytes that are sent unchanged, owned or borrowed: `&str`, `String`, `&String`, [`Name`],
 /// `&[u8]`, `Vec<u8>`, [`Bytes`] and the like.
 ///
-/// Owned values are moved, borrowed ones are copied. Parameters for arguments, patterns and stored
-/// bytes have this bound. Parameters for names of objects are `impl AsRef<str>` instead.
+/// Owned values are moved, borrowed ones are copied. Arguments, patterns and stored bytes are
+/// passed as `impl IntoArg`; names of objects are passed as `impl AsRef<str>`.
 pub trait IntoArg: sealed::Sealed {
     /// Returns the bytes.
     fn into_arg(self) -> Bytes;
 }
 
 mod sealed {
-    /// The supertrait of [`IntoArg`](super::IntoArg). Other crates cannot implement this trait, so
-    /// implementations for further types cannot conflict with theirs.
+    /// The supertrait of [`IntoArg`](super::IntoArg). Other crates cannot implement this trait. So
+    /// this crate can add implementations without a conflict.
     #[expect(unnameable_types, reason = "seals a trait")]
     pub trait Sealed {}
 }
@@ -37,8 +37,8 @@ macro_rules! owned {
 
 owned!(Bytes, BytesMut, String, Vec<u8>, Box<[u8]>);
 
-/// Implements [`IntoArg`] for types whose bytes are copied. The brackets before a type contain its
-/// generic parameters.
+/// Implements [`IntoArg`] for types that are copied as bytes. The brackets before a type contain
+/// its generic parameters.
 macro_rules! copied {
     ($([$($generics:tt)*] $type:ty),*) => {$(
         impl<$($generics)*> sealed::Sealed for $type {}

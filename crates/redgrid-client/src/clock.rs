@@ -12,21 +12,21 @@ use std::sync::Arc;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-/// Maximum time that one sleep of [`Clock::sleep_until`] lasts before the clock is read again: 1 s.
+/// The longest time that [`Clock::sleep_until`] sleeps before it reads the clock again: 1 s.
 ///
 /// Timers of the runtime stand still during a suspend. With a shorter maximum, a resumed process
 /// detects sooner that an instant has passed.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
-/// Maximum time that one sleep of [`Clock::wait_until`] lasts: 30 s.
+/// The longest time that [`Clock::wait_until`] sleeps before it reads the clock again: 30 s.
 ///
-/// The time is long, because a hundred thousand waiters that read the clock every second would keep
-/// a processor busy.
+/// The time is long: if a hundred thousand waiters read the clock every second, they would keep a
+/// processor busy.
 const LONGEST_COARSE_SLEEP: Duration = Duration::from_secs(30);
 
 /// A point in time of a [`Clock`], in nanoseconds.
 ///
-/// Instants of the machine's clock can be compared with each other. They count from an hour before
+/// Instants of the machine's clock can be compared with each other. Their zero is one hour before
 /// the process created its first clock. An instant of a test clock can be compared only with other
 /// instants of the same clock.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -48,7 +48,7 @@ impl Instant {
         Instant(nanos)
     }
 
-    /// Returns the time from `earlier` to this instant; zero if this instant is not the later one.
+    /// Returns the time from `earlier` to this instant; zero if `earlier` is the later one.
     pub const fn since(self, earlier: Instant) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
@@ -99,8 +99,8 @@ enum Source {
 
 /// The time at which the process created its first clock.
 ///
-/// All clocks of the machine share this origin. So neither a clock nor a value that contains a
-/// clock, such as a hold, stores the origin.
+/// All clocks that [`Clock::boot`] returns share this origin, so none of them stores it. This saves
+/// memory in every value that contains a clock, such as a hold.
 static ORIGIN: OnceLock<boot_time::Instant> = OnceLock::new();
 
 impl Clock {
@@ -136,9 +136,8 @@ impl Clock {
     /// Waits like [`Clock::sleep_until`], but may complete later after a suspend.
     ///
     /// Use this method for large numbers of waits that need no precision, such as waiters for a
-    /// lock. After a suspend, a wait can end late by up to an eighth of the time that was left
-    /// before the suspend, but by 30 s at most. If less than 8 s were left, it can end up to 1 s
-    /// late.
+    /// lock. After a suspend, a wait can end late. The maximum delay is an eighth of the time that
+    /// was left before the suspend, but at least 1 s and at most 30 s.
     ///
     /// # Cancel safety
     ///

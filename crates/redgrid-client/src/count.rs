@@ -64,8 +64,8 @@ pub fn register() {
     enabled::register();
 }
 
-/// Records that a connection to a node has completed its handshake. `again` means that this node
-/// has been connected before.
+/// Records that a connection to a node has completed its handshake. `again`: whether the client has
+/// been connected to this node before.
 pub(crate) fn connected(again: bool) {
     gauge(CONNECTIONS_UP, ("", ""), 1.0);
     if again {
@@ -87,8 +87,8 @@ pub(crate) fn node_removed() {
     gauge(NODES, ("", ""), -1.0);
 }
 
-/// Records that subscriptions are active at a node after an interruption, or after they have moved
-/// there.
+/// Records that a gap has ended: subscriptions are active again after an interruption, or active at
+/// the node to which they have moved.
 pub(crate) fn gap() {
     add(GAPS, ("", ""));
 }

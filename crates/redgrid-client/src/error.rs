@@ -1,4 +1,4 @@
-//! The errors of one request to one server. The errors of objects are built on them.
+//! The errors of one request to one server. The errors of objects contain these errors.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -23,11 +23,11 @@ pub enum ServerError {
         /// The server's message.
         message: String,
     },
-    /// The server does not accept this client (WRONGPASS, NOAUTH), or the client or the server
-    /// rejects the other's certificate.
+    /// The server rejects the client's login (WRONGPASS, NOAUTH) or certificate, or the client
+    /// rejects the server's certificate.
     ///
-    /// The request was not executed. The client keeps trying to connect. It succeeds only after the
-    /// password, the user or the certificate was changed.
+    /// The request was not executed. The client keeps trying to connect, but can succeed only after
+    /// the password, the user or the certificate was changed.
     #[error("not authorized: {message}")]
     Unauthorized {
         /// The server's message, or the reason why the certificate is rejected.
@@ -88,8 +88,8 @@ impl ServerError {
 
     /// Converts the error of a request into the error that an object returns to its caller.
     ///
-    /// If the key holds a value of another type, the message is replaced by one that says so. The
-    /// server's own message may point to a line of a script.
+    /// A [`Code::WrongType`] error gets a new message, which explains that the key stores a value
+    /// of another type. The server's own message may point to a line of a script.
     pub fn of_object(self) -> Self {
         match self {
             ServerError::Refused { code: code @ Code::WrongType, .. } => {
@@ -118,15 +118,15 @@ impl ServerError {
         matches!(self, ServerError::NotSent { .. } | ServerError::Unauthorized { .. } | ServerError::ShuttingDown)
     }
 
-    /// Returns whether the server refused an addition because the sum is outside its range of
-    /// numbers.
+    /// Returns whether the server refused an addition because the sum is outside the range of
+    /// numbers that servers support.
     pub fn is_overflow(&self) -> bool {
         let ServerError::Refused { code: Code::Other, message } = self else { return false };
         OVERFLOW_MESSAGES.iter().any(|text| message.contains(text))
     }
 
-    /// Returns whether the server does not know the command or subcommand of the request, or one
-    /// that the request's script calls.
+    /// Returns whether a command or subcommand is unknown to the server: that of the request, or
+    /// one that the request's script calls.
     pub fn is_unknown_command(&self) -> bool {
         let ServerError::Refused { code: Code::Other, message } = self else { return false };
         let unknown = ["nknown command", "nknown subcommand", "nknown Redis command", "nknown Valkey command"];
@@ -143,8 +143,8 @@ impl ServerError {
 /// alone is not enough, because a script's own error may begin with it, too.
 const LOGIN_REFUSALS: [&str; 3] = ["NOAUTH Authentication required", "NOAUTH HELLO must be called", "WRONGPASS "];
 
-/// Converts the error of the last transmission of a request, when an earlier transmission of the
-/// same request was not answered.
+/// Converts the error of a request's last transmission, after an earlier transmission of the same
+/// request was not answered.
 ///
 /// If the last transmission was not executed, the result is [`ServerError::Unknown`], because the
 /// earlier transmission may have been executed. Otherwise the result is `error`.
@@ -155,7 +155,7 @@ pub fn after_unanswered(error: ServerError) -> ServerError {
     }
 }
 
-/// Parts of the messages with which a server refuses an addition: of integers, and of
+/// Parts of the messages with which a server refuses an addition: one for integers, and one for
 /// floating-point numbers.
 const OVERFLOW_MESSAGES: [&str; 2] = ["would overflow", "would produce NaN or Infinity"];
 
@@ -244,8 +244,8 @@ impl Code {
                     return *code;
                 }
             }
-            // These messages report a denied command or key inside a script, without the word
-            // `NOPERM`.
+            // Some servers report a denied command or key inside a script by these messages,
+            // without the word `NOPERM`.
             if message.contains("The user executing the script can't") || message.contains("ACL failure") {
                 return Code::NoPermission;
             }

@@ -4,10 +4,10 @@
 
 use bytes::Bytes;
 
-/// Maximum length of a text in bytes: a holder field with a UUID, a colon and a number of twelve
-/// digits.
+/// Maximum length of a text in bytes: the length of a holder field, which is a UUID, a colon and a
+/// number of up to twelve digits.
 ///
-/// Callers create longer texts in another way, with more allocations.
+/// For longer texts, callers use strings, which need more allocations.
 const CAPACITY: usize = 49;
 
 /// A short text in an array, to which bytes can be appended.

@@ -1,4 +1,4 @@
-//! Internals of the client that `redgrid-core` of exactly this version uses. They have no stability
+//! Internals of the client, for the `redgrid-core` of exactly this version. They have no stability
 //! guarantee: anything here may change in any release.
 
 pub use crate::clock::nanos;

@@ -2,9 +2,9 @@
 //!
 //! Most applications use the facade `redgrid`, or the crate of one object, such as `redgrid-locks`.
 //! Both re-export the necessary parts of this crate. The [`Client`] works with one server, with
-//! replicas, behind Sentinel and in a cluster. It sends a request again only if the request was not
-//! executed, or is idempotent. This crate has no objects: locks and everything else that is built
-//! on the client are in `redgrid-core` and the crates above it.
+//! replicas, behind Sentinel and in a cluster. It sends a request again only if the request
+//! certainly was not executed, or is idempotent. This crate has no objects: locks and all other
+//! objects are in `redgrid-core` and the crates that depend on it.
 //!
 //! ```no_run
 //! # async fn demo() -> Result<(), Box<dyn std::error::Error>> {

@@ -1,8 +1,8 @@
 //! Names of objects, the namespace, and the keys and channels of an object.
 //!
-//! The format is Redisson's. Besides the key with its name, an object can have companion keys:
-//! `prefix:{name}` or `{name}:suffix`. If the name has a hash tag, no braces are added. So all keys
-//! of one object share a slot.
+//! The format is Redisson's. Besides its main key, an object can have companion keys:
+//! `prefix:{key}` or `{key}:suffix`. The braces make all keys of an object share a slot. If the
+//! main key has a hash tag itself, no braces are added.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -46,8 +46,8 @@ impl Name {
         Name::of_key(name)
     }
 
-    /// Validates the name of an object that has no companion keys. Unlike other names, it may
-    /// consist only of a hash tag: `{a}`.
+    /// Validates the name of an object that has no companion keys. Unlike a name by [`Name::new`],
+    /// it may be only a hash tag: `{a}`.
     ///
     /// # Errors
     ///
@@ -136,7 +136,7 @@ impl fmt::Debug for Name {
 /// A name that cannot be used, and the rule it breaks.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("invalid name `{name}`: {rule}")]
-// Exhaustive: object crates construct it, too.
+// Not `#[non_exhaustive]`: object crates construct it, too.
 pub struct InvalidName {
     /// The first 64 characters of the name.
     pub name: String,
@@ -180,11 +180,11 @@ impl Namespace {
         }
     }
 
-    /// Returns the beginning of the name of each client's own channel. On that channel a client
-    /// receives notices of lost holds and requests for a report.
+    /// Returns the common prefix of the clients' own channels. Each client has one such channel:
+    /// there it receives notices of lost holds, and requests for a report.
     ///
-    /// The beginning is `redgrid_client:{namespace:`, or `redgrid_client:{` if the namespace is
-    /// empty. The client's id and a `}` follow.
+    /// The prefix is `redgrid_client:{namespace:`, or `redgrid_client:{` if the namespace is empty.
+    /// In a channel name, the client's id and a `}` follow it.
     pub fn notice_prefix(&self) -> String {
         if self.0.is_empty() { "redgrid_client:{".into() } else { format!("redgrid_client:{{{}:", self.0) }
     }
@@ -199,7 +199,7 @@ pub fn companion(prefix: &str, key: &[u8]) -> Bytes {
 
 /// Returns a copy of a key, and its [`companion`]s with these prefixes, in one allocation.
 ///
-/// A client keeps these keys for each lock that it uses, so the number of allocations matters.
+/// A client stores these keys for each lock that it uses, so the number of allocations matters.
 pub fn with_companions<const N: usize>(key: &[u8], prefixes: [&str; N]) -> (Bytes, [Bytes; N]) {
     let tagged = tagged(key);
     let capacity = prefixes.iter().map(|prefix| prefix.len() + 1 + tagged.len()).sum();
@@ -236,8 +236,8 @@ pub fn tagged(key: &[u8]) -> Cow<'_, [u8]> {
     }
 }
 
-/// Returns whether two keys have the same hash tag, so that they share a slot in every cluster. A
-/// key without a hash tag counts as its own hash tag.
+/// Returns whether two keys have the same hash tag, and thus the same slot in every cluster. For a
+/// key without a hash tag, the whole key is compared.
 pub fn same_slot(one: &[u8], other: &[u8]) -> bool {
     hash_tag(one) == hash_tag(other)
 }

@@ -3,8 +3,8 @@
 //!
 //! On the server, a participant has the id `<client id>:<number>`, and a generation. Numbers are
 //! reused, so the size of the state on the server depends only on the number of simultaneous
-//! participants. Each participant has a higher generation than all earlier ones of its client. So
-//! the server can ignore late requests of an earlier participant with the same number.
+//! participants. The generations of a client's participants only rise. So the server can ignore
+//! late requests of an earlier participant with the same number.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -21,8 +21,8 @@ pub(crate) struct Participants(Mutex<ParticipantsState>);
 #[derive(Default)]
 struct ParticipantsState {
     numbers: HashMap<Bytes, BTreeSet<u32>>,
-    /// The requests that end the participation of [armed](Participant::arm) participants, by
-    /// generation.
+    /// The leave requests of [armed](Participant::arm) participants, by generation. A leave request
+    /// ends the participation.
     leave_requests: HashMap<u64, Request>,
     last_generation: u64,
 }
@@ -48,8 +48,8 @@ impl Participants {
 /// A participant of this client under one key.
 ///
 /// If a participant is dropped while it is [armed](Participant::arm), its leave request is sent in
-/// the background. The number of the participant is not reused before that request has ended. If
-/// the client is shut down, it sends the leave requests of all armed participants.
+/// the background. The number of the participant is reused only after that request has ended. A
+/// client that is shut down sends the leave requests of all its armed participants.
 #[must_use = "dropping it ends the participation"]
 pub struct Participant {
     client: Client,
@@ -88,9 +88,9 @@ impl Drop for Participant {
         let Some(leave_request) = core.participants.0.lock().leave_requests.remove(&self.generation) else {
             return core.participants.release(&self.key, self.number);
         };
-        // The number is not reused before the request has ended. Otherwise a new participant with
-        // this number could overwrite the state of this one on the server, and the leave request
-        // would change nothing.
+        // The number is reused only after the request has ended. If a new participant with this
+        // number came first, it could overwrite the state of this one on the server, and the leave
+        // request would have no effect.
         let (core, key, number) = (Arc::clone(core), self.key.clone(), self.number);
         self.client.core().spawn_background(Box::pin(async move {
             let until = core.clock.now() + core.settings.patience();
@@ -110,7 +110,7 @@ impl std::fmt::Debug for Participant {
     }
 }
 
-/// Creates a participant with the lowest number under `key` that the client does not use.
+/// Creates a participant with the client's lowest free number for `key`.
 pub fn participant(client: &Client, key: &Bytes) -> Participant {
     let mut state = client.core().participants.0.lock();
     state.last_generation += 1;

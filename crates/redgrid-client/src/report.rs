@@ -1,12 +1,14 @@
-//! Reports of a client about itself, on request: its process, its holds, its waiting tasks.
+//! Reports that a client makes about itself on request: about its process, its holds and its
+//! waiting tasks.
 //!
 //! Each client subscribes to a channel of its own, [`client_channel`]. Another process publishes a
-//! [`question`] there, which names a reply channel. The client then publishes a [`ClientReport`] as
-//! JSON on the reply channel. The setting [`introspection`](crate::Config::introspection) limits or
-//! disables the reports. A report never contains values of objects.
+//! [`question`] on that channel. The question names a reply channel, on which the client then
+//! publishes a [`ClientReport`] as JSON. The setting
+//! [`introspection`](crate::Config::introspection) limits or disables the reports. A report never
+//! contains values of objects.
 //!
-//! A client makes at most one report a second. The next report answers all questions that arrive
-//! meanwhile, but at most 16 of them. A report has at most [`MAX_REPORT_BYTES`].
+//! A client makes at most one report a second. Questions that arrive meanwhile, up to 16, are all
+//! answered by the next report. A report has at most [`MAX_REPORT_BYTES`].
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -52,8 +54,8 @@ pub struct ClientReport {
     pub held: Vec<HeldReport>,
     /// The names that tasks wait for, the longest wait first.
     pub waits: Vec<WaitReport>,
-    /// The names with the most waiting time, the highest first. A wait counts half after 10
-    /// minutes, a quarter after 20, and so on.
+    /// The names with the most waiting time, the highest first. The weight of a wait halves every
+    /// 10 minutes.
     pub contention: Vec<ContentionReport>,
     /// The latest events, the newest first.
     pub events: Vec<EventReport>,
@@ -71,14 +73,15 @@ pub struct HeldReport {
     /// The kind, as in the metrics: `lock`, `fair`, `leased_semaphore` and so on.
     pub kind: String,
     /// The number in the holder field on the server. Tasks that share a grant have the same number.
-    /// For a permit with a lease, the first 8 bytes of its id. For permits without leases, 0.
+    /// For a permit with a lease, this is the first 8 bytes of its id; for permits without leases,
+    /// it is 0.
     pub number: u64,
     /// How long the lock or the permits have been held.
     pub held_for_ms: u64,
     /// The fencing token; `None` for permits and read holds. For a member of a quorum lock, this is
     /// the token of the member's own server.
     pub token: Option<u64>,
-    /// How long the hold stays valid without another renewal; `None` for permits without leases.
+    /// How long the hold stays valid if it is not renewed; `None` for permits without leases.
     pub lease_left_ms: Option<u64>,
     /// Whether the lease is renewed.
     pub is_renewed: bool,
@@ -113,11 +116,11 @@ pub struct ContentionReport {
     pub name: String,
     /// The kind, as in the metrics.
     pub kind: String,
-    /// The number of waits that have ended. Older waits count less: half after 10 minutes.
+    /// The number of ended waits, weighted by age: the weight of a wait halves every 10 minutes.
     pub waits: u64,
-    /// The sum of the lengths of these waits, reduced for their age in the same way.
+    /// The sum of the lengths of these waits, with the same weights.
     pub total_ms: u64,
-    /// The length of the longest wait. After 10 minutes, the next wait replaces it.
+    /// The length of the longest wait. Once that wait is 10 minutes old, the next wait replaces it.
     pub longest_ms: u64,
 }
 
@@ -126,7 +129,7 @@ pub struct ContentionReport {
 #[serde(default)]
 #[non_exhaustive]
 pub struct EventReport {
-    /// How long ago it happened.
+    /// How long ago the event happened.
     pub age_ms: u64,
     /// `lost`: a hold has ended without a release. `forced`: a hold was taken by force.
     /// `renewal failed`: a renewal was not confirmed. `unknown`: the outcome of a request is
@@ -138,7 +141,7 @@ pub struct EventReport {
     pub detail: String,
 }
 
-/// Returns the channel that the client with this id subscribes to: `redgrid_client:{<id>}`.
+/// Returns the channel of the client with this id: `redgrid_client:{<id>}`.
 ///
 /// The braces are part of the name. For a client with a namespace, `id` is `<namespace>:<id>`.
 pub fn client_channel(id: &str) -> String {
@@ -153,10 +156,10 @@ pub fn question(reply_channel: &str) -> String {
 
 /// Returns the reply channel of a question.
 ///
-/// The result is `None` unless the payload is a question of version 1, whose channel is
-/// [`REPLY_CHANNEL_PREFIX`] followed by a UUID with hyphens.
+/// The result is `None` unless the payload is a question of version 1 with a reply channel of this
+/// form: [`REPLY_CHANNEL_PREFIX`], then a UUID with hyphens.
 pub fn parse_question(payload: &[u8]) -> Option<&str> {
-    // The length is checked first, so a very long payload costs no more than a short one.
+    // The length is checked first, so a very long payload takes no more time than a short one.
     if payload.len() != QUESTION.len() + REPLY_CHANNEL_PREFIX.len() + UUID_LEN {
         return None;
     }
@@ -167,8 +170,7 @@ pub fn parse_question(payload: &[u8]) -> Option<&str> {
 
 /// Returns the report in an answer.
 ///
-/// The result is `None` for an answer of more than [`MAX_REPORT_BYTES`], and for one that is no
-/// report.
+/// The result is `None` if the answer is longer than [`MAX_REPORT_BYTES`], or is not a report.
 pub fn parse_answer(payload: &[u8]) -> Option<ClientReport> {
     // The parser would also accept a list of values as a report.
     let is_object = payload.first() == Some(&b'{') && payload.len() <= MAX_REPORT_BYTES;

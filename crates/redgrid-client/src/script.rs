@@ -3,8 +3,8 @@
 //!
 //! A script that is created at run time is an [`OwnedScript`].
 //!
-//! A call is sent with the hash of its script, not with the text. A server that is new, was
-//! restarted or executed `SCRIPT FLUSH` has no script with that hash. In that case the client sends
+//! A call is sent with the hash of its script, not with the text. A server has no script with that
+//! hash if it is new, was restarted, or has executed `SCRIPT FLUSH`. In that case the client sends
 //! the call to that server again, with the text of the script. The server then keeps the script in
 //! its cache.
 
@@ -104,8 +104,8 @@ impl OwnedScript {
     /// Returns a call of the script with these keys, which must share a slot. Add arguments to the
     /// returned request.
     ///
-    /// An error that the script itself returns is final, whatever its text is. Only the server's
-    /// own refusals are retried.
+    /// Only the server's own refusals are retried. An error that the script itself returns is
+    /// final, even if it has the text of a refusal.
     pub fn with(&self, keys: impl IntoIterator<Item = Bytes>) -> Request {
         Request::for_script(ScriptRef::Owned(Arc::clone(&self.0))).keys(keys)
     }
@@ -181,8 +181,9 @@ impl BulkScript {
 
 /// A script that executes many calls of other scripts, each with one key.
 ///
-/// Calls that arrive while others are in flight are sent together, as one request. `KEYS` has the
-/// key of each call; the keys of [`Release`](BatchPhase::Release) calls come first. `ARGV` has:
+/// Calls that arrive while others are in flight are sent together, as one request. `KEYS` contains
+/// the key of each call; the keys of [`Release`](BatchPhase::Release) calls come first. `ARGV`
+/// contains:
 ///
 /// - the number of `Release` calls;
 /// - the earliest [`not_after`](Request::not_after) of all calls, in microseconds of the server's
@@ -190,19 +191,20 @@ impl BulkScript {
 /// - the command that the script must use to publish messages (PUBLISH or SPUBLISH);
 /// - the arguments of each call, in the order of the keys.
 ///
-/// The script returns a list: the server's time, in the form that the single scripts return, and
-/// then the reply to each call. An error as a reply means that this call changed nothing. A number
-/// as the reply to an [`Acquire`](BatchPhase::Acquire) call is an abbreviation: 1 means the
-/// server's time, and any other number `n` means the list `{n, time, 0}`.
+/// The script returns a list. Its first element is the server's time, in the form in which the
+/// single scripts return it. The replies to the calls follow. If a reply is an error, its call
+/// changed nothing. If the reply to an [`Acquire`](BatchPhase::Acquire) call is a number, it is an
+/// abbreviation: 1 stands for the server's time, and any other number `n` for the list
+/// `{n, time, 0}`.
 #[derive(Debug)]
 pub struct BatchScript {
     body: ScriptText,
     pub(crate) arg_count: usize,
 }
 
-/// The part of a batch that a call belongs to. Releases are executed first.
+/// The part of a batch to which a call belongs. Releases are executed before acquires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-// Exhaustive: only implementations of object types use it.
+// Not `#[non_exhaustive]`: only implementations of object types use it.
 pub enum BatchPhase {
     /// A call that releases a hold.
     Release,

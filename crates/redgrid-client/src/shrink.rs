@@ -3,18 +3,17 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash};
 
-/// Minimum number of remaining entries for a map to be shrunk. A map with fewer entries keeps its
-/// capacity, because an active client soon needs it again.
+/// Minimum number of remaining entries at which a map is shrunk. Below this number the map keeps
+/// its capacity, because an active client soon needs the capacity again.
 const MIN_LEN: usize = 512;
 
-/// Shrinks a map whose capacity is more than four times the number of its entries. Call this
+/// Shrinks a map if its capacity is more than four times the number of its entries. Call this
 /// function after a removal.
 ///
 /// To keep the average cost of a removal low, the function acts only when the number of remaining
-/// entries is a power of two. A map that was shrunk at such a number is shrunk again at the same
-/// number only if it had more than four times as many entries in between. The function does not
-/// compare [`HashMap::capacity`], because that number does not count the tombstones of removed
-/// entries.
+/// entries is a power of two. After that, the map is shrunk at the same number again only if it has
+/// had more than four times as many entries in between. The function does not compare
+/// [`HashMap::capacity`], because that number does not count the tombstones of removed entries.
 pub fn shrink_if_sparse<K: Eq + Hash, V, S: BuildHasher>(map: &mut HashMap<K, V, S>) {
     let left = map.len();
     if left >= MIN_LEN && left.is_power_of_two() {

@@ -1,8 +1,9 @@
-//! A mutex without poisoning: after a panic of its holder, other threads can still lock the mutex.
+//! A mutex without poisoning: if a thread panics while the mutex is locked, other threads can still
+//! lock the mutex later.
 
 use std::sync::{MutexGuard, PoisonError};
 
-/// A mutex that stays usable after a panic of the thread that holds it.
+/// A mutex that stays usable after a panic in a thread that has locked it.
 #[derive(Debug, Default)]
 pub struct Mutex<T>(std::sync::Mutex<T>);
 

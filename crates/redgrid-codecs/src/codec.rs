@@ -155,7 +155,7 @@ pub trait Numeric<T>: Encode<T> + Decode<T> {
 
 /// How the server adds to a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-// Exhaustive: objects match on it, and the server has no third kind of addition.
+// Not `#[non_exhaustive]`: objects match on it, and the server has no third kind of addition.
 pub enum Arithmetic {
     /// INCRBY, HINCRBY: exact, in signed 64 bits; an overflow is rejected.
     Integer,

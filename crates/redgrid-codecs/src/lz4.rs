@@ -18,7 +18,7 @@ use crate::{Codec, Decode, DecodeError, Encode, EncodeError};
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[doc(alias = "LZ4Codec")]
 #[doc(alias = "LZ4CodecV2")]
-// Exhaustive: users construct it as `Lz4(codec)`.
+// Not `#[non_exhaustive]`: users construct it as `Lz4(codec)`.
 pub struct Lz4<C, const LIMIT: usize = MAX_DECOMPRESSED>(pub C);
 
 impl<C> Lz4<C> {

@@ -21,7 +21,7 @@ use crate::{Codec, Decode, DecodeError, Encode, EncodeError};
 /// size that RFC 8878 recommends decoders to support, is rejected.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[doc(alias = "ZStdCodec")]
-// Exhaustive: users construct it as `Zstd(codec)`.
+// Not `#[non_exhaustive]`: users construct it as `Zstd(codec)`.
 pub struct Zstd<C, const LIMIT: usize = MAX_DECOMPRESSED>(pub C);
 
 impl<C> Zstd<C> {

@@ -140,7 +140,8 @@ fn retain_used(searches: &mut HashMap<String, Entry>) {
     searches.retain(|_, entry| entry.used_at.elapsed() < IDLE);
 }
 
-/// Removes searches when they have ended, also if no page of them is opened again, until none is left.
+/// Removes searches when they have ended, also if no page of them is opened again, until none is
+/// left.
 async fn remove_ended(searches: Weak<Mutex<HashMap<String, Entry>>>) {
     loop {
         tokio::time::sleep(IDLE / 4).await;

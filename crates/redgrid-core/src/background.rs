@@ -11,13 +11,13 @@ use crate::clock::{Clock, Instant};
 use crate::exactly_once::{IdempotentRequest, dedup_key, send_until_answered};
 use crate::service::ClientParts;
 
-/// Longest time that is reserved for cleanup before the end of a shutdown: 1 s.
+/// The most time at the end of a shutdown that is reserved for cleanup: 1 s.
 const ORDER: Duration = Duration::from_secs(1);
 
-/// Handle of a client for a background task that lives as long as the client.
+/// A handle to a client, for a background task that lives as long as the client.
 ///
-/// It does not keep the client alive, and can still send requests during a shutdown. It is passed
-/// to the task by [`ClientExt::spawn_attached`](crate::author::ClientExt::spawn_attached).
+/// The handle does not keep the client alive, and can still send requests during a shutdown.
+/// [`ClientExt::spawn_attached`](crate::author::ClientExt::spawn_attached) passes it to the task.
 #[derive(Clone)]
 pub struct BackgroundClient {
     core: Arc<Core>,
@@ -59,11 +59,11 @@ impl BackgroundClient {
         self.core.life.closes_by()
     }
 
-    /// Completes when `delay` has passed since the shutdown began, or since this call if the
-    /// shutdown began earlier.
+    /// Completes when `delay` has passed since the shutdown began. If the shutdown began before
+    /// this call, `delay` is measured from this call.
     ///
-    /// It completes earlier if the shutdown would soon stop waiting for tasks: a quarter of the
-    /// remaining time, and at most 1 s, is left for cleanup.
+    /// The future completes earlier if the shutdown would soon stop waiting for tasks: a quarter of
+    /// the remaining time, but at most 1 s, is left for cleanup.
     ///
     /// # Cancel safety
     ///
@@ -78,8 +78,7 @@ impl BackgroundClient {
 
     /// Subscribes to a channel at the primary of `key`, whatever `subscription_mode` says.
     ///
-    /// The primary then counts this client among the receivers of a message that is published
-    /// there.
+    /// So the primary includes this client when it counts the receivers of a message.
     pub fn subscribe_at_primary(&self, channel: Bytes, key: &Bytes) -> OrderedSubscription {
         self.core.subscriptions.subscribe_ordered_at_primary([channel], key)
     }
@@ -111,7 +110,8 @@ impl BackgroundClient {
         self.core.ask(request, until, RetryPolicy::ToTheEnd).await.and_then(FromReply::from_reply)
     }
 
-    /// Runs a script exactly once. It is sent until it is answered or `until` has passed.
+    /// Runs a script exactly once. The script is sent again until it is answered or `until` has
+    /// passed.
     ///
     /// This client must never run another exactly-once request with the same first key.
     ///
@@ -121,7 +121,7 @@ impl BackgroundClient {
     ///
     /// # Cancel safety
     ///
-    /// A transmission that was sent is executed even if the future is dropped.
+    /// A script that was already sent is executed even if the future is dropped.
     pub async fn run_exactly_once_until<T: FromReply>(
         &self,
         request: IdempotentRequest,

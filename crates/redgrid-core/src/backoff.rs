@@ -5,7 +5,7 @@ use std::time::Duration;
 /// Pauses between attempts or between polls. Each pause is twice as long as the previous one, up to
 /// a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-// Exhaustive: only implementations of object types use it.
+// Not `#[non_exhaustive]`: only implementations of object types use it.
 pub struct Backoff {
     /// The first pause.
     pub first: Duration,

@@ -42,8 +42,8 @@ pub enum Failure {
         /// The operation.
         operation: Operation,
     },
-    /// The server refused the request, which changed nothing. Causes are a key of another type, a
-    /// missing permission, and a lack of memory.
+    /// The server refused the request, so nothing is changed. Possible causes are a key of another
+    /// type, a missing permission, and a lack of memory.
     #[error("cannot {operation}: {source}")]
     Refused {
         /// The operation.
@@ -159,7 +159,7 @@ impl Operation {
         self.object.as_deref()
     }
 
-    /// Returns the object, for a message about an argument.
+    /// Returns the part of a message that names the object, or an empty text.
     fn for_object(&self) -> String {
         self.object.as_ref().map(|object| format!(" for `{object}`")).unwrap_or_default()
     }
@@ -174,7 +174,7 @@ impl fmt::Display for Operation {
     }
 }
 
-/// Converts an invalid name to errors with a variant `Failed`.
+/// Implements `From<InvalidName>` for error types with a variant `Failed`.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! from_invalid_name {

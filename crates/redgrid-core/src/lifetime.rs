@@ -5,8 +5,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// The range of lifetimes that can be set.
 ///
-/// Redis counts whole milliseconds. A lifetime above ten years has the same practical effect as
-/// none.
+/// The minimum is 1 ms, because Redis counts whole milliseconds. The maximum is ten years, because
+/// a longer lifetime is in practice the same as none.
 pub const LIFETIMES: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(3650 * 24 * 3600);
 
 /// [`LIFETIMES`] as text, for error messages.

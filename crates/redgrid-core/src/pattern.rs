@@ -1,7 +1,7 @@
 //! Patterns of names, as the server matches them in SCAN, KEYS and PSUBSCRIBE.
 //!
-//! A stream of events for a pattern of names receives the events of all names from the server. It
-//! uses this module to select the events whose names match.
+//! A stream of events for a pattern of names gets the events of all names from the server. With
+//! this module, it selects those events whose names match the pattern.
 
 /// Returns whether a text matches a pattern.
 ///
@@ -10,7 +10,7 @@
 /// of characters. The work is bounded by the product of the two lengths.
 pub(crate) fn matches(pattern: &[u8], text: &[u8]) -> bool {
     let (mut at, mut consumed) = (0, 0);
-    // The position of the last star, and of the end of its match in the text.
+    // The position of the last star in the pattern, and the end of the text that this star matches.
     let mut star: Option<(usize, usize)> = None;
     loop {
         match pattern.get(at) {
@@ -51,8 +51,8 @@ fn match_one(pattern: &[u8], at: usize, byte: u8) -> (bool, usize) {
     }
 }
 
-/// Does the same as `match_one` for a class in brackets, whose opening bracket is before `at`. If
-/// the closing bracket is missing, the class ends with the pattern, as on the server.
+/// Does the same as `match_one` for a class in brackets. `at` is the position after the opening
+/// bracket. If the closing bracket is missing, the class ends with the pattern, as on the server.
 fn match_class(pattern: &[u8], mut at: usize, byte: u8) -> (bool, usize) {
     let negated = pattern.get(at) == Some(&b'^');
     at += usize::from(negated);

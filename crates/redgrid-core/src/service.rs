@@ -1,5 +1,5 @@
-//! The [`Service`] of a client: its locks, its semaphores, and the futures whose callers do not
-//! poll them.
+//! The [`Service`] of a client: its locks, its semaphores, and the registry of futures whose
+//! callers may stop polling.
 //!
 //! The first use of a lock, permit or offer creates the service and attaches it to the client.
 
@@ -16,7 +16,7 @@ use crate::lock::Table;
 use crate::permits::SemaphoreRegistry;
 use crate::unpolled::UnpolledRegistry;
 
-/// The locks and permits of one client, held or awaited.
+/// The locks and permits that one client holds or waits for.
 pub(crate) struct Holdings {
     core: Arc<Core>,
     table: Arc<Table>,
@@ -50,7 +50,7 @@ impl Service for Holdings {
     fn notice(&self, notice: &ChannelEvent) {
         match notice {
             ChannelEvent::Message { payload, .. } => self.table.preempted(payload),
-            // A notice may have been missed, so all holds are verified.
+            // The client may have missed a notice, so it verifies all holds.
             ChannelEvent::Resync => self.table.verify_all(),
         }
     }

@@ -1,20 +1,20 @@
-//! Fencing tokens: numbers that rise with every exclusive grant of a name. A store that remembers
-//! the highest token can reject writes of earlier holders.
+//! Fencing tokens: numbers that rise with every exclusive grant of a name. If a store remembers the
+//! highest token that it has seen, it can reject writes of earlier holders.
 
 use std::fmt;
 
-/// The number of an exclusive grant. The number rises with every grant of the same name in any
-/// process.
+/// The number of an exclusive grant. The number rises with every exclusive grant of the same name,
+/// in whichever process.
 ///
-/// The number is the server's time of its grant in microseconds, plus the number of local
-/// hand-overs since then. It is not stored in a key, so it cannot expire or be lost in a restart.
-/// It can decrease only if the server's clock goes back (`docs/objects/locks.md` lists all
-/// guarantees). A fenced lock counts its tokens in a key instead, as Redisson does.
+/// The number is the server's time of the grant in microseconds, plus the number of hand-overs
+/// within the process since that grant. It is not stored in a key, so it cannot expire or be lost
+/// in a restart. It can decrease only if the server's clock goes back (`docs/objects/locks.md`
+/// lists all guarantees). A fenced lock counts its tokens in a key instead, as Redisson does.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Token(u64);
 
 impl Token {
-    /// Creates a token from its number, such as one that a store has returned.
+    /// Creates a token from its number, such as a number that a store has returned.
     pub const fn new(number: u64) -> Self {
         Token(number)
     }

@@ -1,12 +1,13 @@
-//! Futures that their callers keep without polling them.
+//! Futures that their callers neither poll nor drop.
 //!
-//! Examples are `select!` branches that lost, futures in a struct, and tasks that hang.
+//! Examples: the futures of `select!` branches that were not chosen, futures in a struct, and
+//! futures of tasks that hang.
 //!
 //! A caller can poll its own request in place, and a grant can arrive before the caller polls
-//! again. If the caller stops polling, the request and the grant must not delay other waiters. A
+//! again. If the caller stops polling, neither the request nor the grant may delay other waiters. A
 //! request that is still in place after [`INLINE_TICKS`] moves to a task of the client. A grant
 //! that is not taken within [`UNCLAIMED_TICKS`] is given up. Requests and grants are registered
-//! here. One task of the client checks them, and sleeps while nothing is registered.
+//! here. One task of the client checks all of them. This task sleeps while nothing is registered.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError, Weak};
@@ -20,28 +21,29 @@ use tokio::sync::Notify;
 /// Interval of the checks while something is registered.
 const TICK: Duration = Duration::from_millis(250);
 
-/// Number of checks after which a request moves to a task: 2, after a quarter to half a second.
+/// Number of checks after which a request moves to a task: 2. So it moves after a quarter to half a
+/// second.
 ///
 /// Most requests end earlier, so few are moved.
 const INLINE_TICKS: u64 = 2;
 
-/// Number of checks after which a grant is given up: 4, after three quarters of a second to a
-/// second.
+/// Number of checks after which a grant is given up: 4. So it is given up after 750 ms to 1 s.
 ///
-/// Together with [`INLINE_TICKS`], this delays another waiter by a second and a half at most.
+/// If a caller polls neither its request nor its grant, other waiters wait for both limits (see
+/// [`INLINE_TICKS`]): a second and a half at most.
 const UNCLAIMED_TICKS: u64 = 4;
 
-/// A queue below this length is not searched for entries that were dropped.
+/// A queue that is shorter than this is not searched for entries that were dropped.
 const MIN_COMPACT_LEN: usize = 64;
 
 /// A request that its caller has to poll, or a grant that its caller has to take.
 pub(crate) trait Unpolled: Send + Sync {
-    /// Takes the request or grant away from a caller that has not polled in time. Drops a grant.
-    /// Returns an unfinished request, which a task must then continue.
+    /// Takes the request or grant away from a caller that has not polled in time. A grant is
+    /// dropped. An unfinished request is returned, and a task must then continue it.
     fn give_up(self: Arc<Self>) -> Option<BackgroundTask>;
 }
 
-/// The requests and grants of one client whose callers have to poll.
+/// The requests and grants of one client that wait until their callers poll.
 #[derive(Default)]
 pub(crate) struct UnpolledRegistry {
     state: Mutex<RegistryState>,
@@ -54,16 +56,16 @@ struct RegistryState {
     tick: u64,
     inline: AgeQueue,
     unclaimed: AgeQueue,
-    /// Whether the client's task checks the entries at intervals. If false, the task sleeps.
+    /// Whether the client's task checks the entries at intervals. Otherwise the task sleeps.
     checking: bool,
 }
 
-/// Entries in the order of their registration, each with the tick of its registration. The owners
-/// of most entries drop them soon.
+/// Entries in the order of their registration, each with the tick at which it was registered. Most
+/// entries are dropped by their owners soon.
 #[derive(Default)]
 struct AgeQueue {
     entries: VecDeque<(u64, Weak<dyn Unpolled>)>,
-    /// Queue length at which entries that were dropped are removed.
+    /// Queue length at which the queue is searched for dropped entries, which are then removed.
     compact_at: usize,
 }
 
@@ -122,7 +124,7 @@ impl UnpolledRegistry {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Advances the tick. Returns the due entries, and whether any are still registered.
+    /// Advances the tick. Returns the due entries, and whether other entries are still registered.
     fn tick(&self) -> (Vec<Arc<dyn Unpolled>>, bool) {
         let mut due = Vec::new();
         let mut state = self.state();
@@ -184,7 +186,7 @@ impl<T: Send + 'static> Offer<T> {
 
 impl<T: Send> Unpolled for Cell<T> {
     fn give_up(self: Arc<Self>) -> Option<BackgroundTask> {
-        // `take` releases the lock first, because dropping the grant can run any code.
+        // `take` unlocks the mutex before the grant is dropped, because the drop can run any code.
         drop(self.take());
         None
     }
@@ -199,7 +201,7 @@ impl<T> std::fmt::Debug for Offer<T> {
 /// A request that its caller polls in place while no other task needs it.
 ///
 /// A caller without competitors polls its own request, so that no task is spawned for it. The
-/// request moves to a task when a second request for the same lock arrives, and when the caller is
+/// request moves to a task when a second request for the same object arrives, or when the caller is
 /// dropped. If the request is [observed](InlineTask::observed), it also moves after a while,
 /// because the caller may have stopped polling. The request delivers its result itself, so any task
 /// can poll it.
@@ -208,8 +210,8 @@ pub(crate) struct InlineTask(Arc<Mutex<Inner>>);
 
 struct Inner {
     work: Option<BackgroundTask>,
-    /// The waker of the caller that polls the work. Until the work is taken away, its result wakes
-    /// no task: the caller checks for the result after each poll.
+    /// The waker of the caller that polls the work. Until the work is taken away, its result need
+    /// not wake a task, because the caller checks for the result after each poll.
     caller: Option<Waker>,
 }
 
@@ -217,28 +219,28 @@ impl InlineTask {
     /// Creates work that is not [observed](InlineTask::observed): it acquires nothing that others
     /// wait for, so its caller may stop polling.
     ///
-    /// If its caller does not poll, the work stays unfinished until the next request moves it to a
+    /// If the caller does not poll, the work stays unfinished until another request moves it to a
     /// task.
     pub(crate) fn new(work: BackgroundTask) -> Self {
         InlineTask(Arc::new(Mutex::new(Inner { work: Some(work), caller: None })))
     }
 
-    /// Creates work that can acquire or release something.
+    /// Creates work that can acquire or release something for which others wait.
     ///
-    /// If the work is still here after a quarter to half a second, a task takes it over.
+    /// If the work is still in place after a quarter to half a second, it moves to a task.
     pub(crate) fn observed(unpolled: &UnpolledRegistry, work: BackgroundTask) -> Self {
         let inline_task = InlineTask::new(work);
         unpolled.register_inline(&inline_task.0);
         inline_task
     }
 
-    /// Polls the work if it is still here.
+    /// Polls the work if it is still in place.
     ///
-    /// Returns true if the work is unfinished and stays here. The caller is then woken when the
-    /// work can continue or is taken away, and needs no other wake-up.
+    /// Returns true if the work is unfinished and stays in place. The caller then needs no other
+    /// wake-up: it is woken when the work can continue, or is taken away.
     pub(crate) fn poll(&self, cx: &mut Context<'_>) -> bool {
         let mut inner = self.inner();
-        // The work is taken out while it is polled, so that work that panics is not polled again.
+        // The work is taken out while it is polled. So if it panics, it is not polled again.
         let Some(mut work) = inner.work.take() else { return false };
         if work.as_mut().poll(cx).is_ready() {
             inner.caller = None;
@@ -262,7 +264,7 @@ impl InlineTask {
         }
     }
 
-    /// Takes the work away, so that a task drives it.
+    /// Takes the work away from the caller, so that a task can poll it instead.
     ///
     /// The caller is woken, because it cannot poll the work any longer and has to wait for the
     /// result.

@@ -2,16 +2,16 @@
 //!
 //! An object that callers wait for is a [`Resource`]. It defines the request of a poll and the
 //! meaning of its reply. While there are waiters, one task of the client polls the resource and
-//! listens to its messages, for all waiters. The task polls when
+//! listens to its messages, for all waiters. The task polls if
 //!
 //! - a waiter was added since the last poll was sent, unless the queue is
 //!   [blocked](WaitQueue::block),
 //! - the resource requests a poll, after a message or a reply, or
-//! - the last reply is older than five poll intervals, or, without an active subscription, older
-//!   than one poll interval or 1 s, whichever is shorter.
+//! - the last reply is older than five poll intervals. Without an active subscription, the limit is
+//!   one poll interval, but at most 1 s.
 //!
-//! One poll is in flight at a time. The first poll whose reply leaves waiters in the queue starts
-//! the subscription. When the server has confirmed the subscription, the task polls again. This
+//! One poll is in flight at a time. The subscription starts after the first poll whose reply leaves
+//! waiters in the queue. When the server has confirmed the subscription, the task polls again. This
 //! poll finds the changes between the first poll and the confirmation.
 
 mod blocked;
@@ -32,10 +32,10 @@ use self::task::{RunningTask, run};
 use crate::author::ClientExt;
 use crate::clock::Instant;
 
-/// Number of a waiter. Later waiters of a queue have higher numbers.
+/// Number of a waiter. Numbers rise in the order in which waiters enter the queue.
 pub type WaiterId = u64;
 
-/// The future of a poll that was started.
+/// A poll that was started: the future of its reply.
 pub type PollFuture<T> = Pin<Box<dyn Future<Output = Result<T, ServerError>> + Send>>;
 
 /// Something that local callers wait for, such as the end of a latch or a message of a queue.
@@ -49,23 +49,26 @@ pub trait Resource: Send + Sync + Sized + 'static {
     /// The reply of a poll.
     type Reply: Send;
 
-    /// How long the subscription outlives the last waiter, for callers that soon wait again.
+    /// How long the subscription stays after the last waiter has left. This is for callers that
+    /// soon wait again.
     const LINGER: Duration = Duration::ZERO;
 
-    /// A reply starts the subscription only if the next poll is at least this far away.
+    /// A subscription starts only if the next poll that [`Resource::replied`] requests is at least
+    /// this far away.
     const UNSUBSCRIBED_WAIT: Duration = Duration::ZERO;
 
-    /// Returns the key of the resource. Waiters have contact if the server of this key answers.
+    /// Returns the key of the resource. While the server of this key answers, waiters count as in
+    /// contact with the server.
     fn key(&self) -> &[u8];
 
-    /// Subscribes to the channels with messages that may be a reason to poll.
+    /// Subscribes to the channels whose messages may be a reason to poll.
     fn subscribe(&self, client: &Client) -> OrderedSubscription;
 
-    /// Prepares for the first waiters. The task calls this method when it starts. Before that,
-    /// messages may have been missed.
+    /// Prepares for the first waiters. The task calls this method when it starts. Messages that
+    /// arrived before that may have been missed.
     fn started(&self) {}
 
-    /// Starts a poll for some or all of `waiters`, which yields all waiters in order of arrival.
+    /// Starts a poll for some or all waiters. `waiters` yields all of them in order of arrival.
     fn poll<'a>(
         self: &Arc<Self>,
         client: &Client,
@@ -78,9 +81,9 @@ pub trait Resource: Send + Sync + Sized + 'static {
     /// added later.
     fn replied(&self, queue: &Arc<WaitQueue<Self>>, reply: Self::Reply, sent_before: WaiterId) -> NextPoll;
 
-    /// Ends waits because a poll has failed. For the remaining waiters, the queue soon polls again.
+    /// Ends waits because a poll has failed. If waiters remain, the queue soon polls again.
     ///
-    /// The default ends the waits of all waiters that were queued when the poll was sent.
+    /// By default, ends the waits of all waiters that were in the queue when the poll was sent.
     fn failed(&self, queue: &Arc<WaitQueue<Self>>, error: ServerError, sent_before: WaiterId) {
         queue.fail_below(sent_before, |_| true, &error);
     }
@@ -93,19 +96,19 @@ pub trait Resource: Send + Sync + Sized + 'static {
 /// The time at which a resource wants to be polled next. The queue may poll earlier for other
 /// reasons.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-// Exhaustive: only implementations of object types use it.
+// Not `#[non_exhaustive]`: only implementations of object types use it.
 pub enum NextPoll {
     /// Poll as soon as no poll is in flight.
     Now,
-    /// Poll as soon as no poll is in flight, if there are waiters with this id or a higher one. The
-    /// last reply does not count for these waiters, so it does not make them
+    /// Poll as soon as no poll is in flight, if there are waiters with this id or a higher one. For
+    /// these waiters, the last reply says nothing, so it does not make them
     /// [current](Waiter::is_current).
     NowFor(WaiterId),
-    /// Poll when this time has passed, because the state of the resource changes then. Without
-    /// waiters there is no poll.
+    /// Poll when this time has passed, because the state of the resource changes then. If there are
+    /// no waiters then, there is no poll.
     Within(Duration),
-    /// Poll when the last reply is older than five poll intervals, or, without an active
-    /// subscription, older than one poll interval or 1 s, whichever is shorter.
+    /// Poll when the last reply is older than five poll intervals. Without an active subscription,
+    /// the limit is one poll interval, but at most 1 s.
     Regular,
 }
 
@@ -122,15 +125,16 @@ impl NextPoll {
 
 /// How a wait ended.
 #[derive(Debug)]
-// Exhaustive: only implementations of object types use it.
+// Not `#[non_exhaustive]`: only implementations of object types use it.
 pub enum WaitEnd<T> {
     /// The resource completed the wait.
     Completed(T),
-    /// The poll for the waiter failed, or the client ended (see [`ClientExt::ended`]).
+    /// The poll for the waiter failed, or the client was shut down (see [`ClientExt::ended`]).
     Failed(ServerError),
-    /// The time limit was reached, and the waiter is [current](Waiter::is_current).
+    /// The time limit was reached, and the waiter is [current](Waiter::is_current): according to
+    /// the last reply, it has to wait.
     TimedOut,
-    /// The time limit was reached, and the waiter is not current: the resource may have been
+    /// The time limit was reached, but the waiter is not current: the resource may have been
     /// available.
     NoReply,
 }
@@ -140,7 +144,7 @@ pub struct WaitQueue<R: Resource> {
     client: Client,
     resource: Arc<R>,
     state: Mutex<State<R>>,
-    /// Wakes the task when it has to check the state.
+    /// Wakes the task to check the state.
     changed: Notify,
 }
 
@@ -149,15 +153,15 @@ struct State<R: Resource> {
     next_id: WaiterId,
     /// Whether the task runs.
     running: bool,
-    /// Whether a poll was requested that has not started yet.
+    /// Whether a poll was requested and has not started yet.
     is_due: bool,
-    /// The last reply counts for the waiters below this number.
+    /// The last reply applies to the waiters whose ids are below this number.
     replied_to: WaiterId,
-    /// The first waiter, if it blocks the queue, so that all others wait behind it.
+    /// The first waiter, while it blocks the queue. All other waiters then wait behind it.
     blocked_by: Option<WaiterId>,
     /// When a poll was last answered.
     answered: Instant,
-    /// The last reply counts as current until this time.
+    /// Until this time, the last reply counts as current.
     current_until: Instant,
 }
 
@@ -243,13 +247,13 @@ impl<R: Resource> WaitQueue<R> {
     pub fn complete(&self, id: WaiterId, outcome: impl FnOnce() -> R::Outcome) {
         let waiter = self.state().waiters.remove(&id);
         if let Some(waiter) = waiter {
-            // The caller may be dropped at any time; an outcome that it does not take is dropped
-            // with it.
+            // The caller may be dropped at any time. If it has not taken the outcome by then, the
+            // outcome is dropped, too.
             let _ = waiter.end.send(WaitEnd::Completed(outcome()));
         }
     }
 
-    /// Completes the waits of the waiters below `id` whose request matches.
+    /// Completes the waits of the waiters with a lower id than `id` and a matching request.
     pub fn complete_below(
         &self,
         id: WaiterId,
@@ -259,7 +263,7 @@ impl<R: Resource> WaitQueue<R> {
         self.end_below(id, matches, || WaitEnd::Completed(outcome()));
     }
 
-    /// Ends the waits of the waiters below `id` whose request matches, with the error of their
+    /// Fails the waiters with a lower id than `id` and a matching request, with the error of their
     /// poll.
     pub fn fail_below(&self, id: WaiterId, matches: impl Fn(&R::Request) -> bool, error: &ServerError) {
         self.end_below(id, matches, || WaitEnd::Failed(error.clone()));
@@ -284,7 +288,8 @@ impl<R: Resource> WaitQueue<R> {
 crate::debug_fields!([R: Resource] WaitQueue<R>, |it| key: it.resource.key().escape_ascii().to_string());
 
 impl<R: Resource> Waiter<R> {
-    /// Returns the number of the waiter. [`Resource::poll`] gets it with the waiter's request.
+    /// Returns the number of the waiter. [`Resource::poll`] gets this number with the waiter's
+    /// request.
     pub fn id(&self) -> WaiterId {
         self.id
     }
@@ -307,8 +312,8 @@ impl<R: Resource> Waiter<R> {
             () = self.queue.client.clock().wait_until(until) => None,
         };
         // At the time limit, the result may just have arrived, so check once more. The check is
-        // unconstrained: if the task has used up tokio's cooperative budget, a normal poll returns
-        // `Pending` despite a result.
+        // unconstrained, because a normal poll returns `Pending` despite a result if the task has
+        // used up tokio's cooperative budget.
         let is_current = end.is_some() || self.is_current();
         match end.or_else(|| unconstrained(&mut self.end).now_or_never()) {
             Some(Ok(end)) => end,
@@ -319,8 +324,8 @@ impl<R: Resource> Waiter<R> {
         }
     }
 
-    /// Returns whether a poll for this waiter was answered, and no poll is overdue. If so, the last
-    /// reply showed that the waiter has to wait.
+    /// Returns whether a poll for this waiter was answered, and no poll is overdue. If so,
+    /// according to the last reply, the waiter has to wait.
     pub fn is_current(&self) -> bool {
         let (now, state) = (self.queue.client.clock().now(), self.queue.state());
         self.id < state.replied_to && now <= state.current_until
@@ -337,7 +342,8 @@ impl<R: Resource> Waiter<R> {
 impl<R: Resource> Drop for Waiter<R> {
     fn drop(&mut self) {
         let mut state = self.queue.state();
-        // The request is dropped after the unlock, because it may have a destructor of its own.
+        // The request is dropped only after the mutex is unlocked, because its destructor may run
+        // any code.
         let cancelled = state.waiters.remove(&self.id);
         let was_last = cancelled.is_some() && state.waiters.is_empty();
         let was_blocking = state.blocked_by == Some(self.id);

@@ -53,9 +53,9 @@ impl LockView {
         of_holders.chain(self.queue.iter().map(|waiter| waiter.state)).any(|state| state == HolderState::Gone)
     }
 
-    /// Marks a client that is gone as unknown, unless an earlier view confirms it. It does not if the
-    /// client was not gone then, or has renewed its lease since. If the servers are not settled, the
-    /// client's channel may not be there yet.
+    /// Marks a client that is gone as unknown, unless an earlier view confirms it. It does not if
+    /// the client was not gone then, or has renewed its lease since. If the servers are not
+    /// settled, the client's channel may not be there yet.
     fn compare_gone(&mut self, earlier: &LockView, is_settled: bool) {
         // Without a renewal, the rest of a lease is shorter by the time between the looks. With
         // one, it is shorter by less than half of that, however often the lease is renewed.

@@ -21,8 +21,8 @@
 //! On one server that keeps its memory and clock, at most one hold is *valid* at a time. A holder
 //! is notified of a loss before the server grants the lock to another one.
 //!
-//! A lease cannot stop a paused process from *writing*. Guards other than those of readers therefore
-//! carry a [`Token`] for the store that they write to, which can refuse a stale one.
+//! A lease cannot stop a paused process from *writing*. Guards other than those of readers
+//! therefore carry a [`Token`] for the store that they write to, which can refuse a stale one.
 //! `docs/objects/locks.md` has the table of promises.
 //!
 //! # Keys

@@ -11,12 +11,12 @@ pub trait Lifetimes: Kind {}
 
 /// Each value occurs once, in no order.
 #[derive(Debug, Clone, Copy)]
-// Exhaustive: a marker, which has no values.
+// Not `#[non_exhaustive]`: a marker, which has no values.
 pub enum Sets {}
 
 /// Values in the order of their insertion, possibly with duplicates.
 #[derive(Debug, Clone, Copy)]
-// Exhaustive: a marker, which has no values.
+// Not `#[non_exhaustive]`: a marker, which has no values.
 pub enum Lists {}
 
 /// [`Sets`] or [`Lists`] with lifetimes of the keys in an additional sorted set, as in Redisson's
@@ -42,7 +42,7 @@ pub(crate) mod sealed {
 
     /// Where the lifetimes of keys are stored; an argument of the scripts.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-    // Exhaustive: only this crate can name it.
+    // Not `#[non_exhaustive]`: only this crate can name it.
     pub enum LifetimeMode {
         /// Keys have no lifetimes.
         Plain,

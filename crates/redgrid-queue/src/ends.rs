@@ -19,7 +19,7 @@ static PUT_BACK: IdempotentScript<2> = IdempotentScript::new("queue/put_back", i
 
 /// An end of a deque.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-// Exhaustive: a deque has two ends.
+// Not `#[non_exhaustive]`: a deque has two ends.
 pub enum End {
     /// The end from which a queue is taken.
     Front,

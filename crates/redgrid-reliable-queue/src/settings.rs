@@ -27,7 +27,7 @@ pub(crate) const NAMES: [&str; 8] =
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[doc(alias = "QueueConfig")]
-// Exhaustive: users write `QueueSettings { capacity, ..QueueSettings::default() }`.
+// Not `#[non_exhaustive]`: users write `QueueSettings { capacity, ..QueueSettings::default() }`.
 pub struct QueueSettings {
     /// How long no other consumer receives a message: 1 ms to 3650 days. `None`: 30 s.
     pub visibility: Option<Duration>,

@@ -23,7 +23,7 @@ use redgrid_core::{FromReply, Reply, ServerError};
 /// ```
 #[doc(alias = "StreamMessageId")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-// Exhaustive: an id consists of these two numbers, and users construct ids from them.
+// Not `#[non_exhaustive]`: an id consists of these two numbers, and users construct ids from them.
 pub struct EntryId {
     /// Milliseconds since 1970, unless the ids are chosen by the caller.
     pub ms: u64,

@@ -125,7 +125,7 @@ impl ServerBinary {
 
 /// A release of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-// Exhaustive: a version is these three numbers.
+// Not `#[non_exhaustive]`: a version is these three numbers.
 pub struct Version {
     /// The first number.
     pub major: u32,

@@ -132,8 +132,8 @@ impl Sentinels {
         let sentinel = running(&self.sentinels).first().copied().unwrap_or(&self.sentinels[0]);
         let observer = sentinel.observer().await?;
         // On a busy machine a server may be silent for a moment. The sentinel then rejects the
-        // failover, gives it up later, or makes the old primary the primary again. So the request is
-        // repeated until the deployment has settled with another primary. A request is rejected
+        // failover, gives it up later, or makes the old primary the primary again. So the request
+        // is repeated until the deployment has settled with another primary. A request is rejected
         // while a failover is under way.
         until(SETTLED_WITHIN, || async {
             let primary = self.agreed().await?;

@@ -11,8 +11,8 @@ use redgrid_core::{ChannelSelector, Client};
 use crate::handle::{handle, subscribable};
 
 redgrid_core::default_codec! {
-    /// The messages of all topics whose names match a pattern, such as `news:*`. It corresponds to
-    /// Redisson's `RPatternTopic`.
+    /// The messages of all topics with names that match a pattern, such as `news:*`. It corresponds
+    /// to Redisson's `RPatternTopic`.
     ///
     /// `?` matches one character, `*` any number of characters, and `[a-z]` one of a set; `\\`
     /// escapes the character after it. Only topics in the client's namespace match.

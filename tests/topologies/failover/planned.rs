@@ -105,8 +105,8 @@ async fn are_free_after_a_failover() -> bool {
     true
 }
 
-/// Requests one failover. Returns false if the sentinel gives it up: the client has then resumed its
-/// requests, and may not suspend them in time for a further failover.
+/// Requests one failover. Returns false if the sentinel gives it up: the client has then resumed
+/// its requests, and may not suspend them in time for a further failover.
 async fn is_replaced_at_once(sentinels: &Sentinels, primary: &RedisServer) -> bool {
     let observer = sentinels.sentinels()[0].observer().await.unwrap();
     if observer.cmd(&["SENTINEL", "FAILOVER", sentinels.master_name()]).await.is_err() {

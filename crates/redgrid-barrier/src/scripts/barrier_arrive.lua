@@ -10,9 +10,9 @@
 -- ARGV[2]  id          of the participant
 -- ARGV[3]  generation  of the participant
 -- ARGV[4]  parties     the number that opens the barrier
--- ARGV[5]  lease       milliseconds for which the participant counts without renewal
--- ARGV[6]  seen        the last round that the client saw open, if that was recently: a failover
---                      may have lost it. It is 0 for an older round, which may have expired here
+-- ARGV[5]  lease       milliseconds; the participant counts that long without renewal
+-- ARGV[6]  seen        the last round that the client saw open; a failover may have lost it. It is
+--                      0 unless that was recently, because older rounds may have expired here
 -- ARGV[7]  publish     PUBLISH or SPUBLISH
 -- ARGV[8]  channel     for the number of an opened round
 -- Returns  {1, round, leader}      the round has opened with this participant; leader is 1 for the

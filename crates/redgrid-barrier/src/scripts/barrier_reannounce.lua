@@ -5,7 +5,7 @@
 -- ARGV[1]  round    that has opened
 -- ARGV[2]  publish  PUBLISH or SPUBLISH
 -- ARGV[3]  channel  for the notification
--- Returns  1 if the server had lost the round, 0 if it still had it
+-- Returns  1: the server had lost the round; 0: it still had it
 --
 -- Work: O(1). Sent twice, it has the same effect.
 if field('round') >= tonumber(ARGV[1]) then

@@ -7,7 +7,7 @@
 -- ARGV[2]  id          of the participant
 -- ARGV[3]  generation  of the participant
 -- ARGV[4]  parties     the number that enters together
--- ARGV[5]  lease       milliseconds for which the participant counts without renewal
+-- ARGV[5]  lease       milliseconds; the participant counts that long without renewal
 -- ARGV[6]  publish     PUBLISH or SPUBLISH
 -- ARGV[7]  channel     for notifications of changes
 -- Returns  {1, session}   inside

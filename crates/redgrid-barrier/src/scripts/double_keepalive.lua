@@ -5,11 +5,11 @@
 --                      done
 -- ARGV[2]  id          of the participant
 -- ARGV[3]  generation  of the participant
--- ARGV[4]  session     in which it entered
+-- ARGV[4]  session     in which it entered; a failover may have lost it
 -- ARGV[5]  lease       milliseconds
 -- ARGV[6]  publish     PUBLISH or SPUBLISH
 -- ARGV[7]  channel     for notifications of changes
--- Returns  {1}   it counts for a lease, even if a failover had lost it
+-- Returns  {1}   it counts for a lease; if a failover had lost it, it is restored
 --          {0}   the others have proceeded without it
 --          {-1}  too late: nothing was done
 --

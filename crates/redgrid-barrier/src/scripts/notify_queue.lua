@@ -3,12 +3,13 @@
 --
 -- `k[1]` is the hash: `next` numbers the queue positions, `round` counts the notifications of all,
 -- `permit` is 1 if one is stored for the next waiter. A participant's value is the round in which
--- it joined. Its state is
---   `w`  it waits; if it has no queue position, it was passed over
---   `n`  it is notified, and has not confirmed that it consumed the notification
---   `d`  it has consumed the notification
---   `a`  it was notified with all others, or must check the state itself
---   `l`  it has left
+-- it joined. Its state is one of:
+-- - `w`: it waits; if it has no queue position, it was passed over
+-- - `n`: it is notified, and has not confirmed that it consumed the notification
+-- - `d`: it has consumed the notification
+-- - `a`: it was notified with all others, or must check the state itself
+-- - `l`: it has left
+--
 -- `k[2]` is a sorted set, the queue by positions. `k[3]` is a sorted set of the notified
 -- participants, by the end of the lease: if one dies, its notification goes to the next waiter. The
 -- message for a notified participant is its id; `0` is for all.

@@ -1,11 +1,12 @@
 -- phaser.lua: the common part of the scripts of a phaser, behind participants.lua.
 --
 -- `k[1]` is its hash:
---   `phase`  the current phase, from 0
---   `ended`  1 if the phaser has ended
---   `began`  counts the registrations, without those that were undone before they were confirmed
---   `run`    identifies a run of the name: when it began, in microseconds
---   `past`   when the last run was deleted, in microseconds
+-- - `phase`: the current phase, from 0
+-- - `ended`: 1 if the phaser has ended
+-- - `began`: the number of registrations, without those that were undone before they were confirmed
+-- - `run`: identifies a run of the name: when it began, in microseconds
+-- - `past`: when the last run was deleted, in microseconds
+--
 -- A participant is a party: its value is the last phase at which it arrived; its state is `p` (is
 -- registered) or `l` (has left). `k[2]` is a sorted set of the parties by the end of the lease.
 -- `k[3]` is a sorted set of the parties that have arrived at the current phase.

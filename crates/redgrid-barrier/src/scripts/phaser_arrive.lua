@@ -8,10 +8,10 @@
 -- ARGV[4]   wanted      the first phase at which this may arrive; the party has passed earlier ones
 -- ARGV[5]   lease       milliseconds
 -- ARGV[6]   seen        the latest phase that the party saw: a failover may have lost it
--- ARGV[7]   deregister  1: the party is deregistered
+-- ARGV[7]   deregister  1: the party leaves
 -- ARGV[8]   publish     PUBLISH or SPUBLISH
 -- ARGV[9]   channel     for phases
--- ARGV[10]  arrived     the last phase at which the party has arrived, according to its client
+-- ARGV[10]  arrived     phase of its last arrival, according to its client
 -- ARGV[11]  run         in which it was registered; 0 if the registration is not confirmed: then
 --                       it is undone completely
 -- Returns   {1, arrived, phase, ended, ms}  it has arrived at `arrived`; the current phase; 1 if

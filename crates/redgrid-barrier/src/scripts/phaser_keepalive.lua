@@ -5,13 +5,14 @@
 --                      done
 -- ARGV[2]  id          of the party
 -- ARGV[3]  generation  of the party
--- ARGV[4]  arrived     the last phase at which it has arrived
+-- ARGV[4]  arrived     phase of its last arrival
 -- ARGV[5]  lease       milliseconds
--- ARGV[6]  seen        the latest phase that it saw
+-- ARGV[6]  seen        the latest phase that it saw; a failover may have lost it
 -- ARGV[7]  publish     PUBLISH or SPUBLISH
 -- ARGV[8]  channel     for phases
 -- ARGV[9]  run         in which it was registered
--- Returns  {1}   it counts for a lease, even if a failover had lost it or its lease had expired
+-- Returns  {1}   it counts for a lease; if a failover had lost it or its lease had expired, it is
+--                restored
 --          {0}   it has left, the phaser has ended, or a new run has begun
 --          {-1}  too late: nothing was done
 --

@@ -4,10 +4,10 @@
 -- KEYS     the phaser, its parties, arrived parties: see phaser.lua
 -- ARGV[1]  not after  microseconds since 1970 by this server's clock; later than that, nothing is
 --                     done
--- ARGV[2]  lease      milliseconds for which each party counts without renewal
+-- ARGV[2]  lease      milliseconds; without renewal, each party expires then
 -- ARGV[3]  publish    PUBLISH or SPUBLISH
 -- ARGV[4]  channel    for phases
--- ARGV[5…] pairs      of a participant id and its generation
+-- ARGV[5…] pairs      a party's id and generation
 -- Returns  {1, phase, run}  registered in this run
 --          {-1}             too late: nothing was done
 --          {-4, phase}      the phaser has ended

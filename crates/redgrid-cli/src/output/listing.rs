@@ -133,8 +133,8 @@ impl<R: Row> Listing<R> {
         Ok(self.rows)
     }
 
-    /// Ends the list, and returns the number of rows. If the reading has failed, prints the rows that
-    /// were found, and returns its failure.
+    /// Ends the list, and returns the number of rows. If the reading has failed, prints the rows
+    /// that were found, and returns its failure.
     pub(crate) fn end(mut self, read: Result<(), Failure>) -> Result<u64, Failure> {
         match read {
             Ok(()) => self.finish(),

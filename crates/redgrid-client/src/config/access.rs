@@ -25,12 +25,13 @@ pub struct Access {
 }
 
 /// The settings of encrypted connections. The client verifies the server's certificate and the name
-/// in it. Only a `rustls::ClientConfig` of the application can change this.
+/// in it. Only a `rustls::ClientConfig` of the application can replace these checks.
 ///
-/// Files are read when a client starts, and again before each new connection, so a replaced
-/// certificate takes effect for new connections. Open connections are kept. If the new files are
-/// unusable, the client logs a warning and continues to use the certificates that it read last. The
-/// system's trust store is read when a client starts, and when one of the files changes.
+/// The certificate files are read when a client starts, and again before each new connection, so a
+/// replaced certificate takes effect for new connections. Open connections are kept. If the new
+/// files are unusable, the client logs a warning and continues to use the certificates that it read
+/// last. The system's trust store is read when a client starts, and when one of the certificate
+/// files changes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Tls {
@@ -96,12 +97,12 @@ impl Tls {
 
     /// Uses the application's own rustls configuration, with its verifiers, client certificates,
     /// protocol versions and crypto provider. Create it with the re-exported crate
-    /// [`rustls`](crate::config::rustls), which has the version that is needed.
+    /// [`rustls`](crate::config::rustls), so that the versions match.
     ///
-    /// Besides this configuration, only `server_name` may be set: setting certificates or
-    /// authorities as well is an error. The client uses the configuration unchanged. If
-    /// certificates are replaced at run time, the configuration needs its own resolver or verifier
-    /// for them.
+    /// Of the other settings, only `server_name` may be combined with this configuration. It is an
+    /// error to set certificates or authorities, too. The client uses the configuration unchanged.
+    /// If certificates are replaced at run time, the configuration needs its own resolver or
+    /// verifier for them.
     #[cfg(feature = "tls")]
     pub fn client_config(mut self, config: Arc<rustls::ClientConfig>) -> Self {
         self.own = Some(OwnTls(config));
@@ -164,7 +165,7 @@ impl fmt::Debug for Secret {
 
 /// The user and password of one connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
-// Exhaustive: credential providers construct it.
+// Not `#[non_exhaustive]`: credential providers construct it.
 pub struct Credentials {
     /// The ACL user. `None` means the default user.
     pub username: Option<String>,
@@ -172,8 +173,8 @@ pub struct Credentials {
     pub password: Secret,
 }
 
-/// Supplies the current user and password, for example from a vault, from a file that is replaced,
-/// or from a cloud's short-lived tokens.
+/// Supplies the current user and password, for example from a vault, from a file whose content
+/// changes, or from a cloud's short-lived tokens.
 ///
 /// ```
 /// use redgrid_client::config::{CredentialProvider, Credentials, Secret};
@@ -197,8 +198,9 @@ pub struct Credentials {
 #[async_trait]
 pub trait CredentialProvider: Send + Sync + 'static {
     /// Returns the current user and password. The client calls this method before each connection
-    /// is set up. While connections are open, it calls this method every `credentials_interval`,
-    /// once for all of them. The call must complete within `connect_timeout`.
+    /// is set up. While connections are open, it also calls this method every
+    /// `credentials_interval`: one call for all connections together. The call must complete within
+    /// `connect_timeout`.
     ///
     /// # Errors
     ///

@@ -21,8 +21,8 @@ impl Config {
     }
 
     /// Calls `provider` for user and password before each new connection. While connections are
-    /// open, calls it every [`credentials_interval`](Config::credentials_interval), once for all of
-    /// them.
+    /// open, also calls it every [`credentials_interval`](Config::credentials_interval): one call
+    /// for all connections together.
     pub fn password_from(mut self, provider: impl CredentialProvider) -> Self {
         self.access.username = None;
         self.access.password = None;
@@ -95,14 +95,14 @@ impl Config {
         self.set_in_code("database")
     }
 
-    /// Encrypts the connections. This needs the feature `tls`. The files that `tls` names are read
-    /// when a client starts, and again before each new connection.
+    /// Encrypts the connections. This needs the feature `tls`. The files in `tls` are read when a
+    /// client starts, and again before each new connection.
     pub fn tls(mut self, tls: Tls) -> Self {
         self.access.tls = Some(tls);
         self.set_in_code("tls")
     }
 
-    /// Sets the prefix of every key and channel: `namespace:name`. Default: none.
+    /// Sets the namespace. Every key and channel begins with it: `namespace:name`. Default: none.
     ///
     /// # Errors
     ///
@@ -113,8 +113,8 @@ impl Config {
     }
 
     /// Sets how long tasks of this process may pass a lock to each other without a request, while
-    /// other processes wait. Default: ten round trips, between 10 ms and 500 ms; 500 ms is also the
-    /// maximum.
+    /// other processes wait. Default: the time of ten round trips, but at least 10 ms and at most
+    /// 500 ms. No window may be longer than 500 ms.
     ///
     /// A longer window does not make locks faster. With a shorter one, the lock passes between
     /// processes more often. With a window of zero, every task acquires the lock by a request of
@@ -141,7 +141,7 @@ impl Config {
         self
     }
 
-    /// Opens all connections to servers and sentinels through `dialer`, instead of TCP from this
+    /// Opens all connections to servers and sentinels through `dialer`, and not by TCP from this
     /// machine. With a dialer, the client uses neither a resolver nor a SOCKS proxy.
     pub fn dialer(mut self, dialer: impl Dialer) -> Self {
         self.network.dialer = Some(Arc::new(dialer));
@@ -149,8 +149,8 @@ impl Config {
     }
 
     /// Replaces addresses before the client connects to them, for example because of NAT or port
-    /// forwarding. The first address of a pair is one that a server, a sentinel or this
-    /// configuration names. The client connects to the second address instead. Other addresses are
+    /// forwarding. The first address of a pair is the one in this configuration or in a reply of a
+    /// server or sentinel. The client connects to the second address instead. Other addresses are
     /// used unchanged.
     pub fn address_map(mut self, map: impl IntoIterator<Item = (Address, Address)>) -> Self {
         self.network.address_map = map.into_iter().collect();
@@ -166,8 +166,8 @@ impl Config {
         self.set_in_code("socks_proxy")
     }
 
-    /// Sets where a grant and its renewals must be stored before they count: in the primary's
-    /// memory unless set.
+    /// Sets where a grant or a renewal must be stored before the client relies on it: in the
+    /// primary's memory unless set.
     pub fn durability(mut self, durability: Durability) -> Self {
         self.settings.durability = durability;
         self.notes.origins.remove("durability_at_least");
@@ -203,8 +203,8 @@ setters! {
     /// detects a hung server sooner; a longer one tolerates slow scripts and networks.
     response_timeout: Duration;
 
-    /// Sets how long each step of setting up a connection may take (connecting, the TLS handshake, the
-    /// login): 2 s unless set.
+    /// Sets how long each step of setting up a connection may take: 2 s unless set. The steps are:
+    /// connecting, the TLS handshake, and the login.
     connect_timeout: Duration;
 
     /// Sets how many times an unanswered idempotent request is retried: 4 unless set. A call
@@ -225,8 +225,8 @@ setters! {
     /// This interval limits the delay that a lost message causes.
     poll_interval: Duration;
 
-    /// Limits how many names all waiters of the client together poll, per second and node: 500
-    /// unless set.
+    /// Limits how many names the client polls for all its waiters, per second and node: 500 unless
+    /// set.
     poll_budget: u32;
 
     /// Selects the nodes that answer reads: the primary unless set. Locks and all writes always use
@@ -238,10 +238,10 @@ setters! {
     subscription_mode: SubscriptionMode;
 
     /// Sets how far a replica may lag behind its primary and still serve reads and subscriptions:
-    /// 1 s unless set. A replica within this limit has all data that the primary had this long ago.
-    /// The client compares replication offsets every [`scan_interval`](Self::scan_interval). With a
-    /// longer time, slow replicas are used, too. With a shorter one, the client switches to the
-    /// primary sooner.
+    /// 1 s unless set. If a replica is used, it has all data that its primary had one
+    /// `max_replica_lag` ago. The client compares replication offsets every
+    /// [`scan_interval`](Self::scan_interval). With a longer time, slow replicas are used, too.
+    /// With a shorter one, the client switches to the primary sooner.
     max_replica_lag: Duration;
 
     /// Sets how often the client checks the topology if no change is reported: every second unless
@@ -256,11 +256,11 @@ setters! {
     protocol: Protocol;
 
     /// Sets how often an idle connection is pinged: every 5 s unless set. A dead connection is
-    /// detected at the latest after this interval and one `response_timeout`.
+    /// detected at the latest after this interval plus one `response_timeout`.
     ping_interval: Duration;
 
     /// Sets the number of connections for requests to each node, 1 to 16: one unless set. All
-    /// requests of a name use the same connection.
+    /// requests for one name use the same connection.
     connections_per_node: u32;
 
     /// Limits the requests in flight at one node, 1 to 65,536: 1,024 unless set. Further requests
@@ -278,11 +278,12 @@ setters! {
     /// hosts with Java services.
     fair_wait: Duration;
 
-    /// Selects what the client reports of itself when another process, such as the command line,
+    /// Selects what the client reports about itself when another process, such as the command line,
     /// requests a report: everything unless set. See [`report`](crate::report).
     introspection: Introspection;
 
     /// Limits how many waiters of a process have their own position in the queue of a fair lock, 1
-    /// to 1,000: 16 unless set. The others wait behind them inside the process.
+    /// to 1,000: 16 unless set. Waiters without a position wait inside the process, behind those
+    /// with a position.
     fair_depth: u32;
 }

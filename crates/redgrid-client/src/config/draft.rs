@@ -27,7 +27,7 @@ pub(super) struct Draft {
     /// The login at the sentinels.
     pub(super) sentinel_access: Access,
     pub(super) cluster: Vec<Address>,
-    /// The login at the servers. `finish` overwrites its database and encryption.
+    /// The login at the servers. `finish` sets the fields `database` and `tls` of this value.
     pub(super) access: Access,
     pub(super) database: u32,
     pub(super) tls: bool,
@@ -45,9 +45,9 @@ pub(super) struct Draft {
     pub(super) socks_proxy: Option<Address>,
     pub(super) socks_username: Option<String>,
     pub(super) socks_password: Option<Secret>,
-    /// The address map, the resolver and the dialer. `finish` overwrites the SOCKS proxy.
+    /// The address map, the resolver and the dialer. `finish` sets the field `socks` of this value.
     pub(super) network: Network,
-    /// The other settings. `finish` overwrites those settings that have a field above.
+    /// The other settings. If a setting also has a field above, `finish` sets it from that field.
     pub(super) settings: Settings,
 }
 

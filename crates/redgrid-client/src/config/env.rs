@@ -1,5 +1,5 @@
-//! The environment: `REDGRID_CONFIG` names a file, `REDGRID_URL` has a URL, and `REDGRID_<SETTING>`
-//! has one setting.
+//! The environment: `REDGRID_CONFIG` is the path of a file, `REDGRID_URL` is a URL, and
+//! `REDGRID_<SETTING>` is the value of one setting.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use super::url;
 
 const PREFIX: &str = "REDGRID_";
 
-/// Variables of redgrid that are not settings, without the prefix. `redgrid lock` sets
+/// Names of redgrid's variables that are not settings; the prefix is left out. `redgrid lock` sets
 /// `FENCING_TOKEN` for the program that it runs. Tests use the others.
 const NOT_SETTINGS: [&str; 3] = ["FENCING_TOKEN", "REDIS_SERVER", "NEWEST_SERVER"];
 
@@ -21,11 +21,11 @@ pub(super) fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
-/// Returns the layers from these variables: those of the file, that of the URL, and that of the
-/// single settings.
+/// Returns the layers from these variables: first the layers of the file, then one for the URL, and
+/// last one for all single settings.
 pub(super) fn read(variables: &BTreeMap<String, String>) -> Result<Vec<Layer>, ConfigError> {
     let mut layers = Vec::new();
-    // An empty variable counts as unset, as in shells and compose files.
+    // An empty variable is treated as unset, as in shells and compose files.
     let set = |name: &str| variables.get(name).filter(|value| !value.is_empty());
     if let Some(path) = set("REDGRID_CONFIG") {
         layers.extend(file(path, variables)?);

@@ -1,5 +1,5 @@
-//! The origins of settings, and the errors of configurations. No error contains a password.
-//! Addresses and URLs are left out if they may contain one.
+//! The origins of settings, and the errors of configurations. No error contains a password. An
+//! address or a URL that may contain a password is left out.
 
 use std::fmt;
 use std::io;
@@ -55,7 +55,7 @@ impl fmt::Display for Origin {
     }
 }
 
-/// An entry of a configuration that has no effect.
+/// A warning about an entry of a configuration: the entry has no effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Warning {
@@ -80,7 +80,7 @@ pub enum ConfigError {
     Value {
         /// The setting.
         origin: Origin,
-        /// The allowed values, and the given one if it cannot be a secret.
+        /// The allowed values. The text also contains the given value if that cannot be a secret.
         expected: String,
     },
     /// The URL cannot be parsed. The error does not contain the URL, which may contain a password.
@@ -135,8 +135,8 @@ pub enum ConfigError {
         /// The reason.
         kind: io::ErrorKind,
     },
-    /// The file is not in the format that its extension names. The error does not repeat the text
-    /// of the file, which may contain a password.
+    /// The content of the file is not in the format of its extension. The error does not repeat the
+    /// text of the file, which may contain a password.
     #[error("{} is not {format}: line {line}, column {column} cannot be parsed", path.display())]
     Syntax {
         /// The file.
@@ -156,8 +156,8 @@ impl ConfigError {
     }
 }
 
-/// Returns the name that is most similar to `key`. Returns `None` if the two differ in more letters
-/// than one plus a quarter of that name's length.
+/// Returns the name that is most similar to `key`. Returns `None` if that name is too different
+/// from `key`: by more than 1 + (its length / 4) letters.
 pub(super) fn nearest(key: &str, names: impl IntoIterator<Item = &'static str>) -> Option<&'static str> {
     let far = |name: &&str| strsim::osa_distance(&key.to_lowercase(), &name.to_lowercase());
     let best = names.into_iter().min_by_key(far)?;

@@ -13,7 +13,7 @@ use super::{Config, Origin, check};
 pub struct Explained {
     /// The name of the setting.
     pub name: &'static str,
-    /// The value as text; passwords are `***`. `None` if the setting has no value.
+    /// The value as text; secrets are shown as `***`. `None` if the setting has no value.
     pub value: Option<String>,
     /// The default value.
     pub default: Option<String>,

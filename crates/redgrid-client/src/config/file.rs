@@ -78,7 +78,7 @@ fn own(tree: &Tree<'_>) -> Result<Layer, ConfigError> {
 const ONE_URL: &str = "one URL, not a list; commas separate several hosts, as in redis-cluster://a,b";
 
 impl<'a> Tree<'a> {
-    /// Parses the text in the format that the file's extension names.
+    /// Parses the text. The extension of the file determines the format.
     fn parse(path: &'a Path, text: String) -> Result<Self, ConfigError> {
         let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
         let format = match extension {
@@ -91,7 +91,8 @@ impl<'a> Tree<'a> {
             }
         };
         let whole = || Origin::File { key: "/".into(), path: path.into() };
-        // An empty file has no settings. The missing server is reported later.
+        // An empty file has no settings. If no other source sets a server, a later check reports
+        // it.
         let root = if text.trim().is_empty() {
             Yaml::Mapping(Mapping::new())
         } else {

@@ -132,7 +132,7 @@ impl Form {
         }
     }
 
-    /// Describes the expected value, as the end of "expected …".
+    /// Describes the valid values. In an error, this text follows the word "expected".
     pub(super) fn expected(&self) -> String {
         match self {
             Form::Time(_, least, most) => {

@@ -2,7 +2,7 @@
 
 use super::error::{ConfigError, Origin, nearest};
 
-/// The equivalent in redgrid of a setting in another library.
+/// What redgrid has instead of a setting of another library.
 enum Hint {
     /// The name of the equivalent setting.
     Setting(&'static str),
@@ -67,8 +67,8 @@ const NAMES: &[(&str, Hint)] = &[
     ("reconnect", Advice(ENDLESS)),
 ];
 
-/// Returns the error for a name that is no setting. `names` contains the valid names, of which the
-/// error suggests a similar one.
+/// Returns the error for a name that is no setting. `names` contains the valid names. If one of
+/// them is similar, the error suggests it.
 pub(super) fn unknown(name: &str, origin: Origin, names: impl IntoIterator<Item = &'static str>) -> ConfigError {
     let lower = name.to_lowercase().replace('-', "_");
     match NAMES.iter().find(|(foreign, _)| *foreign == lower) {

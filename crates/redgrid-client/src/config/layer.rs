@@ -25,7 +25,7 @@ struct Assignment {
 }
 
 impl Layer {
-    /// Creates an empty layer that will say which servers to use.
+    /// Creates an empty layer, to which the caller adds the servers to use.
     pub(super) fn of_servers() -> Self {
         Layer { names_servers: true, ..Layer::default() }
     }
@@ -58,8 +58,8 @@ impl Layer {
         self.warnings.push(Warning { origin, clause: clause.into() });
     }
 
-    /// Adds the values of another source. Neither source overrides the other, so a setting that
-    /// both of them have is an error.
+    /// Adds the values of another source. Neither source overrides the other: it is an error if
+    /// both set the same setting.
     #[cfg(feature = "config-files")]
     pub(super) fn join(&mut self, other: Layer) -> Result<(), ConfigError> {
         for Assignment { setting, value, origin } in other.assignments {
@@ -94,7 +94,7 @@ pub(super) fn assemble(layers: impl IntoIterator<Item = Layer>) -> Result<Config
     let mut draft = Draft::of_defaults();
     for Assignment { setting, value, origin } in assignments {
         setting.form.read(&value, &mut draft).map_err(|expected| ConfigError::value(&origin, expected))?;
-        // A switch that is off, such as `tls: false`, counts as unset.
+        // A switch that is off, such as `tls: false`, is treated as unset.
         let unset = matches!(&setting.form, Form::Switch(at) if !*at(&mut draft));
         if !unset {
             notes.origins.insert(setting.name, origin);

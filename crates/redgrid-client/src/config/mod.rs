@@ -2,8 +2,8 @@
 //!
 //! A configuration comes from code ([`Config::single`] and others), a URL ([`Config::from_url`]), a
 //! file ([`Config::from_file`], including Redisson's own files) or the environment
-//! ([`Config::from_env`]). All these sources use the same names, which
-//! docs/operating/configuration.md lists.
+//! ([`Config::from_env`]). All these sources use the same names. They are listed in
+//! docs/operating/configuration.md.
 
 mod access;
 mod build;
@@ -40,7 +40,7 @@ pub use settings::{
     SubscriptionMode,
 };
 
-/// The crate rustls, in the version that [`Tls::client_config`] takes.
+/// The crate rustls, in the version that [`Tls::client_config`] requires.
 #[cfg(feature = "tls")]
 pub use ::rustls;
 
@@ -73,7 +73,7 @@ pub struct Config {
     notes: Notes,
 }
 
-/// Information about a configuration besides its settings.
+/// Information about a configuration, apart from its settings.
 #[derive(Clone, Debug, Default)]
 struct Notes {
     origins: Origins,
@@ -145,7 +145,7 @@ impl Config {
     }
 
     /// Creates a configuration for the cluster of these nodes (`host:port`). The list may be
-    /// incomplete: a node that answers names all others.
+    /// incomplete: any node that answers reports all others.
     ///
     /// # Errors
     ///
@@ -194,9 +194,10 @@ impl Config {
         layer::assemble([url::read(url.as_ref(), "the URL")?])
     }
 
-    /// Reads a YAML, TOML or JSON file. The extension (`yaml`, `yml`, `toml`, `json`) names the
-    /// format. Each setting is one key of the file; the key `url` has a whole URL. A configuration
-    /// file of Redisson (YAML or JSON) is recognised by its keys, and can be used unchanged.
+    /// Reads a YAML, TOML or JSON file. The extension (`yaml`, `yml`, `toml`, `json`) determines
+    /// the format. Each setting is one key of the file; the value of the key `url` is a whole URL.
+    /// A configuration file of Redisson (YAML or JSON) is recognised by its keys, and can be used
+    /// unchanged.
     ///
     /// Entries that have no effect in redgrid are logged, and returned by
     /// [`warnings`](Config::warnings).
@@ -211,16 +212,16 @@ impl Config {
         Ok(config)
     }
 
-    /// Reads three sources: the file that the variable `REDGRID_CONFIG` names, then the URL in
+    /// Reads three sources: the file at the path in `REDGRID_CONFIG`, then the URL in
     /// `REDGRID_URL`, then one variable per setting, such as `REDGRID_RESPONSE_TIMEOUT=1s`. A later
     /// source overrides an earlier one.
     ///
     /// # Errors
     ///
     /// [`ConfigError`] names the variable, and what was expected. An unknown variable with the
-    /// prefix `REDGRID_` is an error if it resembles a setting of redgrid, or names a setting of
-    /// another library. Otherwise it is a warning, because other software, such as Kubernetes, can
-    /// set variables with this prefix.
+    /// prefix `REDGRID_` is an error if its name resembles a setting of redgrid, or is a setting of
+    /// another library. Otherwise it causes a warning, because other software, such as Kubernetes,
+    /// can set variables with this prefix.
     pub fn from_env() -> Result<Self, ConfigError> {
         Config::from_variables(std::env::vars_os().filter_map(|(name, value)| {
             // A value that is not UTF-8 is kept, with replacement characters. If it were left out,
@@ -264,19 +265,19 @@ impl Config {
         &self.access
     }
 
-    /// Returns a warning for each entry of a file or variable that has no effect in redgrid.
+    /// Returns the warnings: one for each file entry or variable that has no effect in redgrid.
     pub fn warnings(&self) -> &[Warning] {
         &self.notes.warnings
     }
 
-    /// Returns the Java class of the codec that a configuration file of Redisson names, or
-    /// Redisson's default if the file names none. Java services encode their values with this
-    /// codec. Returns `None` if the configuration is not from such a file.
+    /// Returns the Java class of the codec with which Java services encode their values. The class
+    /// is in the configuration file of Redisson; if that file has no codec, the class is Redisson's
+    /// default. Returns `None` if the configuration is not from a file of Redisson.
     pub fn implied_codec(&self) -> Option<&str> {
         self.notes.codec.as_deref()
     }
 
-    /// Checks the bounds of all settings, and rules that concern several settings. A client is
+    /// Checks the bounds of all settings, and the rules that concern several settings. A client is
     /// built only if this check succeeds.
     pub(crate) fn check(&self) -> Result<(), ConfigError> {
         let draft = Draft::from(self);

@@ -39,13 +39,13 @@ pub trait Resolver: Send + Sync + 'static {
     /// # Errors
     ///
     /// The reason why there is no address. The text is shown to users. The kind
-    /// [`io::ErrorKind::NotFound`] means that the name does not exist. Calls then end early, unless
-    /// the client has had a connection to the server before.
+    /// [`io::ErrorKind::NotFound`] means that the name does not exist. Calls that need the server
+    /// then fail early, unless the client has been connected to it before.
     async fn resolve(&self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>>;
 }
 
-/// Opens connections, instead of TCP from this machine: for example through a tunnel, or through a
-/// proxy with its own protocol.
+/// Opens connections in another way than by TCP from this machine: for example through a tunnel, or
+/// through a proxy with its own protocol.
 ///
 /// If TLS is configured, it runs over the dialer's connection.
 #[async_trait]

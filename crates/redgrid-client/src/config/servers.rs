@@ -20,7 +20,7 @@ pub enum Servers {
     Replicated(ReplicatedNodes),
     /// A primary that sentinels monitor.
     Sentinel(Sentinel),
-    /// A cluster, whose slots are distributed over several primaries.
+    /// A cluster: its slots are distributed over several primaries.
     Cluster(Cluster),
 }
 
@@ -52,7 +52,7 @@ pub struct MasterSlave {
 }
 
 /// A primary and its replicas, without sentinels. An external system, such as a managed service,
-/// can promote each replica. The client queries the `ROLE` of each node to find the primary.
+/// can promote any of the replicas. The client queries the `ROLE` of each node to find the primary.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReplicatedNodes {
@@ -81,7 +81,7 @@ pub struct Sentinel {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Cluster {
-    /// Some nodes of the cluster. One node that answers is enough: it names all others.
+    /// Some nodes of the cluster. One node that answers is enough: it reports all others.
     pub seeds: Vec<Address>,
 }
 

@@ -37,7 +37,7 @@ pub enum ReadMode {
 ///
 /// All services that share locks need the same value. A process detects waiters of other processes
 /// by the number of subscribers, and lets these waiters go first. A primary does not count the
-/// subscribers at its replicas.
+/// subscribers at its replicas, so waiters with another value can be overlooked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum SubscriptionMode {
@@ -80,8 +80,8 @@ pub enum Protocol {
     Resp2,
 }
 
-/// The extent of a client's reports about itself to other processes. A report never contains values
-/// of objects.
+/// How much a client reports about itself to other processes. A report never contains values of
+/// objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Introspection {
@@ -94,7 +94,7 @@ pub enum Introspection {
     Off,
 }
 
-/// Where a grant, and each renewal of the grant, must be stored before it counts.
+/// Where a grant or a renewal must be stored before the client relies on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Durability {
@@ -105,7 +105,7 @@ pub enum Durability {
     Replicas {
         /// The number of replicas; 0 is the same as [`Durability::Primary`].
         at_least: u32,
-        /// How long the replicas may take.
+        /// How long the acknowledgements may take.
         timeout: Duration,
     },
     /// In the primary's append-only file, synced to disk (`WAITAOF`: Redis 7.2 or newer, or
@@ -114,7 +114,7 @@ pub enum Durability {
     /// The server's `appendfsync` decides when the file is synced: `always` at once, `everysec`
     /// within about two seconds, `no` at a time that the operating system chooses.
     Disk {
-        /// How long the disk may take.
+        /// How long the sync may take.
         timeout: Duration,
     },
 }
@@ -137,7 +137,7 @@ impl Durability {
                 has >= requested
             }
             (Durability::Disk { .. }, Durability::Disk { .. }) => true,
-            // Storage on a disk and storage on a second server do not replace each other.
+            // A copy on a disk does not replace a copy on a second server, nor the reverse.
             _ => false,
         }
     }
@@ -168,7 +168,7 @@ pub struct Settings {
     pub durability: Durability,
     /// How long Java services keep the position of a dead process in the queue of a fair lock.
     pub fair_wait: Duration,
-    /// How many waiters of a process have positions of their own in a server queue.
+    /// How many waiters of a process can have their own position in a queue on the server.
     pub fair_depth: u32,
     /// How long the tasks of this process may hand a lock over to each other while other processes
     /// wait. `None` means that the time is derived from the measured round trip.
@@ -179,7 +179,7 @@ pub struct Settings {
     /// The prefix of all keys and channels.
     pub namespace: Namespace,
     pub(crate) client_name: String,
-    /// What the client reports of itself.
+    /// What the client reports about itself.
     pub introspection: Introspection,
 }
 

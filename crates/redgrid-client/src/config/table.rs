@@ -28,7 +28,7 @@ impl Setting {
     }
 }
 
-/// The group of a setting, which is a heading of the reference.
+/// The group of a setting. Each group is a section of the reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Group {
     Servers,
@@ -65,8 +65,8 @@ const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// Upper bound of times without a bound of their own. A longer time is probably a mistake in the
-/// unit.
+/// The upper bound of time settings that need no particular bound. A longer time probably has the
+/// wrong unit.
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
 pub(super) const READ_MODES: &[&str] = &["primary", "replica", "any"];

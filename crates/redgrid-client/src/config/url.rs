@@ -7,7 +7,7 @@ use super::form::Value;
 use super::layer::Layer;
 use super::table::{Group, setting};
 
-/// The kind of servers that a scheme names.
+/// The kind of servers, which follows from the scheme of the URL.
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
     Single,
@@ -187,8 +187,7 @@ fn bad(url: &str, expected: &str) -> ConfigError {
     ConfigError::Url { url: url.into(), expected: expected.into() }
 }
 
-/// Returns the kind of servers that a scheme names, and whether the scheme encrypts the
-/// connections.
+/// Returns the kind of servers for a scheme, and whether the scheme encrypts the connections.
 fn kind(scheme: &str) -> Option<(Kind, bool)> {
     if matches!(scheme, "unix" | "redis+uds") {
         return Some((Kind::Unix, false));

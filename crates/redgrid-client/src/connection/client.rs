@@ -1,4 +1,4 @@
-//! The client that users hold. It owns the connections and the background tasks.
+//! The client, as users see it. It owns the connections and the background tasks.
 
 pub(super) mod command;
 pub(super) mod core;
@@ -52,7 +52,7 @@ use crate::pubsub::SubscriptionManager;
 pub struct Client(Arc<Inner>);
 
 /// The parts of a client.
-// Exhaustive: only redgrid-core uses it.
+// Not `#[non_exhaustive]`: only redgrid-core uses it.
 pub struct Inner {
     /// The state that all objects share.
     pub core: Arc<Core>,
@@ -72,9 +72,9 @@ impl Client {
     /// waits for the connection explicitly.
     ///
     /// This method must be called inside a Tokio runtime, because the client's connections and
-    /// tasks run in that runtime. The client can be used from other runtimes, too, while that
-    /// runtime is driven. Once that runtime has ended, every call fails at once with an error that
-    /// gives this reason.
+    /// tasks run in that runtime. Other runtimes can use the client, too, as long as its own
+    /// runtime is driven. Once its own runtime has ended, every call fails at once with an error
+    /// that gives this reason.
     ///
     /// ```no_run
     /// # async fn demo() -> Result<(), Box<dyn std::error::Error>> {
@@ -85,7 +85,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`ConnectError`] when the configuration is invalid, or a certificate file that it names is
+    /// [`ConnectError`] when the configuration is invalid, or one of its certificate files is
     /// unusable.
     pub async fn connect<C>(config: C) -> Result<Client, ConnectError>
     where
@@ -162,7 +162,7 @@ impl Client {
         &self.0.core.settings.namespace
     }
 
-    /// Returns a weak reference to the client, for tasks that should end with it.
+    /// Returns a weak reference to the client, for tasks that must not keep the client alive.
     pub fn downgrade(&self) -> WeakClient {
         WeakClient(Arc::downgrade(&self.0))
     }
@@ -178,8 +178,8 @@ impl Client {
     /// Returns a receiver of all connection events from now on.
     ///
     /// The events report connected and lost nodes, replaced primaries, other changes of the
-    /// topology, and interrupted subscriptions. Each receiver gets every event, and buffers up to
-    /// 256 of them.
+    /// topology, and interrupted subscriptions. Each receiver gets every event. It buffers up to
+    /// 256 events.
     ///
     /// ```no_run
     /// # async fn demo(client: &redgrid_client::Client) {
@@ -279,7 +279,7 @@ impl fmt::Debug for Client {
 
 /// The number of names, holds, waiting requests and channels of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-// Exhaustive: tests compare the whole value with an expected one.
+// Not `#[non_exhaustive]`: tests compare the whole value with an expected one.
 pub struct ClientStats {
     /// Names that are held, awaited or being released.
     pub names: usize,

@@ -1,10 +1,10 @@
-//! Group commit: waits, on dedicated connections, until the writes that a node has answered are as
-//! durable as requested.
+//! Group commit: waits until answered writes are as durable as requested. It uses connections of
+//! its own.
 //!
-//! WAIT blocks its connection, and covers only writes of that connection. So all waiters of a group
-//! share one tiny write and one WAIT after it. Replication is one stream: a replica that
-//! acknowledged this write has everything that the server wrote before it, on any connection. The
-//! next group of waiters forms while one group is in flight; there is no timer.
+//! WAIT blocks its connection, and covers only writes of that connection. So the waiters form
+//! groups. The waiters of a group share one tiny write and one WAIT after it. Replication is one
+//! stream: if a replica has acknowledged the tiny write, it also has all earlier writes of all
+//! connections. The next group of waiters forms while one group is in flight; there is no timer.
 //!
 //! # One connection for each level
 //!
@@ -23,11 +23,11 @@
 //!
 //! # What counts as proof
 //!
-//! The write that the reply confirms must be in the stream that the replicas acknowledged. A
-//! commit fails unless all of the following are shown:
+//! The caller has the reply to its write. A commit must prove that this write is in the stream that
+//! the replicas have acknowledged. It fails unless all of the following are shown:
 //!
-//! - The server process is the same. The `run_id` that the commit connection has read is that of
-//!   the connection on which the reply arrived. The write of the group and the WAIT used one
+//! - The server process is the same: the commit connection has read the same `run_id` as the
+//!   connection on which the reply arrived. The write of the group and the WAIT used one
 //!   connection. (A WAIT alone on a fresh connection counts replicas without proving anything.)
 //! - The data of the process is the same, and the server is a primary. The `master_replid`, read in
 //!   the handshake and again after the WAIT, is unchanged. It changes with every promotion. So a
@@ -35,8 +35,8 @@
 //!   promoted again. In that case the `run_id` and the connections can stay the same. (The
 //!   `master_replid` also changes when the first replica joins, and after an hour without any
 //!   replica. Commits in flight at that moment fail needlessly, once.)
-//! - The id of the connection on which the reply arrived is still the current id of the node,
-//!   before the write and again after the WAIT.
+//! - The connection on which the reply arrived is still the node's current connection. This is
+//!   checked before the write of the group, and again after the WAIT.
 
 mod group_commit;
 mod wait_command;
@@ -72,8 +72,8 @@ pub enum CommitError {
         asked: Durability,
         /// Number of replicas that are known to have acknowledged the write.
         ///
-        /// The number is 0 for [`Durability::Disk`]. It is also 0 if the commit was still queued,
-        /// because too few replicas had acknowledged the write of an earlier commit.
+        /// The number is 0 for [`Durability::Disk`]. It is also 0 if the commit was still queued
+        /// behind an earlier commit that lacked acknowledgements.
         acknowledged: u32,
     },
     /// The server cannot provide this durability, however long the caller waits.
@@ -143,8 +143,8 @@ impl DurabilityWaiter {
         tag: &[u8],
     ) -> Result<(), CommitError> {
         let Some((level, timeout)) = Level::of(requested) else { return Ok(()) };
-        // The commit is checked not only later, but also before it is queued. So a commit that
-        // cannot be proven opens no connection.
+        // The group repeats this check. It is made here, too, so that a commit that cannot be
+        // proven opens no connection.
         check_provable(&self.commands, &since)?;
         let (answer, answered) = oneshot::channel();
         let by = self.connections.target.clock.now() + timeout;
@@ -219,7 +219,8 @@ impl Level {
     }
 }
 
-/// Checks whether it can be proven that a write that was answered on connection `since` is durable.
+/// Checks whether the durability of a write can be proven. `since` is the connection on which the
+/// write was answered.
 fn check_provable(commands: &ConnectionPool, since: &ConnectionId) -> Result<(), CommitError> {
     if since.run_id.is_empty() || commands.history().is_empty() {
         let missing = "the user may not read the server's `run_id` and `master_replid` (INFO), which this needs";

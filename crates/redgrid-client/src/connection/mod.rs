@@ -1,5 +1,5 @@
 //! Connections: the [`Server`] trait for one node, the [`Topology`] trait for the mapping of keys
-//! to nodes, and the [`Client`] that users hold.
+//! to nodes, and the [`Client`] that users create.
 //!
 //! - `client`: the client with its tasks, lifecycle and health, and the state that all its objects
 //!   share.

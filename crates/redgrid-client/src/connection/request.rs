@@ -61,7 +61,7 @@ pub(crate) enum What {
 
 /// One argument of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-// Exhaustive: only implementations of object types use it.
+// Not `#[non_exhaustive]`: only implementations of object types use it.
 pub enum Arg {
     /// Bytes, sent as they are.
     Bytes(Bytes),
@@ -79,8 +79,8 @@ pub enum Arg {
 }
 
 impl Arg {
-    /// Returns whether the argument belongs to this request alone. A placeholder has the same value
-    /// for all requests of a batch.
+    /// Returns whether the argument can differ between the requests of a batch. A placeholder has
+    /// the same value for all of them.
     pub(crate) fn is_its_own(&self) -> bool {
         !matches!(self, Arg::NotAfter | Arg::Publish | Arg::Sharded)
     }
@@ -113,8 +113,8 @@ impl Request {
     /// Creates a call of a function that is stored on the servers (Redis 7.0 or newer, Valkey).
     ///
     /// If the server does not have the function, the client loads the code of `library`, if given,
-    /// and repeats the call. An error that the function itself returns is final, even if its code
-    /// is one after which other requests are retried.
+    /// and repeats the call. An error that the function itself returns is final, even if other
+    /// requests are retried after an error with the same code.
     pub fn function(name: impl Into<Bytes>, library: Option<Bytes>) -> Self {
         Request::new(What::Function { name: name.into(), library })
     }
@@ -227,7 +227,7 @@ impl Request {
         self
     }
 
-    /// Marks that the reply contains the server's time if the request arrives too late.
+    /// Declares that the reply to a transmission that arrives too late contains the server's time.
     ///
     /// In this case the server executes nothing and returns a list of two numbers: -1, and the
     /// server's time in microseconds since 1970. The client then corrects its estimate of the
@@ -237,8 +237,8 @@ impl Request {
         self
     }
 
-    /// Marks the request as a read, and so as idempotent. A replica may answer it if the read mode
-    /// allows that.
+    /// Marks the request as a read, which also makes it idempotent. A replica may answer it if the
+    /// read mode allows that.
     ///
     /// The value that a replica returns may be older than the primary's.
     pub fn reads(mut self) -> Self {
@@ -273,8 +273,8 @@ impl Request {
     /// Allows the request to be batched with other requests, in a script that executes each of
     /// them.
     ///
-    /// The request is sent individually unless it has exactly one key, and as many arguments
-    /// (placeholders not counted) as [`BatchScript::new`] states.
+    /// The request is batched only if it has exactly one key and the number of arguments that was
+    /// passed to [`BatchScript::new`]. Placeholders are not included in this number.
     #[inline]
     pub fn batchable(mut self, script: &'static BatchScript, phase: BatchPhase) -> Self {
         let own_args = self.args.iter().filter(|arg| arg.is_its_own()).count();
@@ -301,7 +301,7 @@ impl Request {
         &self.keys[..self.keys.len() - self.keys_behind]
     }
 
-    /// Returns the key that decides the target node, or an empty key if the request has none.
+    /// Returns the key that decides the target node; an empty key if the request has no key.
     pub(crate) fn first_key(&self) -> &[u8] {
         self.keys.first().map_or(&[], |key| key)
     }
@@ -311,7 +311,7 @@ impl Request {
         &self.keys
     }
 
-    /// Returns the arguments in order, for servers that a test implements.
+    /// Returns the arguments in order, for tests with their own implementation of a server.
     #[cfg(feature = "testing")]
     pub fn arguments(&self) -> &[Arg] {
         &self.args

@@ -22,7 +22,7 @@ use crate::error::ServerError;
 ///
 /// Equal ids mean the same address, not the same server process.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
-// Exhaustive: it only wraps its text.
+// Not `#[non_exhaustive]`: it only wraps its text.
 pub struct NodeId(pub Arc<str>);
 
 impl NodeId {
@@ -41,20 +41,20 @@ impl fmt::Display for NodeId {
 /// Identifies one connection by its number and by the server process to which it leads.
 ///
 /// A changed `run_id` means another server process, possibly with other data. The `run_id` is empty
-/// for a sentinel, and if the client's user is not allowed to read it.
+/// if the node is a sentinel, or if the client's user is not allowed to read it.
 #[derive(Clone, PartialEq, Eq, Debug)]
-// Exhaustive: only implementations of object types use it.
+// Not `#[non_exhaustive]`: only implementations of object types use it.
 pub struct ConnectionId {
     /// The `run_id` of the server process.
     pub run_id: Arc<str>,
-    /// Number of the connection. Each new connection of this process, to whatever node, has a
-    /// higher number than all earlier ones. So no two connections share a number.
+    /// Number of the connection. Each new connection of this process has a higher number than all
+    /// earlier ones, even if those were to other nodes. So no two connections share a number.
     pub connection: u64,
 }
 
 /// How the messages of a channel are published.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
-// Exhaustive: only implementations of object types use it.
+// Not `#[non_exhaustive]`: only implementations of object types use it.
 pub enum ChannelKind {
     /// Published by PUBLISH; in a cluster, the message reaches all nodes.
     Plain,
@@ -63,8 +63,8 @@ pub enum ChannelKind {
     /// Keyspace events, published by the server itself: one kind of event on each channel
     /// (`__keyevent@0__:del`).
     ///
-    /// They are subscribed like plain channels, but on a separate connection. So a large number of
-    /// events does not delay the messages that wake waiters.
+    /// These channels are subscribed like plain ones, but on a separate connection. So a large
+    /// number of events does not delay the messages that wake waiters.
     Events,
     /// Published by PUBLISH. One subscription (PSUBSCRIBE) covers all channels whose names match a
     /// pattern. These subscriptions use a connection of their own at each node.
@@ -73,7 +73,7 @@ pub enum ChannelKind {
 
 /// An event on a subscriber connection of a node.
 #[derive(Clone, PartialEq, Eq, Debug)]
-// Exhaustive: only implementations of object types use it.
+// Not `#[non_exhaustive]`: only implementations of object types use it.
 pub enum Push {
     /// A message of a subscribed channel.
     Message {
@@ -98,8 +98,8 @@ pub enum Push {
         /// The published payload.
         payload: Bytes,
     },
-    /// The server has confirmed that these subscriptions have ended. No further message of these
-    /// channels follows.
+    /// The server has confirmed that these subscriptions have ended. No more messages of these
+    /// channels follow.
     Ended {
         /// The channels.
         channels: Vec<Bytes>,
@@ -111,7 +111,7 @@ pub enum Push {
         channel: Bytes,
     },
     /// The connection for plain and sharded channels was lost, or is new. No channel is subscribed
-    /// on this connection at the moment, and messages may have been missed.
+    /// on it now, and messages may have been missed.
     Gap,
     /// A gap on the connection that carries [`ChannelKind::Events`]; see [`Push::Gap`].
     EventsGap,
@@ -160,8 +160,8 @@ pub trait Server: Send + Sync + 'static {
         of_asking(self.call(vec![Request::command("ASKING"), request]).await)
     }
 
-    /// Waits until all writes that were answered on the connection `since` before this call are as
-    /// durable as requested.
+    /// Waits until the earlier writes on the connection `since` are as durable as requested: all
+    /// writes that the server answered there before this call.
     ///
     /// With [`Durability::Primary`] this method sends nothing and returns at once.
     ///
@@ -184,8 +184,8 @@ pub trait Server: Send + Sync + 'static {
     /// Watches the id of the connection that carries requests; `None` while there is no connection.
     fn connection_id(&self) -> watch::Receiver<Option<ConnectionId>>;
 
-    /// Returns the id of the connection that carries requests. It is cheaper than
-    /// [`Server::connection_id`], and is called for every request.
+    /// Returns the id of the connection that carries requests. This method is called for every
+    /// request, because it is cheaper than [`Server::connection_id`].
     fn current_connection_id(&self) -> Option<ConnectionId> {
         self.connection_id().borrow().clone()
     }
@@ -203,7 +203,7 @@ pub trait Server: Send + Sync + 'static {
 
     /// Returns for how long the node has sent nothing while a reply is outstanding.
     ///
-    /// It is zero while no reply is outstanding. The value has no meaning without a connection.
+    /// The result is zero while no reply is outstanding. Without a connection it has no meaning.
     fn silent_for(&self) -> Duration {
         Duration::ZERO
     }
@@ -215,10 +215,10 @@ pub trait Server: Send + Sync + 'static {
 
     /// Watches the error that makes waiting for this node useless; `None` while waiting can help.
     ///
-    /// Most waiting calls end early with this error. [`ServerError::Unauthorized`] means that the
-    /// node refuses this client, or that this client refuses the node's certificate.
-    /// [`ServerError::NotSent`] means that the node's name is unknown, or that the node does not
-    /// speak the protocol.
+    /// Most calls that wait for the node then end early with this error.
+    /// [`ServerError::Unauthorized`] means that the node refuses this client, or that this client
+    /// refuses the node's certificate. [`ServerError::NotSent`] means that the node's host name
+    /// does not exist, or that the node does not speak the protocol.
     fn refusal(&self) -> watch::Receiver<Option<ServerError>> {
         watch::channel(None).1
     }
@@ -256,17 +256,18 @@ pub trait Server: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// After an error none of the channels counts as subscribed. The caller can try again after a
-    /// pause, or when a [`Push::Gap`] reports a new connection.
+    /// After an error the caller must regard all of these channels as not subscribed. It can try
+    /// again after a pause, or when a [`Push::Gap`] reports a new connection.
     async fn subscribe(&self, kind: ChannelKind, channels: Vec<Bytes>) -> Result<Refused, ServerError>;
 
-    /// Ends subscriptions. Errors are not reported, because a superfluous message does no harm.
+    /// Ends subscriptions. Errors are not reported: if a channel stays subscribed, its messages are
+    /// superfluous but do no harm.
     async fn unsubscribe(&self, kind: ChannelKind, channels: Vec<Bytes>);
 
     /// Returns the stream of pushed events. This method must be called only once.
     ///
-    /// The result of a further call depends on the implementation. Either the earlier stream ends
-    /// and the new one continues, or the new one is empty.
+    /// The result of a second call depends on the implementation: either the first stream ends and
+    /// the second one continues, or the second stream is empty.
     fn pushes(&self) -> mpsc::UnboundedReceiver<Push>;
 
     /// Closes the connections.
@@ -275,8 +276,8 @@ pub trait Server: Send + Sync + 'static {
 
 /// Returns the result of a request that followed ASKING: the last of the two replies.
 ///
-/// If ASKING was refused, the target answers the request with a redirect back to the source node.
-/// In that case this function returns the error of ASKING, which is the cause.
+/// If the target node refuses ASKING, it redirects the request back to the source node. In that
+/// case this function returns the error of ASKING, which is the cause of the redirect.
 pub(super) fn of_asking(mut answers: Vec<Result<Reply, ServerError>>) -> Result<Reply, ServerError> {
     let answer = answers.pop().unwrap_or_else(|| Err(ServerError::unknown("no result")));
     match (answer, answers.pop()) {
@@ -293,9 +294,10 @@ pub fn is_same(one: &Arc<dyn Server>, other: &Arc<dyn Server>) -> bool {
 
 /// A hint that the topology is stale.
 #[derive(Debug, Clone, PartialEq, Eq)]
-// Exhaustive: only implementations of object types use it.
+// Not `#[non_exhaustive]`: only implementations of object types use it.
 pub enum TopologyHint {
-    /// A redirect of a node: the slot is served at this address (`host:port`).
+    /// A node redirected a request: it reports that the slot is served at this address
+    /// (`host:port`).
     Moved(u16, String),
     /// The node is not reachable or does not answer, or its error suggests that it is the wrong
     /// node for the request.
@@ -305,7 +307,7 @@ pub enum TopologyHint {
 }
 
 /// The servers that serve the same slots.
-// Exhaustive: only implementations of object types use it.
+// Not `#[non_exhaustive]`: only implementations of object types use it.
 pub struct ShardServers {
     /// The primary.
     pub primary: Arc<dyn Server>,
@@ -371,8 +373,8 @@ pub trait Topology: Send + Sync + 'static {
     /// refresh.
     fn suspect(&self, _doubt: TopologyHint) {}
 
-    /// Returns why the topology cannot be refreshed at the moment; `None` if it can. The last known
-    /// topology stays in use.
+    /// Returns why the topology cannot be refreshed at the moment; `None` if it can. Until a
+    /// refresh succeeds, the last known topology stays in use.
     fn trouble(&self) -> Option<String> {
         None
     }

@@ -1,4 +1,5 @@
-//! Subscriptions at all primaries. Keyspace events are published only by the node where they occur.
+//! Subscriptions at all primaries. Keyspace events need them: each event is published only by the
+//! node where it occurs.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -47,8 +48,8 @@ impl SubscriptionManager {
 
     /// Adds the current primaries to each [`AllPrimariesSubscription`], and removes former ones.
     pub(super) fn subscribe_new_primaries(self: &Arc<Self>) {
-        // The manager's state must not be locked here: this function can drop registrations, which
-        // lock the state.
+        // The manager's state must not be locked here: this function can drop registrations, and
+        // each drop locks the state.
         let mut all_primaries = self.all_primaries();
         if all_primaries.is_empty() {
             return;
@@ -73,8 +74,8 @@ impl SubscriptionManager {
 
 /// Returns the internal name of a channel that is subscribed at one node.
 ///
-/// The same channel may be subscribed at other nodes, and has another internal name for each node.
-/// No channel's name on the wire begins with a zero byte, as such an internal name does.
+/// A channel that is subscribed at several nodes has a separate internal name for each of them.
+/// These internal names begin with a zero byte; no name on the wire does.
 pub(super) fn name_at_node(node: &NodeId, channel: &[u8]) -> Bytes {
     qualified_name(&node.0, channel)
 }

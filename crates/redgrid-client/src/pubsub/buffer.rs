@@ -24,7 +24,7 @@ struct State {
     last_channel_id: u64,
     /// Ids of the channels that were added before the stream started, and have not been active yet.
     pending: HashSet<u64>,
-    /// Ids of the channels whose gap is already reported, and which have not been active since.
+    /// Ids of the inactive channels whose current gap is already reported.
     gap_reported: HashSet<u64>,
     started: bool,
     denied: Option<ServerError>,
@@ -41,7 +41,7 @@ impl State {
 
 /// Why a subscription is not active.
 #[derive(Debug, PartialEq, Eq)]
-// Exhaustive: only redgrid-core uses it.
+// Not `#[non_exhaustive]`: only redgrid-core uses it.
 pub enum SubscribeError {
     /// The server refuses a channel.
     Denied(ServerError),
@@ -73,8 +73,8 @@ impl MessageBuffer {
 
     /// Records that a channel is active: from now on, all of its messages are received.
     ///
-    /// The stream starts when all of its first channels have become active. Any other activation is
-    /// the end of a gap, which is reported unless this gap is already reported.
+    /// The stream starts when all of its first channels have become active. Any later activation
+    /// ends a gap. The gap is reported now, unless it was reported before.
     pub(super) fn channel_active(&self, channel_id: u64) {
         let mut state = self.state();
         let is_reported = state.pending.remove(&channel_id) | state.gap_reported.remove(&channel_id);
@@ -85,8 +85,8 @@ impl MessageBuffer {
         self.reader.wake();
     }
 
-    /// Adds a message of a channel that is not known to be active. A gap is added before the
-    /// message, unless this gap is already reported.
+    /// Adds a message of a channel that is not known to be active. A gap event precedes the
+    /// message, unless the current gap is already reported.
     ///
     /// Messages that arrive before the channel becomes active for the first time are discarded.
     pub(super) fn push_unconfirmed(&self, channel_id: u64, channel: &Bytes, payload: &Bytes) {
@@ -101,7 +101,8 @@ impl MessageBuffer {
         self.push(channel, payload);
     }
 
-    /// Records that a channel has become inactive. A gap is reported before its next message.
+    /// Records that a channel has become inactive. A gap is reported before the channel's next
+    /// message.
     pub(super) fn channel_interrupted(&self, channel_id: u64) {
         self.state().gap_reported.remove(&channel_id);
     }
@@ -132,7 +133,7 @@ impl MessageBuffer {
         } else {
             match state.events.back_mut() {
                 Some(PubSubEvent::Missed(count)) => *count += 1,
-                // The gap already covers the message.
+                // The gap already reports that messages are missing.
                 Some(PubSubEvent::Gap) => {}
                 _ => state.events.push_back(PubSubEvent::Missed(1)),
             }

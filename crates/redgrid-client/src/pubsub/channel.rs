@@ -22,7 +22,7 @@ pub(super) struct Channel {
     pub(super) node: NodeId,
     /// The primary of the key, where the key is polled.
     pub(super) primary: NodeId,
-    /// How the messages of the channel are published, and which nodes can deliver them.
+    /// How the messages of the channel are published, and where they can be received.
     pub(super) scope: ChannelScope,
     pub(super) kind: ChannelKind,
     pub(super) watchers: HashMap<u64, Sink>,
@@ -58,18 +58,19 @@ pub(super) enum ChannelScope {
     /// pattern is subscribed at the primary of the slot that the pattern would have as a key.
     Patterns,
     /// Messages are published in the slot of the key. The channel is always subscribed at the
-    /// primary, so that the reply to a message published there counts this subscription.
+    /// primary. So the primary includes this subscription when it counts the receivers of a
+    /// message.
     SlotPrimary,
     /// Messages are published only at the node whose id is the key. The channel is subscribed at
     /// that node.
     Node,
 }
 
-/// The poll of the key that belongs to a channel.
+/// The poll that belongs to a channel: it reads the channel's key.
 pub(super) struct KeyPoll {
     pub(super) key: Bytes,
-    /// The flag that announces the waiters of this process to other processes while no messages
-    /// arrive.
+    /// The flag that announces the waiters of this process to other processes. The poll sets it
+    /// while the subscription is not active.
     pub(super) waiter_flag: Option<Bytes>,
     pub(super) due: Instant,
 }
@@ -166,12 +167,12 @@ impl Channel {
         self.node == *node && self.kind == kind
     }
 
-    /// Returns whether the channel is possibly subscribed at its node. If so, the channel must be
-    /// unsubscribed there when it ends.
+    /// Returns whether the channel is possibly subscribed at its node. If so, it must be
+    /// unsubscribed there once it has no watchers.
     ///
-    /// The result can be true without a subscription: a gap is reported a moment after it happens.
-    /// Until then, a subscription that counts as active may have been confirmed only on the lost
-    /// connection.
+    /// The result can be true although the channel is not subscribed: the loss of a connection is
+    /// reported a moment after it happens. Until then, subscriptions on the lost connection are
+    /// still recorded as active.
     pub(super) fn may_be_subscribed(&self) -> bool {
         self.subscribe_sent
             && (self.confirmed_or_unknown
@@ -232,8 +233,8 @@ impl Channel {
         }
     }
 
-    /// Notifies message buffers that the channel is not active on the current connection, whatever
-    /// its recorded state.
+    /// Notifies message buffers that the channel is not active on the current connection, even if
+    /// it is recorded as active.
     pub(super) fn interrupt(&self) {
         for sink in self.watchers.values() {
             if let Sink::Buffer { buffer, channel_id } = sink {

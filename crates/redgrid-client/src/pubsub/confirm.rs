@@ -14,8 +14,8 @@ impl Core {
     ///
     /// # Errors
     ///
-    /// [`ServerError`] if the server refuses a channel or this client, or if the client ends. It is
-    /// also returned if no server confirms the channels within `response_timeout × (retries + 1)`.
+    /// [`ServerError`] if the server refuses a channel or this client, if the client ends, or if
+    /// the channels are not confirmed within `response_timeout × (retries + 1)`.
     pub(super) async fn open_buffer<P>(
         &self,
         capacity: usize,

@@ -14,7 +14,7 @@ use crate::error::ServerError;
 pub(crate) struct SubscriptionCounts {
     /// Number of channels with watchers.
     pub(crate) wanted: usize,
-    /// Number of these channels that the server has confirmed.
+    /// Number of the wanted channels whose subscription the server has confirmed.
     pub(crate) confirmed: usize,
     /// The error of one of the channels that are not confirmed.
     pub(crate) last_error: Option<ServerError>,
@@ -22,19 +22,18 @@ pub(crate) struct SubscriptionCounts {
 
 /// The subscription of this process to a channel.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-// Exhaustive: only redgrid-core uses it.
+// Not `#[non_exhaustive]`: only redgrid-core uses it.
 pub struct OwnSubscription {
     /// Number of received messages; `None` unless the server has confirmed the subscription.
     pub message_count: Option<u64>,
-    /// Whether the server possibly counts the subscription although it is not active, because it is
-    /// not confirmed yet or is being ended.
+    /// Whether the server may count the subscription although it is not active: it is not confirmed
+    /// yet, or is being ended.
     pub is_pending: bool,
 }
 
 impl OwnSubscription {
-    /// Returns the state of this subscription with regard to a count that the server returned.
-    /// `self` is the state when the count was requested, and `after` the state when the reply
-    /// arrived.
+    /// Returns the state to assume when a subscriber count of the server is evaluated. `self` is
+    /// the state when the count was requested, and `after` the state when the reply arrived.
     ///
     /// A subscription that began in between may be part of the count, so the result is pending.
     pub fn counted_until(self, after: OwnSubscription) -> OwnSubscription {

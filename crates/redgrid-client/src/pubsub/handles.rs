@@ -1,4 +1,4 @@
-//! The handles of subscribers. They receive events, and end the subscription when they are dropped.
+//! The handles of subscribers. A handle receives events. Dropping it ends the subscription.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,13 +18,13 @@ pub struct Generation(Arc<AtomicU64>);
 impl Generation {
     /// Returns the number of the current active period; `None` while the channel is not active.
     ///
-    /// If two calls return the same number, all messages published between them are received, in
-    /// order.
+    /// If two calls return the same number, all messages that are published between the two calls
+    /// are received, in order.
     pub fn current(&self) -> Option<u64> {
         Some(self.0.load(Ordering::Acquire)).filter(|generation| generation % 2 == 1)
     }
 
-    /// Records whether the channel is active. The caller must hold the lock of the manager's state.
+    /// Records whether the channel is active. The caller must have locked the manager's state.
     pub(super) fn set_active(&self, active: bool) {
         if self.current().is_some() != active {
             self.0.fetch_add(1, Ordering::AcqRel);
@@ -42,7 +42,7 @@ pub(super) struct Signal {
 
 /// The reason why a waiter was woken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-// Exhaustive: only implementations of object types use it.
+// Not `#[non_exhaustive]`: only implementations of object types use it.
 pub struct Wake {
     /// Number of messages since the last wake-up.
     pub messages: u64,
@@ -137,7 +137,7 @@ pub struct OrderedSubscription {
 
 /// An event of an [`OrderedSubscription`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-// Exhaustive: only implementations of object types use it.
+// Not `#[non_exhaustive]`: only implementations of object types use it.
 pub enum ChannelEvent {
     /// A message of a channel.
     Message {
@@ -152,7 +152,7 @@ pub enum ChannelEvent {
 }
 
 impl OrderedSubscription {
-    /// Waits for the next event. After the client has ended, it never completes.
+    /// Waits for the next event. After the client has ended, the future never completes.
     ///
     /// # Cancel safety
     ///
@@ -177,7 +177,7 @@ impl OrderedSubscription {
     }
 
     /// Ends the subscription. The returned value still receives the messages that the server
-    /// publishes until it has unsubscribed the channels.
+    /// publishes before it unsubscribes the channels.
     pub fn drain(self) -> DrainingSubscription {
         for Registration { manager, channel, id } in &self.registrations {
             manager.drain_watcher(channel, *id);

@@ -1,10 +1,10 @@
 //! The subscription manager of a client: the wanted channels, their watchers, and the node where
 //! each channel is subscribed.
 //!
-//! A channel is subscribed at the primary of its key, or at a replica of that primary if waiters
-//! subscribe there. Keys are polled at the primary. A channel moves when one of its nodes changes:
-//! a primary was replaced, a slot has moved, or a replica is no longer usable. The watchers of a
-//! moved channel check their keys again.
+//! A channel is subscribed at the primary of its key or, depending on `subscription_mode`, at a
+//! replica of that primary. Keys are polled at the primary. A channel moves when its node or the
+//! primary of its key changes: a primary was replaced, a slot has moved, or a replica is no longer
+//! usable. The watchers of a moved channel check their keys again.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
@@ -29,7 +29,8 @@ pub struct SubscriptionManager {
     pub(super) settings: Settings,
     pub(super) events: Arc<Events>,
     state: Mutex<State>,
-    /// Subscriptions at all primaries. This mutex must be locked before that of `state`.
+    /// Subscriptions at all primaries. If both mutexes are needed, this one must be locked first,
+    /// before `state`.
     all_primaries: Mutex<HashMap<u64, AllPrimariesState>>,
 }
 
@@ -38,7 +39,7 @@ pub(super) struct State {
     pub(super) channels: HashMap<Bytes, Channel, foldhash::fast::RandomState>,
     /// The wanted channels of each node, and the tasks that subscribe and poll them.
     pub(super) node_tasks: HashMap<NodeId, NodeTask>,
-    /// Denied channels, and until when they are not tried again.
+    /// Denied channels, each with the time of the next attempt.
     pub(super) denied: HashMap<Bytes, Denial>,
     /// Channels that are being unsubscribed at a node, and the sinks that still receive their
     /// messages until the server has confirmed the end.
@@ -156,11 +157,11 @@ impl SubscriptionManager {
                     state.ensure_node_task(self, node);
                 });
             }
-            // A denial is remembered beyond the last watcher, so that a new watcher does not repeat
-            // the SUBSCRIBE.
+            // A denial is remembered even after the channel's last watcher has left. So a new
+            // watcher does not cause another SUBSCRIBE.
             let subscription = state.denied.get(name).map_or(SubscriptionState::Pending, Denial::subscription_state);
             let kind = self.kind_of(scope);
-            // The id is empty if the node is gone. The watchers of the channel are then removed
+            // The id is empty if the node is gone. In that case the channel's watchers are removed
             // soon.
             let id = |node: Option<Arc<dyn Server>>| node.map_or(NodeId("".into()), |node| node.id().clone());
             let mut channel = Channel::new(key.clone(), id(server), id(primary), scope, kind);
@@ -169,8 +170,8 @@ impl SubscriptionManager {
         }
         let State { channels, node_tasks, draining, denied, .. } = &mut *state;
         let Some(channel) = channels.get_mut(name) else { return id };
-        // Messages between the caller's last check and this registration were not received. So the
-        // watcher must check its key once more.
+        // Messages that were published between the caller's last check of the key and this
+        // registration were missed. So the watcher must check its key once more.
         match (&sink, channel.subscription) {
             (Sink::Signal(signal), SubscriptionState::Active) => {
                 signal.active.store(true, Ordering::Release);
@@ -298,7 +299,8 @@ impl SubscriptionManager {
     }
 }
 
-/// Removes a watcher of a channel. If it was the last watcher, schedules the unsubscription.
+/// Removes a watcher of a channel. If the channel has no other watchers, schedules the
+/// unsubscription.
 ///
 /// In that case, and if the channel may still be subscribed at its node, returns that node and the
 /// sink of the watcher. Otherwise returns `None`.

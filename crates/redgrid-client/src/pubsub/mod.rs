@@ -1,9 +1,9 @@
-//! Messages that wake waiters: a subscriber for each node, channels that count their watchers, and
-//! a poll with a budget.
+//! Messages that wake waiters. Each node has a subscriber, each channel has its watchers, and a
+//! poll with a budget checks the keys.
 //!
 //! A message is only a hint. A waiter checks its key again after a message, and after every gap of
-//! the subscription. It also does so when the poll finds the key absent, and when the reported
-//! lease ends.
+//! the subscription. It also checks its key when the poll finds that the key is absent, and when
+//! the lease that the server reported ends.
 
 mod all_primaries;
 mod buffer;

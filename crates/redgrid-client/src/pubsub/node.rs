@@ -16,8 +16,8 @@ use crate::clock::Instant;
 use crate::connection::{ChannelKind, NodeId, Push, Server, jittered};
 use crate::error::ServerError;
 
-/// Longest pause (before jitter) after repeated failures to subscribe: 5 s. Each failure may cost a
-/// connection.
+/// Longest pause (before jitter) after repeated failures to subscribe: 5 s. Each failure may
+/// replace a connection, which must not happen too often.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// The subscriptions at one node.
@@ -47,9 +47,9 @@ pub(super) struct Failures {
 impl Failures {
     /// Records a failure.
     ///
-    /// The first failure usually comes from a lost connection, and causes no pause. Each further
-    /// failure may cost a connection of its own, so each pause is twice as long as the previous
-    /// one, up to [`LONGEST_PAUSE`].
+    /// The first failure usually comes from a lost connection, and causes no pause. Each later
+    /// failure in a row may replace a connection. So each of them causes a pause that is twice as
+    /// long as the previous one, up to [`LONGEST_PAUSE`].
     pub(super) fn add(&mut self, error: &ServerError, now: Instant, delay: Duration) {
         self.last = Some(error.clone());
         if matches!(error, ServerError::NotSent { .. }) {
@@ -64,7 +64,7 @@ impl Failures {
 }
 
 impl NodeSubscriptions {
-    /// Returns why the last subscription failed, if none has succeeded since.
+    /// Returns why the last attempt to subscribe failed; `None` if that attempt succeeded.
     pub(super) fn failure(&self) -> Option<ServerError> {
         self.failures().last.clone()
     }
@@ -94,8 +94,8 @@ impl NodeSubscriptions {
 pub(super) struct Desired {
     /// Channels to subscribe, in chunks.
     pub(super) to_subscribe: BTreeSet<Bytes>,
-    /// Channels to subscribe one by one, because the server denied them, or denied a command that
-    /// contained them.
+    /// Channels to subscribe one by one, each by its own command. The server has denied each of
+    /// them, or a command that contained it.
     pub(super) to_subscribe_alone: BTreeSet<Bytes>,
     /// Channels without watchers, to unsubscribe.
     pub(super) to_unsubscribe: BTreeSet<Bytes>,

@@ -1,5 +1,5 @@
-//! Polls keys, in case a message to their waiters was lost. One script polls many keys, under a
-//! budget per node.
+//! Polls keys, in case a message to their waiters was lost. One script call polls many keys. A
+//! budget limits the polls of each node.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -28,17 +28,18 @@ pub(super) struct DuePoll {
     pub(super) waiter_flag: Option<Bytes>,
 }
 
-/// Interval between two polls while keys are due: 100 ms. Each poll uses at most a tenth of the
-/// budget of one second.
+/// Interval between two polls while keys are due: 100 ms. Each poll checks at most a tenth of the
+/// keys that `poll_budget` allows per second.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Interval between two polls for a key whose channel is not active, and between two polls for
-/// waiters that receive no messages: 100 ms.
+/// Interval of polls while no messages arrive: 100 ms. It applies to keys whose channel is not
+/// active, and to waiters that poll by themselves.
 pub const UNSUBSCRIBED_POLL: Duration = Duration::from_millis(100);
 
 /// Result of `ttl.lua` for an absent key.
 const ABSENT: i64 = -2;
-/// Result of `ttl.lua` for a key that cannot be read. The waiter's own request then shows why.
+/// Result of `ttl.lua` for a key that cannot be read. The waiter is woken, and its own request then
+/// shows why.
 const UNREADABLE: i64 = -3;
 
 /// Polls due keys, for as long as the tasks of the node run.
@@ -96,9 +97,9 @@ async fn poll_keys(manager: &SubscriptionManager, subscriptions: &NodeSubscripti
                     }
                 }
             }
-            // If the user has no permission to read one of the keys, the whole call fails. So each
-            // waiter is woken to try by itself. If the slot has moved, the waiter's own attempt is
-            // sent to the new node.
+            // If the user has no permission to read one of the keys, the whole call fails. So all
+            // waiters are woken, and each sends its own request. If the slot has moved, these
+            // requests go to the new node.
             Err(error) if error.code().is_some() => group.iter().for_each(|due_poll| manager.resync(&due_poll.channel)),
             // Without contact there is nothing to report.
             Err(_) => {}

@@ -22,9 +22,9 @@ impl SubscriptionManager {
 
     /// Returns the node where a channel is to be subscribed, and the primary of its key.
     ///
-    /// Returns `None` if the channel belongs to a node that is gone. Notices of forced takeovers
-    /// are subscribed at the primary, because no poll makes up for a lost notice. A failed replica
-    /// may deliver nothing until the failure is detected.
+    /// Returns `None` if the channel belongs to a node that is gone. The channels for notices of
+    /// forced takeovers are subscribed at the primary: a failed replica may deliver nothing until
+    /// its failure is detected, and no poll makes up for a lost notice.
     pub(super) fn nodes_for(&self, key: &[u8], scope: ChannelScope) -> Option<(Arc<dyn Server>, Arc<dyn Server>)> {
         if scope == ChannelScope::Node {
             let node = self.topology.primaries().into_iter().find(|node| node.id().0.as_bytes() == key)?;
@@ -50,9 +50,9 @@ impl SubscriptionManager {
                 let is_at = |id: &NodeId, node: &Arc<dyn Server>| {
                     state.node_tasks.get(id).is_some_and(|node_task| is_same(&node_task.subscriptions.server, node))
                 };
-                // If the primary of the key has changed, the channel counts as moved, even if its
-                // replica is the same. That replica may have ended sharded subscriptions for slots
-                // of its former primary.
+                // If the primary of the key has changed, the channel is treated as moved, even if
+                // it stays at the same replica: that replica may have ended sharded subscriptions
+                // for slots of its former primary.
                 let same_primary = is_at(&channel.primary, &primary);
                 let unchanged = is_at(&channel.node, &server) && same_primary && channel.kind == kind;
                 (!unchanged).then(|| (name.clone(), server, primary, same_primary, kind))

@@ -28,14 +28,14 @@ const DENIED_RETRY: Duration = Duration::from_secs(60);
 /// because its slot is moving.
 const SHARDED_DENIED_RETRY: Duration = Duration::from_secs(1);
 
-/// Maximum number of remembered denials. Further denials are not remembered, so each new watcher of
-/// such a channel causes another SUBSCRIBE.
+/// Maximum number of remembered denials. If a denial is not remembered, each new watcher of the
+/// channel causes another SUBSCRIBE.
 const MAX_DENIALS: usize = 10_000;
 
 /// Returns whether a refusal was caused by an access rule about channels. Such a refusal may
-/// concern only one channel of the command, and not the others.
+/// concern only one of the command's channels.
 ///
-/// Any other refusal concerns the command, and with it all channels.
+/// Any other refusal concerns all channels of the command.
 fn is_about_a_channel(why: &ServerError) -> bool {
     matches!(why, ServerError::Refused { code: Code::NoPermission, message } if message.contains("channel"))
 }
@@ -48,8 +48,8 @@ struct Diff {
     removals: [Vec<Bytes>; KINDS.len()],
     additions: Vec<Bytes>,
     kind: Option<ChannelKind>,
-    /// Whether the channel is subscribed alone, because the server denied it, or denied a command
-    /// that contained it.
+    /// Whether `additions` is a single channel that must have its own command. The server has
+    /// denied this channel, or a command that contained it.
     alone: bool,
 }
 
@@ -94,7 +94,7 @@ fn schedule_resubscription(
     (name, channel): (&Bytes, &mut Channel),
     now: Instant,
 ) {
-    // Even a channel without a confirmation may have been subscribed, and may have delivered
+    // Even without a confirmation, the channel may have been subscribed and may have delivered
     // messages. So its buffers are always notified of the interruption.
     channel.interrupt();
     if channel.subscription != SubscriptionState::Active {
@@ -203,8 +203,8 @@ impl SubscriptionManager {
                 for other in internal_names(&wire_name(name)).iter().filter(|other| *other != name) {
                     let other = channels.get_mut(other).filter(|other| other.is_at(subscriptions.server.id(), kind));
                     let Some(other) = other else { continue };
-                    // With these flags set, the last of these channels unsubscribes the name when
-                    // that channel ends, whatever the outcome of its own SUBSCRIBE.
+                    // These flags make the last of these channels unsubscribe the name when it
+                    // ends, even if its own SUBSCRIBE was refused.
                     (other.subscribe_sent, other.confirmed_or_unknown, still_used) = (true, true, true);
                     has_watchers |= !other.watchers.is_empty();
                 }
@@ -220,10 +220,10 @@ impl SubscriptionManager {
         if subscriptions.paused_until(self.clock.now()).is_some() {
             return diff;
         }
-        // Only channels of one kind are taken, because a command carries only one kind. The
-        // internal names of event channels sort first, and names are taken from the end. So the
-        // channels of waiters come first, and are not delayed if no connection for events can be
-        // opened.
+        // Only channels of one kind are taken, because a command carries only one kind. Names are
+        // taken from the end of the order, and the internal names of event channels are at its
+        // beginning. So the channels of waiters are subscribed before those of events. They are not
+        // delayed if no connection for events can be opened.
         let mut others = Vec::new();
         while diff.additions.len() < CHUNK {
             let Some(name) = to_subscribe.pop_last() else { break };
@@ -283,8 +283,9 @@ impl SubscriptionManager {
                 continue;
             }
             channel.set_subscription(SubscriptionState::Active);
-            // A waiter must check its key after the first confirmation. A later confirmation ends a
-            // gap, in which messages may have been lost.
+            // A waiter must check its key after each confirmation, because messages may have been
+            // lost before it. The first confirmation follows the registration, and each later one
+            // ends a gap.
             if channel.has_no_poll() {
                 // No poll wakes these watchers, so all of them are woken now.
                 channel.resync();
@@ -366,8 +367,8 @@ impl SubscriptionManager {
                     continue;
                 };
                 channel.confirmed_or_unknown = true;
-                // A channel that was tried alone stays alone. In a chunk it could cause the denial
-                // of the other channels again.
+                // A channel that was tried alone is tried alone again. In a chunk it could cause
+                // another denial of all channels of the chunk.
                 let queue = if alone { &mut desired.to_subscribe_alone } else { &mut desired.to_subscribe };
                 queue.insert(name.clone());
             }

@@ -13,13 +13,13 @@ use crate::config::SubscriptionMode;
 use crate::connection::{Core, Reply, Request, RetryPolicy, Server, is_same};
 use crate::error::ServerError;
 
-/// How long to wait for a subscriber count: 50 ms. A hanging replica must not delay a release for
-/// longer.
+/// How long to wait for a subscriber count: 50 ms. A hanging replica must not delay a release by
+/// more than this time.
 const REPLICA_TIMEOUT: Duration = Duration::from_millis(50);
 
 /// The number of subscribers of a channel at a replica, if the replica returned it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-// Exhaustive: only redgrid-core uses it.
+// Not `#[non_exhaustive]`: only redgrid-core uses it.
 pub enum ReplicaSubscribers {
     /// The number of subscribers.
     Count(u64),
@@ -30,7 +30,7 @@ pub enum ReplicaSubscribers {
 /// Returns the number of subscribers of `channels` at all nodes where waiters of `key` subscribe.
 pub async fn waiting_subscribers(core: &Core, channels: &[Bytes], key: &Bytes) -> Result<u64, ServerError> {
     let subscriptions = &core.subscriptions;
-    // The channels are passed as keys, which routes the request to the primary of their slot.
+    // The channels are passed as keys. So the request goes to the primary of their slot.
     let request = Request::subcommand("PUBSUB", subscriptions.numsub_subcommand()).keys(channels.iter().cloned());
     let until = core.clock.now() + core.settings.patience();
     let counts = parse_counts(core.run_with(request.idempotent(), until, RetryPolicy::Retries).await?)?;
@@ -47,8 +47,8 @@ pub async fn waiting_subscribers(core: &Core, channels: &[Bytes], key: &Bytes) -
 }
 
 impl SubscriptionManager {
-    /// Counts the subscribers of each channel at the replica where the waiters of its key
-    /// subscribe.
+    /// Counts the subscribers of each channel at a replica: the one where the waiters of the
+    /// channel's key subscribe.
     ///
     /// The count is 0 for a channel whose waiters subscribe at the primary. Returns `None` if the
     /// waiters of all channels subscribe at the primary.
@@ -79,7 +79,7 @@ impl SubscriptionManager {
             return None;
         }
         // The future is boxed because it is rarely needed. Without the box, the future of every
-        // release would reserve space for it.
+        // release would be larger, by the size of this future.
         Some(Box::pin(async move {
             let counts =
                 join_all(requests.iter().map(|(server, channels)| count_subscribers(&**server, subcommand, channels)))

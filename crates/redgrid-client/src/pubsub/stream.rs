@@ -1,5 +1,5 @@
-//! Streams of messages: of users' own channels, and of channels in the slot of an object. All
-//! streams of a channel share one subscription.
+//! Streams of messages, for two kinds of channels: those that users choose, and those in the slot
+//! of an object. All streams of a channel share one subscription.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -17,12 +17,12 @@ use crate::error::ServerError;
 
 /// Selects the channels of a subscription.
 #[derive(Debug, Clone, PartialEq, Eq)]
-// Exhaustive: only implementations of object types use it.
+// Not `#[non_exhaustive]`: only implementations of object types use it.
 pub enum ChannelSelector {
     /// One channel, by SUBSCRIBE. In a cluster, messages that are published at any node reach all
     /// nodes.
     Plain(Bytes),
-    /// One channel, by SSUBSCRIBE, at the primary of its slot.
+    /// One channel, by SSUBSCRIBE at the primary of the channel's slot.
     Sharded(Bytes),
     /// All channels whose names match a pattern, by PSUBSCRIBE.
     Pattern(Bytes),
@@ -44,7 +44,7 @@ pub enum PubSubEvent {
     Gap,
     /// The reader was slow, and this many messages were dropped.
     Missed(u64),
-    /// The server now refuses the channel. The subscription is tried again.
+    /// The server now refuses the channel. The client tries to subscribe again at intervals.
     Denied(ServerError),
 }
 
@@ -57,20 +57,21 @@ pub struct PubSubStream {
     registrations: Vec<Registration>,
 }
 
-/// Returns the internal name of a plain channel, which is subscribed with SUBSCRIBE on every
-/// server. The internal name is needed because waiters may have a sharded channel of the same name.
+/// Returns the internal name of a plain channel. Such a channel is subscribed with SUBSCRIBE on
+/// every server. The name must differ from the name on the wire, because waiters may have a sharded
+/// channel of that name.
 pub(super) fn plain_name(channel: &[u8]) -> Bytes {
     qualified_name("plain", channel)
 }
 
-/// Returns the internal names of the three channels that can have this name on the wire. They are
-/// the channel of waiters, the plain channel and the sharded channel.
+/// Returns the internal names of the three channels that can have the same name on the wire: the
+/// channel of waiters, the plain channel and the sharded channel.
 pub(super) fn internal_names(channel: &Bytes) -> [Bytes; 3] {
     [channel.clone(), plain_name(channel), sharded_name(channel)]
 }
 
-/// Returns the internal name of a sharded channel, which is subscribed with SSUBSCRIBE on every
-/// server.
+/// Returns the internal name of a sharded channel. Such a channel is subscribed with SSUBSCRIBE on
+/// every server.
 pub(super) fn sharded_name(channel: &[u8]) -> Bytes {
     qualified_name("sharded", channel)
 }
@@ -119,7 +120,7 @@ async fn query_all_nodes<T: FromReply + Send>(core: &Core, request: Request) -> 
     let primaries = topology.primaries();
     let replicas: Vec<_> = topology.shards().into_iter().flat_map(|shard| shard.replicas).collect();
     let replicas = replicas.into_iter().filter(|replica| !primaries.iter().any(|primary| is_same(primary, replica)));
-    // A replica that is down has no subscribers.
+    // Replicas that do not answer are left out: a replica that is down has no subscribers.
     let at_replicas = join_all(replicas.filter(|replica| replica.answers()).map(|replica| {
         let request = request.clone();
         async move { replica.call_one(request).await.and_then(T::from_reply).ok() }

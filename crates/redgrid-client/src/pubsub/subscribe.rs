@@ -31,8 +31,8 @@ impl SubscriptionManager {
 
     /// Watches `channel` for a waiter of a contended key, and polls `key` meanwhile.
     ///
-    /// While the subscription is not active, the poll sets `waiter_flag`, which announces the
-    /// waiter to other processes.
+    /// While the subscription is not active, the poll sets the key `waiter_flag`. This key
+    /// announces the waiter to other processes.
     pub fn watch_contended(self: &Arc<Self>, channel: Bytes, key: Bytes, waiter_flag: Bytes) -> Watch {
         self.watch_polling(channel, KeyPoll { key, waiter_flag: Some(waiter_flag), due: Instant::MAX })
     }
@@ -74,7 +74,7 @@ impl SubscriptionManager {
     /// Subscribes to channels in the slot of `key` at the primary of that slot, even if waiters
     /// subscribe at a replica.
     ///
-    /// So a publisher at the primary counts this subscription.
+    /// So the primary includes this subscription when it counts the receivers of a message.
     pub fn subscribe_ordered_at_primary(
         self: &Arc<Self>,
         channels: impl IntoIterator<Item = Bytes>,
@@ -103,8 +103,8 @@ impl SubscriptionManager {
         OrderedSubscription { registrations, receiver, generation: first }
     }
 
-    /// Subscribes to a channel on which only the primary of `key` publishes, until the returned
-    /// value is dropped.
+    /// Subscribes to a channel on which only the primary of `key` publishes. The subscription ends
+    /// when the returned value is dropped.
     pub fn subscribe_buffered(
         self: &Arc<Self>,
         buffer: &Arc<MessageBuffer>,

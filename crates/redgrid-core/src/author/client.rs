@@ -1,4 +1,4 @@
-//! Methods of a client for all objects.
+//! Methods of a client that objects of all kinds use.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -118,8 +118,9 @@ pub trait ClientExt: Sealed {
     ///
     /// The call waits up to `response_timeout × (retries + 1)`, and retransmits the request after a
     /// lost reply. If the call fails with an unknown outcome, the client continues the
-    /// retransmissions until 30 s after the start. Until they end, later requests of this client
-    /// for the same name wait. If the future is dropped, only a request that was sent continues.
+    /// retransmissions until 30 s after the start. Later requests of this client for the same name
+    /// wait until the retransmissions end. If the future is dropped, the client continues the
+    /// request only if it was already sent.
     fn run_exactly_once<T: FromReply>(
         &self,
         request: IdempotentRequest,
@@ -137,8 +138,8 @@ pub trait ClientExt: Sealed {
         async move { crate::exactly_once::run(client, request, until).await?.into_typed() }
     }
 
-    /// Sends an exactly-once script a single time, so that it is executed at most once. Waits for a
-    /// connection until `until`.
+    /// Sends the script of an exactly-once request a single time, so that it is executed at most
+    /// once. Waits for a connection until `until`.
     ///
     /// After a lost reply the script is not sent again, so nothing is stored on the server for
     /// deduplication. The script must not use the Lua variable `clock`, which is unset.
@@ -152,14 +153,15 @@ pub trait ClientExt: Sealed {
     }
 
     /// Sends many requests, with retries until `until`. Returns one outcome for each request, in
-    /// the same order. An outcome also says whether its request is as durable as requested.
+    /// the same order. An outcome also says whether the write is as durable as requested.
     ///
     /// Requests to one node are sent together. They are executed in their order if all of them are
-    /// [`in_order`](Request::in_order). Requests to other nodes, and of other callers, are
-    /// concurrent.
+    /// [`in_order`](Request::in_order). Requests to different nodes are concurrent, and so are
+    /// requests of different callers.
     ///
-    /// A request that a node refuses for a temporary reason, mostly because a slot is moving, is
-    /// sent again. So is an idempotent request without a reply. Retries of one slot are sequential.
+    /// A request is sent again if a node refuses it for a temporary reason, mostly because a slot
+    /// is moving. An idempotent request is also sent again if it gets no reply. Retries of the
+    /// requests of one slot are sequential.
     fn batch(
         &self,
         requests: Vec<Request>,
@@ -169,7 +171,7 @@ pub trait ClientExt: Sealed {
         self.client().core().send_batch(requests, until, durability)
     }
 
-    /// Returns the current primaries: in a cluster those that serve slots, otherwise one.
+    /// Returns the current primaries: all primaries with slots in a cluster, otherwise one primary.
     ///
     /// Waits up to `response_timeout × (retries + 1)` until the primaries are known. The error says
     /// why they are unknown.
@@ -239,7 +241,8 @@ pub trait ClientExt: Sealed {
     /// was longer ago than the response timeout. Otherwise returns `None`.
     ///
     /// The error says why there was no contact. `answered` is the time at which the server last
-    /// answered the waiter. A connection on which no reply is outstanding counts as contact.
+    /// answered the waiter. While the connection has no outstanding reply, the last contact is the
+    /// present time.
     fn out_of_contact(&self, key: &[u8], answered: Instant) -> Option<ServerError> {
         let core = self.client().core();
         let contact = core.contact(key).map_or(answered, |contact| contact.max(answered));
@@ -255,7 +258,7 @@ pub trait ClientExt: Sealed {
         self.client().core().life.why()
     }
 
-    /// Watches a channel for wake-ups, and polls `key`, whose changes are published there.
+    /// Watches the channel on which changes of `key` are published, and polls the key.
     fn watch(&self, channel: Bytes, key: Bytes) -> Watch {
         self.client().core().subscriptions.watch(channel, key)
     }
@@ -272,7 +275,8 @@ pub trait ClientExt: Sealed {
         self.client().core().subscriptions.subscribe_ordered(channels, key, true)
     }
 
-    /// Subscribes to `channels` in the slot of a key that need not exist. Polls no key.
+    /// Subscribes to `channels` in the slot of the key `slot_of`, which need not exist. Polls no
+    /// key.
     fn subscribe_ordered_unpolled(
         &self,
         channels: impl IntoIterator<Item = Bytes>,
@@ -283,7 +287,7 @@ pub trait ClientExt: Sealed {
 
     /// Subscribes to channels, and completes when the server has confirmed the subscription.
     ///
-    /// Messages that are published after that are received. The stream keeps up to `capacity`
+    /// The stream contains the messages that are published from then on. It keeps up to `capacity`
     /// messages for a slow reader. The error is [`ServerError::Refused`] if the user has no
     /// permission, or if the server does not support such channels. It is [`ServerError::NotSent`]
     /// if no confirmation arrives within `response_timeout × (retries + 1)`. After an error there
@@ -296,7 +300,7 @@ pub trait ClientExt: Sealed {
         self.client().core().open_stream(channels, capacity)
     }
 
-    /// Subscribes to `channels`, on which scripts for the slot of `key` publish messages.
+    /// Subscribes to `channels` in the slot of `key`, on which scripts publish messages.
     ///
     /// The future completes when all channels are subscribed, or fails as [`ClientExt::subscribe`]
     /// does. The stream keeps up to `capacity` messages for a slow reader.
@@ -314,8 +318,8 @@ pub trait ClientExt: Sealed {
         self.client().core().subscriptions.stream_count(channels)
     }
 
-    /// Returns whether the server has confirmed, on the current connection, this client's
-    /// subscription to a channel.
+    /// Returns whether this client's subscription to a channel is confirmed on the current
+    /// connection.
     fn is_subscribed(&self, channel: &Bytes) -> bool {
         self.client().core().subscriptions.message_count(channel).is_some()
     }
@@ -325,16 +329,16 @@ pub trait ClientExt: Sealed {
         subscribers(self.client().core(), channel)
     }
 
-    /// Returns the number of subscribers of a channel in the slot of `key`, at its primary; `None`
-    /// if the primary does not answer within 50 ms.
+    /// Returns the number of subscribers of a channel in the slot of `key`, at the primary of that
+    /// slot; `None` if the primary does not answer within 50 ms.
     fn subscribers_at_primary(&self, channel: &Bytes, key: &[u8]) -> impl Future<Output = Option<u64>> + Send {
         self.client().core().subscriptions.subscribers_at_primary(channel, key)
     }
 
     /// Counts the subscribers of `channels` at all nodes where waiters of `key` subscribe.
     ///
-    /// These nodes are the primary of `key`, and also a replica if `subscription_mode` says so. The
-    /// channels must be in the slot of `key`.
+    /// These nodes are the primary of `key` and, depending on `subscription_mode`, one of its
+    /// replicas. The channels must be in the slot of `key`.
     fn waiting_subscribers(
         &self,
         channels: &[Bytes],
@@ -367,15 +371,15 @@ pub trait ClientExt: Sealed {
 
     /// Spawns `work` as a task of the client. The task continues if the caller is dropped.
     ///
-    /// The task ends with the client at the latest. A shutdown waits for the task, so `work` should
-    /// complete soon after [`Client::closing`](crate::Client::closing).
+    /// When the client ends, the task is dropped. Before that, a shutdown waits for the task, so
+    /// `work` should complete soon after [`Client::closing`](crate::Client::closing).
     fn run_in_background(&self, work: impl Future<Output = ()> + Send + 'static) {
         self.client().core().spawn_background(Box::pin(work));
     }
 
     /// Spawns a background task that runs until it completes or the client ends.
     ///
-    /// A shutdown waits for the task, so it should complete soon after
+    /// A shutdown waits for the task, so the task should complete soon after
     /// [`BackgroundClient::closing`]. The task must not hold a [`Client`](crate::Client).
     fn spawn_attached<W>(&self, work: impl FnOnce(BackgroundClient) -> W)
     where
@@ -389,7 +393,7 @@ pub trait ClientExt: Sealed {
         participant(self.client(), key)
     }
 
-    /// Offers a grant to a caller. A grant that is not taken within a second is dropped.
+    /// Offers a grant to a caller. The grant is dropped if it is not taken within a second.
     fn offer<T: Send + 'static>(&self, value: T) -> Offer<T> {
         Offer::new(&self.client().holdings().unpolled, value)
     }

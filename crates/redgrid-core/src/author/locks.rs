@@ -24,16 +24,16 @@ use crate::unpolled::Offer;
 ///
 /// To acquire a single hold, use [`PendingAcquire::start`](crate::lock::PendingAcquire::start).
 pub trait LockExt: Sealed {
-    /// Executes an acquire of several steps, which `start` creates for the remaining wait time.
+    /// Executes an acquire of several steps. `start` creates it for the remaining wait time.
     ///
     /// If the caller does not poll the future, a task of the client continues the acquire after at
-    /// most half a second. Without that task, a stalled acquire would hold the grants of its
-    /// earlier steps, and block others.
+    /// most half a second. Without that task, an acquire that is not polled would keep the grants
+    /// of its earlier steps, and block other callers.
     ///
     /// After the acquire succeeds, the caller has up to one second to poll the future and take the
-    /// grant. After that the grant is dropped, and the next poll restarts the acquire with the rest
-    /// of `wait`. Dropping the future drops the acquire. The inner result is the result of the
-    /// acquire.
+    /// grant. After that the grant is dropped, and the next poll restarts the acquire with the
+    /// remaining part of `wait`. Dropping the future drops the acquire. The inner `Result` is that
+    /// of the acquire.
     fn drive_acquire<T, E, F>(
         &self,
         wait: Option<Duration>,
@@ -81,8 +81,8 @@ pub trait LockExt: Sealed {
         }
     }
 
-    /// Returns whether the holder already holds the key in this mode or in its paired mode. (The
-    /// modes of a read-write lock are paired.)
+    /// Returns whether the holder already holds the key, in this mode or in its paired mode. (The
+    /// two modes of a read-write lock are paired.)
     ///
     /// If so, an acquire by this holder does not queue behind other requests.
     fn is_in(&self, kind: &'static dyn LockProtocol, target: &Arc<LockKeys>, holder: Option<HolderId>) -> bool {
@@ -98,8 +98,8 @@ pub trait LockExt: Sealed {
     ///
     /// The targets must share a kind and a slot ([`Client::slot`](crate::Client::slot)). If there
     /// are several, the kind must support multi-key acquires. The attempt ends at `until`. If the
-    /// future is dropped before it completes, a grant that arrives later is released in the
-    /// background.
+    /// future is dropped before it completes, and a grant arrives later, the client releases the
+    /// grant in the background.
     fn take_all(
         &self,
         kind: &'static dyn LockProtocol,
@@ -112,8 +112,8 @@ pub trait LockExt: Sealed {
 
     /// Takes over a lock by force, and notifies its former holders of the loss.
     ///
-    /// If the future is dropped before it completes, this client may still take over the lock, and
-    /// then releases it in the background.
+    /// If the future is dropped before it completes, the takeover may still succeed. In that case the
+    /// client releases the lock in the background.
     fn take_over(
         &self,
         kind: &'static dyn LockProtocol,
@@ -133,7 +133,7 @@ pub trait LockExt: Sealed {
     /// Takes over a hold that another process has detached.
     ///
     /// If the future is dropped after its first poll, the takeover continues in the background. If
-    /// it succeeds, the hold is released.
+    /// the takeover then succeeds, the hold is released.
     fn attach(
         &self,
         kind: &'static dyn LockProtocol,
@@ -144,9 +144,9 @@ pub trait LockExt: Sealed {
     }
 }
 
-/// Reason why [`LockExt::drive_acquire`] returns no result of the acquire.
+/// Reason why [`LockExt::drive_acquire`] ended without a result of the acquire.
 #[derive(Debug, Clone, PartialEq, Eq)]
-// Exhaustive: only implementations of object types use it.
+// Not `#[non_exhaustive]`: only implementations of object types use it.
 pub enum NotDriven {
     /// The wait time has passed.
     TimedOut,

@@ -2,8 +2,8 @@
 //!
 //! [`ClientExt`] and [`LockExt`] add methods to [`Client`]. The other traits are implemented by
 //! objects, and by simulated servers in tests. The traits change whenever the objects of this
-//! project need it. So any other crate that uses them must depend on one exact version of this
-//! crate.
+//! project need a change. So any other crate that uses the traits must depend on one exact version
+//! of this crate.
 //!
 //! ```no_run
 //! # async fn demo() -> Result<(), Box<dyn std::error::Error>> {

@@ -1,14 +1,14 @@
 //! Batches the requests of concurrent callers of one process for one key.
 //!
-//! While one batch is in flight, further requests are collected for the next one. There is no
-//! timer. On a single-threaded runtime, one batch at a time would make client and server take
-//! turns, each idle while the other works. So two or three batches can be in flight on such a
-//! runtime, each with an equal share of all requests (measured: 1.1 to 1.5 times as fast).
+//! While one batch is in flight, new requests are collected for the next batch. There is no timer.
+//! With one batch at a time on a single-threaded runtime, either the client or the server would
+//! always be idle: each works while the other waits. So two or three batches can be in flight on
+//! such a runtime, each with an equal share of all requests (measured: 1.1 to 1.5 times as fast).
 //!
 //! A lone caller polls the loop that sends its request. When a second caller submits a request, a
-//! task of the client takes the loop over. The only state of a caller is a slot. The caller has the
-//! slot until it gets its result or is dropped; the slot is then reused. The loop checks the
-//! deadlines of all callers.
+//! task of the client takes the loop over. The state of a caller is one slot of a list. The slot
+//! can be reused once the caller has its result or is dropped. The loop checks the deadlines of all
+//! callers.
 
 mod waiters;
 
@@ -46,17 +46,18 @@ pub trait BatchExecutor: Send + Sync + 'static {
     /// The reply to one caller.
     type Reply: Send + 'static;
 
-    /// Maximum number of batches in flight from a single-threaded runtime. On other runtimes it is
-    /// always 1.
+    /// Maximum number of batches in flight on a single-threaded runtime. On other runtimes the
+    /// maximum is always 1.
     ///
-    /// If several batches are in flight and one of them is sent again, the server may execute them
-    /// in another order. Requests must be correct in any such order. Replies are delivered in the
-    /// order of the batches.
+    /// If several batches are in flight and one of them is sent again, the server may execute the
+    /// batches in another order. Requests must be correct in any such order. Replies are delivered
+    /// in the order of the batches.
     const MAX_IN_FLIGHT: usize = 1;
 
-    /// Returns how many of the first requests form a batch.
+    /// Returns the size of the next batch: how many requests it takes from the front of `requests`.
     ///
-    /// `requests` yields at least one request. If the result is 0, one request is sent.
+    /// `requests` yields at least one request. If the result is 0, the batch still takes one
+    /// request.
     fn max_prefix<'a>(&self, requests: impl Iterator<Item = &'a Self::Request>) -> usize
     where
         Self::Request: 'a;
@@ -95,10 +96,10 @@ impl<C: BatchExecutor> Batcher<C> {
 
     /// Submits a request, which is batched with others, and waits for the reply.
     ///
-    /// While several callers wait, the client drives their requests and deadlines, in the runtime
-    /// in which it was created. Callers get their results only while that runtime is driven. For
-    /// example, a single-threaded runtime is not driven while its thread is blocked or outside
-    /// `block_on`.
+    /// While several callers wait, a task of the client drives their requests and deadlines. This
+    /// task runs in the runtime in which the client was created. Callers get their results only
+    /// while that runtime is driven. For example, a single-threaded runtime is not driven while its
+    /// thread is blocked or outside `block_on`.
     ///
     /// # Errors
     ///
@@ -106,7 +107,7 @@ impl<C: BatchExecutor> Batcher<C> {
     /// `response_timeout × (retries + 1)`, because earlier requests took too long.
     /// [`ServerError::ShuttingDown`] if the client ended before the request was sent.
     /// [`ServerError::Unknown`] if the client ended before a reply arrived, or if no reply arrived
-    /// within a further `response_timeout`.
+    /// within that time plus one more `response_timeout`.
     ///
     /// # Cancel safety
     ///
@@ -145,7 +146,7 @@ impl<C: BatchExecutor> WaiterGuard<'_, C> {
     /// it.
     fn enqueue(&mut self, client: &Client, request: C::Request, cx: &Context<'_>) -> Option<InlineTask> {
         let mut state = self.inner.state.lock();
-        // The clock is read under the lock, so the deadlines in the queue are in order.
+        // The clock is read while the state is locked, so the deadlines in the queue are in order.
         let until = client.clock().now() + client.patience();
         if state.loop_running {
             self.index = Some(state.waiters.enqueue(request, until, Some(cx.waker().clone())));
@@ -172,8 +173,8 @@ impl<C: BatchExecutor> WaiterGuard<'_, C> {
         Some(inline_task)
     }
 
-    /// Polls for the result. The result wakes the caller only if the caller does not poll the loop
-    /// itself.
+    /// Polls for the result. The caller's waker is registered only if the caller does not poll the
+    /// loop itself.
     fn poll_result(&mut self, cx: &Context<'_>, polled_inline: bool) -> Poll<BatchResult<C::Reply>> {
         let waker = (!polled_inline).then(|| cx.waker());
         let Some(index) = self.index else { return Poll::Pending };
@@ -195,10 +196,10 @@ impl<C: BatchExecutor> Drop for WaiterGuard<'_, C> {
 }
 
 impl<C: BatchExecutor> Inner<C> {
-    /// Takes the next batch. Also returns the latest and the earliest of its deadlines.
+    /// Takes the next batch. Also returns the latest and the earliest deadline of its requests.
     ///
-    /// Returns `None` if no request is queued, or if no further batch is allowed in flight. If it
-    /// returns `None` while no batch is in flight, the loop is marked as ended.
+    /// Returns `None` if no request is queued, or if the maximum number of batches is in flight. If
+    /// there is no batch, neither a next one nor one in flight, the loop is marked as ended.
     fn next_batch(
         &self,
         now: Instant,
@@ -247,8 +248,8 @@ impl<C: BatchExecutor> Inner<C> {
     }
 }
 
-/// Guards a running loop. However the loop ends, the guard ends all waits and lets the next request
-/// start a new loop.
+/// Guards a running loop. If the loop is dropped or panics, the guard fails all waiting callers,
+/// and lets the next request start a new loop.
 struct LoopGuard<C: BatchExecutor> {
     inner: Arc<Inner<C>>,
     finished: bool,
@@ -283,7 +284,7 @@ async fn batch_loop<C: BatchExecutor>(mut guard: LoopGuard<C>, max_in_flight: us
         }
         if sends && in_flight.len() > 1 {
             // Sends the new batches before replies are delivered, so that the server has work
-            // meanwhile.
+            // during the delivery.
             let _ = poll_immediate(poll_until_first_done(&mut in_flight)).await;
             yield_now().await;
         }
@@ -300,8 +301,8 @@ async fn batch_loop<C: BatchExecutor>(mut guard: LoopGuard<C>, max_in_flight: us
         let to_wake = inner.state.lock().waiters.complete_batch(answers);
         to_wake.wake();
         if was_shared {
-            // Callers that were answered together may submit their next requests now, for one
-            // batch.
+            // Callers that were answered together can now submit their next requests, which then
+            // share a batch.
             yield_now().await;
         }
     }
@@ -321,7 +322,7 @@ async fn poll_until_first_done<F: Future>(in_flight: &mut VecDeque<Pin<Box<Maybe
     .await;
 }
 
-/// Holds the loop while a caller polls it. When the caller is dropped, a task takes the loop over.
+/// Owns the loop while a caller polls it. When the caller is dropped, a task takes the loop over.
 struct InlineLoop<'a> {
     inline_task: Option<InlineTask>,
     client: &'a Client,

@@ -1,5 +1,4 @@
-//! The callers of a batcher, and the state of each. This module has no clock and no lock of its
-//! own.
+//! The callers of a batcher, and the state of each. This module reads no clock and locks no mutex.
 
 use std::collections::VecDeque;
 use std::task::{Context, Poll, Waker};
@@ -24,7 +23,8 @@ pub(super) struct WaiterSlab<Q, A> {
     free: Vec<usize>,
     /// Slots of queued requests, in order of arrival.
     queue: VecDeque<usize>,
-    /// Slots of requests in flight, in order of arrival and therefore of their deadlines.
+    /// Slots of requests in flight, in order of arrival, which is also the order of their
+    /// deadlines.
     in_flight: VecDeque<usize>,
     /// The batches in flight. They include requests that have expired.
     batches: VecDeque<Batch>,
@@ -34,7 +34,7 @@ pub(super) struct WaiterSlab<Q, A> {
     expired: usize,
     /// Latest deadline of the requests in `batches`.
     latest_deadline: Instant,
-    /// The waker of the loop, which is woken when the last caller of a batch is gone.
+    /// Wakes the loop when the last caller of a batch is gone.
     driver_waker: Option<Waker>,
 }
 
@@ -56,7 +56,7 @@ pub(super) enum Waiter<Q, A> {
     InFlight {
         until: Instant,
         waker: Option<Waker>,
-        /// Number of batches that were formed before the one of this request.
+        /// Number of batches that were formed before the batch with this request.
         batch: u64,
     },
     Done(BatchResult<A>),
@@ -64,7 +64,7 @@ pub(super) enum Waiter<Q, A> {
     Cancelled,
 }
 
-/// Wakers of completed callers, to be woken when no lock is held.
+/// The wakers of callers that have their result. They are called while no mutex is locked.
 #[must_use]
 #[derive(Default)]
 pub(super) struct WakeList {
@@ -74,8 +74,8 @@ pub(super) struct WakeList {
 
 /// A waker that is no longer needed, or none.
 ///
-/// Dropping it can drop the task of another caller. That caller then locks the state to cancel its
-/// slot. So the waker must be dropped while no lock is held.
+/// Dropping the waker can drop the task of another caller. The mutex of the state is then locked,
+/// to cancel the slot of that caller. So the waker must be dropped while that mutex is not locked.
 pub(super) type ReplacedWaker = Option<Waker>;
 
 impl WakeList {
@@ -131,7 +131,8 @@ impl<Q, A> WaiterSlab<Q, A> {
         index
     }
 
-    /// Polls for the result of the caller in a slot. While there is none, stores `waker` there.
+    /// Returns the result of the caller in a slot. While there is no result, stores `waker` in the
+    /// slot.
     pub(super) fn poll_result(&mut self, index: usize, waker: Option<&Waker>) -> (Poll<BatchResult<A>>, ReplacedWaker) {
         let waiter = &mut self.slots[index];
         if let Waiter::Queued { waker: current, .. } | Waiter::InFlight { waker: current, .. } = waiter {
@@ -147,8 +148,8 @@ impl<Q, A> WaiterSlab<Q, A> {
 
     /// Cancels the caller of a slot.
     ///
-    /// Returns the former state of the slot, to be dropped when no lock is held. If the caller was
-    /// the last one of its batch, also returns the waker of the driver.
+    /// Returns the former state of the slot, which must be dropped while no mutex is locked. If the
+    /// caller was the last one of its batch, also returns the waker of the loop.
     pub(super) fn cancel(&mut self, index: usize) -> (Waiter<Q, A>, Option<Waker>) {
         let removed = std::mem::replace(&mut self.slots[index], Waiter::Cancelled);
         let mut driver = None;
@@ -166,14 +167,15 @@ impl<Q, A> WaiterSlab<Q, A> {
         (removed, driver)
     }
 
-    /// Records that a caller no longer waits for its batch. Returns whether it was the last caller.
+    /// Records that a caller no longer waits for its batch. Returns whether no caller is left.
     fn waiter_left(&mut self, batch: u64) -> bool {
         let batch = &mut self.batches[(batch - self.finished_batches) as usize];
         batch.waiters_left -= 1;
         batch.waiters_left == 0
     }
 
-    /// Yields the index of each in-flight batch for which no caller waits, once per batch.
+    /// Returns the index of a batch in flight for which no caller waits. Each batch is returned
+    /// once.
     pub(super) fn poll_abandoned(&mut self, cx: &Context<'_>) -> (Poll<usize>, ReplacedWaker) {
         match self.batches.iter().position(|batch| batch.waiters_left == 0 && !batch.is_abandoned) {
             Some(index) => {
@@ -184,7 +186,7 @@ impl<Q, A> WaiterSlab<Q, A> {
         }
     }
 
-    /// Rejects the queued requests whose deadline has passed at `now`. They are not sent.
+    /// Rejects the queued requests that have passed their deadline at `now`. They are not sent.
     pub(super) fn reject_expired(&mut self, now: Instant) -> WakeList {
         let mut to_wake = WakeList::default();
         while let Some(first) = self.first_in_queue() {
@@ -198,7 +200,7 @@ impl<Q, A> WaiterSlab<Q, A> {
         to_wake
     }
 
-    /// Takes a batch out of the queue: as many of the first requests as `max_prefix` returns.
+    /// Takes a batch out of the queue. `max_prefix` returns how many of the first requests form it.
     ///
     /// Returns the requests, the latest of their deadlines, and the earliest.
     pub(super) fn take_batch(
@@ -231,7 +233,7 @@ impl<Q, A> WaiterSlab<Q, A> {
         Some((requests, latest, first))
     }
 
-    /// Completes the callers that have timed out. Returns the instant at which to call this again.
+    /// Ends the requests that have timed out. Returns when to call this method again.
     ///
     /// A request that is queued times out at its deadline. A request in flight times out `timeout`
     /// after its deadline.
@@ -254,8 +256,9 @@ impl<Q, A> WaiterSlab<Q, A> {
             self.complete(first, Err(ServerError::unknown("no answer came in time")), &mut to_wake);
         }
         // New requests do not wake the loop, so the next call must not be later than their
-        // deadlines. These are not before `latest_deadline`; if that has passed, they are at least
-        // a response timeout away.
+        // deadlines. The deadline of a new request is `latest_deadline` or later. If
+        // `latest_deadline` has passed, the deadline of a new request is at least a response
+        // timeout away.
         (to_wake, if self.latest_deadline > now { next.min(self.latest_deadline) } else { next })
     }
 
@@ -269,8 +272,8 @@ impl<Q, A> WaiterSlab<Q, A> {
         self.finished_batches += 1;
         let expired = self.expired.min(count);
         self.expired -= expired;
-        // The driver soon polls by itself, and then notices all batches that have been abandoned.
-        // So its waker is not needed.
+        // The loop soon continues by itself, and then notices all abandoned batches. So it need not
+        // be woken.
         let mut to_wake = WakeList { wakers: VecDeque::with_capacity(count), replaced: self.driver_waker.take() };
         let mut answers = answers.into_iter().skip(expired);
         for _ in expired..count {

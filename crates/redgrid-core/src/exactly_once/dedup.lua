@@ -8,8 +8,8 @@
 --                     is in flight at a time
 -- ARGV[3]  lifetime   of the memory, in milliseconds; longer than the time in which copies of the
 --                     request are sent
--- Returns  {1, answer}  executed, by this copy or an earlier one; `answer` is the argument of the
---                       function `answer`
+-- Returns  {1, answer}  executed, by this copy or an earlier one; `answer` is the list that the
+--                       script passed to the function `answer`
 --          {0, time}    too late: this copy did nothing; `time` is the server's time, in µs
 --          {-1}         a later request of the client was executed: this copy did nothing
 --

@@ -2,17 +2,17 @@
 //!
 //! A request that sets a value can safely be executed twice. A request that adds to a value must be
 //! executed only once. Its script stores the number and the reply of the request under a
-//! deduplication key. Each client has one such key for each name. A later copy with the same number
-//! gets the stored reply, and a copy with a smaller number does nothing.
+//! deduplication key. Each client has one such key for each name. A later copy of the same request
+//! has the same number, and gets the stored reply. A late copy of an earlier request has a smaller
+//! number, and does nothing.
 //!
 //! A client has at most one such request for a name in flight, and sends it until it is answered.
-//! If the caller is dropped, the request continues, and the next request is sent only after its
-//! end.
+//! If the caller is dropped, the request continues. The next request waits until this one has
+//! ended.
 //!
 //! A transmission that arrives after its deadline does nothing, and the deduplication key lives
 //! longer than these deadlines. So a transmission that arrives after the key has expired has no
-//! effect. The key is written together with the data, and therefore survives a failover exactly
-//! when the data does.
+//! effect. The key is written together with the data, so a failover keeps both or loses both.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,9 +39,9 @@ const PLAIN_PRELUDE: &str = include_str!("plain.lua");
 /// A script that is executed exactly once, however often it is sent.
 ///
 /// The script takes `KEYS` keys, all of one slot. In Lua its keys begin at `KEYS[2]`, and its
-/// arguments at `ARGV[4]`: deduplication uses the earlier ones. The script must end with
-/// `return answer({…})`, after everything else is done. Once the script has written something,
-/// every later operation must succeed.
+/// arguments at `ARGV[4]`: deduplication uses the keys and arguments before them. The script must
+/// end with `return answer({…})`, after everything else is done. Once the script has written
+/// something, every later operation must succeed.
 ///
 /// ```
 /// use redgrid_core::author::ClientExt;
@@ -67,7 +67,7 @@ struct ScriptTexts {
 }
 
 impl<const KEYS: usize> IdempotentScript<KEYS> {
-    /// Creates a script from its name (for errors) and from the text after the beginning.
+    /// Creates a script from its name (for errors) and its text; the deduplication is added.
     pub const fn new(name: &'static str, text: &'static str) -> Self {
         IdempotentScript(ScriptTexts {
             exactly_once: BulkScript::with_prelude(PRELUDE, name, text),
@@ -75,7 +75,7 @@ impl<const KEYS: usize> IdempotentScript<KEYS> {
         })
     }
 
-    /// Returns a call of the script with these keys; arguments are added to the result.
+    /// Returns a call of the script with these keys. The caller then adds the arguments.
     pub fn with(&'static self, keys: [Bytes; KEYS]) -> IdempotentRequest {
         IdempotentRequest { texts: &self.0, request: self.0.exactly_once.with(keys) }
     }
@@ -91,7 +91,7 @@ impl<const KEYS: usize> IdempotentScript<KEYS> {
 pub struct IdempotentBulkScript(ScriptTexts);
 
 impl IdempotentBulkScript {
-    /// Creates a script from its name (for errors) and from the text after the beginning.
+    /// Creates a script from its name (for errors) and its text; the deduplication is added.
     pub const fn new(name: &'static str, text: &'static str) -> Self {
         IdempotentBulkScript(ScriptTexts {
             exactly_once: BulkScript::with_prelude(PRELUDE, name, text),
@@ -99,7 +99,7 @@ impl IdempotentBulkScript {
         })
     }
 
-    /// Returns a call of the script with these keys; arguments are added to the result.
+    /// Returns a call of the script with these keys. The caller then adds the arguments.
     ///
     /// The deduplication key is derived from the first one of `keys`.
     pub fn with(&'static self, keys: impl IntoIterator<Item = Bytes>) -> IdempotentRequest {
@@ -167,8 +167,8 @@ pub(crate) fn dedup_key(core: &Core, key: &[u8], of: &str) -> Bytes {
     dedup_key.into()
 }
 
-/// Sends a request with its number until it has a final answer. Also returns the outcome of the
-/// last transmissions.
+/// Sends a numbered request until it has a final answer. Also returns the outcome of the last
+/// `exchange`.
 ///
 /// The caller must ensure that no other request with the same deduplication key is in flight.
 pub(crate) async fn send_until_answered(
@@ -188,7 +188,7 @@ pub(crate) async fn send_until_answered(
         let status = reply.as_ref().ok().and_then(|reply| reply.first().cloned());
         let answer = match (reply, status) {
             (Ok(mut reply), Some(Reply::Int(1))) if reply.len() == 2 => Ok(reply.swap_remove(1)),
-            // This transmission arrived late and did nothing. Only the reply of a further
+            // This transmission arrived late and did nothing. Only the reply to the next
             // transmission shows whether an earlier one was executed.
             (Ok(reply), Some(Reply::Int(0))) if core.clock.now() < until => {
                 if let Some(time) = reply.into_iter().nth(1).and_then(|time| time.into_typed().ok()) {

@@ -1,4 +1,4 @@
--- plain.lua: replaces dedup.lua before a script that is sent once, so that nothing is stored.
+-- plain.lua: prefix of a script that is sent once. It replaces dedup.lua, and stores nothing.
 --
 -- KEYS[1] and ARGV[1] to ARGV[3] are passed but not used. So the script after this prefix has its
 -- own keys and arguments at the same indexes as with dedup.lua.

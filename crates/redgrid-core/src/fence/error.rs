@@ -22,7 +22,8 @@ pub enum FenceError {
     },
     /// The fence remembers no token, and the given token is older than the lifetime of the fence.
     ///
-    /// A higher token may have passed before and been forgotten. Nothing was written.
+    /// The fence may have accepted a higher token before, and have forgotten it. Nothing was
+    /// written.
     #[error("token {token} is older than the lifetime of the fence `{name}` ({lifetime:?})")]
     Expired {
         /// Name of the fence.

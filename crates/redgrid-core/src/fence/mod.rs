@@ -21,8 +21,8 @@ use crate::token::Token;
 static CHECK: Script<1> = Script::new("fence/check", include_str!("scripts/check.lua"));
 static WRITE: Script<3> = Script::new("fence/write", include_str!("scripts/write.lua"));
 
-/// Default time for which a fence remembers the highest token after the last token has passed: 30
-/// days, the same as the longest lease.
+/// How long a fence remembers the highest token by default, counted from the last token that
+/// passed: 30 days, like the longest lease.
 const LIFETIME: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
 /// The shortest lifetime of a fence: 1 minute.
@@ -75,13 +75,13 @@ static NEXT_CALL: AtomicU64 = AtomicU64::new(1);
 /// # Lifetime
 ///
 /// The fence remembers the highest token until 30 days after the last token has passed (see
-/// [`Fence::lifetime`]). After that, the fence rejects tokens that are older than its lifetime.
-/// Tokens are times, so every token that is lower than the forgotten one is rejected, too.
+/// [`Fence::lifetime`]). Tokens are times: after that, the fence rejects every token that is more
+/// than 30 days old. The forgotten token is that old, so every lower token is rejected, too.
 ///
-/// If a token is ahead of the clock of the fence's server, the fence remembers the token for
-/// longer, by the difference. A holder that has held its lock for longer than the lifetime without
-/// a write gets [`FenceError::Expired`], and must acquire the lock again. All clients should use
-/// the same lifetime. If the server loses its data, it loses the fence, too.
+/// If a token is later than the time of the fence's server, the fence remembers the token for
+/// longer, by the difference. A holder may write nothing for longer than the lifetime. Its next
+/// write then fails with [`FenceError::Expired`], and it must acquire the lock again. All clients
+/// should use the same lifetime. If the server loses its data, it loses the fence, too.
 #[derive(Debug, Clone)]
 pub struct Fence {
     client: Client,
@@ -100,7 +100,7 @@ struct Guarded {
 impl Fence {
     /// Creates a handle of the fence with this name.
     ///
-    /// No request is sent: an invalid name is reported by the first call.
+    /// No request is sent. An invalid name is reported by the first call.
     pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
         let guarded = Name::of_key(name).map(|name| {
             let key = key(&client.key(&name));
@@ -117,7 +117,7 @@ impl Fence {
 
     /// Sets how long the fence remembers the highest token after the last token has passed.
     ///
-    /// Once the highest token is forgotten, the age of a token decides: tokens older than this
+    /// Once the highest token is forgotten, only the age of a token decides: tokens older than this
     /// lifetime are rejected. The lifetime is 1 minute at least, and 30 days by default.
     pub fn lifetime(mut self, lifetime: Duration) -> Self {
         self.lifetime = Some(lifetime.max(MIN_LIFETIME));
@@ -226,7 +226,7 @@ impl Fence {
         self.write(key, Write::Increment { by }, token).await
     }
 
-    /// Deletes `key` if `token` is not stale. Returns true if it existed.
+    /// Deletes `key` if `token` is not stale. Returns true if the key existed.
     ///
     /// # Errors
     ///
@@ -243,8 +243,8 @@ impl Fence {
     /// fenced writes.
     ///
     /// Returns 1 for [`Write::Set`], the sum for [`Write::Increment`], and the number of new fields
-    /// for [`Write::HashSet`]. For [`Write::HashDelete`] and [`Write::Delete`] it returns how many
-    /// of the fields or keys existed.
+    /// for [`Write::HashSet`]. For [`Write::HashDelete`], returns how many of the fields existed.
+    /// For [`Write::Delete`], returns 1 if the key existed, otherwise 0.
     ///
     /// # Errors
     ///
@@ -266,7 +266,7 @@ impl Fence {
         let reply_key = Bytes::from([&guarded.key[..], suffix.as_bytes()].concat());
         // The request is retransmitted for `patience` at most. The last transmission is executed
         // within one response timeout, which is no longer than `patience`. So the reply is stored
-        // for twice that time, plus 1 s.
+        // for twice `patience`, plus 1 s.
         let reply_ttl = millis(2 * self.client.patience()) + 1_000;
         let request = WRITE.with([key, guarded.key.clone(), reply_key]).arg(token.to_string());
         let request = request.int(self.lifetime_millis()).int(reply_ttl).deadline_arg().arg(command);

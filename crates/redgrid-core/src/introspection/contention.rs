@@ -9,15 +9,15 @@ use super::gathered::millis;
 use crate::clock::Instant;
 use crate::name::Name;
 
-/// Time after which a wait counts half: 10 minutes. If the longest wait is older than this, the
-/// next wait replaces it.
+/// Time after which a wait counts only half as much: 10 minutes. If the longest wait ended longer
+/// ago than this, the next wait replaces it.
 const HALF_LIFE: Duration = Duration::from_secs(600);
 
-/// The sums are reduced for their age at most once in this time: 1 s.
+/// The sums are reduced because of their age at intervals of at least 1 s.
 const AGING_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Maximum number of names that are remembered: 1,000. Above it, the half with the least waiting
-/// time is forgotten.
+/// Maximum number of names that are remembered: 1,000. If there are more, the half of them with the
+/// least waiting time is forgotten.
 const MAX_NAMES: usize = 1000;
 
 /// The number of names in a report: 20.
@@ -26,13 +26,13 @@ const REPORTED: usize = 20;
 /// The waits for one name.
 #[derive(Clone, Default)]
 pub(crate) struct Tally {
-    /// The number of waits. Each one counts less with its age.
+    /// The number of waits. The older a wait is, the less it counts.
     waits: f64,
-    /// The sum of the waits in seconds. Each one counts less with its age.
+    /// The sum of the waits in seconds. The older a wait is, the less it counts.
     total: f64,
     longest: Duration,
     longest_at: Instant,
-    /// The time for which the sums were last reduced.
+    /// When the sums were last reduced.
     aged: Instant,
 }
 
@@ -74,7 +74,7 @@ impl Tally {
         let mut report = ContentionReport::default();
         report.name = name.to_string();
         report.kind = kind.into();
-        // The sums are positive. A cast saturates at the bounds of the type.
+        // The casts are safe: no sum is negative, and a cast saturates at the bounds of the type.
         report.waits = self.waits.round() as u64;
         report.total_ms = (self.total * 1000.0).round() as u64;
         report.longest_ms = millis(self.longest);
@@ -110,7 +110,7 @@ impl Contention {
         other.0.iter().for_each(|((kind, name), tally)| self.merge(kind, name, tally.clone()));
     }
 
-    /// Returns the names with the most waiting time, the highest first.
+    /// Returns the names with the most waiting time, the longest time first.
     pub(crate) fn into_report(mut self, now: Instant) -> Vec<ContentionReport> {
         self.0.values_mut().for_each(|tally| tally.age(now));
         let mut all: Vec<_> = self.0.into_iter().filter(|(_, tally)| tally.waits >= 0.5).collect();

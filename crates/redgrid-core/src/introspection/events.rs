@@ -38,9 +38,9 @@ struct Event {
     at: Instant,
     what: &'static str,
     name: Name,
-    /// The detail of the latest of the joined events.
+    /// The detail; if several events were joined into one, that of the latest.
     detail: String,
-    /// The number of joined events.
+    /// The number of events that were joined into this one, including itself.
     times: u64,
 }
 
@@ -53,7 +53,7 @@ impl EventLog {
         self.events.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns whether reports of the client have lists, such as events and contention.
+    /// Returns whether the client's reports contain lists, such as events and contention.
     pub(crate) fn is_full_report(&self) -> bool {
         self.core.settings.introspection == Introspection::Full
     }
@@ -84,11 +84,11 @@ impl EventLog {
     }
 }
 
-/// Adds an event, and drops the oldest one of the most frequent kind if there are too many.
+/// Adds an event. If there are too many events, drops the oldest one of the most frequent kind.
 ///
-/// Without a server, renewals fail every second, and each waiting task may end with an unknown
-/// outcome. Events of these two kinds are joined if they have the same name, so that they do not
-/// displace events of lost holds.
+/// While the server cannot be reached, renewals fail every second, and each waiting task may end
+/// with an unknown outcome. Each of these two kinds is therefore joined into one event for each
+/// name, so that such events do not displace those of lost holds.
 fn add(events: &mut VecDeque<Event>, mut event: Event) {
     let is_same = |other: &Event| other.what == event.what && other.name == event.name;
     let is_joined = event.what == RENEWAL_FAILED || event.what == UNKNOWN;

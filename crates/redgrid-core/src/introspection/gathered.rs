@@ -10,8 +10,8 @@ use crate::clock::Instant;
 use crate::config::Introspection;
 use crate::name::Name;
 
-/// Maximum number of holds in a report: 500. More would exceed the size limit of a report, even
-/// with short names.
+/// Maximum number of holds in a report: 500. With more holds, a report would exceed its size limit,
+/// even with short names.
 const MAX_HELD: usize = 500;
 
 /// Maximum number of names with waiting tasks in a report: 200.
@@ -51,7 +51,7 @@ impl Gathered {
         self.is_truncated = true;
     }
 
-    /// Adds a hold that exists since `since`. Other holds of the same name have another `id`.
+    /// Adds a hold that began at `since`. `id` distinguishes it from other holds of the same name.
     /// `fill` sets all fields except name, kind and age.
     pub(crate) fn add_held(
         &mut self,
@@ -69,7 +69,7 @@ impl Gathered {
         });
     }
 
-    /// Adds the tasks that wait for a name. The first of them waits since `since`.
+    /// Adds the tasks that wait for a name. The first of them has waited since `since`.
     pub(crate) fn add_waits(&mut self, (kind, name): (&'static str, &Name), tasks: usize, since: Instant) {
         let (now, tasks) = (self.now, tasks as u64);
         if tasks == 0 {
@@ -101,7 +101,7 @@ impl Gathered {
         report.held = held.into_iter().map(|(_, held)| held).collect();
         for waits in self.waits.into_list() {
             // A read-write lock has several queues, one for each grant that its readers may share.
-            // They become one entry.
+            // The report has one entry for all of them.
             let is_same = |other: &&mut WaitReport| other.name == waits.name && other.kind == waits.kind;
             match report.waits.iter_mut().find(is_same) {
                 Some(other) => other.tasks += waits.tasks,
@@ -116,7 +116,7 @@ impl Gathered {
     }
 }
 
-/// A list of the oldest values of those that were offered.
+/// Keeps the oldest of the values that are offered.
 struct Oldest<T> {
     /// The newest of the values comes first.
     heap: BinaryHeap<Aged<T>>,
@@ -139,8 +139,8 @@ impl<T> Oldest<T> {
         Oldest { heap: BinaryHeap::new(), most, accepted: 0, is_cut: false }
     }
 
-    /// Adds the value that `make` returns. If the list is full, the newest value is dropped: this
-    /// one or another.
+    /// Adds the value that `make` returns. If the list is full, the newest value is dropped. `make`
+    /// is not called if its value would be the newest one.
     fn offer(&mut self, since: Instant, make: impl FnOnce() -> T) {
         if self.heap.len() == self.most {
             self.is_cut = true;

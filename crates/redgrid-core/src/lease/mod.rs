@@ -23,7 +23,7 @@ use crate::observe::count;
 
 /// How long a lock or a permit is granted for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-// Exhaustive: only implementations of object types use it.
+// Not `#[non_exhaustive]`: only implementations of object types use it.
 pub enum LeaseMode {
     /// The lease is renewed while the guard lives. The duration is that of one lease.
     Renewed(Duration),
@@ -61,8 +61,8 @@ pub(crate) fn deadline(sent: Instant, lease: Duration) -> Instant {
     sent + lease.saturating_sub(margin(lease))
 }
 
-/// Returns the instant of a lease's next renewal or check. `from` is the time at which its last
-/// request was sent.
+/// Returns when a lease is renewed or checked next. `from` is when the last request for the lease
+/// was sent.
 ///
 /// The instant is a third of the lease after `from`, so that one failed renewal does not lose the
 /// lease.
@@ -95,11 +95,13 @@ pub(crate) fn retry_pause(lease: Duration) -> Duration {
 /// 18,800 with 10 ms, and 18,300 with 20 ms.
 const SHORTEST_WINDOW: Duration = Duration::from_millis(10);
 
-/// Returns the length of a hand-over window: the value `set`; if it is `None`, ten round trips, and
-/// at least [`SHORTEST_WINDOW`]. The maximum is [`LONGEST_WINDOW`].
+/// Returns the length of a hand-over window: `set`, or ten round trips if `set` is `None`.
 ///
-/// After the window, the release and the next acquire take two more round trips. They are at most a
-/// sixth of the whole time.
+/// If ten round trips are shorter than [`SHORTEST_WINDOW`], the window has that length. No window
+/// is longer than [`LONGEST_WINDOW`].
+///
+/// After the window, the release and the next acquire take two more round trips. With a window of
+/// ten round trips or more, these two are at most a sixth of the time between two acquires.
 pub(crate) fn handover_window(set: Option<Duration>, round_trip: Duration) -> Duration {
     set.unwrap_or((round_trip * 10).max(SHORTEST_WINDOW)).min(LONGEST_WINDOW)
 }
@@ -129,7 +131,8 @@ impl Deadline {
         decoded(self.0.load(Ordering::Acquire))
     }
 
-    /// Returns whether the deadline has passed at `now`, or had passed for an earlier call.
+    /// Returns whether the deadline has passed at `now`, or was found to have passed by an earlier
+    /// call.
     pub(crate) fn has_passed(&self, now: Instant) -> bool {
         let mark = |bits| (bits & PASSED == 0 && now >= decoded(bits)).then_some(bits | PASSED);
         match self.0.load(Ordering::Acquire) {
@@ -187,7 +190,8 @@ pub(crate) trait Lease {
 
     fn id(&self) -> Self::Id;
 
-    /// Returns the next time at which the lease, or a part of it, ends if it is not renewed.
+    /// Returns when the lease ends unless it is renewed, or when the first of its holds runs out if
+    /// that is earlier.
     fn next_end(&self) -> Instant;
 }
 
@@ -244,7 +248,8 @@ impl<L: Lease> Schedule<L> {
         self.leases.get(&id).map(|registered| &registered.lease)
     }
 
-    /// Updates the end of the lease and schedules its next renewal. Unknown ids are ignored.
+    /// Schedules the next renewal of the lease at `due`. Also updates its recorded end, as
+    /// [`Schedule::moved`] does. Unknown ids are ignored.
     pub(crate) fn reschedule(&mut self, id: L::Id, due: Instant) {
         self.moved(id);
         let Some(registered) = self.leases.get_mut(&id) else { return };
@@ -266,7 +271,7 @@ impl<L: Lease> Schedule<L> {
         }
     }
 
-    /// Returns the next time at which a lease is due, or an end is checked.
+    /// Returns when the next lease is due or the next end is checked, whichever is earlier.
     pub(crate) fn next(&self) -> Instant {
         let due = self.due.first().map_or(Instant::MAX, |(due, _)| *due);
         let end = self.ends.first().map_or(Instant::MAX, |(end, _)| *end);
@@ -302,10 +307,11 @@ impl<L: Lease> Schedule<L> {
         out
     }
 
-    /// Takes the leases for one renewal: the first `most` of those that are due by `soon`.
+    /// Takes the leases that one request renews: the first ones that are due by `soon`, at most
+    /// `most`.
     ///
-    /// If no lease is due at `now`, it takes none. A taken lease is due again only after
-    /// `reschedule`.
+    /// If no lease is due at `now`, none is taken, even if one is due by `soon`. A taken lease is
+    /// due again only after `reschedule`.
     pub(crate) fn take_due(&mut self, now: Instant, soon: Instant, most: usize) -> Vec<Arc<L>> {
         let mut out = Vec::new();
         if self.due.first().is_none_or(|(due, _)| *due > now) {
@@ -352,9 +358,9 @@ impl<L: Lease> Schedule<L> {
 /// Therefore the alarm can fire for a lease that was removed meanwhile. Postponing the alarm at
 /// each removal would cost more: the next lease would bring it forward again, and wake the task.
 ///
-/// Callers of `set` and `bring_forward` must hold the lock of the schedule from which the time is
-/// taken. A loop with several schedules sets [`Instant::MAX`] first. Each schedule then brings the
-/// alarm forward.
+/// Callers of `set` and `bring_forward` take the time from a schedule, and must keep the mutex of
+/// that schedule locked meanwhile. A loop with several schedules sets [`Instant::MAX`] first. Each
+/// schedule then brings the alarm forward.
 pub(crate) struct Wakeup {
     at: AtomicU64,
     moved: Notify,

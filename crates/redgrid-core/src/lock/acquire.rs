@@ -22,13 +22,13 @@ use crate::observe::{OpContext, OpSpan, Outcome, count};
 use crate::service::ClientParts;
 use crate::unpolled::{BackgroundTask, InlineTask};
 
-/// A caller gives up this much later than its request: 20 ms. So the caller receives the error of
-/// the request.
+/// How much later than its request a caller gives up: 20 ms. So the caller receives the request's
+/// own error.
 pub(crate) const GRACE: Duration = Duration::from_millis(20);
 
 impl Table {
-    /// Requests the lock with these keys. If `under` is set, the request converts a hold of the
-    /// server lease with this id into a hold of this lock.
+    /// Requests the lock with these keys. If `under` is set, it is the id of a server lease, whose
+    /// hold the request converts into a hold of this lock.
     ///
     /// The table owns the request; the returned [`PendingAcquire`] waits for the outcome.
     pub(super) fn enter_from(
@@ -149,11 +149,11 @@ pub struct PendingAcquire {
     pub(super) until: Instant,
     receiver: oneshot::Receiver<Answer>,
     pub(super) status: Arc<RequestStatus>,
-    /// Id of the server lease with the hold that the request converts; `None` if it converts none.
+    /// Id of the server lease whose hold the request converts; `None` if it converts no hold.
     pub(super) under: Option<u64>,
     inline_task: Option<InlineTask>,
     ready: Option<Answer>,
-    /// Whether the request is part of a multi-key acquire, whose caller gets all grants together.
+    /// Whether the request is part of a multi-key acquire. Its caller gets all grants together.
     is_member: bool,
     done: bool,
 }
@@ -194,8 +194,8 @@ impl PendingAcquire {
 
     /// Waits like [`outcome`](PendingAcquire::outcome), for one member of a multi-key acquire.
     ///
-    /// The grant is handed to the caller only by [`HoldGuard::accept_member`]. If the guard is
-    /// released before that, the hold counts as never held.
+    /// The caller has the hold only after [`HoldGuard::accept_member`]. If the guard is released
+    /// before that call, the hold is treated as if no caller had ever had it.
     ///
     /// # Errors
     ///
@@ -229,7 +229,8 @@ impl PendingAcquire {
             // the request was sent, the usual limit applies.
             let mut is_unsent_try = self.request.once && !core.is_connected(self.key.key());
             // An inline request without a timeout wakes its caller before `contact_timeout` ends.
-            // Most callers have their answer by then, and need no timer.
+            // Usually it wakes the caller with the answer, so the caller starts a timer only if it
+            // is woken without an answer.
             let mut wakes_itself = self.inline_task.is_some() && self.request.wait.is_none() && !is_unsent_try;
             let mut contact = self.entered;
             let answer = loop {
@@ -237,7 +238,7 @@ impl PendingAcquire {
                     let mut polled = false;
                     let woken = poll_fn(|cx| match self.poll_answer(cx) {
                         Poll::Ready(answer) => Poll::Ready(Some(answer)),
-                        // A request that runs in a background task wakes this caller only by its
+                        // A request that runs in a background task wakes this caller only with an
                         // answer, so the caller needs the timer.
                         Poll::Pending if std::mem::replace(&mut polled, true) || self.is_driven() => Poll::Ready(None),
                         Poll::Pending => Poll::Pending,
@@ -300,7 +301,7 @@ impl PendingAcquire {
         again.wait().await
     }
 
-    /// Returns true unless the caller still polls the request inline.
+    /// Returns false while the caller polls the request inline, otherwise true.
     fn is_driven(&self) -> bool {
         self.inline_task.as_ref().is_none_or(InlineTask::is_over)
     }
@@ -343,8 +344,8 @@ impl Drop for PendingAcquire {
 pub struct HoldGuard {
     pub(super) client: Client,
     pub(super) hold: Arc<Hold>,
-    /// Whether this is the first guard of its hold. The hold is revoked if the caller does not poll
-    /// for its first guard in time.
+    /// Whether this is the first guard of its hold. If the caller does not poll in time to receive
+    /// this guard, the hold is revoked.
     pub(super) is_first: bool,
     pub(super) armed: bool,
 }
@@ -352,7 +353,7 @@ pub struct HoldGuard {
 impl HoldGuard {
     /// Creates the first guard of a hold, for the caller that requested it.
     ///
-    /// The table must be locked: its lock protects the number of guards.
+    /// The mutex of the table must be locked: it protects the number of guards.
     pub(super) fn first(client: Client, hold: Arc<Hold>) -> Self {
         hold.guards.fetch_add(1, Ordering::AcqRel);
         HoldGuard { client, hold, is_first: true, armed: true }

@@ -32,7 +32,7 @@ pub(super) struct Attempt {
     pub(super) lease: Duration,
     handover_window: Duration,
     /// End of the hand-over window that the grant continues; in the past if the grant begins a new
-    /// one.
+    /// window.
     continued: Instant,
     /// For readers and writers: the hold that the request converts, and since when the request
     /// waits.
@@ -40,8 +40,8 @@ pub(super) struct Attempt {
 }
 
 impl Attempt {
-    /// Returns the server queue in which the attempt has, or gets, a position. Returns `None` for
-    /// try-only requests, and for lock kinds without a server queue.
+    /// Returns the server queue for the attempt's position; `None` for try-only requests, and for
+    /// lock kinds without a server queue.
     pub(super) fn queue(&self) -> Option<&'static dyn ServerQueue> {
         self.protocol.queue().filter(|_| !self.request.once)
     }
@@ -92,8 +92,7 @@ pub(super) enum InstallOutcome<'a> {
 }
 
 impl Table {
-    /// Builds the attempt of the first waiter whose future is alive and whose timeout has not
-    /// passed.
+    /// Builds the attempt of the first waiter that has a live future and has not timed out.
     pub(super) fn attempt_of(&self, key: &LockId, lock: &mut LockState, now: Instant) -> Option<Attempt> {
         let first = lock.queue.iter().position(|waiter| waiter.is_live(now))?;
         self.attempt_for(key, lock, first, now)
@@ -120,9 +119,9 @@ impl Table {
 
     /// Sends the request and delivers the result to all waiters that the result concerns.
     ///
-    /// The request is sent a second time if the server rejected the first one as too late. It is
-    /// also repeated while a temporary error prevents the confirmation of the grant's durability.
-    /// If others hold the lock, returns how long it stays taken.
+    /// The request is sent a second time if the server rejected the first one as too late. The
+    /// request is also repeated while a temporary error prevents the confirmation of the grant's
+    /// durability. If others hold the lock, returns for how long the lock stays taken.
     #[expect(clippy::manual_async_fn, reason = "that one would have room for the attempt twice")]
     pub(super) fn try_for(self: Arc<Self>, attempt: Attempt) -> impl Future<Output = Option<Duration>> + Send {
         async move {
@@ -148,7 +147,7 @@ impl Table {
         }
     }
 
-    /// Sends the request. Returns the number in its holder field, and the reply.
+    /// Sends the request. Returns the number in the request's holder field, and the reply.
     async fn send(&self, attempt: &Attempt) -> (u64, RequestOutcome) {
         let queue = attempt.queue();
         let id = queue.map_or_else(|| self.number(), |_| attempt.status.position.number(attempt.entry));
@@ -165,8 +164,8 @@ impl Table {
         (id, self.core.exchange(request, attempt.until, RetryPolicy::Retries, &attempt.status.progress).await)
     }
 
-    /// Installs a grant. The requesting waiter gets it, or else the next waiter. If no waiter can
-    /// use the grant, it is released.
+    /// Installs a grant. The waiter that requested the grant gets it or, if that waiter has left,
+    /// the next waiter. If no waiter can use the grant, it is released.
     ///
     /// Returns `Some(Duration::ZERO)` if another client took the lock over before this process
     /// installed the grant. `try_for` then returns the same value.
@@ -185,7 +184,8 @@ impl Table {
         let mut granted =
             GrantReply::by(outcome, id, token, (attempt.lease, attempt.request.durability), handover_ends);
         if in_queue {
-            // An earlier request for the same queue position can also execute late.
+            // Not only this request can execute late: an earlier request for the same queue
+            // position can, too.
             let unsure = Some(attempt.status.may_execute_until()).filter(|until| *until > sent);
             granted.retransmission_ends = granted.retransmission_ends.max(unsure);
         }
@@ -212,7 +212,8 @@ impl Table {
         if in_queue {
             attempt.status.position.left();
         }
-        // On the server, the grant has withdrawn the announcement of a waiting writer.
+        // With the grant, the server has withdrawn this client's announcement of a waiting writer,
+        // if there was one.
         lock.shared.iter_mut().for_each(|shared| shared.stops_waiting());
         let requester = lock.queue.iter().position(|waiter| waiter.id == attempt.entry && waiter.is_live(now));
         let mut requester = requester.and_then(|at| lock.queue.remove(at));
@@ -282,7 +283,7 @@ impl Table {
         let former = lock.server_lease.replace(Arc::clone(server_lease));
         if let Some(former) = former.filter(|former| former.end()) {
             // The former server lease has not ended yet: it was lost unnoticed, or this process
-            // took the lock from itself.
+            // took the lock over from itself.
             schedule.remove(former.id);
             let mut holds = std::mem::take(&mut lock.holds);
             holds.retain(|hold| hold.mark_ended(Some(LostReason::Forced)));
@@ -341,14 +342,15 @@ impl Table {
         let hold = Arc::new(Hold::new(Arc::clone(server_lease), from, now, request));
         let (is_first, is_earlier) = (lock.holds.is_empty(), server_lease.owner_due() < owner_due);
         if !is_first {
-            // The server lease is checked when the first of its holds' own leases ends.
+            // Each hold has a lease of its own. The server lease is checked when the first of these
+            // leases ends.
             server_lease.set_owner_due(owner_due.min(server_lease.owner_due()));
             if is_earlier {
                 schedule.moved(server_lease.id);
             }
         }
         if schedule.get(server_lease.id).is_none() {
-            // The server lease is new, or was reclaimed before its release.
+            // The server lease is new, or was reclaimed before its release was sent.
             schedule.insert(Arc::clone(server_lease), self.next_check(server_lease, server_lease.granted, now));
         } else if lease != (server_lease.has_renewed_lease(), server_lease.lease()) || (is_first && is_earlier) {
             schedule.reschedule(server_lease.id, self.next_check(server_lease, now, now));

@@ -17,7 +17,7 @@ use crate::config::Durability;
 use crate::lease::deadline;
 
 pub(super) enum LeaseChange {
-    /// The server has the new lease, which counts from `sent`, when the request was sent.
+    /// The server has the new lease. It counts from `sent`, the time at which the request was sent.
     Done {
         sent: Instant,
     },
@@ -78,8 +78,8 @@ impl Table {
         let answer = outcome.result.clone().and_then(|reply| reply.into_typed::<(i64, u64)>());
         underway.end(outcome.retransmission_ends, matches!(answer, Ok((0 | 1, _))));
         let set = match answer {
-            // Count the lease from the start of this call, which is before the sending of the
-            // request. Replicas may have the longer lease for a while, which does no harm.
+            // Count the lease from the start of this call: the request was sent later. Replicas may
+            // have the longer lease for a while, which does no harm.
             Ok((1, _)) if server_lease.durability().covers(durability) => {
                 confirmed(server_lease, sent, lease, server_lease.durability())
             }
@@ -96,8 +96,8 @@ impl Table {
     }
 }
 
-/// Records a confirmed lease. Returns `Failed` while an unanswered shortening can still undo the
-/// change.
+/// Records a confirmed lease. Returns `Failed` while an unanswered request for a shorter lease can
+/// still undo the change.
 fn confirmed(server_lease: &ServerLease, sent: Instant, lease: Duration, durability: Durability) -> LeaseChange {
     if server_lease.confirmed(sent, lease, durability) >= deadline(sent, lease) {
         LeaseChange::Done { sent }
@@ -106,11 +106,11 @@ fn confirmed(server_lease: &ServerLease, sent: Instant, lease: Duration, durabil
     }
 }
 
-/// A lengthening in flight.
+/// A request for a longer lease, while it is in flight.
 ///
 /// When this value is dropped, the lease on the server may be longer than this process knows. In
-/// that case the drop raises the upper bound of the lease, so that releases are retried until the
-/// longer lease is over.
+/// that case the drop raises the upper bound of the lease. So releases are retried until the longer
+/// lease is over.
 struct Lengthening<'a> {
     server_lease: &'a ServerLease,
     lease: Duration,
@@ -128,8 +128,8 @@ impl Drop for Lengthening<'_> {
     }
 }
 
-/// A shortening in flight. If this value is dropped before `end`, the shortening counts as
-/// unanswered.
+/// A request for a shorter lease, while it is in flight. If this value is dropped before `end`, the
+/// request is recorded as unanswered.
 struct Shortening<'a> {
     server_lease: &'a ServerLease,
     timeout: Duration,
@@ -145,8 +145,8 @@ impl<'a> Shortening<'a> {
         Shortening { server_lease, timeout, former, ended: false }
     }
 
-    /// Records the outcome. With `is_known`, the server confirmed the change or replied that the
-    /// lock is not held.
+    /// Records the outcome. If `is_known` is true, the server confirmed the change or replied that
+    /// the lock is not held.
     fn end(mut self, unanswered_until: Option<Instant>, is_known: bool) {
         self.ended = true;
         if !is_known {

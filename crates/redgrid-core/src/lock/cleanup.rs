@@ -1,5 +1,5 @@
-//! Releases in the background: locks that may be held without a local owner, holds whose release
-//! was denied, and locks that stay taken for a while.
+//! Background releases: of locks that may be held without a local owner, of holds whose release was
+//! denied, and of locks that stay taken for a while.
 //!
 //! A late copy of an acquire can execute after a release. So the release is sent again when no
 //! acquire for its holder field can execute any more.
@@ -17,15 +17,15 @@ use super::release::ReleaseMode;
 use super::table::Table;
 use crate::clock::Instant;
 
-/// If the server's clock was set back, a cleanup waits longer, but by no more than this time: 20 s.
-/// No retransmission is in flight for longer than that.
+/// How much longer a cleanup waits at most if the server's clock was set back: 20 s. No
+/// retransmission is in flight for longer than that.
 const LONGEST_STEP: Duration = Duration::from_secs(20);
 
 /// Largest number of locks that one script releases.
 pub(super) const BULK: usize = 500;
 
-/// Pause before a denied release is sent again for the first time: 100 ms. The pause doubles, but
-/// only up to 1 s, because a shutdown waits for it.
+/// Pause before a denied release is sent again for the first time: 100 ms. After each further
+/// denial the pause doubles, but only up to 1 s, because a shutdown waits for it.
 const DENIED_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_DENIED_PAUSE: Duration = Duration::from_secs(1);
 
@@ -81,8 +81,8 @@ impl Table {
         self.leave_until(server_lease, Instant::MIN);
     }
 
-    /// Releases a server lease that no local task has received, and keeps its lock taken until
-    /// `keep_until`.
+    /// Gives up a server lease that no local task has received. Its lock stays taken until
+    /// `keep_until`, and is free after that.
     pub(super) fn leave_until(self: &Arc<Self>, server_lease: &Arc<ServerLease>, keep_until: Instant) {
         server_lease.end();
         self.schedule_cleanup(DeferredRelease { keep_until, ..DeferredRelease::of_lease(server_lease) });
@@ -149,8 +149,8 @@ impl Table {
 
     /// Sends the releases until each is answered or its lease has ended.
     ///
-    /// Returns the time at which the answered transmission was sent; if none was answered, the time
-    /// of the last transmission. If there are several requests, returns the earliest of these
+    /// Returns when the answered transmission was sent. If no transmission was answered, returns
+    /// when the last one was sent. If there are several requests, returns the earliest of their
     /// times.
     async fn release_unclaimed(&self, what: &DeferredRelease) -> Instant {
         let (protocol, mut sent) = (what.protocol, Instant::MAX);
@@ -181,12 +181,12 @@ impl Table {
         sent
     }
 
-    /// Returns how a lock is released now, and until when the release is sent again if no reply
+    /// Returns how a lock is released now, and until when the release is retried if no reply
     /// arrives.
     ///
     /// Before `keep_until` the mode is [`ReleaseMode::Retain`], which keeps the lock taken until
-    /// that time. Such a release is sent for at most one response timeout, because its argument,
-    /// the remaining time, becomes outdated. Other releases are sent until the end of the lease.
+    /// that time. Such a release is retried for at most one response timeout, because its argument,
+    /// the remaining time, becomes outdated. Other releases are retried until the end of the lease.
     pub(super) fn release_mode(
         &self,
         server_lease: &ServerLease,
@@ -212,8 +212,8 @@ impl Table {
         mut outcome: RequestOutcome,
     ) -> (ReleaseMode, RequestOutcome) {
         while outcome.result.is_err() && server_lease.lease_ends() > until && self.now() >= until {
-            // Either a renewal in flight has lengthened the lease, or the release was a retention
-            // whose remaining time is outdated.
+            // A renewal in flight has lengthened the lease, or the release has the mode `Retain`
+            // and its remaining time is outdated.
             (mode, until) = self.release_mode(server_lease, keep_until, yields);
             let again = self.send_release(server_lease, mode, until).await;
             let retransmission_ends = again.retransmission_ends.max(outcome.retransmission_ends);
@@ -221,8 +221,8 @@ impl Table {
         }
         let lacks_permission = |error: &ServerError| error.code() == Some(Code::NoPermission);
         if mode == ReleaseMode::Yield && outcome.result.as_ref().is_err_and(lacks_permission) {
-            // The server may have denied only the reading of the polling waiters' flag: release
-            // without reading the flag.
+            // Perhaps the server has only denied that the script reads the flag of polling waiters.
+            // So release without reading the flag.
             outcome = self.send_release(server_lease, ReleaseMode::Release, until).await;
         }
         (mode, outcome)

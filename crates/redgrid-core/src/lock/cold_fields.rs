@@ -1,5 +1,5 @@
-//! The fields that most server leases do not need: durability, retransmissions, shortenings in
-//! flight, and the notification of the last sharer.
+//! The fields that most server leases do not need: durability, retransmissions, requests for a
+//! shorter lease, and the notification of the last sharer.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -23,7 +23,7 @@ pub(super) struct ColdFields {
     /// Until when a retransmission of the acquire can execute, and the lease that it would acquire.
     pub(super) retransmission: Option<(Instant, Duration)>,
     /// Latest time at which the lease on the server can end. It can be later than the deadline
-    /// because of changes that were not answered or did not move the deadline.
+    /// because of lease changes that were not answered or did not move the deadline.
     pub(super) server_lease_upper_bound: Instant,
     /// Notifies the last sharer that all others have left; created when a sharer first waits for
     /// this.
@@ -62,7 +62,7 @@ impl ServerLease {
         }
     }
 
-    /// Stops hand-over and sharing. The caller holds the table's lock.
+    /// Stops hand-over and sharing. The table must be locked.
     pub(super) fn seal(&self) {
         self.sealed.store(true, Ordering::Release);
     }
@@ -91,10 +91,11 @@ impl ServerLease {
         self.inner().cold.as_ref()?.retransmission.map(|(_, lease)| lease)
     }
 
-    /// Raises the latest end of the lease on the server to `until`.
+    /// Records that the lease on the server may last until `until`, if that is later than recorded
+    /// before.
     ///
-    /// A change of the lease that was not answered, or whose reply did not move the deadline, can
-    /// make the lease on the server last until `until`. The local deadline stays as it is.
+    /// The reason is a change of the lease that was not answered, or whose reply did not move the
+    /// deadline. The local deadline stays as it is.
     pub(super) fn raise_upper_bound(&self, until: Instant) {
         self.inner().raise_upper_bound(until);
     }
@@ -115,9 +116,9 @@ impl ServerLease {
     /// Records that the server confirmed a request that was sent at `sent`, with this durability.
     /// Returns the deadline.
     ///
-    /// The deadline is extended, except in two cases: it has passed, or a shortening can execute
-    /// after this request. In these two cases, only the upper bound of the lease on the server is
-    /// raised.
+    /// The deadline is extended, except in two cases: it has passed, or a request for a shorter
+    /// lease may be executed after this one. In these two cases, only the upper bound of the lease
+    /// on the server is raised.
     pub(super) fn confirmed(&self, sent: Instant, lease: Duration, durability: Durability) -> Instant {
         let mut inner = self.inner();
         if durability != inner.cold.as_ref().map(|cold| cold.durability).unwrap_or_default() {
@@ -131,17 +132,17 @@ impl ServerLease {
         self.deadline()
     }
 
-    /// Lowers the deadline before the request of a shortening is sent, at `sent` or later.
+    /// Lowers the deadline, because a request for a shorter lease will be sent: at `sent` or later.
     pub(super) fn begin_shortening(&self, sent: Instant, lease: Duration) {
         self.inner().cold().shortenings.begin();
         self.deadline.lower(deadline(sent, lease));
     }
 
-    /// Records the outcome of a shortening. If `unanswered_until` is given, the shortening was not
-    /// answered and can execute until that time. Otherwise it was answered now.
+    /// Records the outcome of a request for a shorter lease. If `unanswered_until` is given, the
+    /// request was not answered, and can execute until that time. Otherwise it was answered now.
     ///
-    /// A later confirmation extends the deadline only if its request was sent after that time, or
-    /// after the answer.
+    /// From then on, the deadline is extended only by requests that are sent after
+    /// `unanswered_until` or, if there was an answer, after now.
     pub(super) fn end_shortening(&self, unanswered_until: Option<Instant>) {
         let now = self.clock.now();
         self.inner().cold().shortenings.end(unanswered_until, now);
@@ -153,8 +154,8 @@ impl ServerLease {
 struct Shortenings {
     /// Until when each unanswered shortening can execute; `Instant::MAX` for those in flight.
     unanswered: Vec<Instant>,
-    /// When the last reply to a shortening arrived. Confirmations of requests that were sent
-    /// earlier do not extend the deadline.
+    /// When the last reply to a shortening arrived. Requests that were sent before that do not
+    /// extend the deadline, even if they are confirmed later.
     settled: Instant,
 }
 
@@ -164,7 +165,7 @@ impl Shortenings {
     }
 
     /// Records the outcome of a shortening. If `unanswered_until` is given, the shortening was not
-    /// answered and can execute until that time. Otherwise it was answered at `now`.
+    /// answered, and can execute until that time. Otherwise it was answered at `now`.
     fn end(&mut self, unanswered_until: Option<Instant>, now: Instant) {
         if let Some(begun) = self.unanswered.iter().position(|until| *until == Instant::MAX) {
             self.unanswered.swap_remove(begun);
@@ -175,8 +176,7 @@ impl Shortenings {
         }
     }
 
-    /// Returns whether a request that was sent at `sent` has certainly executed after all
-    /// shortenings.
+    /// Returns whether a request that was sent at `sent` certainly executes after all shortenings.
     fn allow(&self, sent: Instant) -> bool {
         sent >= self.settled && self.unanswered.iter().all(|until| sent >= *until)
     }

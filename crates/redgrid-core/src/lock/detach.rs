@@ -2,9 +2,9 @@
 //!
 //! The first process stops treating the hold as valid before the other process can use it. A
 //! detached hold has left the table of its client and is not renewed. The other process takes it
-//! over with one script, which replaces the holder field by a new one. So if two processes attach
-//! the hold, the second one does not find the former field. Late renewals and retransmissions of
-//! the first process do not find the former field, either.
+//! over with one script, which replaces the holder field by a new one. So the hold cannot be
+//! attached twice: the second attempt does not find the former field. Late renewals and
+//! retransmissions of the process that detached the hold do not find it, either.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -32,20 +32,20 @@ use crate::token::Token;
 ///
 /// On the server the hold still exists, and its lease runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-// Exhaustive: only implementations of object types use it.
+// Not `#[non_exhaustive]`: only implementations of object types use it.
 pub struct DetachedHold {
     /// The holder field of the hold on the server.
     pub field: Bytes,
-    /// The fencing token. Attaching keeps it.
+    /// The fencing token. It stays the same when the hold is attached.
     pub token: Token,
     /// The lease. A fixed lease ends at [`ends`](DetachedHold::ends). A renewed lease is extended
     /// when the hold is attached.
     pub lease: LeaseMode,
-    /// How long the hold was still valid locally when it was detached. The server keeps the hold
-    /// longer, by a margin.
+    /// For how long the hold would still have been valid locally when it was detached. The server
+    /// keeps the hold longer, by a margin.
     pub left: Duration,
-    /// When a fixed lease ends, in microseconds since 1970 by the clock of its server. The value
-    /// can be slightly too early; it is 0 for a renewed lease.
+    /// When a fixed lease ends, in microseconds since 1970 by the clock of its server; 0 for a
+    /// renewed lease. The value can be slightly too early.
     pub ends: u64,
     /// For how long the lock stays taken, even if the hold is released earlier.
     pub at_least: Duration,
@@ -81,14 +81,15 @@ impl HoldGuard {
             return Err(DetachError::Unsupported { name: name(), kind: kind.name() });
         }
         if server_lease.is_renewed_at(server_lease.clock.now()) {
-            // Renew the hold first, so that the other process has a whole lease to attach the hold.
+            // Renew the hold first, so that the other process has the time of a whole lease to
+            // attach it.
             let renewed = self.extend(server_lease.lease()).await;
             renewed.map_err(|source| DetachError::NotRenewed { name: name(), source })?;
         }
         if let Some(until) = server_lease.retransmission_ends() {
             // A late retransmission of the acquire could take the lock again after the other
-            // process has released it. So wait until no retransmission can execute. While the lock
-            // is held, a retransmission finds its own field and changes nothing.
+            // process has released it. So wait until no retransmission can execute. While this
+            // process holds the lock, a retransmission finds its own field, and changes nothing.
             let lost = tokio::select! {
                 () = server_lease.clock.sleep_until(until) => None,
                 reason = self.lost() => Some(reason),
@@ -148,7 +149,7 @@ impl Table {
         lock.server_lease = None;
         server_lease.end();
         state.schedule.remove(server_lease.id);
-        // Local waiters now wait for a holder in another process.
+        // From now on, local waiters wait for a holder in another process.
         self.go_on(&mut state, &key);
         Ok(detached)
     }
@@ -182,7 +183,7 @@ impl Table {
             () = self.core.clock.sleep_until(over) => Err(no_answer(&self.core, &seen, &key)),
         };
         match outcome {
-            // A grant that its caller claims too late was released.
+            // If the caller accepts the grant too late, the grant has been released.
             Ok(grant) => grant.filter(HoldGuard::accept).ok_or(AttachError::Gone { name }),
             Err(failure) => Err(failure.into_error(&self.core, &name).into()),
         }
@@ -253,8 +254,8 @@ impl Table {
             return Err(AcquireFailure::NotDurable(error));
         }
         if let LeaseMode::Fixed(_) = lease {
-            // Count the rest of the lease from the sending of the request, so that the lease ends
-            // no later than it would have.
+            // Count the rest of the lease from the time at which the request was sent. So attaching
+            // does not prolong the lease.
             acquire.lease = LeaseMode::Fixed(Duration::from_micros(detached.ends.saturating_sub(time)));
         }
         let on_server = if wanted.is_zero() { left } else { wanted };

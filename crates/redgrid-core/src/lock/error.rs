@@ -52,9 +52,9 @@ pub enum AcquireError {
         /// Name of the lock.
         name: Name,
     },
-    /// The caller would wait for its own hold. Either the request is not made as the holder of the
-    /// current scope, which has the lock. Or it requests the write lock of a key that its holder
-    /// reads.
+    /// The caller would wait for its own hold, in one of two cases: the holder of the current scope
+    /// has the lock, but the request is made without this holder; or the request is for the write
+    /// lock of a key that its holder reads.
     #[error("cannot wait for `{name}`: the caller's own scope holds it (pass its holder)")]
     WouldDeadlock {
         /// Name of the lock.
@@ -63,14 +63,14 @@ pub enum AcquireError {
     /// The request failed for a reason that is not specific to locks.
     ///
     /// After [`Failure::OutcomeUnknown`] the lock may be held for a while. It is then being
-    /// released, and it is free at the end of its lease at the latest. After all other failures
-    /// nothing is held.
+    /// released, and is free at the latest when its lease ends. After all other failures, the
+    /// request holds nothing.
     #[error(transparent)]
     Failed(#[from] Failure),
 }
 
 impl AcquireError {
-    /// Returns the [`Operation`] that errors of an acquire of `name` report.
+    /// Returns the [`Operation`] for the errors of an acquire of `name`.
     pub fn operation(name: &Name) -> Operation {
         Operation::new("acquire", name)
     }
@@ -111,8 +111,8 @@ pub(super) enum AcquireFailure {
 }
 
 impl AcquireFailure {
-    /// Converts the failure of a request that was sent more than once. An earlier transmission may
-    /// have executed, so each failure that means "not executed" becomes `Unknown`.
+    /// Converts the failure of a request that was sent more than once. A failure that means "not
+    /// executed" becomes `Unknown`, because an earlier transmission may have been executed.
     pub(super) fn unknown(self) -> AcquireFailure {
         match self {
             AcquireFailure::Unavailable(source)
@@ -281,8 +281,8 @@ impl ExtendError {
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum DetachError {
-    /// Other guards of the same hold are alive, for example because the hold was re-entered. They
-    /// would still count as valid in this process.
+    /// Other guards of the same hold are alive, for example because the hold was re-entered. These
+    /// guards would still be valid in this process.
     #[error("cannot detach `{name}`: it has other guards in this process")]
     Shared {
         /// Name of the lock.
@@ -296,7 +296,7 @@ pub enum DetachError {
         /// How the hold ended.
         reason: LostReason,
     },
-    /// The renewal that gives the other process time to attach the hold has failed.
+    /// A renewal has failed. It was to give the other process time to attach the hold.
     #[error("cannot detach `{name}`: {source}")]
     NotRenewed {
         /// Name of the lock.
@@ -305,8 +305,8 @@ pub enum DetachError {
         #[source]
         source: ExtendError,
     },
-    /// There is no contact with the server, so the end of the fixed lease by the server's clock is
-    /// not known.
+    /// There is no contact with the server. So it is not known when the fixed lease ends by the
+    /// server's clock.
     #[error("cannot detach `{name}`, the end of its lease is not known: {source}")]
     Unavailable {
         /// Name of the lock.

@@ -41,7 +41,7 @@ impl HoldGuard {
 }
 
 impl Hold {
-    /// Sets a fixed lease, counted from `from`. A hold that has run out by `now` stays ended.
+    /// Sets a fixed lease, counted from `from`. Changes nothing if the hold has run out by `now`.
     pub(super) fn set_end(&self, from: Instant, lease: Duration, now: Instant) {
         if self.own_deadline.set(deadline(from, lease), now) {
             self.ends.store((from + lease).as_nanos(), Ordering::Release);
@@ -59,7 +59,7 @@ async fn set_lease(table: &Arc<Table>, hold: &Arc<Hold>, lease: Duration) -> Res
         return Err(ExtendError::Lost { name: name(), reason });
     }
     if hold.end.get().is_some() {
-        // By now the server lease may serve another task.
+        // Another task may have the server lease by now.
         return Err(ExtendError::NotExtended { name: name(), source: ServerError::not_sent("the hold was released") });
     }
     let now = server_lease.clock.now();
@@ -74,8 +74,8 @@ async fn set_lease(table: &Arc<Table>, hold: &Arc<Hold>, lease: Duration) -> Res
     };
     let shorter = if fixed { now + lease < hold.ends() } else { deadline(now, lease) < server_lease.deadline() };
     if shorter && server_lease.is_renewed_at(now) {
-        // Renewed leases are not shortened, because the next renewal would lengthen them again. To
-        // end such a hold early, the caller releases it.
+        // Renewed leases are not shortened, because the next renewal would lengthen them again. A
+        // caller that wants to end such a hold early can release it.
         return Ok(());
     }
     let set = if shorter {
@@ -84,8 +84,8 @@ async fn set_lease(table: &Arc<Table>, hold: &Arc<Hold>, lease: Duration) -> Res
             table.owner_moved(&mut table.state(), hold);
         }
         if table.is_shared(hold) {
-            // The lease on the server stays as it is for the tasks that share it. This hold ends
-            // earlier by the local clock only.
+            // Other tasks share the lease on the server, so it stays as it is. Only this hold ends
+            // earlier, by the local clock.
             return Ok(());
         }
         table.shorten(server_lease, on_server, hold.request.durability).await

@@ -1,10 +1,10 @@
-//! Yielding: a process lets others go first when its hand-over window ends and its own tasks still
-//! wait.
+//! Yielding: when the hand-over window of a process ends, the process lets others go first,
+//! although its own tasks still wait.
 //!
 //! The release reports the number n of subscribers that its message reached, normally including
-//! this process. Each other subscriber that waits for the lock acquires and releases it, and each
-//! of these releases sends one more message. So after n messages, the first of which is from this
-//! process, every waiting process has had the lock once. A yield ends early only after a quiet
+//! this process. Every other subscriber that waits for the lock acquires and releases it, and each
+//! of these releases publishes one message. The first message is from this process. So after n
+//! messages, every waiting process has had the lock once. A yield ends early only after a quiet
 //! period, in which no message arrives. A limit on the total time of a yield would break the order.
 
 #[cfg(test)]
@@ -36,21 +36,21 @@ const POLLER_QUIET_PERIOD: Duration = Duration::from_millis(250);
 /// lock.
 const REPLICA_QUIET_PERIOD: Duration = Duration::from_millis(20);
 
-/// Divisor of the poll interval: 4. The quiet period after an unpublished release is the listeners'
-/// poll interval plus a quarter of it, because they notice the release only by their polls.
+/// Divisor of the poll interval: 4. If the server did not publish a release, listeners notice the
+/// release only when they poll. The quiet period is then their poll interval plus a quarter of it.
 ///
 /// [`POLL_TICK`] is added, because polls are sent at most every 100 ms.
 const LATE_POLL: u32 = 4;
 const POLL_TICK: Duration = Duration::from_millis(100);
 
-/// Number of hand-over windows for which a yield is remembered after a release: 2. The next request
-/// of the process in that time obeys the yield.
+/// For how many hand-over windows a yield is remembered after a release: 2. The next request that
+/// the process makes in that time obeys the yield.
 ///
 /// If a yield were forgotten after one window, two processes whose requests stop and come back
 /// could starve a third process (found by the model `turns`).
 const WINDOWS: u32 = 2;
 
-/// A release's report about waiters in other processes.
+/// What a release reports about waiters in other processes.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SubscriberCount {
     /// Subscribers that the message of the release reached, or will reach through a replica.
@@ -59,12 +59,12 @@ pub(crate) struct SubscriberCount {
     pub(crate) by_replica: bool,
     /// Whether a waiter exists that receives no messages.
     pub(crate) unseen: bool,
-    /// Set if the server refused to publish the release: the interval of the polls by which
-    /// listeners notice it.
+    /// The interval at which listeners poll, if the server refused to publish the release.
     pub(crate) unannounced: Option<Duration>,
-    /// This process's own subscription before the release was sent.
+    /// The subscription of this process, before the release was sent.
     pub(crate) own: OwnSubscription,
-    /// Number of listeners that `listeners` does not count, because they never acquired the lock.
+    /// Number of further listeners, which are not part of `listeners` because they never acquired
+    /// the lock.
     pub(crate) ignored: u64,
     /// Whether the yield has a long quiet period. A listener that still does not acquire the lock
     /// can then count as a phantom.
@@ -96,21 +96,21 @@ impl SubscriberCount {
     }
 }
 
-/// The messages and times for which a process waits before its next attempt, so that other
-/// processes go first.
+/// What a process waits for before its next attempt, so that other processes go first: a number of
+/// messages, or a quiet period.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct YieldPlan {
     /// Number of messages to wait for.
     passes: u64,
     /// Whether a waiter exists that receives no messages.
     unseen: bool,
-    /// Message count at which counting begins; unknown until the subscription is active.
+    /// Message count at which counting begins; `None` until the subscription is active.
     from: Option<u64>,
     base_quiet_period: Duration,
     /// Whether the message of the release arrives through a replica.
     by_replica: bool,
-    /// Whether the server refused to publish the release. Messages then do not show which processes
-    /// have had the lock, so they do not shorten the quiet period.
+    /// Whether the server refused to publish the release. If so, messages do not show which
+    /// processes have had the lock, and do not shorten the quiet period.
     unannounced: bool,
     /// Whether the only listener may be this process itself, because the subscription of this
     /// process was not confirmed yet.
@@ -151,7 +151,7 @@ impl YieldPlan {
         })
     }
 
-    /// Returns whether another process is known, or must be assumed, to wait for the lock.
+    /// Returns whether another process waits for the lock, with certainty or by assumption.
     ///
     /// A subscriber alone is no proof, because it may listen for another reason. The flag of a
     /// polling waiter is a proof. If the release was not published, its listeners are assumed to
@@ -190,7 +190,7 @@ impl YieldPlan {
         YieldPlan { from: None, ..self }
     }
 
-    /// Returns the number of listeners, and how many of them have not held the lock by
+    /// Returns the number of listeners, and how many of them have not held the lock, judging by
     /// `message_count`.
     ///
     /// Returns `None` if the messages do not show these numbers, for example because some listeners
@@ -218,7 +218,7 @@ impl YieldPlan {
     pub(crate) fn is_over(&mut self, message_count: Option<u64>) -> bool {
         let Some(message_count) = message_count else { return false };
         // Assume that the only listener is this process. If the listener is another process, the
-        // next release counts both processes as subscribers.
+        // next release counts both processes as subscribers, and this process yields then.
         if self.may_be_ours {
             return true;
         }
@@ -280,8 +280,8 @@ impl PendingYields {
 }
 
 impl Table {
-    /// Returns the plan by which other processes go first after a release; `None` if none of them
-    /// waits.
+    /// Returns the plan by which other processes go first after a release; `None` if no other
+    /// process waits.
     pub(super) fn yield_plan(
         &self,
         state: &State,
@@ -289,9 +289,9 @@ impl Table {
         protocol: &dyn LockProtocol,
         count: SubscriberCount,
     ) -> Option<YieldPlan> {
-        // Readers do not yield: waiting writers announce themselves on the server. When a writer
-        // releases, readers of this process that wait for the same key count like one waiter of
-        // another process.
+        // Readers do not yield: waiting writers announce themselves on the server. If a writer
+        // releases the lock while readers of this process wait for it, these readers count as one
+        // waiter of another process.
         if protocol.is_shared() {
             return None;
         }
@@ -300,8 +300,8 @@ impl Table {
         YieldPlan::after(state.phantoms.without(key, count, self.now()), self.round_trip(key))
     }
 
-    /// Lets other processes go first: the waiters of this process obey the plan or, if there are
-    /// none, its next request does. Returns the answers for try-only requests.
+    /// Lets other processes go first. The waiters of this process obey the plan. If this process
+    /// has no waiters, its next request obeys the plan. Returns the answers for try-only requests.
     pub(super) fn yield_to_others(
         &self,
         state: &mut State,

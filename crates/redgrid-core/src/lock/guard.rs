@@ -19,9 +19,10 @@ use crate::token::Token;
 
 /// A guard that wraps a [`HoldGuard`].
 ///
-/// The condition of `redgrid-barrier` uses it to release and reacquire a lock of any kind.
+/// Through this trait, the `Condition` of `redgrid-barrier` releases and reacquires a lock of any
+/// kind.
 pub trait FromHoldGuard: Sized {
-    /// Unwraps the hold guard, which keeps the hold.
+    /// Unwraps the hold guard. The hold continues.
     fn into_hold_guard(self) -> HoldGuard;
 
     /// Wraps a hold guard.
@@ -29,10 +30,10 @@ pub trait FromHoldGuard: Sized {
 }
 
 impl HoldGuard {
-    /// Creates a further guard of a hold. Unlike a first guard, this guard does not have to be
+    /// Creates an additional guard of a hold. Unlike a first guard, it does not have to be
     /// accepted.
     ///
-    /// The table must be locked: its lock protects the number of guards.
+    /// The mutex of the table must be locked: it protects the number of guards.
     pub(super) fn further(client: Client, hold: Arc<Hold>) -> Self {
         hold.guards.fetch_add(1, Ordering::AcqRel);
         HoldGuard { client, hold, is_first: false, armed: true }
@@ -81,7 +82,7 @@ impl HoldGuard {
         self.hold.lost()
     }
 
-    /// Returns for how long the hold is valid without a further confirmation; zero if the hold has
+    /// Returns for how long the hold stays valid if no renewal is confirmed; zero if the hold has
     /// ended.
     pub fn remaining(&self) -> Duration {
         if self.is_held() { self.hold.deadline().since(self.hold.server_lease.clock.now()) } else { Duration::ZERO }
@@ -122,7 +123,7 @@ impl HoldGuard {
         self.hold.retained_until().since(self.hold.server_lease.clock.now())
     }
 
-    /// Records that another hold keeps the lock taken for `at_least`, so that this hold does not.
+    /// Records that another hold keeps the lock taken for `at_least`. So this hold no longer does.
     ///
     /// This has an effect only on the last guard of the hold.
     pub fn drop_retention(&self) {
@@ -151,8 +152,8 @@ impl Table {
             if lock.is_none_or(|lock| lock.is_forgotten()) {
                 hold.server_lease.stop_renewing();
             } else if matches!(hold.request.lease, LeaseMode::Renewed(_)) {
-                // Other tasks share the server lease, which stays renewed for them. This hold ends
-                // with the lease that is confirmed now.
+                // Other tasks share the server lease, so it is still renewed. But this hold ends
+                // when the server lease, as it is confirmed now, would end.
                 let now = self.now();
                 hold.set_end(now, with_margin(hold.server_lease.deadline().since(now)), now);
                 self.owner_moved(&mut state, hold);

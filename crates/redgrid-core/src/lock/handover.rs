@@ -17,15 +17,15 @@ use crate::config::Durability;
 use crate::lease::deadline;
 use crate::observe::count;
 
-/// Number of clock reads with which a hand-over waits for the next token before it sleeps. These
-/// reads take some microseconds.
+/// How many times a hand-over reads the clock before it sleeps, while it waits for the next token.
+/// These reads take some microseconds.
 ///
 /// Such a wait is needed only if a thousand tasks in a row hold the lock for less than a
 /// microsecond each.
 const SPINS: usize = 100;
 
-/// The last adjustment of an unused server lease: the id of the waiter whose request the lease was
-/// adjusted to, and when the adjustment was sent.
+/// The last adjustment of an unused server lease: the id of the waiter that it was made for, and
+/// when it was sent.
 pub(super) type Fitted = (u64, Instant);
 
 impl ServerLease {
@@ -84,10 +84,11 @@ impl Table {
         let next = &lock.queue[at];
         let confirmed = fitted.filter(|(waiter, _)| *waiter == next.id).map(|(_, sent)| sent);
         let is_usable = match confirmed {
-            // The lease was adjusted, but may be over, because a pass request was slow meanwhile.
+            // The lease was adjusted. But if a pass request was slow after that, the lease may be
+            // over.
             Some(sent) => !in_queue || now < deadline(sent, next.request.lease.duration()),
-            // A grant that has had no owner yet can be used, even if it arrived after its hand-over
-            // window.
+            // A grant that has had no owner yet can be used, even if it arrived after the end of
+            // its hand-over window.
             None => {
                 let in_window = in_queue || server_lease.may_hand_over(now) || server_lease.is_unowned();
                 in_window && server_lease.is_valid_locally_at(now)
@@ -138,8 +139,8 @@ impl Table {
 
     /// Releases a server lease that no local task needs or can use.
     ///
-    /// Until the release is sent, a new request can reclaim the server lease, but not if the lock
-    /// stays taken until `keep_until`.
+    /// A new request can reclaim the server lease until the release is sent. If the lock is to stay
+    /// taken until `keep_until`, that is not possible.
     pub(super) fn release_unclaimed_grant(
         self: &Arc<Self>,
         lock: &mut LockState,

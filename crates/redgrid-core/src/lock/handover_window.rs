@@ -53,8 +53,8 @@ fn fit(held: &CurrentLease, next: &AcquireRequest, handover_window: Duration, no
             LeaseMode::Renewed(wanted) => held.renewed && held.lease == wanted && now + wanted / 2 <= held.deadline,
             LeaseMode::Fixed(wanted) => !held.renewed && now + wanted <= held.deadline,
         };
-    // After a crash the lock would stay taken for the rest of the lease. A rest of more than twice
-    // the requested lease plus a second is too long.
+    // After a crash, the lock would stay taken until the lease ends. More than twice the requested
+    // lease plus a second is too long.
     let too_long = held.deadline.since(now) > lease * 2 + Duration::from_secs(1);
     match (covered, too_long) {
         (true, false) => LeaseFit::Yes,
@@ -65,8 +65,8 @@ fn fit(held: &CurrentLease, next: &AcquireRequest, handover_window: Duration, no
 }
 
 /// Returns the local time by which the server's clock has certainly advanced by `k` µs since a
-/// grant. A grant's token is the server's time of the grant, in µs. So the clock has then reached
-/// the token plus `k`.
+/// grant. A grant's token is the server's time of the grant, in µs. So at the returned time, the
+/// server's clock has reached the token plus `k`.
 ///
 /// The reply with the grant arrived at `granted`. The clocks of this process and of the server can
 /// each drift by 500 ppm, and the server counts whole microseconds.

@@ -51,9 +51,9 @@ pub(crate) struct ServerLease {
     /// counter of 32 bits would overflow after a day of hand-overs, and tokens would repeat.
     pub(super) owners: AtomicU64,
     pub(super) deadline: Deadline,
-    /// The lease that renewals send, in nanoseconds.
+    /// The lease that renewals request, in nanoseconds.
     lease: AtomicU64,
-    /// When the current owner's lease ends; `Instant::MAX` if it is renewed.
+    /// When the current owner's lease or its offer ends; `Instant::MAX` if neither does.
     owner_due: AtomicU64,
     /// Fields behind a mutex, which is also locked while the deadline is extended.
     inner: Mutex<LeaseInner>,
@@ -75,7 +75,7 @@ impl Lease for ServerLease {
         self.id
     }
 
-    /// Returns when the server lease or its owner's own lease ends, whichever is earlier.
+    /// Returns when the server lease, its owner's lease or the owner's offer ends: the earliest.
     fn next_end(&self) -> Instant {
         self.deadline().min(self.owner_due())
     }
@@ -133,7 +133,7 @@ impl ServerLease {
         self.inner().cold.as_ref()?.retransmission.map(|(until, _)| until)
     }
 
-    /// Returns the lease that renewals send.
+    /// Returns the lease that renewals request.
     pub(super) fn lease(&self) -> Duration {
         Duration::from_nanos(self.lease.load(Ordering::Acquire))
     }
@@ -223,7 +223,7 @@ pub(crate) struct Hold {
     offer: AtomicU8,
     /// How the hold ended: `None` if it was released, otherwise why it was lost.
     pub(super) end: OnceLock<Option<LostReason>>,
-    /// When the fixed lease of the hold ends, in nanoseconds; `Instant::MAX` if it is renewed.
+    /// When the hold's fixed lease ends, in nanoseconds; `Instant::MAX` for a renewed lease.
     pub(super) ends: AtomicU64,
     /// Until when the hold is valid by its own lease: a margin before that lease ends.
     pub(super) own_deadline: Deadline,
@@ -332,7 +332,7 @@ impl Hold {
         self.own_deadline.at()
     }
 
-    /// Returns whether the hold's own lease has run out. After the first `true`, it stays `true`.
+    /// Returns whether the hold's own lease has run out. Once it has returned true, it always does.
     pub(super) fn has_run_out(&self, now: Instant) -> bool {
         self.own_deadline.has_passed(now)
     }
@@ -341,7 +341,7 @@ impl Hold {
         self.has_run_out(now) || self.server_lease.deadline.has_passed(now)
     }
 
-    /// Returns when the fixed lease of the hold ends, so that others can have the lock.
+    /// Returns when the fixed lease of the hold ends. From then on, others can have the lock.
     pub(super) fn ends(&self) -> Instant {
         Instant::from_nanos(self.ends.load(Ordering::Acquire))
     }
@@ -383,7 +383,7 @@ impl Hold {
 
     /// Wakes the tasks that wait for the end of the hold.
     pub(super) fn notify_ended(&self) {
-        // Wake without the mutex: a waker may poll another hold of the server lease.
+        // Unlock the mutex before waking: a waker may poll another hold of the server lease.
         let ended = self.server_lease.inner().ended.as_mut().and_then(|watchers| watchers.take(self.token));
         if let Some(ended) = ended {
             ended.notify_waiters();

@@ -12,10 +12,10 @@ use super::hold::{Hold, ServerLease};
 use crate::observe::count::{self, Labels};
 use crate::token::Token;
 
-/// The watched holds of one server lease: for the token of each hold, the notification of its end.
+/// Maps the token of each watched hold of one server lease to the notification of the hold's end.
 ///
-/// A hold that no task watches has no entry. The holds do not share a notification: otherwise the
-/// release of one reader would wake the watchers of all readers.
+/// A hold that no task watches has no entry. Each hold has a notification of its own. With a common
+/// one, the release of one reader would wake the watchers of all readers.
 #[derive(Default)]
 pub(super) struct EndWatchers(pub(super) HashMap<u64, Arc<Notify>, foldhash::fast::RandomState>);
 
@@ -28,8 +28,8 @@ impl EndWatchers {
     }
 }
 
-/// A view of a hold, which can be cloned for other tasks. The view does not keep the hold from
-/// being released.
+/// A view of a hold. It can be cloned for other tasks, and the hold can be released while views
+/// exist.
 #[derive(Clone)]
 pub struct HoldWatch(pub(super) Arc<Hold>);
 
@@ -44,13 +44,13 @@ impl HoldWatch {
         Token::new(self.0.token)
     }
 
-    /// Returns why the hold was lost; `None` while it is valid, and after it was released.
+    /// Returns why the hold was lost; `None` if it is still valid or was released.
     pub fn lost_reason(&self) -> Option<LostReason> {
         self.0.lost()
     }
 
-    /// Completes when the hold is no longer known to be valid, and returns the reason. If the hold
-    /// is released instead, the future never completes.
+    /// Completes when the hold is lost, that is, no longer known to be valid. Returns the reason.
+    /// If the hold is released instead, the future never completes.
     ///
     /// # Cancel safety
     ///
@@ -83,17 +83,17 @@ impl ServerLease {
 }
 
 impl Hold {
-    /// Returns why the hold was lost; `None` while it is valid, and after it was released.
+    /// Returns why the hold was lost; `None` if it is still valid or was released.
     pub(super) fn lost(&self) -> Option<LostReason> {
         self.lost_by(self.server_lease.clock.now())
     }
 
-    /// Returns the notification of the hold's end, and creates it on first use; `None` after the
-    /// end.
+    /// Returns the notification of the hold's end; `None` if the hold has ended. The notification
+    /// is created on first use.
     fn notification(&self) -> Option<Arc<Notify>> {
         let mut inner = self.server_lease.inner();
-        // If the hold ends after this check, `notify_ended` finds the new entry, because it locks
-        // the same mutex.
+        // If the hold ends after this check, `notify_ended` finds the entry that is added here,
+        // because both functions lock the same mutex.
         if self.end.get().is_some() {
             return None;
         }
@@ -108,10 +108,10 @@ impl Hold {
         if !self.is_given() {
             count::never_held(labels);
         } else if lost.is_some() && !self.is_guarded() {
-            // The hold was forgotten.
+            // The hold had no guard when it was lost: it was forgotten.
             count::ended(labels, held, None);
         } else {
-            // If the deadline had passed before the release, the hold counts as lost.
+            // A hold that is released after its deadline is counted as lost.
             let expired = (now >= self.deadline()).then_some(LostReason::Expired);
             count::ended(labels, held, Some(lost.or(expired).map_or(Ok(()), Err)));
         }

@@ -11,9 +11,11 @@ use crate::observe::count::Labels;
 /// Identifies a [`LockState`](super::table::LockState): the lock kind, the key, and the number of
 /// the grant.
 ///
-/// A key can have several grants at a time; the first has number 0. Only the key of the
-/// [`LockKeys`] is compared. The id stores the whole struct, because an `Arc` is smaller than a
-/// copy of the key.
+/// A key can have several grants at a time: those of readers and of conversions. Each of these has
+/// a number of its own. The grant of any other request has number 0.
+///
+/// Of the [`LockKeys`], only the key is compared. The id stores an `Arc` of the whole struct,
+/// because this `Arc` is smaller than a copy of the key.
 #[derive(Clone)]
 pub(super) struct LockId {
     pub(super) kind: &'static str,

@@ -2,7 +2,8 @@
 //!
 //! There are two levels. A *server lease* is one grant of the server: a holder field with a
 //! deadline. A *hold* is the share of one task in a server lease. Tasks of this process use a
-//! server lease one after the other; several readers can use one at the same time.
+//! server lease one after the other. Several readers can use the same server lease at the same
+//! time.
 //!
 //! To follow the acquire and the release of a free lock, read these files from top to bottom:
 //!
@@ -11,7 +12,7 @@
 //! | `protocol` | the contract of a lock kind: keys, options, scripts, the meaning of replies |
 //! | `acquire`, `request_status` | entering the queue, waiting for the result; type `HoldGuard` |
 //! | `table`, `lock_id` | all locks of a client, the state of each, and its waiters |
-//! | `attempt` | one acquire request, whose grant becomes a server lease with a first hold |
+//! | `attempt` | one acquire request; its grant becomes a server lease with a first hold |
 //! | `hold` | server leases and holds, and the end of a hold |
 //! | `release` | dropping the last guard of a hold, and the release of the lock |
 //!

@@ -27,8 +27,8 @@ impl Attempt {
 impl Table {
     /// Handles a reply that is no grant.
     ///
-    /// `Continue` means that the request must be sent again. If another holder has the lock,
-    /// `Break` contains the remaining time of its lease.
+    /// `Continue` means that the request must be sent again. `Break` contains a time if another
+    /// holder has the lock: the remaining time of that holder's lease.
     pub(super) fn not_granted(
         self: &Arc<Self>,
         attempt: &Attempt,
@@ -65,8 +65,9 @@ impl Table {
 
     /// Releases a grant that is not as durable as requested, and then delivers the failure.
     ///
-    /// Because of this order, an immediate new request does not find the lock taken by that grant.
-    /// If the request must be sent again, returns true and delivers no failure.
+    /// Because of this order, a new request of the caller does not find the lock taken by that
+    /// grant, even if it is made at once. If the request must be sent again, returns true and
+    /// delivers no failure.
     pub(super) async fn not_durable(
         self: &Arc<Self>,
         attempt: &Attempt,
@@ -77,7 +78,7 @@ impl Table {
         let is_passing = error.is_passing() && self.now() < attempt.until;
         self.clean_up(attempt.deferred_release(id, outcome.retransmission_ends)).await;
         if is_passing {
-            // The cause is not a lack of replicas, but a migration of the key's slot or a failover.
+            // The cause is a migration of the key's slot or a failover, and not a lack of replicas.
             // So the request is tried again.
             attempt.status.position.moved(self.number());
             tokio::time::sleep(jittered(self.core.settings.retry_delay)).await;
@@ -87,9 +88,11 @@ impl Table {
         is_passing
     }
 
-    /// Schedules a release of the lock, which unanswered retransmissions may acquire. The release
-    /// is sent when the retransmissions can no longer execute. With `is_unknown`, the last
-    /// transmission may have acquired the lock, too, so a release is also sent at once.
+    /// Schedules a release of the lock if unanswered retransmissions may still acquire it. The
+    /// release is sent when no retransmission can execute any more.
+    ///
+    /// With `is_unknown`, the last transmission may have acquired the lock, too. Then a release is
+    /// also sent at once.
     pub(super) fn schedule_cleanup_of_retransmissions(
         self: &Arc<Self>,
         attempt: &Attempt,
@@ -99,8 +102,8 @@ impl Table {
     ) {
         let limit = outcome.retransmission_ends.or(is_unknown.then_some(Instant::MIN));
         if attempt.queue().is_some() {
-            // In a server queue, the position is released anyway when the request or its hold ends.
-            // So only the time limit is recorded.
+            // The position of the request in the server's queue is released in any case, when the
+            // request or its hold ends. So only the time limit is recorded here.
             limit.into_iter().for_each(|limit| attempt.status.set_maybe_executed(limit));
         } else if limit.is_some() {
             let release = attempt.deferred_release(id, limit);
@@ -108,22 +111,23 @@ impl Table {
         }
     }
 
-    /// Handles a grant that another client took over before this process received it.
+    /// Handles a grant that counts as lost to a takeover before this process installed it.
     pub(super) fn superseded(self: &Arc<Self>, attempt: &Attempt, server_lease: &Arc<ServerLease>) {
-        // After a forced takeover this release finds no hold. The release is needed if there was no
-        // takeover, and only a difference of clocks made the token of this grant the lower one.
+        // If there was a forced takeover, this release finds no hold. If there was none, this grant
+        // has the lower token only because of a difference between clocks. Then the release is
+        // needed.
         self.release_unreceived(server_lease);
         attempt.status.position.moved(self.number());
         self.refused(attempt, server_lease.granted, None, 0);
     }
 
-    /// Answers try-only requests as busy, or as unknown if a retransmission can still execute.
-    /// Keeps the other waiters. `time` is the server's time.
+    /// Answers try-only requests: busy, or an unknown outcome if a retransmission can still
+    /// execute. All other requests keep waiting. `time` is the server's time.
     fn refused(self: &Arc<Self>, attempt: &Attempt, received: Instant, unanswered_until: Option<Instant>, time: u64) {
         let mut answers = Answers::new();
         let mut state = self.state();
-        // The request counts as answered. `set_maybe_executed` tracks retransmissions without a
-        // reply.
+        // The request is marked as answered. Its unanswered retransmissions are tracked by
+        // `set_maybe_executed`.
         attempt.status.progress.settled();
         if let Some(lock) = state.locks.get_mut(&attempt.key) {
             lock.contact = received;
@@ -212,21 +216,22 @@ impl Table {
     fn contact(&self, key: &LockId) -> Option<Instant> {
         let state = self.state();
         let lock = state.locks.get(key)?;
-        // This process holds the lock, so there is contact. While a server lease is adjusted or
-        // released there is no hold, so only a reply counts.
+        // This process holds the lock, so there is contact. While a server lease is being adjusted
+        // or released, no task has a hold. Then only a reply counts as contact.
         if lock.holds.first().is_some_and(|hold| hold.server_lease.is_valid_locally()) {
             return Some(self.now());
         }
-        // Another process holds the lock. While the connection is up and the server answers,
-        // waiting counts as contact.
+        // Another process holds the lock. While the connection is up and the server answers other
+        // requests, a waiter counts as in contact with the server, even without a reply about this
+        // key.
         let waits = if lock.contended { self.core.contact(key.key()) } else { None };
         Some(lock.contact.max(self.core.subscriptions.contact(key.key())).max(waits.unwrap_or(Instant::MIN)))
     }
 }
 
 /// Returns whether `other` would fail for the same lack of durability as `first`. That is so if
-/// `other` requests at least the same durability, and waits for its confirmation at most as long as
-/// `first`.
+/// `other` requests at least the durability of `first`, and waits at most as long for the
+/// confirmation.
 fn also_lacks_durability(failure: &AcquireFailure, first: &AcquireRequest, other: &AcquireRequest) -> bool {
     let is_lacking =
         matches!(failure, AcquireFailure::NotDurable(CommitError::Shortfall { .. } | CommitError::Unsupported { .. }));
@@ -235,16 +240,17 @@ fn also_lacks_durability(failure: &AcquireFailure, first: &AcquireRequest, other
 }
 
 impl PendingAcquire {
-    /// Returns the last contact with the server about this key, no earlier than `known`.
+    /// Returns the time of the last contact with the server about this key, or `known` if that is
+    /// later.
     pub(super) fn contact(&self, known: Instant) -> Instant {
         self.table().contact(&self.key).map_or(known, |contact| contact.max(known))
     }
 
     /// Returns the error of a request whose wait has ended without an answer.
     ///
-    /// The error is `TimedOut` only if the server was in contact within the last response timeout,
-    /// because only a reply shows that the lock is taken. Otherwise the server counts as
-    /// unavailable.
+    /// The error is `TimedOut` only if there was contact with the server within the last response
+    /// timeout. Without contact, it is not known whether the lock is still taken, and the error
+    /// says why there was no reply.
     pub(super) fn timeout_error(&self, now: Instant, contact: Instant) -> AcquireError {
         let (core, keys) = (&self.table().core, &self.key.keys);
         if now < self.status.may_execute_until() {

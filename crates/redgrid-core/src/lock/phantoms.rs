@@ -1,9 +1,9 @@
 //! Subscribers that never acquire the lock: a monitor with a pattern subscription, or a process
 //! that only watches the lock.
 //!
-//! A release counts such subscribers as waiters, so each yield would end only after its quiet
-//! period. Such subscribers, called phantoms, are therefore detected for each key and ignored for a
-//! while.
+//! The reply to a release counts such subscribers as if they waited. Because of them, each yield
+//! would end only by its quiet period. So these subscribers, called phantoms, are detected for each
+//! key and ignored for a while.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use super::fairness::SubscriberCount;
 use super::table::{ByName, LockId};
 use crate::clock::Instant;
 
-/// Number of consecutive yields that must end by their quiet period until subscribers count as
+/// After this many consecutive yields that ended by their quiet period, subscribers are treated as
 /// phantoms: 3.
 ///
 /// The last of these yields has a long quiet period, so that a slow subscriber can still acquire
@@ -20,11 +20,11 @@ const ENOUGH: u32 = 3;
 
 /// How long phantoms are ignored: 1 s.
 ///
-/// Afterwards, one yield with a long quiet period checks whether they still acquire nothing. That
-/// yield takes 20 to 40 ms.
+/// After that time, one yield with a long quiet period shows whether they still acquire nothing.
+/// That yield takes 20 to 40 ms.
 const IGNORED: Duration = Duration::from_secs(1);
 
-/// Observations that show which subscribers of each key never acquire the lock.
+/// For each key, observations that show whether it has subscribers that never acquire the lock.
 #[derive(Default)]
 pub(super) struct Phantoms {
     names: ByName<Phantom>,
@@ -35,11 +35,11 @@ pub(super) struct Phantoms {
 pub(crate) struct Phantom {
     /// Number of consecutive yields that ended by their quiet period.
     quiet_yields: u32,
-    /// The smallest number of subscribers that acquired nothing in one of these yields. There
+    /// The minimum, over these yields, of the number of subscribers that acquired nothing. There
     /// cannot be more phantoms than that.
     count: u64,
-    /// Number of subscribers in the last of these yields. If a release counts fewer, a phantom may
-    /// have left.
+    /// Number of subscribers in the last of these yields. If a later release reports fewer
+    /// subscribers, a phantom may have left.
     of: u64,
     /// Until when the phantoms are ignored.
     until: Instant,
@@ -53,7 +53,7 @@ impl Phantoms {
 
     /// Records the end of a yield to `listeners` subscribers, of which `missing` acquired nothing.
     ///
-    /// It must not be called for a yield in which a subscriber was ignored.
+    /// This method must not be called for a yield in which a subscriber was ignored.
     pub(super) fn yield_ended(&mut self, key: &LockId, listeners: u64, missing: u64, now: Instant) {
         if missing == 0 {
             self.names.remove(key);
@@ -78,7 +78,7 @@ impl Phantom {
 
     /// Records the end of a yield to `listeners` subscribers, of which `missing` acquired nothing.
     ///
-    /// It must not be called for a yield in which a subscriber was ignored.
+    /// This method must not be called for a yield in which a subscriber was ignored.
     pub(crate) fn yield_ended(&mut self, listeners: u64, missing: u64, now: Instant) {
         if missing == 0 {
             *self = Phantom::default();
@@ -138,9 +138,9 @@ mod tests {
         }
         let count = phantoms.without(&key, audience(3), begin + 999 * MS);
         assert_eq!((count.listeners, count.ignored), (2, 1));
-        // A further subscriber is not ignored.
+        // With one more subscriber, still only one is ignored.
         assert_eq!(phantoms.without(&key, audience(4), begin).listeners, 3);
-        // One subscriber has gone, perhaps the phantom.
+        // One subscriber has gone, perhaps the phantom, so none is ignored.
         assert_eq!(phantoms.without(&key, audience(2), begin).listeners, 2);
         let again = begin + IGNORED;
         let count = phantoms.without(&key, audience(4), again);

@@ -22,7 +22,7 @@ use crate::name::{Name, companion};
 
 /// The key of a lock, its companion keys, and the channel on which its releases are published.
 #[derive(Debug, Clone, PartialEq, Eq)]
-// Exhaustive: only implementations of object types use it.
+// Not `#[non_exhaustive]`: only implementations of object types use it.
 pub struct LockKeys {
     /// The name as the user gave it.
     pub name: Name,
@@ -37,8 +37,7 @@ pub struct LockKeys {
 }
 
 impl LockKeys {
-    /// Returns the key of a flag on the server. The flag exists while a waiter without a
-    /// subscription waits.
+    /// Returns the key of a flag, which exists on the server while a waiter has no subscription.
     ///
     /// This struct does not store the key, because only waiters and releases under contention need
     /// it.
@@ -49,7 +48,7 @@ impl LockKeys {
 
 /// The arguments of a script for one hold.
 #[derive(Debug, Clone, Copy)]
-// Exhaustive: only implementations of object types use it.
+// Not `#[non_exhaustive]`: only implementations of object types use it.
 pub struct HoldArgs<'a> {
     /// The keys of the lock.
     pub target: &'a LockKeys,
@@ -61,14 +60,15 @@ pub struct HoldArgs<'a> {
 
 /// The options of an acquire.
 #[derive(Debug, Clone, PartialEq, Eq)]
-// Exhaustive: only implementations of object types use it.
+// Not `#[non_exhaustive]`: only implementations of object types use it.
 pub struct AcquireRequest {
     /// The length of the lease, and whether the lease is renewed.
     pub lease: LeaseMode,
     /// The holder on whose behalf the request is made. A request without a holder never re-enters a
     /// hold.
     pub holder: Option<HolderId>,
-    /// The lock stays taken at least this long, even if it is released or abandoned earlier.
+    /// The lock stays taken for at least this long after the grant, even if it is released or
+    /// abandoned earlier.
     pub at_least: Duration,
     /// Renewals end this long after the grant; `None` for no limit.
     pub max_hold: Option<Duration>,
@@ -78,8 +78,8 @@ pub struct AcquireRequest {
     pub wait: Option<Duration>,
     /// How durable the grant and its renewals must be before they are valid.
     pub durability: Durability,
-    /// Whether the holder is allowed to re-enter its own hold; otherwise the request fails with
-    /// `AlreadyHeld`.
+    /// Whether the holder is allowed to re-enter its own hold. If not, a request of a holder that
+    /// has the lock fails with `AlreadyHeld`.
     pub reenters: bool,
     /// The pauses between tries, for lock kinds whose releases send no messages; `None` for all
     /// others. Each pause is shortened at random by up to half.
@@ -180,8 +180,7 @@ pub trait LockProtocol: Send + Sync + 'static {
         None
     }
 
-    /// Returns the mode (reading or writing) of this kind; `None` if it is no part of a read-write
-    /// lock.
+    /// Returns the mode, reading or writing, of a kind of read-write lock; `None` for all others.
     fn read_write(&self) -> Option<&dyn ReadWriteMode> {
         None
     }
@@ -202,16 +201,18 @@ pub trait LockProtocol: Send + Sync + 'static {
     /// | `left` | if the lock is busy: the lifetime of its key in ms, as PTTL returns it |
     ///
     /// If there is a fourth element, it is the token of the grant; otherwise the token is `time`.
-    /// Only kinds without local hand-over are allowed to have tokens of their own. If the reply is
-    /// a single number, the lock was granted and no other holder lost it. The number is `time`.
+    /// Only kinds without local hand-over are allowed to send a fourth element.
+    ///
+    /// The reply can also be a single number, which is `time`. It means that the lock was granted,
+    /// and that no other holder lost the lock.
     fn acquire(&self, claim: HoldArgs<'_>) -> Request;
 
     /// Acquires the lock even if it is held, provided that `from` allows the takeover.
     ///
     /// The check of `from` and the acquire are one atomic step. The script notifies each redgrid
     /// holder that loses the lock. The channel of the notice is `notices`, followed by the id of
-    /// the holder's client and `}`. The reply is that of `acquire`, but `left` is the number of
-    /// holders that lost the lock. If `from` does not allow the takeover, the status is 0, and
+    /// the holder's client and `}`. The reply has the form of the reply to `acquire`, except that
+    /// `left` is the number of holders that lost the lock. If `from` does not allow the takeover, the status is 0, and
     /// `left` is -2 if the lock is free.
     fn take_over(&self, claim: HoldArgs<'_>, notices: &str, from: &TakeoverFrom) -> Request;
 
@@ -227,17 +228,17 @@ pub trait LockProtocol: Send + Sync + 'static {
 
     /// Releases the lock.
     ///
-    /// The reply is 0 if the lock was not held under this holder field, otherwise one more than the
+    /// The reply is a status: 0 if the lock was not held under this holder field, otherwise 1 + the
     /// number of notified subscribers. If the server refused to publish the release, the reply is
-    /// `{status, 2}`. The subscribers that `status` counts have then received no message.
+    /// `{status, 2}`. In that case, the subscribers that `status` counts were not notified.
     fn release(&self, claim: HoldArgs<'_>) -> Request;
 
     /// Releases the lock at the end of the hand-over window, while requests of this process wait
     /// for it.
     ///
-    /// The reply is `{status, waiting}`, with the status of `release`. `waiting` is 1 if a waiter
-    /// exists that receives no messages, 2 if the server refused to publish the release, and
-    /// otherwise 0.
+    /// The reply is `{status, waiting}`, with `status` as in `release`. `waiting` is 1 if some
+    /// waiter receives no messages, 2 if the server refused to publish the release, and 0
+    /// otherwise.
     fn release_yielding(&self, claim: HoldArgs<'_>) -> Request;
 
     /// Ends the hold, but keeps the lock taken for `claim.lease`.
@@ -305,7 +306,8 @@ pub(super) fn parse_reply(outcome: &RequestOutcome) -> AcquireReply {
         }
     };
     let answer = match reply {
-        // The most frequent reply: the server's time of the grant, which displaced no other holder.
+        // The most frequent reply: the server's time alone. It means a grant that displaced no
+        // other holder.
         Reply::Int(time) if *time > MIN_SERVER_TIME => Ok((1, time.unsigned_abs(), 0, time.unsigned_abs())),
         // Read the list element by element: converting it as a whole would copy it at each acquire.
         Reply::Array(parts) => match &parts[..] {
@@ -320,8 +322,8 @@ pub(super) fn parse_reply(outcome: &RequestOutcome) -> AcquireReply {
         Ok(answer) => answer,
         Err(error) => return AcquireReply::Failed(AcquireFailure::Unknown(error)),
     };
-    // If the node has reconnected since the request, the clock estimate may belong to another
-    // server process: ignore the time of this reply.
+    // If the node has reconnected since the request, the node's clock estimate may now be that of
+    // another server process. Then the time in this reply is ignored.
     if outcome.by.current_connection_id() == outcome.epoch {
         outcome.by.time().observe_exchange(time, outcome.sent, outcome.received);
     }
@@ -329,7 +331,7 @@ pub(super) fn parse_reply(outcome: &RequestOutcome) -> AcquireReply {
         (1, _) => AcquireReply::Granted { token, preempted: left > 0 },
         // The key has expired meanwhile (-2), or expires now (0): retry soon.
         (0, -2 | 0) => AcquireReply::Busy { left: Duration::from_millis(1), time, is_gone: left == -2 },
-        // The key has no TTL: only a message or a poll can show its release.
+        // The key has no TTL: only a message or a poll can show that the lock was released.
         (0, ..0) => AcquireReply::Busy { left: Duration::MAX, time, is_gone: false },
         (0, _) => AcquireReply::Busy { left: Duration::from_millis(left.unsigned_abs()), time, is_gone: false },
         _ => AcquireReply::TooLate,

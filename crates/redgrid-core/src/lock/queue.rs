@@ -59,9 +59,10 @@ impl LockState {
             mark_cancelled(&mut self.queue, &mut self.cancelled, |waiter| waiter.answer.is_closed());
             return waited > 0 && self.queue.is_empty();
         }
-        // Fair and shared lock kinds examine all waiters: fair kinds enqueue the first few on the
-        // server, and shared kinds compare all of them. So a cancelled waiter is removed at once.
-        // Waiters are sorted by id, except those that a local pass has moved to the front.
+        // Fair and shared lock kinds need a queue without cancelled waiters. Fair kinds enqueue the
+        // first few waiters on the server, and shared kinds compare a new request with all waiters.
+        // So a cancelled waiter is removed at once. Waiters are sorted by id, except those that a
+        // local pass has moved to the front.
         let in_order = self.queue.binary_search_by_key(&id, |waiter| waiter.id).ok();
         if let Some(at) = in_order.or_else(|| self.queue.iter().position(|waiter| waiter.id == id)) {
             self.queue.remove(at);
@@ -87,7 +88,7 @@ impl LockState {
         }
     }
 
-    /// Answers all try-only waiters as busy.
+    /// Answers "busy" to all try-only waiters.
     pub(super) fn reject_try_waiters(&mut self) -> Answers {
         self.reject_try_waiters_unless(|_| false)
     }
@@ -107,11 +108,11 @@ impl LockState {
         answers
     }
 
-    /// Answers as busy the try-only waiters that a grant does not admit. Records for all remaining
-    /// waiters that the lock is taken.
+    /// Answers "busy" to those try-only waiters that do not get the grant. Records for all
+    /// remaining waiters that the lock is taken.
     ///
-    /// The grant admits `first`, or else the next waiter, and other waiters of the same holder. A
-    /// shared grant admits all waiters.
+    /// The grant is for `first` (if there is none, for the next waiter) and for other waiters of
+    /// the same holder. A shared grant is for all waiters.
     pub(super) fn reject_others(&mut self, first: Option<&Waiter>, now: Instant) -> Answers {
         let first = first.map(|waiter| (waiter.id, waiter.request.holder));
         let first = first.or_else(|| self.next(now).map(|waiter| (waiter.id, waiter.request.holder)));
@@ -124,7 +125,8 @@ impl LockState {
         answers
     }
 
-    /// Returns whether a new request can reclaim the server lease: its release was not sent yet.
+    /// Returns whether a new request can reclaim the server lease, because the release of that
+    /// lease was not sent yet.
     pub(super) fn is_reclaimable(&self, now: Instant) -> bool {
         let Some(server_lease) = self.server_lease.as_ref().filter(|_| self.holds.is_empty()) else { return false };
         let is_queued = matches!(self.busy, Busy::Release { queued: true, .. });
@@ -145,12 +147,12 @@ impl Table {
             answers = self.hand_over_next(&mut state, key, None, self.now());
             self.go_on(&mut state, key);
         } else {
-            // A second waiter now depends on the in-flight request. So that request must not depend
-            // on whether its caller polls.
+            // A second waiter now depends on the in-flight request. So that request must go on even
+            // if its caller does not poll it.
             inline_task = lock.inline_task.take();
             // A running loop needs no notification while an operation is in flight or the lock is
-            // held: it examines the queue afterwards. But in a server queue each waiter needs its
-            // position at once.
+            // held, because the loop examines the queue afterwards. But if the lock kind has a
+            // server queue, each waiter must be enqueued there at once.
             let is_free = lock.server_lease.is_none() && lock.busy == Busy::No && !lock.request_in_flight;
             if is_free || !lock.loop_running || lock.protocol.queue().is_some() {
                 self.start_loop(key, lock);
@@ -182,8 +184,8 @@ impl Table {
 
     /// Removes a cancelled request from its queue.
     ///
-    /// Afterwards the request does not count as a waiter. A grant that was sent to the receiver
-    /// before is released when the receiver is dropped.
+    /// Afterwards the request is no longer a waiter. If a grant was already sent to the receiver,
+    /// the grant is released when the receiver is dropped.
     pub(super) fn cancel(
         &self,
         key: &LockId,
@@ -193,7 +195,7 @@ impl Table {
     ) {
         let mut state = self.state();
         // Close the receiver under the table's lock: code that reads the queue twice under that
-        // lock must see the same waiters.
+        // lock must see the same waiters both times.
         receiver.close();
         let Some(lock) = state.locks.get_mut(key) else { return };
         self.wait_ended(lock, wait, || self.now());
@@ -207,8 +209,9 @@ impl Table {
 /// Records that one entry of a queue was cancelled.
 ///
 /// Code that reads the queue skips cancelled entries. Cancelled entries at both ends are removed at
-/// once, and all others when they could be more than half of the queue. So a queue without waiters
-/// is empty. Cancelling n entries in any order costs O(n), not O(n²).
+/// once. The others are removed together, when cancelled entries could be more than half of the
+/// queue. So a queue in which all entries were cancelled is empty. Cancelling n entries in any
+/// order costs O(n), not O(n²).
 fn mark_cancelled<T>(queue: &mut VecDeque<T>, left: &mut u32, has_left: impl Fn(&T) -> bool) {
     *left += 1;
     while queue.front().is_some_and(&has_left) {

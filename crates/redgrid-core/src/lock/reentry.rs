@@ -20,8 +20,8 @@ impl Table {
     /// Re-enters a hold of the request's holder, or shares a grant of readers, without a request
     /// to the server.
     ///
-    /// Returns `None` if the request needs a grant of its own. The key of `pending` then names the
-    /// queue in which the request must wait.
+    /// Returns `None` if the request needs a grant of its own. In that case, the key of `pending`
+    /// identifies the queue in which the request must wait.
     pub(super) fn share_held(
         &self,
         state: &mut State,
@@ -34,7 +34,8 @@ impl Table {
             }
             false => None,
         };
-        // An exclusive hold is re-entered, even if the request converts another hold of its holder.
+        // An exclusive hold is re-entered, even if the request converts another hold of the same
+        // holder.
         if let Some(known) = known.filter(|_| pending.under.is_none() || !kind.is_shared()) {
             return Ok(Some(HoldGuard::further(pending.client.clone(), known?)));
         }
@@ -94,8 +95,8 @@ pub(super) fn reenter(
             }
             return Some(Ok(Arc::clone(hold)));
         }
-        // A loss counts until the last guard of the lost hold is dropped. After that the holder can
-        // request the lock again.
+        // While a lost hold still has a guard, requests of its holder fail. When the last guard is
+        // dropped, the holder can request the lock again.
         let lost_by = |hold: &Arc<Hold>| hold.holder() == Some(holder) && !hold.is_released() && hold.is_guarded();
         let mut former = lock.lost.iter().flat_map(|lost| lost.iter()).filter_map(std::sync::Weak::upgrade);
         if lock.holds.iter().any(lost_by) || former.any(|hold| lost_by(&hold)) {

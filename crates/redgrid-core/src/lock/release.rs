@@ -28,13 +28,13 @@ impl HoldGuard {
     /// Releases the hold and waits for the reply, for `response_timeout` at most.
     ///
     /// Without a reply in that time, the release goes on in the background. It ends when the server
-    /// answers, or when every lease that the server may have stored for the hold has ended,
-    /// including that of an unanswered [`extend`](HoldGuard::extend).
+    /// answers, or when the lease has certainly ended on the server, even if an unanswered
+    /// [`extend`](HoldGuard::extend) has lengthened it.
     ///
     /// # Errors
     ///
-    /// [`ReleaseError::Lost`] if the hold had ended before; [`ReleaseError::OutcomeUnknown`]
-    /// without a reply in time; [`ReleaseError::Refused`] if the server refused the release.
+    /// [`ReleaseError::Lost`] if the hold had ended before; [`ReleaseError::OutcomeUnknown`] if no
+    /// reply arrives in time; [`ReleaseError::Refused`] if the server refused the release.
     ///
     /// # Cancel safety
     ///
@@ -65,8 +65,9 @@ impl HoldGuard {
             Some(InlineRelease(_, inline_task)) if inline_task.poll(cx) => Poll::Pending,
             _ => Pin::new(&mut receiver).poll(cx),
         });
-        // If no reply arrives in time, the inline request of a caller with a live connection wakes
-        // the caller. Most replies arrive earlier, so most callers need no timer of their own.
+        // On a live connection, an inline request wakes its caller even if no reply arrives in
+        // time. The caller sets a timer of its own only after that wake-up, because most replies
+        // arrive earlier.
         let wakes_itself = inline.is_some() && core.is_connected(&self.hold.server_lease.keys.key);
         let mut polled = false;
         let first = poll_fn(|cx| match outcome.poll_unpin(cx) {
@@ -77,8 +78,8 @@ impl HoldGuard {
         let released = match first.await {
             Some(released) => released,
             None => {
-                // Boxed because few releases need it: otherwise every release would reserve the
-                // space.
+                // Boxed, because few releases need this future. Without the box, it would take
+                // space in every release.
                 let bounded = Box::pin(async {
                     tokio::select! {
                         biased;
@@ -125,8 +126,8 @@ pub(super) enum Dropped {
     Done,
     /// The hold was lost before the guard was dropped.
     Lost(LostReason),
-    /// The last guard was dropped, and no local task takes the server lease over: it must be
-    /// released.
+    /// The last guard was dropped, and no local task takes the server lease over. So the server
+    /// lease must be released.
     Last(Release),
     /// The last guard was dropped. The release has begun, and the caller polls it inline.
     Inline(InlineTask, oneshot::Receiver<Result<(), ReleaseError>>),
@@ -145,7 +146,7 @@ pub(super) struct Release {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum ReleaseMode {
     Release,
-    /// The lock is released while other requests of this process wait.
+    /// The lock is released so that other processes go first: requests of this process wait, too.
     Yield,
     /// The lock stays taken for this long.
     Retain(Duration),
@@ -154,7 +155,7 @@ pub(super) enum ReleaseMode {
 /// The outcome of a release.
 pub(super) struct Released {
     pub(super) result: Result<(), ReleaseError>,
-    /// Subscribers that may wait for the lock; `None` without any, or if the lock stays taken.
+    /// Subscribers that may wait for the lock; `None` if none can, or if the lock stays taken.
     pub(super) subscribers: Option<SubscriberCount>,
 }
 
@@ -203,8 +204,8 @@ impl Table {
         }
         let id = self.number();
         let is_inline = caller && lost.is_none() && lock.queue.is_empty() && !lock.loop_running;
-        // Until a background task sends the release, a new request can reclaim the server lease,
-        // unless the hold was lost or keeps the lock taken.
+        // A new request can reclaim the server lease until a background task sends the release. But
+        // if the hold was lost or keeps the lock taken, the server lease cannot be reclaimed.
         lock.busy = Busy::Release { id, queued: !is_inline && !keeps && lost.is_none() };
         let release = Release { id: Some(id), server_lease, keep_until };
         let server_lease = hold.server_lease.id;
@@ -274,8 +275,8 @@ impl Table {
             false => self.release_mode(server_lease, keep_until, yields),
         };
         let own = self.core.subscriptions.own_subscription(&server_lease.keys.channel);
-        // Run both requests concurrently, so that the release does not wait for the replica's
-        // count. Without subscribers on replicas no count is requested.
+        // The release and the request for the replica's count run concurrently, so that the release
+        // does not wait for the count. If waiters subscribe at the primary, no count is requested.
         let channel = (&server_lease.keys.channel, &server_lease.keys.key);
         let counting = match yields_to_others(server_lease.protocol) {
             true => self.core.subscriptions.replica_subscribers(&[channel]),
@@ -295,7 +296,7 @@ impl Table {
         if server_lease.retransmission_ends().is_some() {
             self.release_late_copies(server_lease, outcome.sent, keep_until);
         }
-        // The status is one more than the number of subscribers. A second element of the reply is
+        // The status is 1 + the number of subscribers. If the reply has a second element, it is
         // `waiting`.
         let answer = outcome.result.clone().and_then(|reply| match reply {
             Reply::Array(_) => reply.into_typed::<(u64, u64)>(),

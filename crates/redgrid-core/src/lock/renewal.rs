@@ -129,7 +129,7 @@ impl Table {
             self.take_out_served(lock);
             let (unheld, lives_on) = (lock.holds.is_empty(), lock.protocol.read_write().is_some());
             let holds = std::mem::take(&mut lock.holds);
-            // A hold whose own lease was over has ended before, and is not counted.
+            // A hold whose own lease ended earlier is already marked as ended, and is not counted.
             let lost = holds.iter().filter(|hold| hold.mark_ended(Some(reason))).count();
             self.note_lost(server_lease, reason, lost);
             for hold in &holds {
@@ -137,12 +137,13 @@ impl Table {
                 lock.remember_lost(hold);
             }
             if unheld && reason == LostReason::Expired {
-                // The server may still have the lease, and no guard is left that would release it.
+                // The server may still have the lease, and no guard is left whose drop would
+                // release it.
                 let release = Release { id: None, server_lease: Arc::clone(server_lease), keep_until: Instant::MIN };
                 self.spawn_background(self.release_task(release, None, None));
             } else if lives_on && reason == LostReason::Expired {
-                // Other holders extend the lifetime of the key, and with it this holder field,
-                // beyond the lease.
+                // Other holders may extend the lifetime of the key beyond this lease. Without a
+                // release, this holder field would stay on the server as long as the key.
                 self.release_when_over(server_lease);
             }
             self.go_on(state, &key);
@@ -183,9 +184,9 @@ impl Table {
             let claims: Vec<_> = each.map(|((server_lease, field), lease)| server_lease.claim(field, *lease)).collect();
             let (request, limit) = (Arc::new(kind.renew(&claims)), sent + self.core.settings.response_timeout);
             // Another renewal is scheduled before the response timeout, because the lease may be
-            // shorter than the timeout and a renewal is idempotent. A late reply still counts.
-            // Otherwise a process that receives every reply late would lose holds that the server
-            // has kept.
+            // shorter than that timeout. A second renewal does no harm: renewals are idempotent. A
+            // late reply to the first renewal is still used. Otherwise a process that receives
+            // every reply late would lose holds that the server has kept.
             let shortest =
                 server_leases.iter().map(|server_lease| server_lease.deadline().since(sent)).min().unwrap_or_default();
             // The reply of a primary that was replaced meanwhile moves no deadline, because the new
@@ -209,7 +210,7 @@ impl Table {
             };
             match answer.result.clone().and_then(Reply::into_typed::<Vec<i64>>) {
                 Ok(statuses) if statuses.len() == server_leases.len() => {
-                    // A verification writes nothing, so it does not count as a renewal.
+                    // A verification writes nothing, so its durability is not checked.
                     let is_renewed = |nth: &usize| statuses[*nth] == 1 && !leases[*nth].is_zero();
                     let durability = (0..leases.len()).find(is_renewed).map(|nth| wanted[nth]).unwrap_or_default();
                     if !Durability::Primary.covers(durability) {
@@ -309,8 +310,9 @@ impl Table {
 /// Returns the lease that a renewal sends: the full length of a renewed lease, zero for a fixed
 /// one.
 ///
-/// Shared locks with a fixed lease are an exception: the rest of the confirmed lease is sent. Other
-/// holders may have shortened the lifetime of the key, and this restores it.
+/// Shared locks with a fixed lease are an exception: for them, the remaining time of the confirmed
+/// lease is sent. Other holders may have shortened the lifetime of the key, and the renewal
+/// restores it.
 fn lease_to_send(server_lease: &ServerLease, now: Instant) -> Duration {
     let left = server_lease.deadline().since(now);
     match server_lease.protocol.is_shared() && !left.is_zero() {
@@ -352,10 +354,10 @@ impl Table {
     }
 }
 
-/// Returns whether the server may have rejected a batch because of some of its keys only.
+/// Returns whether this error of a batch may concern only some of the batch's keys.
 ///
-/// For example, the user has no permission for one of the keys, or a slot migration has moved only
-/// some of them.
+/// For example, the user may have no permission for one of the keys, or a slot migration may have
+/// moved only some of them.
 fn concerns_some(code: Code) -> bool {
     !code.is_passing() || code == Code::TryAgain
 }

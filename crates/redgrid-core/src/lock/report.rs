@@ -14,7 +14,7 @@ use crate::clock::Instant;
 use crate::introspection::{FORCED, Gathered, LOST, PART, RENEWAL_FAILED, UNKNOWN};
 use crate::lease::LeaseMode;
 
-/// Largest number of waiters in a queue that a report reads to find the first one that was not
+/// A report examines at most this many waiters of a queue to find the first one that was not
 /// cancelled: 100.
 const MAX_CANCELLED: usize = 100;
 
@@ -57,8 +57,8 @@ impl Hold {
 }
 
 impl Table {
-    /// Adds a wait that has ended to the contention statistics, if the task has waited for a taken
-    /// lock. The request entered the queue at `entered`.
+    /// Counts an ended wait in the contention statistics, if the task has waited for a taken lock.
+    /// The request entered the queue at `entered`.
     pub(super) fn wait_ended(
         &self,
         lock: &mut LockState,
@@ -74,8 +74,8 @@ impl Table {
     /// Adds the locks of the client to a report, [`PART`] locks at a time. In between, the table is
     /// unlocked and other tasks can run.
     ///
-    /// Each part of the report first skips the locks of all earlier parts, which takes longer with
-    /// each part. So at most [`MAX_LOCKS`] locks are read.
+    /// Each part of the report first skips the locks of all earlier parts. This takes longer with
+    /// each part, so at most [`MAX_LOCKS`] locks are read.
     pub(crate) async fn report(&self, gathered: &mut Gathered) {
         let mut begin = 0;
         loop {

@@ -7,7 +7,7 @@ use redgrid_client::internal::Progress;
 use super::fair::QueuePosition;
 use crate::clock::Instant;
 
-/// Facts about a request. At a timeout, they decide which error the caller receives.
+/// Facts about a request. If the request times out, they decide which error the caller receives.
 #[derive(Default)]
 pub(super) struct RequestStatus {
     pub(super) progress: Progress,

@@ -34,8 +34,9 @@ impl Table {
         state.locks.values().flat_map(|lock| &lock.queue).filter(|waiter| !waiter.answer.is_closed()).count()
     }
 
-    /// Returns the names of the locks that are held or whose release was not answered yet, without
-    /// forgotten holds. Returns an empty list if the table is locked.
+    /// Returns the names of the locks with a server lease: those that are held, and those whose
+    /// release was not answered yet. Locks with only forgotten holds are left out. Returns an empty
+    /// list if the table is locked.
     pub(crate) fn held_names(&self) -> Vec<String> {
         let Some(state) = self.try_state() else { return Vec::new() };
         let held = state.locks.values().filter(|lock| lock.server_lease.is_some() && !lock.is_forgotten());
@@ -67,7 +68,7 @@ impl Table {
             let key = server_lease.lock_id();
             let Some(lock) = state.locks.get_mut(&key).filter(|lock| lock.has(&server_lease)) else { continue };
             lock.server_lease = None;
-            // A forgotten hold is left to its lease.
+            // A forgotten hold is not released: it ends with its lease.
             let forgotten = lock.is_forgotten();
             let keep_until = lock.holds.iter().map(|hold| retained_after_shutdown(hold)).max().unwrap_or(Instant::MIN);
             for hold in &lock.holds {

@@ -1,8 +1,8 @@
-//! All locks of a client: the table, the state of each lock, and its waiters.
+//! All locks of a client: the table, and the state and the waiters of each lock.
 //!
 //! The table owns every server lease, every queue and every in-flight request. The caller's future
-//! only waits for the outcome. If the future is dropped, only its position in the queue is given
-//! up: the table still owns its request.
+//! only waits for the outcome. If the future is dropped, its waiter leaves the queue, but a request
+//! that is in flight still belongs to the table.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -55,14 +55,14 @@ pub(super) struct State {
     pub(super) locks: ByName<Box<LockState>>,
     /// The options of the last request. Following requests with equal options share this value.
     wished: Option<Arc<AcquireRequest>>,
-    /// The keys that have more than one lock state.
+    /// The numbers of all grants except grant 0, by lock kind and key.
     pub(super) grants: GrantSet,
     pub(super) schedule: Schedule,
     /// Locks that were released recently while other processes waited for them.
     pub(super) recent: PendingYields,
     /// Subscribers that never acquire the lock, by key.
     pub(super) phantoms: Phantoms,
-    /// Ids of grants that another client took over before this process received them, each with the
+    /// Ids of grants that were lost to a takeover before this process received them, each with the
     /// time of the notice.
     pub(super) forced: HashMap<u64, Instant>,
     /// Statistics of the waits for locks whose state was removed.
@@ -108,8 +108,8 @@ pub(super) struct LockState {
     pub(super) holds: SmallVec<[Arc<Hold>; 1]>,
     /// Lost holds whose guards are still alive; their holders cannot re-enter.
     pub(super) lost: Option<Box<SmallVec<[Weak<Hold>; 1]>>>,
-    /// The in-flight request that its caller polls inline, with the id of its waiter or server
-    /// lease.
+    /// The in-flight request that a caller polls inline. The number is the id of the waiter for an
+    /// acquire, and the id of the server lease for a release.
     pub(super) inline_task: Option<(u64, InlineTask)>,
     pub(super) busy: Busy,
     /// Whether an acquire request for the key is in flight.
@@ -141,9 +141,9 @@ pub(super) struct LockState {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Busy {
     No,
-    /// A hand-over of the server lease with this id is not complete yet. Its lease is being
-    /// adjusted to the next request, or the hand-over waits for a pass request or for the next
-    /// token.
+    /// The hand-over of the server lease with this id is not complete yet. The hand-over waits
+    /// until the lease is adjusted to the next request, until a request that passes the lock along
+    /// a fair queue is answered, or until the next token is due.
     AdjustingLease(u64),
     /// The current server lease is being released.
     Release {
@@ -292,8 +292,8 @@ pub(super) type Answers = SmallVec<[(oneshot::Sender<Answer>, Answer); 1]>;
 
 /// Sends the answers to their waiters.
 ///
-/// The caller must not hold the table's lock: a grant that its waiter does not receive is dropped
-/// here, and dropping it locks the table.
+/// The caller must not have locked the table: if a waiter is gone, its grant is dropped here, and
+/// dropping a grant locks the table.
 pub(super) fn send(answers: Answers) {
     for (sender, answer) in answers {
         let _ = sender.send(answer);
@@ -310,8 +310,8 @@ impl Table {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Returns the state, or `None` if the table is locked. The last handle of a client can be
-    /// dropped while the table is locked, and that drop must not wait for the table.
+    /// Returns the state, or `None` if the table is locked. This is for the drop of a client's last
+    /// handle: it can happen while the table is locked, and must not wait.
     pub(super) fn try_state(&self) -> Option<MutexGuard<'_, State>> {
         self.state.try_lock().ok()
     }
@@ -331,12 +331,12 @@ impl Table {
         self.core.spawn_background(work);
     }
 
-    /// Returns for how long after a grant local tasks can hand the lock over without a request.
+    /// Returns the hand-over window: how long after a grant local tasks can hand the lock over.
     pub(super) fn handover_window(&self, kind: &dyn LockProtocol, key: &LockId) -> Duration {
         if kind.hands_over_locally() { self.extra_lease(kind, key) } else { Duration::ZERO }
     }
 
-    /// Returns by how much a fixed lease on the server is longer than requested.
+    /// Returns how much longer than requested a fixed lease lasts on the server.
     ///
     /// With this addition, a task that gets the lock at the end of the hand-over window still has
     /// its full lease. Kinds with a server queue get the same addition, because their tasks pass

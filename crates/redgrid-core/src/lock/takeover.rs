@@ -1,4 +1,4 @@
-//! Forced takeover of a lock, without regard to its queues.
+//! Forced takeover of a lock. It ignores the queues of waiters.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,14 +20,14 @@ use crate::lease::{LONGEST_WINDOW, deadline, with_margin};
 
 /// The condition of a takeover: from which holders the lock is taken.
 #[derive(Debug, Clone, PartialEq, Eq)]
-// Exhaustive: only implementations of object types use it.
+// Not `#[non_exhaustive]`: only implementations of object types use it.
 pub enum TakeoverFrom {
     /// From all holders. A free lock is acquired.
     Anybody,
     /// From all holders. A free lock is left alone.
     Holders,
-    /// From all holders, but only if this holder field is one of them, and the only one unless the
-    /// kind has several; otherwise the lock is left alone.
+    /// From all holders, but only if one of them has this holder field, and is the only holder if
+    /// the kind allows only one. Otherwise the lock is left alone.
     Holder(Bytes),
 }
 
@@ -95,8 +95,8 @@ impl Table {
             reply = parse_reply(&outcome);
         }
         let (token, preempted) = match (reply, outcome.retransmission_ends) {
-            // A retransmission finds only the hold of the first transmission, and cannot report
-            // whether the first one preempted a holder: assume that it did.
+            // A retransmission finds only the hold of the first transmission. It cannot report
+            // whether the first transmission preempted a holder, so a preemption is assumed.
             (AcquireReply::Granted { token, preempted }, copies) => (token, preempted || copies.is_some()),
             (AcquireReply::Busy { is_gone: true, .. }, None) => return Ok(Takeover::Free),
             (AcquireReply::Busy { .. }, None) => return Ok(Takeover::HeldByAnother),
@@ -142,7 +142,8 @@ impl Table {
     ///
     /// Until then, a former holder that has not received the notice can hand the lock over within
     /// its process. At the end of the window, the server's clock is past every token of these
-    /// hand-overs. So the new grant then gets a new token from this clock.
+    /// hand-overs. So the renewal at that time gives the grant a new, higher token from this
+    /// clock.
     ///
     /// The former holder has lost the lock already, so the outcome after an error is unknown.
     async fn wait_out_previous(
@@ -154,16 +155,16 @@ impl Table {
         self.core.clock.sleep_until(granted.received + LONGEST_WINDOW).await;
         let (id, field) = (granted.id, self.core.field(granted.id));
         let claim = HoldArgs { target: &takeover.target, field: &field, lease: takeover.lease };
-        // The request finds its own hold: it acquires nothing, restarts the lease, and returns the
-        // time.
+        // The request finds the hold of this takeover. So it acquires nothing, restarts the lease,
+        // and returns the time.
         let request = takeover.kind.acquire(claim);
         let until = deadline(granted.sent, takeover.lease);
         let outcome = self.core.exchange(request, until, RetryPolicy::Retries, &Progress::default()).await;
         let unanswered_until = outcome.retransmission_ends.max(granted.retransmission_ends);
         // While the hold of this takeover exists, a late retransmission changes nothing. Without
-        // that hold, it can take the lock from a third holder. So `free` waits until no
-        // retransmission can execute any more, and then for the longest hand-over window of such a
-        // holder.
+        // that hold, a late retransmission can take the lock from a third holder. So `free` waits
+        // until no retransmission can execute any more, and then until the hand-over window of a
+        // third holder must be over.
         let settled = unanswered_until.map_or(Instant::MIN, |limit| limit + LONGEST_WINDOW);
         match parse_reply(&outcome) {
             AcquireReply::Granted { token, .. } => {
@@ -172,8 +173,9 @@ impl Table {
                 Ok(GrantReply { retransmission_ends: unanswered_until, ..again })
             }
             AcquireReply::Busy { .. } => {
-                // Another client took the lock over, and its notice may still be in flight. Record
-                // the takeover, so that this grant counts as lost when it is installed.
+                // Another client took the lock over from this grant, and the notice may still be in
+                // flight. Record the takeover, so that this grant counts as lost when it is
+                // installed.
                 self.state().forced.insert(granted.id, self.now());
                 Ok(GrantReply { retransmission_ends: unanswered_until, ..granted })
             }
@@ -188,7 +190,8 @@ impl Table {
         }
     }
 
-    /// Marks the server leases of this process with a lower token as lost.
+    /// Marks this process's server leases of the lock as lost, if their tokens are lower than that
+    /// of the grant.
     fn invalidate_local(self: &Arc<Self>, takeover: &TakeoverRequest, granted: &GrantReply) {
         let mut state = self.state();
         let all = state.all_of(takeover.kind, &takeover.target);
@@ -198,7 +201,7 @@ impl Table {
         }
     }
 
-    /// Installs the grant in place of the holds of this process under the key.
+    /// Installs the grant. It replaces this process's holds of the same key.
     ///
     /// If no caller can receive the grant, the lock stays taken until `keep_until`.
     pub(super) fn install(
@@ -220,8 +223,8 @@ impl Table {
             InstallOutcome::Ours { lock, schedule } => {
                 let hold = self.create_hold((schedule, lock), &server_lease, (sent, now), wanted);
                 if keep_until != Instant::MIN {
-                    // The hold was detached by a process that has used it already. So the lock
-                    // stays taken until `keep_until` even if the grant is not accepted.
+                    // The hold was detached by a process that has already used it. So the lock
+                    // stays taken until `keep_until`, even if no caller accepts the grant.
                     hold.set_given();
                 }
                 let grant = HoldGuard::first(client, hold);
@@ -232,8 +235,8 @@ impl Table {
             }
             InstallOutcome::Superseded => {
                 // Another takeover ended this grant before it was installed here. If the server has
-                // lost its data since, the acquire request of `wait_out_previous` may have taken
-                // the lock again. So the lock is released.
+                // lost data since that takeover, the acquire request of `wait_out_previous` may
+                // have taken the lock again. So the lock is released.
                 server_lease.end();
                 let hold = Arc::new(Hold::new(Arc::clone(&server_lease), sent, now, wanted));
                 hold.end(Some(LostReason::Forced));
@@ -254,7 +257,7 @@ impl Table {
         }
     }
 
-    /// Releases, after `limit`, the lock that a takeover without a caller may have acquired.
+    /// Releases the lock after `limit`, because a takeover that failed may have acquired it.
     fn free(self: &Arc<Self>, takeover: &TakeoverRequest, id: u64, limit: Instant) {
         let TakeoverRequest { kind, target, lease, .. } = takeover;
         let release = DeferredRelease::of(*kind, target, id, *lease, Some(limit));

@@ -13,7 +13,7 @@ use super::hold::ServerLease;
 use super::table::Table;
 
 impl Table {
-    /// Verifies all holds of a node, because the server at this node may have lost them.
+    /// Verifies all holds whose keys belong to this node, because the server may have lost them.
     pub(crate) fn verify_node(&self, server: &Arc<dyn Server>) {
         self.verify(|server_lease| is_same(&self.core.home(&server_lease.keys.key), server));
     }
@@ -35,7 +35,8 @@ impl Table {
         self.wake_renewal(&state.schedule);
     }
 
-    /// Marks a server lease as lost, after another client's notice that it has taken the lock over.
+    /// Marks a server lease as lost after a notice from another client, which has taken over the
+    /// lock.
     pub(crate) fn preempted(self: &Arc<Self>, field: &[u8]) {
         // Ignore a notice with the holder field of another client.
         let Some(number) = number_of(field).filter(|number| self.core.field(*number) == field) else { return };

@@ -1,11 +1,12 @@
 //! The wait loop of a lock. It runs while requests of this process wait for each other or for
 //! another process. It sends acquire requests only for the first waiter.
 //!
-//! The loop tries to acquire. If the lock is taken, it subscribes to the channel and tries again
-//! when the subscription is confirmed. Later it tries at every message, whenever messages may have
-//! been missed, when a poll finds the key gone, and when the reported lease has run out. After a
-//! hand-over window of this process, other processes go first. The loop then tries again only when
-//! all of them have had the lock, or after a quiet period without messages.
+//! The loop tries to acquire the lock. If the lock is taken, the loop subscribes to the channel and
+//! tries again when the subscription is confirmed. After that it tries at every message, and
+//! whenever messages may have been missed. It also tries when a poll finds the key gone, and when
+//! the lease that the server reported has run out. After a hand-over window of this process, other
+//! processes go first. The loop then tries again only when all of them have had the lock, or after
+//! a quiet period without messages.
 //!
 //! For lock kinds without release messages, the loop subscribes to nothing and tries again after
 //! growing pauses.
@@ -24,15 +25,15 @@ use super::table::{Busy, LockId, State, Table, send};
 use crate::backoff::Backoff;
 use crate::clock::Instant;
 
-/// After a probe of the key has found the lock free, the loop waits this long for a message before
-/// it tries to acquire the lock: 1 ms.
+/// How long the loop waits for a message when a probe of the key has found the lock free: 1 ms.
+/// Then it tries to acquire the lock.
 ///
 /// A probe can fall between a release and the next holder's acquire, while the message of the
 /// release is in flight.
 const STAYS_FREE: Duration = Duration::from_millis(1);
 
-/// A lock without waiters stays subscribed for this long at most: 500 ms. A new request in that
-/// time finds the subscription active.
+/// When the last waiter of a lock has left, the subscription stays active for this long at most:
+/// 500 ms. A new request in that time can use it.
 const IDLE: Duration = Duration::from_millis(500);
 
 /// Stands for "no timeout". A message or a poll always ends the wait sooner.
@@ -46,8 +47,8 @@ const NO_TIMEOUT: Duration = Duration::from_secs(3600);
 const LONG_QUIET_PERIOD_EVERY: u32 = 16;
 const LONG_QUIET_PERIOD: Duration = Duration::from_millis(20);
 
-/// For lock kinds without release messages: number of tries after which a waiter sets the waiter
-/// flag on the server. These tries take some milliseconds.
+/// For lock kinds without release messages: number of tries after which a waiter sets a flag on the
+/// server, so that a release reports the waiter. These tries take some milliseconds.
 const FLAG_WAITER_AFTER: u32 = 3;
 
 /// How often a waiter checks for expired holders of a shared lock: 1 s. A check costs two requests.
@@ -99,8 +100,8 @@ impl WaitLoop {
         self.yield_plan.as_mut().is_none_or(|plan| plan.is_over(message_count))
     }
 
-    /// Ends the yield. Returns the number of subscribers, and how many of them acquired nothing, if
-    /// known.
+    /// Ends the yield. Returns the number of subscribers and the number of those that acquired
+    /// nothing; `None` if there was no yield, or if these numbers are not known.
     fn end_yield(&mut self, message_count: Option<u64>) -> Option<(u64, u64)> {
         self.yield_plan.take()?.missing(message_count)
     }
@@ -116,8 +117,8 @@ impl Table {
                     if wait_loop.watch.is_none() && self.now() >= listen_at {
                         wait_loop.watch(&self.core.subscriptions);
                     }
-                    // While subscribed, check periodically whether a request still waits: the last
-                    // waiter may have got the lock meanwhile.
+                    // While the loop is subscribed, it checks periodically whether a request still
+                    // waits: the last waiter may have got the lock meanwhile.
                     let again = if wait_loop.watch.is_none() { listen_at } else { self.now() + IDLE };
                     tokio::select! {
                         () = wait_loop.changed.notified() => {}
@@ -243,7 +244,8 @@ impl Table {
                     if wake.messages > 0 {
                         (quiet_until, found_free) = (anew, false);
                     } else {
-                        // A wake-up without a message continues the quiet period, or starts one.
+                        // A wake-up without a message does not restart the quiet period. If there
+                        // is none, the wake-up starts one.
                         quiet_until = quiet_until.min(anew);
                     }
                 }
@@ -275,8 +277,8 @@ impl Table {
         }
     }
 
-    /// Periodically evicts expired holders, which would otherwise block others until the key's TTL
-    /// ends.
+    /// Evicts expired holders, if the next eviction is due. Without evictions, they would block
+    /// others until the key's TTL ends.
     async fn evict_expired_holders(&self, wait_loop: &mut WaitLoop) {
         if let Some(timeout) = wait_loop.announces.filter(|_| self.now() >= wait_loop.next_eviction) {
             self.evict_expired(&wait_loop.key, timeout).await;
@@ -304,7 +306,7 @@ impl Table {
         }
     }
 
-    /// Returns when the quiet period ends; `Instant::MAX` unless other processes go first.
+    /// Returns when the quiet period ends; `Instant::MAX` if no other processes go first.
     fn quiet_until(&self, wait_loop: &WaitLoop) -> Instant {
         let message_count = self.message_count(&wait_loop.key);
         // Every 16th quiet period is longer, for the sake of slow subscribers.

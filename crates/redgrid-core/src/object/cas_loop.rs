@@ -13,12 +13,13 @@ use crate::backoff::Backoff;
 use crate::clock::Instant;
 use crate::name::Name;
 
-/// Number of the first lost attempt that is followed by a pause. After each of the nine lost
-/// attempts before it, the next attempt starts at once. An attempt is lost if another client
-/// changed the object after the attempt had read it.
+/// Number of the first lost attempt that is followed by a pause: 10.
+///
+/// An attempt is lost if another client changes the object after the attempt has read it. After
+/// each of the first nine lost attempts, the next attempt starts at once.
 const FIRST_LOSS_WITH_PAUSE: u32 = 10;
 
-/// The pauses after lost attempts.
+/// The pauses after the tenth lost attempt and each later one.
 const PAUSES: Backoff = Backoff { first: Duration::from_millis(1), longest: Duration::from_millis(100) };
 
 /// The attempts of one call that changes an object while other clients may change it, too.
@@ -39,8 +40,8 @@ pub struct CasLoop {
 }
 
 impl CasLoop {
-    /// Creates the loop for a call that changes the object `name`. Unlike [`CasLoop::serialized`],
-    /// the call does not wait for other tasks of this client.
+    /// Creates the loop for a call that changes the object `name`. The call does not wait for other
+    /// tasks of this client. For a call that waits, see [`CasLoop::serialized`].
     pub fn new(client: &Client, name: &Name) -> CasLoop {
         let (now, timeout) = (client.clock().now(), client.patience());
         let (until, last) = (now + timeout, now + timeout.saturating_sub(client.response_timeout() / 2));
@@ -67,8 +68,9 @@ impl CasLoop {
         Ok(cas_loop)
     }
 
-    /// Waits for a turn like [`CasLoop::serialized`], but without a time limit, as long as the
-    /// tasks before this one receive replies. The time limit of the call begins with its turn.
+    /// Waits for a turn like [`CasLoop::serialized`], but without a time limit. The wait continues
+    /// as long as the tasks before this one receive replies. The time limit of the call begins when
+    /// its turn begins.
     ///
     /// # Errors and cancel safety
     ///
@@ -104,17 +106,17 @@ impl CasLoop {
     /// If the future is dropped, the call leaves the queue.
     pub async fn serialized_part(object_ref: &ObjectRef, part: &[u8]) -> Result<CasLoop, ObjectError> {
         let (name, key) = object_ref.name_and_key()?;
-        // No name contains a 0 byte, so this differs from the keys of all objects.
+        // No name contains a 0 byte, so this key differs from the keys of all objects.
         let turn_key: Bytes = [&key[..], b"\0", part].concat().into();
         CasLoop::serialized(object_ref.client(), name, &turn_key).await
     }
 
     /// Returns the stored value; sends a request only if no recent value is known.
     ///
-    /// A recent value is known if the last failed attempt reported it. Before the first attempt, it
-    /// is known if another update stored it while this call waited for its turn. Otherwise
-    /// `request` is sent to the primary in every read mode, because an attempt with an outdated
-    /// value from a replica would only fail.
+    /// A recent value is known if the last failed attempt reported it. Before the first attempt, a
+    /// recent value is known if another update stored it while this call waited for its turn. In
+    /// all other cases `request` is sent. It goes to the primary, whatever the read mode: with an
+    /// outdated value from a replica, the attempt would only fail.
     ///
     /// # Errors
     ///
@@ -205,10 +207,11 @@ impl CasLoop {
         }
     }
 
-    /// Does the same as [`CasLoop::lost`], and keeps the stored value that the failed attempt
-    /// reported, if any.
+    /// Does the same as [`CasLoop::lost`]. Also keeps `reported`, the stored value if the failed
+    /// attempt reported it.
     ///
-    /// If there was no pause, the next [`CasLoop::stored`] returns that value and sends no request.
+    /// If there was no pause, the next call of [`CasLoop::stored`] returns that value and sends no
+    /// request.
     ///
     /// # Errors and cancel safety
     ///
@@ -249,15 +252,15 @@ pub fn in_place<V>(mut change: impl FnMut(&mut V)) -> impl FnMut(Option<V>) -> O
     }
 }
 
-/// The reply of a script that compares before it changes.
+/// The reply of a script that changes a value only if it is the expected one.
 #[derive(Debug, Clone, PartialEq, Eq)]
-// Exhaustive: only implementations of object types use it.
+// Not `#[non_exhaustive]`: only implementations of object types use it.
 pub enum CasReply {
     /// The stored value was the expected one, and the script changed it.
     Done,
-    /// The stored value was not the expected one, and the script changed nothing. The variant
-    /// contains the stored value. It is `None` if there is no stored value, or if the reply does
-    /// not include it.
+    /// The stored value was not the expected one, and the script changed nothing. This variant
+    /// contains the stored value; `None` if no value is stored, or if the reply does not include
+    /// the value.
     Other(Option<Bytes>),
 }
 

@@ -8,7 +8,8 @@ const MAX_ITEMS: usize = 500;
 /// whole command in memory.
 const MAX_BYTES: usize = 4 << 20;
 
-/// Splits `all` into chunks. A chunk ends after 500 items, or with the item that fills it to 4 MiB.
+/// Splits `all` into chunks. A chunk ends after 500 items, or after the item with which it reaches
+/// 4 MiB.
 pub fn chunks<T>(mut all: &[T], size: impl Fn(&T) -> usize) -> impl Iterator<Item = &[T]> {
     std::iter::from_fn(move || {
         let mut bytes = 0;

@@ -1,4 +1,4 @@
-//! A macro for the `Clone` of handles whose values need not be `Clone`.
+//! A macro that implements `Clone` for handles, even if their type parameters are not `Clone`.
 
 /// Implements `Clone` for a struct by cloning its fields. The arguments are the generic parameters
 /// in brackets, the name of the struct, and all fields. Unlike a derived `Clone`, the

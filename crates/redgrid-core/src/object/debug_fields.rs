@@ -1,8 +1,8 @@
-//! A macro for a `Debug` of handles that shows only some of their fields.
+//! A macro that implements `Debug` for handles. The output has only some of the fields.
 
 /// Implements `Debug` for a type. The arguments are the generic parameters in brackets, the name of
-/// the type, a name for the reference to the value, and the fields to show, each with an
-/// expression. The output ends with `..`, because there are other fields.
+/// the type, a name for the reference to the value, and the fields to show, each with the
+/// expression for its value. The output ends with `..`, because there are other fields.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! debug_fields {

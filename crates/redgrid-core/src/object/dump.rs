@@ -14,7 +14,7 @@ static RESTORE: BulkScript = BulkScript::new("object/restore", include_str!("scr
 
 /// The contents of all keys of an object, in the format of the server's command DUMP.
 ///
-/// Only servers of the same or a newer version can restore them.
+/// Only a server of the same version or a newer one can restore the contents.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Dump(Vec<Option<Bytes>>);
 
@@ -42,9 +42,9 @@ impl From<Vec<Option<Bytes>>> for Dump {
 /// The contents and the lifetimes of an object's keys at one moment.
 pub(super) struct Snapshot {
     pub(super) dump: Dump,
-    /// The remaining lifetime of each key in milliseconds; 0 for none.
+    /// The remaining lifetime of each key in milliseconds; 0 if the key does not expire.
     lifetimes: Vec<i64>,
-    /// The end of each lifetime, in milliseconds since 1970 by the server's clock; 0 for none.
+    /// When each key expires, in milliseconds since 1970 by the server's clock; 0 for never.
     pub(super) ends: Vec<i64>,
 }
 
@@ -53,7 +53,7 @@ pub(super) enum Overwrite<'a> {
     /// No object: the name must be unused.
     Free,
     Any,
-    /// An object whose keys have contents with these SHA-1s.
+    /// An object whose keys have contents with these SHA-1 hashes.
     Same(&'a [Bytes]),
 }
 
@@ -73,9 +73,10 @@ impl Object {
         Ok(inner.decode_snapshot(parts)?.map(|snapshot| snapshot.dump))
     }
 
-    /// Creates the object from a dump when awaited. Returns whether it was created.
+    /// Creates the object from a dump when awaited. The result says whether the object was created.
     ///
-    /// If the object exists, it stays, unless [`Restore::replacing`] is set.
+    /// An existing object is replaced only if [`Restore::replacing`] is set. Otherwise it stays as
+    /// it is.
     #[doc(alias = "restoreAndReplace")]
     pub fn restore(&self, dump: impl Into<Dump>) -> Restore {
         Restore { object: self.clone(), dump: dump.into(), replaces: false, lifetime: None }
@@ -99,7 +100,7 @@ impl Inner {
         Ok(Some(snapshot))
     }
 
-    /// Reads a snapshot of the object and of the further keys that are renamed with it.
+    /// Reads a snapshot of the object and of those companion keys that are renamed with the object.
     pub(super) async fn take_snapshot(&self, cas_loop: &CasLoop) -> Result<Option<Snapshot>, ObjectError> {
         self.decode_snapshot(cas_loop.read(DUMP.with(self.all_keys()).int(self.primary_key_count())).await?)
     }

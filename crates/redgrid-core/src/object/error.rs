@@ -66,7 +66,7 @@ pub enum ObjectError {
         #[source]
         source: Box<ObjectError>,
     },
-    /// Some shards of a sharded object did not execute the call; the others did.
+    /// The call failed at some shards of a sharded object, and succeeded at all others.
     #[error("`{name}`: shard {} failed ({} failed in all): {source}", first(failed), failed.len())]
     Shards {
         /// Name of the sharded object.
@@ -157,8 +157,8 @@ impl ObjectError {
         })
     }
 
-    /// Creates the error of a request that only reads. A lost reply counts as unavailability, not
-    /// as an unknown outcome, because the request changes nothing.
+    /// Creates the error of a request that only reads. If the reply was lost, the error is
+    /// `Unavailable` and not `OutcomeUnknown`, because the request changes nothing.
     pub fn of_read(name: &Name, source: ServerError) -> Self {
         ObjectError::unless_unexpected(name, source, |source| Failure::of_read(Operation::new("read", name), source))
     }
@@ -181,7 +181,7 @@ impl ObjectError {
         }
     }
 
-    /// Converts the error of a command that the server does not know into
+    /// If this error says that the server does not know a command, converts the error into
     /// [`ObjectError::Unsupported`]. Returns any other error unchanged.
     ///
     /// `needed` says which servers know the command.
@@ -212,8 +212,8 @@ impl ObjectError {
         ObjectError::Encode { name: name.clone(), codec, source: Arc::new(source) }
     }
 
-    /// Creates the error of a stored value that `codec` cannot decode. For the message, `field` is
-    /// the position of the value, such as a field or an index; `None` if the object has a single
+    /// Creates the error of a stored value that `codec` cannot decode. `field` gives the position
+    /// of the value for the message: a field or an index, or `None` if the object has a single
     /// value.
     pub fn decode(
         name: &Name,

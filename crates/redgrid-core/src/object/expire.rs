@@ -14,7 +14,7 @@ static EXPIRE: BulkScript = BulkScript::new("object/expire", include_str!("scrip
 
 /// The remaining lifetime of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-// Exhaustive: a key on the server has no fourth state.
+// Not `#[non_exhaustive]`: a key on the server has no fourth state.
 pub enum Lifetime {
     /// The object does not exist.
     Absent,
@@ -35,7 +35,7 @@ impl Lifetime {
     }
 }
 
-/// A condition on the current lifetime. A new lifetime is set only if the condition is met.
+/// A condition on the current lifetime of an object. A new lifetime is set only if it is met.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ExpireCondition {
@@ -84,10 +84,11 @@ impl Expiry {
         Expiry { condition, ..self }
     }
 
-    /// Returns the command (PEXPIRE or PEXPIREAT), its time argument in milliseconds, and the
-    /// condition as a script argument.
+    /// Returns the arguments for a script: the command (PEXPIRE or PEXPIREAT), the command's time
+    /// argument in milliseconds, and the condition.
     ///
-    /// The condition is `none`, `some`, `later`, `sooner` or empty.
+    /// The condition is `none` (there is no current lifetime), `some` (there is one), `later` or
+    /// `sooner` (the new lifetime ends later or sooner than the current one), or empty.
     ///
     /// # Errors
     ///

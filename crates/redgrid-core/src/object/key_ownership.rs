@@ -4,10 +4,10 @@
 //! This module is used to delete objects by name, and to list objects. The keys of each type are in
 //! [`layouts`](super::layouts); the rules for all types are here.
 //!
-//! The object of a key is derived from the key alone, if the key has a form that users do not give
-//! to names ([`owner_of`]). Other keys are ambiguous: `{a}:timeout` may be a companion of `a`, or
-//! another object. For such a key, [`possible_owner`] returns the condition that must be checked on
-//! the server. [`COMPANION_SUFFIXES`] has the suffixes of such companions.
+//! If a key has a form that users do not give to names, its object is derived from the key alone
+//! ([`owner_of`]). Other keys are ambiguous: `{a}:timeout` may be a companion of `a`, or another
+//! object. For such a key, [`possible_owner`] returns the possible object and a condition that must
+//! be checked on the server. [`COMPANION_SUFFIXES`] lists the suffixes of such companions.
 
 use std::sync::LazyLock;
 
@@ -19,17 +19,18 @@ use crate::name::{companion, suffixed, tagged};
 /// The role of a key for its object. The role decides whether the key is deleted when the object is
 /// deleted by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-// Exhaustive: only implementations of object types use it.
+// Not `#[non_exhaustive]`: only implementations of object types use it.
 pub enum OnDelete {
     /// The key is a companion, and is deleted with the object.
     Delete,
-    /// The key has a prefix and holds the object itself. No key of the object is the bare name.
+    /// The key has a prefix and stores the object itself. The object stores nothing under its bare
+    /// name.
     Primary,
-    /// The key holds the object itself if nothing is stored under the name without a prefix.
-    /// Otherwise the key is a companion. An example is the capacity of a ring.
+    /// The key has a prefix. It stores the object itself if the key of the bare name is absent;
+    /// otherwise it is a companion. An example is the capacity of a ring.
     PrimaryIfAlone,
-    /// The key is kept, because it protects against late requests. Examples are tokens, fences and
-    /// stored replies. The key expires later, or stays.
+    /// The key is not deleted with the object, because it protects against late requests. Examples
+    /// are tokens, fences and stored replies. The key expires later, or stays for good.
     Keep,
 }
 
@@ -41,11 +42,11 @@ struct Prefix {
     with_id: bool,
 }
 
-/// Prefixes of keys that are in no [layout](super::layouts), with the role of the key, and whether
-/// an id can follow the name.
+/// The prefixes of keys that are in no [layout](super::layouts). For each prefix: the role of its
+/// keys, and whether an id can follow the name.
 ///
-/// Each of these keys belongs to a single client or to a round of an adder, is short-lived, or
-/// outlives its object. The first prefix is that of the key with the saved total of an adder.
+/// The first prefix is that of the key with the saved total of an adder. Each of the other keys
+/// belongs to a single client or to a round of an adder, is short-lived, or outlives its object.
 const OTHER_PREFIXES: [(&str, OnDelete, bool); 13] = [
     ("redgrid_adder", OnDelete::Primary, false),
     ("redgrid_wait", OnDelete::Delete, false),
@@ -66,7 +67,7 @@ const OTHER_PREFIXES: [(&str, OnDelete, bool); 13] = [
 /// quorum.
 const SERVER_INCARNATION: &[u8] = b"redgrid_birth";
 
-/// Maximum length of keys that are examined. Every key of redgrid is shorter. The longest is a
+/// Maximum length of keys that are examined. Every key of redgrid is shorter, even the longest: a
 /// companion of a companion, with a namespace, a name and ids.
 const MAX_KEY_LEN: usize = 2_048;
 
@@ -109,8 +110,8 @@ pub const FILTER_CONFIG: usize = 4;
 
 /// Returns the keys that an object with this name can have. The [`primary_keys`] come first.
 ///
-/// The list covers all types of objects, so most of its keys do not exist. It omits keys that also
-/// contain an id, [`suffixed_companions`], and keys that outlive the object.
+/// The list covers all types of objects, so most of its keys do not exist. It omits the
+/// [`suffixed_companions`], keys that also contain an id, and keys that outlive the object.
 pub fn owned_keys(key: &[u8]) -> Vec<Bytes> {
     let suffixed_companions = suffixed_companions(key);
     let all = ALL.iter().flat_map(|kind| (kind.keys)(key)).filter(|own| !suffixed_companions.contains(own));
@@ -124,8 +125,8 @@ pub fn owned_keys(key: &[u8]) -> Vec<Bytes> {
     own
 }
 
-/// Returns the key of an object's name, and the primary keys of those types that can exist without
-/// that key.
+/// Returns the key of an object's name, and the other primary keys under which an object of this
+/// name can exist without the first key.
 ///
 /// The object exists if one of these keys exists, or if the configuration of a Bloom filter exists
 /// ([`FILTER_CONFIG`]).
@@ -142,8 +143,8 @@ pub fn suffixed_companions(key: &[u8]) -> [Bytes; 5] {
     COMPANION_SUFFIXES.map(|suffix| suffixed(key, suffix))
 }
 
-/// Returns the object to which a key belongs, and the role of the key, if the form of the key alone
-/// shows them. The role decides whether the key is deleted with the object.
+/// Returns the object to which a key belongs, and the role of the key, if the form of the key shows
+/// both. The role decides whether the key is deleted with the object.
 ///
 /// Returns `None` if the key is, or may be, the name of an object.
 pub fn owner_of(key: &[u8]) -> Option<(Bytes, OnDelete)> {
@@ -154,8 +155,8 @@ pub fn owner_of(key: &[u8]) -> Option<(Bytes, OnDelete)> {
         return Some((Bytes::copy_from_slice(key), OnDelete::Keep));
     }
     let (object, on_delete) = by_shape(key)?;
-    // `object` may itself be a companion of another object: a lock that has a queue, or a round of
-    // an adder that has a stored reply. There are no further levels.
+    // `object` may itself be a companion of another object. It is then a lock with a queue, or a
+    // round of an adder with a stored reply. There are no more than these two levels.
     let of_round =
         || by_id(&object).filter(|_| on_delete == OnDelete::Keep).map(|candidate| (candidate.object, on_delete));
     match by_shape(&object).or_else(of_round) {
@@ -168,7 +169,7 @@ pub fn owner_of(key: &[u8]) -> Option<(Bytes, OnDelete)> {
 /// An object to which a key may belong. The key may instead be the name of another object, so the
 /// `evidence` must be checked on the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
-// Exhaustive: only implementations of object types use it.
+// Not `#[non_exhaustive]`: only implementations of object types use it.
 pub struct MaybeOwned {
     /// The key of the object.
     pub object: Bytes,
@@ -178,7 +179,7 @@ pub struct MaybeOwned {
 
 /// The condition under which a key belongs to an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
-// Exhaustive: only implementations of object types use it.
+// Not `#[non_exhaustive]`: only implementations of object types use it.
 pub enum Evidence {
     /// The key of the object and the possible companion have the data types that fit the suffix at
     /// this index of [`COMPANION_SUFFIXES`].
@@ -201,7 +202,7 @@ pub fn possible_owner(key: &[u8]) -> Option<MaybeOwned> {
     COMPANION_SUFFIXES.iter().enumerate().find_map(by_name).or_else(|| by_id(key)).or_else(|| by_hash(key))
 }
 
-/// Recognizes the values of a multimap key: `{name}:<hash of the multimap key>`.
+/// Recognizes the key of one multimap key's values: `{name}:<hash of the multimap key>`.
 fn by_hash(key: &[u8]) -> Option<MaybeOwned> {
     let (before, [hash]) = last_segments(key)?;
     Some(MaybeOwned { object: untagged(before).filter(|_| is_hash(hash))?, evidence: Evidence::Multimap })
@@ -242,8 +243,8 @@ fn by_suffix(key: &[u8]) -> Option<(Bytes, OnDelete)> {
     Some((untagged(before).filter(|_| is_known)?, OnDelete::Delete))
 }
 
-/// Recognizes keys with an id: the permits of a rate limiter for a single client, and a round of an
-/// adder.
+/// Recognizes keys with an id: those of a rate limiter's permits for one client, and of a round of
+/// an adder.
 fn by_id(key: &[u8]) -> Option<MaybeOwned> {
     let (before, [first, last]) = last_segments(key)?;
     let index_of = |segment: &[u8]| COMPANION_SUFFIXES.iter().position(|suffix| suffix.as_bytes() == segment);
@@ -260,8 +261,8 @@ fn by_id(key: &[u8]) -> Option<MaybeOwned> {
     }
 }
 
-/// Splits off the last `N` segments of a key, which are separated by colons. Returns the rest of
-/// the key, and the segments.
+/// Splits a key at its last `N` colons. Returns the text before these colons, and the `N` segments
+/// after them.
 fn last_segments<const N: usize>(key: &[u8]) -> Option<(&[u8], [&[u8]; N])> {
     let mut segments = [&b""[..]; N];
     let mut before = key;
@@ -272,7 +273,7 @@ fn last_segments<const N: usize>(key: &[u8]) -> Option<(&[u8], [&[u8]; N])> {
     Some((before, segments))
 }
 
-/// Removes an id at the end, or an id with a number or a word after it.
+/// Removes an id from the end of a text, together with the number or word that may follow the id.
 fn strip_id(rest: &[u8]) -> &[u8] {
     let id_last = last_segments::<1>(rest).filter(|(_, [id])| is_id(id)).map(|(before, _)| before);
     let id_before_last = || last_segments::<2>(rest).filter(|(_, [id, _])| is_id(id)).map(|(before, _)| before);

@@ -22,8 +22,8 @@ pub struct Kind {
     /// The number of primary keys, which come first. The object exists while at least one of them
     /// exists.
     pub primary_keys: usize,
-    /// Further keys, which are renamed and copied with an object. Deleting the object keeps them,
-    /// and its lifetime does not apply to them.
+    /// Further keys, which are renamed and copied with an object. They stay when the object is
+    /// deleted, and the object's lifetime does not apply to them.
     pub renamed_with: Layout,
 }
 
@@ -62,7 +62,8 @@ pub fn fair_lock(key: &[u8]) -> Vec<Bytes> {
 
 /// Returns the key of a fenced lock's token counter.
 ///
-/// Deleting the lock keeps this key. Otherwise later tokens would be lower than earlier ones.
+/// This key stays when the lock is deleted. Otherwise later tokens would be lower than earlier
+/// ones.
 pub fn fenced_lock_token(key: &[u8]) -> Vec<Bytes> {
     vec![companion("redisson_lock_token", key)]
 }
@@ -70,8 +71,8 @@ pub fn fenced_lock_token(key: &[u8]) -> Vec<Bytes> {
 /// Returns the keys of a read-write lock.
 ///
 /// Three keys store the lock, the announcements of waiting writers, and the reader that is allowed
-/// to upgrade. The other keys are those of the entry gate of a fair read-write lock. The gate is a
-/// fair lock, whose holder enters next.
+/// to upgrade. The other keys belong to the entry gate of a fair read-write lock. The gate is a
+/// fair lock. The holder of the gate is the next to enter the read-write lock.
 pub fn rw_lock(key: &[u8]) -> Vec<Bytes> {
     let entry_gate = companion("redgrid_rw_line", key);
     let own = [Bytes::copy_from_slice(key), companion("redgrid_rw_wait", key), companion("redgrid_rw_upgrade", key)];
@@ -98,7 +99,7 @@ pub fn id_generator(key: &[u8]) -> Vec<Bytes> {
     vec![Bytes::copy_from_slice(key), suffixed(key, "allocation")]
 }
 
-/// Returns the keys of a rate limiter whose permits all clients share.
+/// Returns the keys of a rate limiter with one rate for all clients together.
 ///
 /// If each client has a rate of its own, the clients' permits are in further keys that are not
 /// listed here.
@@ -170,8 +171,8 @@ pub fn sharded(key: &[u8]) -> Vec<Bytes> {
 
 /// Returns the keys of a map with a lifetime for each entry.
 ///
-/// They store the entries, the ends of the entries' lifetimes and idle times, the times of their
-/// last uses, and the options.
+/// They store the entries, three times for each entry, and the options of the cache. The three
+/// times are the end of the lifetime, the end of the idle time, and the last use.
 pub fn map_cache(key: &[u8]) -> Vec<Bytes> {
     let sets = ["redisson__timeout__set", "redisson__idle__set", "redisson__map_cache__last_access__set"];
     let sets = sets.into_iter().map(|prefix| companion(prefix, key));
@@ -181,16 +182,16 @@ pub fn map_cache(key: &[u8]) -> Vec<Bytes> {
 /// Suffix of the key with the options of a [`map_cache`].
 pub(super) const CACHE_OPTIONS: &str = "redisson_options";
 
-/// Suffix of the key that stores at what times the keys of a multimap of sets expire.
+/// Suffix of the key with the expiry times of the multimap keys, for a multimap of sets.
 pub const SET_MULTIMAP_ENDS: &str = "redisson_set_multimap_ttl";
 
-/// Suffix of the key that stores at what times the keys of a multimap of lists expire.
+/// Suffix of the key with the expiry times of the multimap keys, for a multimap of lists.
 pub const LIST_MULTIMAP_ENDS: &str = "redisson_list_multimap_ttl";
 
-/// Returns the Redis keys of a multimap: one for the multimap keys, and two for the times at which
-/// the multimap keys expire. A multimap of sets uses one of the two, a multimap of lists the other.
+/// Returns the Redis keys of a multimap: one for the multimap keys, and two for their expiry times.
+/// A multimap of sets uses the second Redis key, a multimap of lists the third.
 ///
-/// The values of each multimap key are stored in a further Redis key, whose name contains a hash of
+/// The values of each multimap key are stored in a further Redis key. Its name contains a hash of
 /// the multimap key. Those Redis keys are not listed here.
 pub fn multimap(key: &[u8]) -> Vec<Bytes> {
     vec![Bytes::copy_from_slice(key), suffixed(key, SET_MULTIMAP_ENDS), suffixed(key, LIST_MULTIMAP_ENDS)]
@@ -200,8 +201,8 @@ pub fn multimap(key: &[u8]) -> Vec<Bytes> {
 ///
 /// The first key stores all delayed elements. The second stores the elements that a Redisson client
 /// has moved there because they were due, and those that were put back. The third is Redisson's own
-/// list of the elements that its clients have delayed; the first key has them, too. The first two
-/// are the primary keys.
+/// list of the elements that Redisson's clients have delayed; these elements are also in the first
+/// key. The first two are the primary keys.
 pub fn delayed_queue(key: &[u8]) -> Vec<Bytes> {
     let [delayed, redissons] =
         ["redisson_delay_queue_timeout", "redisson_delay_queue"].map(|prefix| companion(prefix, key));

@@ -40,14 +40,14 @@ use crate::name::{InvalidName, Name};
 static PERSIST: BulkScript = BulkScript::new("object/persist", include_str!("scripts/persist.lua"));
 static LIFETIME: BulkScript = BulkScript::new("object/lifetime", include_str!("scripts/lifetime.lua"));
 
-/// A function that returns all keys of an object, given the key of its name. All of these keys are
-/// in one slot.
+/// A function that derives all keys of an object from the key of its name. All of these keys are in
+/// one slot.
 ///
 /// The list begins with the primary keys: the object exists while at least one of them exists. The
 /// companion keys follow. All keys are deleted and renamed together, and expire together.
 pub type Layout = fn(&[u8]) -> Vec<Bytes>;
 
-/// Returns the key of the fence with the same name as an object.
+/// Returns the key of an object's fence: the fence that has the same name.
 ///
 /// The fence is renamed with the object. Deleting the object keeps the fence, because the fence
 /// still has to reject late writers.
@@ -91,36 +91,36 @@ struct Inner {
     name: Name,
     layout: Layout,
     renamed_with: Layout,
-    /// Number of primary keys; they come first.
+    /// Number of primary keys. They are the first ones of `keys`.
     primary_keys: usize,
     keys: Vec<Bytes>,
 }
 
 impl Object {
-    /// Returns the object that is stored under a single key. This key is the name inside the
-    /// client's namespace.
+    /// Returns the object with this name. It has a single key: the client's namespace followed by
+    /// the name.
     pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
         Object::with_layout(client, Name::of_key(name), alone)
     }
 
-    /// Returns the object whose keys `layout` derives from the name. They may include companion
+    /// Returns the object with this name. `layout` derives its keys, which may include companion
     /// keys. For authors of object types.
     pub fn with_layout(client: &Client, name: Result<Name, InvalidName>, layout: Layout) -> Self {
         Object(name.map(|name| Inner::of(client, name, layout, none)).map_err(Into::into))
     }
 
-    /// Returns an object whose calls all fail with this error.
+    /// Returns an object that fails all calls with this error.
     ///
-    /// Authors of object types use this function for an invalid name. The first call then reports
-    /// the name.
+    /// Authors of object types use this function if a name is invalid, so that the first call
+    /// reports this.
     pub fn unusable(why: impl Into<ObjectError>) -> Self {
         Object(Err(why.into()))
     }
 
-    /// Returns the same object with more keys that are renamed and copied with it.
+    /// Returns the same object with additional keys, to be renamed and copied with it.
     ///
     /// Deleting the object keeps these keys, and the lifetime of the object does not apply to them.
-    /// An example is the key of its [`fence`].
+    /// The key of the object's [`fence`] is an example.
     pub fn also_renames(self, renamed_with: Layout) -> Self {
         Object(self.0.map(|inner| Inner { renamed_with, ..inner }))
     }
@@ -161,8 +161,8 @@ impl Object {
 
     /// Deletes the object with all its keys. Returns whether it existed.
     ///
-    /// Tasks that wait for a lock or another synchronizer notice the deletion when they poll,
-    /// within `poll_interval`.
+    /// If the object is a lock or another synchronizer, the tasks that wait for it notice the
+    /// deletion when they poll, within `poll_interval`.
     ///
     /// # Errors
     ///
@@ -195,8 +195,8 @@ impl Object {
         inner.change::<u64>(Request::command(command).keys(inner.keys.iter().cloned())).await.map(|count| count > 0)
     }
 
-    /// Makes the server record a use of the object, as a read does. Returns whether the object
-    /// exists.
+    /// Makes the server record that the object was used, as if it had been read. Returns whether
+    /// the object exists.
     ///
     /// # Errors
     ///
@@ -211,8 +211,8 @@ impl Object {
         Ok(touched > 0)
     }
 
-    /// Returns how many bytes of memory the object uses with all its keys, as estimated by the
-    /// server; `None` if the object is absent.
+    /// Returns the server's estimate of the object's memory in bytes, including all its keys;
+    /// `None` if the object is absent.
     ///
     /// The call sends one command for each key.
     ///
@@ -240,7 +240,7 @@ impl Object {
     /// # Errors
     ///
     /// [`ObjectError`] if the request fails. A server with an `lfu` eviction policy refuses the
-    /// request, because it counts uses and does not store their times.
+    /// request: it counts uses, but does not store when they happen.
     ///
     /// # Cancel safety
     ///
@@ -250,8 +250,8 @@ impl Object {
         Ok(self.object_info::<u64>("IDLETIME").await?.map(Duration::from_secs))
     }
 
-    /// Returns the server's logarithmic counter of uses of the object; `None` if the object is
-    /// absent.
+    /// Returns how often the object was used, as a logarithmic count of the server; `None` if the
+    /// object is absent.
     ///
     /// # Errors
     ///
@@ -327,8 +327,8 @@ impl Object {
         inner.read(request).await.map(Lifetime::of)
     }
 
-    /// Removes the lifetime of the object, which then does not expire. Returns whether it had a
-    /// lifetime.
+    /// Removes the lifetime of the object, so that the object does not expire. Returns whether it
+    /// had a lifetime.
     ///
     /// # Errors
     ///
@@ -360,12 +360,12 @@ impl Inner {
         i64::try_from(self.primary_keys).unwrap_or(i64::MAX)
     }
 
-    /// Returns the keys of the object, and the further keys that are renamed with it.
+    /// Returns the keys of the object, followed by the additional keys that are renamed with it.
     fn all_keys(&self) -> Vec<Bytes> {
         self.keys.iter().cloned().chain((self.renamed_with)(&self.keys[0])).collect()
     }
 
-    /// Sends a read-only request to the primary, so that its reply shows all preceding writes.
+    /// Sends a read-only request to the primary, so that the reply reflects all earlier writes.
     async fn read<T: FromReply>(&self, request: Request) -> Result<T, ObjectError> {
         let reply = self.client.run(request.idempotent()).await;
         reply.map_err(|source| ObjectError::of_read(&self.name, source))

@@ -37,7 +37,7 @@ impl ObjectRef {
         &self.client
     }
 
-    /// Returns the name, and its key inside the client's namespace.
+    /// Returns the name, and the object's key: the client's namespace followed by the name.
     ///
     /// # Errors
     ///
@@ -57,8 +57,8 @@ impl ObjectRef {
         Object::with_layout(&self.client, self.key.clone().map(|(name, _)| name), layout)
     }
 
-    /// Returns the key of the object `other`, for a request that uses the keys of both objects.
-    /// `option` names the argument in an error message.
+    /// Returns the key of the object with the name `other`, for a request that uses the keys of
+    /// both objects. In an error message, this argument is called `option`.
     ///
     /// # Errors
     ///
@@ -82,7 +82,7 @@ impl ObjectRef {
         }
     }
 
-    /// Returns the request for a command on the object's key.
+    /// Returns a request that applies the command `name` to the object's key.
     ///
     /// # Errors
     ///
@@ -179,7 +179,7 @@ impl ObjectRef {
     ///
     /// # Errors
     ///
-    /// As [`ObjectRef::encoded`], for the first value that cannot be encoded.
+    /// As for [`ObjectRef::encoded`]: the error of the first value that cannot be encoded.
     pub fn encoded_all<'a, C, Q: ?Sized + 'a>(
         &self,
         codec: &C,
@@ -194,8 +194,8 @@ impl ObjectRef {
     /// Changes the object by one request for each chunk of `values`. Returns the sum of the
     /// replies.
     ///
-    /// `request` creates a request, to which the values of a chunk are added as arguments. After an
-    /// error, the requests of earlier chunks have been executed.
+    /// `request` creates a request, to which the values of a chunk are added as arguments. If a
+    /// request fails, those for the earlier chunks have already been executed.
     ///
     /// # Errors
     ///
@@ -241,8 +241,8 @@ impl ObjectRef {
 
     /// Decodes a value with `codec`.
     ///
-    /// `field` returns the position of the value in the object for an error message, or `None` if
-    /// the object has a single value.
+    /// If decoding fails, `field` is called for the error message. It returns the position of the
+    /// value in the object, or `None` if the object has a single value.
     ///
     /// # Errors
     ///

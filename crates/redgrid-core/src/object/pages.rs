@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 
 use super::ObjectError;
 
-/// The request for a page.
+/// The future of a request for a page.
 pub type PageRequest<P> = Pin<Box<dyn Future<Output = Result<P, ObjectError>> + Send>>;
 
 /// A paged collection, and the current position in it.
@@ -26,7 +26,7 @@ pub trait Paged {
     fn end(&mut self);
 }
 
-/// A stream of items that requests a page when the previous one has been consumed.
+/// A stream of items. It requests the next page when the previous one has been consumed.
 ///
 /// The stream ends after a failed request.
 pub struct Pages<W: Paged> {
@@ -37,7 +37,7 @@ pub struct Pages<W: Paged> {
 }
 
 impl<W: Paged> Pages<W> {
-    /// Creates a stream from this position. No request is sent until it is polled.
+    /// Creates a stream from this position. No request is sent until the stream is polled.
     pub fn of(position: W) -> Self {
         Pages { position, pending: None, found: VecDeque::new() }
     }

@@ -1,4 +1,5 @@
-//! Streams over hashes and sets. They request one page at a time, with back-pressure.
+//! Streams over hashes and sets. They request the next page only when the previous one has been
+//! consumed.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -13,19 +14,19 @@ use super::pages::{PageRequest, Paged, Pages};
 use super::{ObjectError, ObjectRef};
 use crate::author::ClientExt;
 
-/// Default of the approximate number of entries in a page.
+/// Default for the approximate number of entries in a page.
 const DEFAULT_PAGE: u32 = 100;
 
-/// A page: the id of the connection from which it came, the next cursor, and the strings of its
-/// entries.
+/// A page: the id of the connection on which it arrived, the cursor of the next page, and the
+/// strings of the page's entries.
 type Page = (Option<ConnectionId>, (Bytes, Vec<Bytes>));
 
-/// A stream of the entries of a map or a set, in no particular order. It requests a page when the
-/// previous one has been consumed.
+/// A stream of the entries of a map or a set, in no particular order. It requests the next page
+/// when the previous one has been consumed.
 ///
-/// Entries that exist from beginning to end are returned at least once. Entries that are added or
-/// removed meanwhile may or may not be returned. An entry may be returned twice while the object
-/// grows or shrinks. After a new connection or a change of the server, the scan starts over and
+/// An entry that exists during the whole scan is returned at least once. An entry that is added or
+/// removed during the scan may or may not be returned. While the object grows or shrinks, an entry
+/// may be returned twice. If the connection or the server is replaced, the scan starts over and
 /// returns entries again.
 ///
 /// If an entry cannot be decoded, the stream returns an error and then continues. Any other error
@@ -45,11 +46,12 @@ struct ScanPosition<T> {
     read_entry: ReadEntry<T>,
     /// The cursor of the next page; `None` at the end.
     at: Option<Bytes>,
-    /// The id of the connection from which the previous page came; `None` before the first page.
+    /// The id of the connection on which the previous page arrived; `None` before the first page.
     from: Option<Option<ConnectionId>>,
 }
 
-/// Creates the request for a page from its cursor, its number of entries, and the pattern.
+/// Creates the request for a page. The arguments are the object, the cursor of the page, the
+/// approximate number of its entries, and the pattern.
 type BuildRequest = Box<dyn Fn(&ObjectRef, Bytes, u32, Option<Bytes>) -> Result<Request, ObjectError> + Send + Sync>;
 
 type ReadEntry<T> = Box<dyn Fn(&[Bytes]) -> Result<T, ObjectError> + Send + Sync>;
@@ -58,7 +60,7 @@ impl<T> Scan<T> {
     /// Creates a stream from the command HSCAN, SSCAN or ZSCAN, whose reply has `width` strings for
     /// each entry.
     ///
-    /// `read` converts the strings of an entry. For authors of object types.
+    /// `read` converts the strings of an entry to an item. For authors of object types.
     pub fn by(
         command: &'static str,
         width: usize,
@@ -72,8 +74,8 @@ impl<T> Scan<T> {
         Scan::asking(width, object_ref, request, read)
     }
 
-    /// Creates a stream from other requests. Their replies must have the form of the replies to
-    /// HSCAN, SSCAN and ZSCAN.
+    /// Creates a stream from requests that `request` builds. Their replies must have the same form
+    /// as those to HSCAN, SSCAN and ZSCAN.
     ///
     /// The arguments of `request` are the object, the cursor of the page, the approximate number of
     /// its entries, and the pattern, if there is one. For authors of object types.
@@ -150,7 +152,7 @@ impl<T> Paged for ScanPosition<T> {
         let (at, object_ref) = (self.at.clone()?, self.object_ref.clone());
         let request = (self.build_request)(&object_ref, at, self.page_size, self.pattern.clone());
         Some(Box::pin(async move {
-            // A page is read from the primary in every read mode, because each replica has its own
+            // In every read mode, pages are read from the primary, because each replica has its own
             // order of entries.
             let request = request?;
             let epoch = object_ref.client().epoch_of(object_ref.name_and_key()?.1);
@@ -159,8 +161,8 @@ impl<T> Paged for ScanPosition<T> {
     }
 
     fn take(&mut self, (from, (next, page)): Page, found: &mut VecDeque<Result<T, ObjectError>>) {
-        // Another server process has another order of entries, and cannot use the cursor of the
-        // previous process. So after a new connection, the scan starts over.
+        // Each server process has its own order of entries, so only the process that returned a
+        // cursor can use it. If the connection is a new one, the scan therefore starts over.
         let has_started = self.from.is_some();
         if has_started && self.from.as_ref() != Some(&from) {
             self.from = None;

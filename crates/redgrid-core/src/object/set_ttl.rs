@@ -10,7 +10,7 @@ use crate::name::Name;
 
 /// The lifetime of a new value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-// Exhaustive: only implementations of object types use it.
+// Not `#[non_exhaustive]`: only implementations of object types use it.
 pub enum SetTtl {
     /// The value does not expire.
     #[default]
@@ -39,8 +39,7 @@ impl SetTtl {
             SetTtl::None => Vec::new(),
             SetTtl::Keep => vec!["KEEPTTL".into()],
             SetTtl::For(lifetime) => vec!["PX".into(), checked_millis(lifetime)?],
-            // SET refuses the time 0. The time 1 has the same effect, because it is in the past as
-            // well.
+            // SET refuses the time 0. So the time 1 is sent instead, which is in the past as well.
             SetTtl::Until(at) => vec!["PXAT".into(), checked_unix_time(at)?.max(1).to_string().into()],
         })
     }
@@ -69,7 +68,7 @@ pub fn millis(name: &Name, lifetime: Duration) -> Result<Bytes, ObjectError> {
     checked_millis(lifetime).map_err(|invalid| invalid.into_error(name))
 }
 
-/// Returns a time in milliseconds since 1970.
+/// Returns the time `at` in milliseconds since 1970.
 pub(super) fn unix_time(name: &Name, at: SystemTime) -> Result<u128, ObjectError> {
     checked_unix_time(at).map_err(|invalid| invalid.into_error(name))
 }

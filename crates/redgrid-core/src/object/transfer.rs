@@ -13,7 +13,7 @@ static MOVE: BulkScript = BulkScript::new("object/move", include_str!("scripts/m
 static DELETE_IF_SAME: BulkScript =
     BulkScript::new("object/delete_if_same", include_str!("scripts/delete_if_same.lua"));
 
-/// Prefix of the key with the receipt of a rename, which says where the object was moved to.
+/// Prefix of the key of a rename's receipt. The receipt says where the object was moved to.
 const RECEIPT_PREFIX: &str = "redgrid_renamed";
 
 impl Object {
@@ -23,15 +23,15 @@ impl Object {
     /// [`Rename::unless_taken`] is set.
     ///
     /// Within a slot, the rename is atomic. If the new name is in another slot of a cluster, the
-    /// object is copied first. The original is then deleted, provided that neither its contents nor
-    /// its lifetime has changed meanwhile. If something has changed, the object is copied again,
-    /// until the call times out.
+    /// object is copied first. If the contents and the lifetime of the original are then still the
+    /// same, the original is deleted. Otherwise the object is copied again, until the call times
+    /// out.
     ///
-    /// If the original disappears before it is deleted, the copy is deleted and the call returns
-    /// [`ObjectError::Absent`]. After any other error both objects may exist. If two objects are
-    /// renamed to the same name at the same time, the object that is copied last remains. The
-    /// original is deleted as soon as the primary has acknowledged the copy, even if the replicas
-    /// do not have the copy yet. So a failover at that moment may lose the object.
+    /// If the original expires, or if another call deletes it first, the copy is deleted and this
+    /// call returns [`ObjectError::Absent`]. After any other error both objects may exist. If two
+    /// objects are renamed to the same name at the same time, the object that is copied last
+    /// remains. The original is deleted as soon as the primary has acknowledged the copy, even if
+    /// the replicas do not have the copy yet. So a failover at that moment may lose the object.
     #[doc(alias = "renamenx")]
     pub fn rename(&self, to: impl AsRef<str>) -> Rename {
         Rename { object: self.clone(), to: to.as_ref().to_owned(), replaces: true }
@@ -40,8 +40,8 @@ impl Object {
     /// Copies the object with all its keys to another name when awaited.
     ///
     /// The copy has the same lifetime. If an object with that name exists, it stays and the call
-    /// returns false, unless [`Copy::replacing`] is set. A copy to another slot also has the
-    /// contents that the object had at one moment.
+    /// returns false, unless [`Copy::replacing`] is set. Even in another slot, the copy consists of
+    /// the contents that all keys of the object had at one moment.
     #[doc(alias = "copyAndReplace")]
     #[doc(alias = "copy")]
     pub fn copy_to(&self, to: impl AsRef<str>) -> Copy {
@@ -50,7 +50,7 @@ impl Object {
 }
 
 impl Inner {
-    /// Returns the object of the same type with another name.
+    /// Returns the object of the same type that has the name `to`.
     fn renamed_to(&self, to: &str) -> Result<Inner, ObjectError> {
         let other = Inner::of(&self.client, Name::new(to)?, self.layout, self.renamed_with);
         let other = Inner { primary_keys: self.primary_keys, ..other };
@@ -92,8 +92,9 @@ impl Inner {
     /// Returns the request that deletes this object if it is unchanged. In a rename to another
     /// slot, this object is the original or the copy.
     ///
-    /// The object is unchanged if its contents have the SHA-1s `shas` and, if `ends` are given, its
-    /// lifetimes have these ends. If a `receipt` is given, it is stored in the same step.
+    /// The object counts as unchanged if its contents have the SHA-1s `shas`. If `ends` are given,
+    /// its lifetimes must also have these ends. If a `receipt` is given, it is stored in the same
+    /// step.
     fn delete_request(
         &self,
         snapshot: &Snapshot,
@@ -117,7 +118,8 @@ impl Inner {
         ObjectError::Absent { name: self.name.clone() }
     }
 
-    /// Returns the key of the receipt, which says for a while where the object was moved to.
+    /// Returns the key of the receipt. For a while after a rename, the receipt says where the
+    /// object was moved to.
     fn receipt_key(&self) -> Bytes {
         companion(RECEIPT_PREFIX, &self.keys[0])
     }
@@ -127,15 +129,15 @@ impl Inner {
         let mut cas_loop = CasLoop::new(&self.client, &self.name);
         let mut written: Option<(Snapshot, Vec<Bytes>)> = None;
         let former: Option<Bytes> = cas_loop.read(Request::command("GET").key(self.receipt_key())).await?;
-        // The receipt is unique for each call, so that it differs from the receipt of an earlier
-        // object of that name.
+        // Each receipt is unique. So it differs from the receipt of an earlier rename of an object
+        // with this name, which may still be stored (`former`).
         let receipt: Bytes = [&to.keys[0][..], format!("\0{:016x}", fastrand::u64(..)).as_bytes()].concat().into();
         loop {
             let Some(snapshot) = self.take_snapshot(&cas_loop).await? else {
                 if let Some((snapshot, shas)) = written {
                     let current: Option<Bytes> = cas_loop.read(Request::command("GET").key(self.receipt_key())).await?;
                     // Another call may have moved the object to the same name. In that case the
-                    // copy under that name is the only one, and has to stay.
+                    // copy is now the only object, and has to stay.
                     let is_there =
                         current != former && current.is_some_and(|current| names_target(&current, &to.keys[0]));
                     if !is_there {
@@ -167,7 +169,7 @@ impl Inner {
     }
 }
 
-/// Returns whether a receipt says that the object was moved to this key.
+/// Returns whether a receipt says that the object was moved to the key `to`.
 fn names_target(receipt: &[u8], to: &[u8]) -> bool {
     receipt.strip_prefix(to).is_some_and(|rest| rest.first() == Some(&0))
 }

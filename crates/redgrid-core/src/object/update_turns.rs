@@ -1,9 +1,9 @@
 //! Turns for the updates of a client, so that one update of an object is in flight at a time.
 //!
-//! Turns only make failed attempts rare. Correctness does not depend on them, because the server
-//! decides whether an update succeeds. An update loses its turn to the next waiting update if its
-//! task is not polled, or if no reply arrives. When the task is polled again, the update continues
-//! without a turn.
+//! The only purpose of turns is to make failed attempts rare. Correctness does not depend on them,
+//! because the server decides whether an update succeeds. An update loses its turn to the next
+//! waiting update if its task is not polled, or if no reply arrives. When the task is polled again,
+//! the update continues without a turn.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -16,18 +16,19 @@ use tokio::sync::Notify;
 use crate::author::ClientExt;
 use crate::clock::Instant;
 
-/// Minimum time without a reply after which an update loses its turn: 100 ms. Busy processes are
-/// rarely suspended for longer.
+/// The shortest time without a reply after which an update loses its turn: 100 ms. A busy process
+/// is rarely suspended for longer.
 const MIN_SILENCE: Duration = Duration::from_millis(100);
 
-/// The time without a reply after which an update loses its turn, in round trips. It is at least
-/// [`MIN_SILENCE`], and at most the response timeout.
+/// Number of round trips without a reply after which an update loses its turn: 8. This time is at
+/// least [`MIN_SILENCE`], and at most the response timeout.
 const SILENCE_ROUND_TRIPS: u32 = 8;
 
 /// Time limit for a woken update to start its turn: 10 ms. After that, it loses the turn.
 const START_TIMEOUT: Duration = Duration::from_millis(10);
 
-/// The turns of all updates of one object, or of one part of an object, by all handles of a client.
+/// The turns of a client's updates of one object, or of one part of an object. All handles of the
+/// client share the turns.
 #[derive(Default)]
 pub(super) struct UpdateTurns(Mutex<State>);
 
@@ -40,7 +41,8 @@ struct State {
     /// request.
     last_reply: Instant,
     round_trip: Duration,
-    /// The value that the last update stored, and the instant at which its request was sent.
+    /// The value that the last update stored, and the instant at which the request to store it was
+    /// sent.
     last_value: Option<(Bytes, Instant)>,
 }
 
@@ -86,7 +88,8 @@ impl UpdateTurns {
                 let mut state = self.state();
                 let now = clock.now();
                 let Err(retry_at) = state.try_start(turn.id, now, client.response_timeout()) else {
-                    // A value whose request was sent before this update was queued may be outdated.
+                    // The value is used only if the request to store it was sent after this update
+                    // was queued. An older value may be outdated.
                     turn.last_value =
                         state.last_value.take().filter(|(_, since)| *since >= queued_at).map(|(value, _)| value);
                     break;
@@ -155,13 +158,13 @@ pub(super) struct UpdateTurn {
     turns: Arc<UpdateTurns>,
     client: Client,
     id: u64,
-    /// The value that the previous update stored, if its request was sent after this update was
-    /// queued.
+    /// The value that the previous update stored, if the request to store it was sent after this
+    /// update was queued.
     pub(super) last_value: Option<Bytes>,
 }
 
 impl UpdateTurn {
-    /// Records the reply to a request of this update that was sent at `sent`.
+    /// Records that a request of this update was answered. The request was sent at `sent`.
     pub(super) fn record_reply(&self, sent: Instant) {
         let (mut state, now) = (self.turns.state(), self.client.clock().now());
         (state.last_reply, state.round_trip) = (now, now.since(sent));
@@ -171,7 +174,7 @@ impl UpdateTurn {
     }
 
     /// Records the value that this update stored, for the next update. `since` is the instant at
-    /// which the request that stored it was sent.
+    /// which the request to store it was sent.
     pub(super) fn record_value(&self, value: Bytes, since: Instant) {
         let mut state = self.turns.state();
         if state.turn.as_ref().is_some_and(|turn| turn.owner == self.id) {

@@ -1,8 +1,8 @@
 //! A macro for objects with one codec for their values.
 
-/// Defines the handle type of an object with values of type `T` and one codec. The default codec is
-/// that of [`default_codec`](crate::default_codec). The handle type gets constructors, `object()`,
-/// `Clone` and `Debug`.
+/// Defines the handle type of an object with values of type `T` and one codec. The handle type has
+/// constructors, `object()`, `Clone` and `Debug`. Its default codec is that of
+/// [`default_codec`](crate::default_codec).
 #[doc(hidden)]
 #[macro_export]
 macro_rules! value_object {
@@ -19,7 +19,7 @@ macro_rules! value_object {
         impl<T, C: redgrid_codecs::Codec + Default> $type<T, C> {
             /// Returns a handle of the object with this name.
             ///
-            /// No request is sent: the first call reports an invalid name.
+            /// No request is sent. An invalid name is reported by the first call.
             pub fn new(client: &$crate::Client, name: impl AsRef<str>) -> Self {
                 let object_ref = $crate::object::ObjectRef::new(client, name);
                 $type { object_ref, codec: C::default(), values: std::marker::PhantomData }

@@ -1,5 +1,5 @@
-//! Counters, gauges and histograms of locks. Without the feature `metrics`, these functions do
-//! nothing.
+//! Counters, gauges and histograms of locks. Without the feature `metrics`, the functions of this
+//! module do nothing.
 
 #![cfg_attr(not(feature = "metrics"), allow(dead_code, reason = "what is counted of operations is not compiled then"))]
 
@@ -58,8 +58,8 @@ pub(crate) fn held(of: Labels) {
     }
 }
 
-/// Records the end of a hold that lasted for `held`. `how` is a release or a loss; `None` means
-/// that the hold stays until its lease ends.
+/// Records the end of a hold that lasted for `held`. `how` says whether the hold was released or
+/// lost. It is `None` if the guard was forgotten: the lock then stays taken until its lease ends.
 pub(crate) fn ended(of: Labels, held: Duration, how: Option<Result<(), LostReason>>) {
     never_held(of);
     record(&table::HOLD, [of.kind, of.family], held);
@@ -70,7 +70,7 @@ pub(crate) fn ended(of: Labels, held: Duration, how: Option<Result<(), LostReaso
     }
 }
 
-/// Records the end of a hold that no caller has accepted.
+/// Records the end of a hold that was never accepted by a caller.
 pub(crate) fn never_held(of: Labels) {
     gauge(&table::HELD, [of.kind, of.family], -1.0);
     if of.kind == ELECTION {
@@ -87,7 +87,7 @@ pub(crate) fn renewed(of: Labels, lag: Duration) {
     record(&table::RENEWAL_LAG, [of.kind, of.family], lag);
 }
 
-/// Records that a queue position of this process was evicted although the process lives.
+/// Records that the server removed a queue position of this process although the process lives.
 pub(crate) fn position_lost(of: Labels) {
     add(&table::POSITIONS_LOST, [of.kind, of.family]);
 }

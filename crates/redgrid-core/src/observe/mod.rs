@@ -1,10 +1,10 @@
 //! Metrics and spans, with fixed names.
 //!
-//! Metrics use the facade of the crate `metrics` (feature `metrics`), and spans use the crate
+//! Metrics are recorded by the crate `metrics` (feature `metrics`), and spans by the crate
 //! `tracing` (feature `tracing`). Both features are off by default. Without them nothing is
-//! recorded, and the future of an operation is not wrapped. No label contains the name of a lock:
-//! the number of names is unbounded, and each name would be a time series of its own. The label
-//! `family` groups names instead: a constant of the program, such as
+//! recorded, and the future of an operation is not wrapped. No label contains the name of a lock.
+//! Otherwise each name would be a time series of its own, and the number of names is unbounded. The
+//! label `family` groups names instead: a constant of the program, such as
 //! `lock.family("orders")`. docs/operating/observability.md is the guide.
 
 pub(crate) mod count;
@@ -28,19 +28,19 @@ pub(crate) use operation::{OpContext, OpSpan, Outcome};
 pub struct Metric {
     /// The name at the recorder.
     pub name: &'static str,
-    /// How its values are read.
+    /// Whether the metric is a counter, a gauge or a histogram.
     pub form: Form,
-    /// The labels of each value.
+    /// The names of the labels that each value has.
     pub labels: &'static [&'static str],
     /// The possible values of the last label, if they are few and known; otherwise empty.
     ///
     /// [`describe`] registers a counter or a gauge for each of them.
     pub values: &'static [&'static str],
-    /// The measured quantity.
+    /// A description of what is measured.
     pub about: &'static str,
 }
 
-/// How the values of a metric are read.
+/// The type of a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Form {
@@ -48,7 +48,7 @@ pub enum Form {
     Counter,
     /// A number that rises and falls.
     Gauge,
-    /// A distribution, in seconds.
+    /// A distribution of durations, in seconds.
     Histogram,
 }
 

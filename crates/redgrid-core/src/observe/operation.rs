@@ -29,7 +29,7 @@ pub(crate) trait Outcome {
     /// Returns the outcome as one word.
     fn outcome(&self) -> &'static str;
 
-    /// Returns the token of the grant.
+    /// Returns the fencing token of the grant, if there is one.
     #[cfg_attr(not(any(feature = "metrics", feature = "tracing")), allow(dead_code, reason = "for spans"))]
     fn token(&self) -> Option<u64> {
         None

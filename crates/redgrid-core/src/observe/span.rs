@@ -6,7 +6,7 @@ use tracing::field::Empty;
 
 use super::operation::OpContext;
 
-/// The span of one operation. The span is empty if no subscriber records it.
+/// The span of one operation. The span is empty if no subscriber of `tracing` records it.
 pub(super) struct Span(tracing::Span);
 
 macro_rules! span {

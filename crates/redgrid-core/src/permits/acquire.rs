@@ -16,7 +16,7 @@ use crate::label::Label;
 use crate::lease::LeaseMode;
 use crate::service::ClientParts;
 
-/// Maximum number of permits of one request: the limit of Redisson's counter.
+/// Maximum number of permits of one request: the largest number that Redisson's counter can have.
 pub(super) const MAX_PERMITS: u64 = i32::MAX as u64;
 
 /// Maximum number of leased permits of one request. The request carries an id for each permit.
@@ -112,8 +112,9 @@ impl Options {
 #[derive(Clone)]
 pub struct Acquire(Options);
 
-/// A request for permits that waits only if a timeout is set. When awaited, it returns `None` if
-/// there are too few permits; with a timeout, if there are still too few when the timeout ends.
+/// A request for permits that waits for them only if a timeout is set. When awaited, it returns
+/// `None` if there are too few permits. With a timeout, it returns `None` if there are still too
+/// few at the end of the timeout.
 #[must_use = "does nothing until awaited"]
 #[derive(Clone)]
 pub struct TryAcquire(Options);
@@ -121,7 +122,8 @@ pub struct TryAcquire(Options);
 macro_rules! options {
     ($builder:ident) => {
         impl $builder {
-            /// Creates a request for `permits` permits. The request ends when the handle is closed.
+            /// Creates a request for `permits` permits. The request fails when the handle is
+            /// closed.
             pub fn new(handle: &SemaphoreHandle, permits: u64) -> Self {
                 $builder(Options {
                     handle: handle.clone(),
@@ -134,11 +136,11 @@ macro_rules! options {
                 })
             }
 
-            /// Limits the wait for permits, and for an unreachable server. Zero makes the request
-            /// try-only.
+            /// Limits the time that the request waits for permits, or for an unreachable server.
+            /// Zero makes the request try-only.
             ///
-            /// Without a timeout, an `Acquire` waits for permits without limit, as long as there is
-            /// contact with the server, and a `TryAcquire` does not wait.
+            /// Without this call, an `Acquire` waits without limit, as long as there is contact
+            /// with the server. A `TryAcquire` then does not wait.
             pub fn timeout(mut self, timeout: Duration) -> Self {
                 self.0.timeout = Some(timeout);
                 self
@@ -154,8 +156,8 @@ macro_rules! options {
 
             /// Renews the leases, and sets their length: 100 ms to 30 days.
             ///
-            /// Without this call, leases have the configured length, which is 30 s by default, and
-            /// are also renewed. Permits with short leases are available sooner after a crash; long
+            /// Without this call, leases are renewed, too. They then have the configured length:
+            /// 30 s by default. Permits with short leases are available sooner after a crash; long
             /// leases survive longer pauses. Only permits with leases allow this option.
             #[doc(alias = "watchdog")]
             pub fn auto_renew(mut self, lease: Duration) -> Self {
@@ -163,11 +165,11 @@ macro_rules! options {
                 self
             }
 
-            /// Waits until permits are set if none were set yet.
+            /// Makes the request wait if the number of permits is not set yet.
             ///
-            /// Without this call, the request fails with
+            /// Without this call, the request then fails with
             /// [`NotInitialised`](AcquireError::NotInitialised). The call has no effect if the
-            /// handle was created with the number of permits.
+            /// handle has a capacity, because the request then sets the number of permits.
             pub fn wait_for_init(mut self) -> Self {
                 self.0.awaits_init = true;
                 self

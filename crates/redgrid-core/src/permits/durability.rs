@@ -54,12 +54,13 @@ pub(super) struct LeaseConfirmation {
     pub(super) sent: Instant,
     /// Each lease, and its new deadline.
     pub(super) leases: Vec<(Arc<PermitLease>, Instant)>,
-    /// The change of leases that a caller has requested. Its leases are the last ones of `leases`.
+    /// The extension that a caller has requested, if any. The leases that it concerns are at the
+    /// end of `leases`.
     pub(super) extension: Option<Extension>,
 }
 
 impl LeaseConfirmation {
-    /// Returns the requested durabilities that the reply alone does not prove.
+    /// Returns those of the requested durabilities that are not yet proven by the reply.
     fn missing_durability(&self) -> Vec<Durability> {
         let mut missing = Vec::new();
         for (lease, _) in &self.leases {
@@ -128,7 +129,8 @@ impl LocalSemaphore {
         }
     }
 
-    /// Starts a task that waits for the durability of a reply, and then calls `apply`.
+    /// Starts a task that waits until the answered request is as durable as requested, and then
+    /// calls `apply`.
     fn when_durable(
         self: &Arc<Self>,
         outcome: &Arc<RequestOutcome>,

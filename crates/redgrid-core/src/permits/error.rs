@@ -29,11 +29,11 @@ pub enum AcquireError {
         /// Name of the semaphore.
         name: Name,
     },
-    /// The semaphore has another number of permits than the one that this handle was created with.
-    /// Nothing is held.
+    /// The number of permits on the server differs from the number with which this handle was
+    /// created. Nothing is held.
     ///
-    /// Possible causes: another process uses another number; the number was changed; plain permits
-    /// of the semaphore are held, which `found` does not include.
+    /// Possible causes: another process uses another number; the number was changed; or there are
+    /// held permits without a lease, which `found` does not include.
     #[error(
         "`{name}` has {found} permits, but this handle gives {expected}: use one number in all processes, and no \
          plain permits together with leased ones"
@@ -41,9 +41,9 @@ pub enum AcquireError {
     PermitsDiffer {
         /// Name of the semaphore.
         name: Name,
-        /// The number that this handle was created with.
+        /// The number with which this handle was created.
         expected: u64,
-        /// The number on the server: available permits, and held ones with a lease.
+        /// The number on the server: available permits, and held permits with a lease.
         found: i64,
     },
     /// The handle was closed. Nothing is held.
@@ -74,7 +74,7 @@ pub enum AcquireError {
 }
 
 impl AcquireError {
-    /// Returns the operation of a failed acquire of permits of `name`.
+    /// Returns the text about the failed operation: an acquire of permits of `name`.
     fn operation(name: &Name) -> Operation {
         Operation::new("acquire permits of", name)
     }
@@ -85,11 +85,12 @@ impl AcquireError {
     }
 }
 
-/// Reason why a release has not returned all its permits, or is not known to have done so.
+/// Reason why a release has not returned all its permits, or may not have returned them.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReleaseError {
-    /// Some of the permits had been lost before the release: others may have had them.
+    /// Some of the permits had been lost before the release: others may have acquired them
+    /// meanwhile.
     #[error("a permit of `{name}` had been lost before it was released: {reason}")]
     Lost {
         /// Name of the semaphore.
@@ -99,8 +100,10 @@ pub enum ReleaseError {
     },
     /// The server did not confirm the release in time.
     ///
-    /// The release is sent again, so do not return the permits in another way. Leased permits are
-    /// available again at the end of their lease at the latest.
+    /// The client sends the release again, so do not return the permits in another way. Leased
+    /// permits are available again at the end of their lease at the latest. A release of permits
+    /// without a lease is sent again for 30 s at most. If it is never answered, these permits may
+    /// be lost.
     #[error("the release of permits of `{name}` is not confirmed; it is sent again: {source}")]
     OutcomeUnknown {
         /// Name of the semaphore.
@@ -111,9 +114,9 @@ pub enum ReleaseError {
     },
     /// The server refused the release.
     ///
-    /// The client keeps the permits and sends the release again, with growing pauses of at most
-    /// 30 s. Do not return the permits in another way. Leased permits are available again at the
-    /// end of their lease at the latest.
+    /// The client sends the release again, with growing pauses of at most 30 s. Until the server
+    /// accepts it, the permits stay held. Do not return the permits in another way. Leased permits
+    /// are available again at the end of their lease at the latest.
     #[error("cannot release permits of `{name}`; the release is sent again: {source}")]
     Refused {
         /// Name of the semaphore.

@@ -21,8 +21,8 @@ static EXCHANGE: IdempotentScript<2> = IdempotentScript::new("permits/exchange",
 static FAIR_EXCHANGE: IdempotentScript<4> =
     IdempotentScript::new("permits/exchange", include_str!("scripts/exchange.lua"));
 
-/// How long a client in a server queue counts as live without contact: 3 s. Such a client sends an
-/// exchange every second.
+/// How long a client with a position in a server queue counts as live after its last request for
+/// permits: 3 s. Such a client sends a request at least every second.
 pub(super) const CLIENT_TTL: Duration = Duration::from_secs(3);
 
 /// The identity of a semaphore in a client: its key, whether its permits have leases, whether the
@@ -31,7 +31,8 @@ pub(super) type SemaphoreId = (Bytes, bool, bool, Option<u64>);
 
 /// The name, the keys, the channel and the kind of a semaphore.
 ///
-/// Redisson uses the same number, leases and channel, but not the server queue.
+/// Redisson uses the same keys for the number and the leases, and the same channel. It has no
+/// server queue.
 #[derive(Debug, Clone)]
 pub struct SemaphoreKeys {
     /// The name.
@@ -46,8 +47,9 @@ pub struct SemaphoreKeys {
     pub leased: bool,
     /// Whether waiters of all processes are served in the order of their requests.
     pub fair: bool,
-    /// The number of all permits, if the handle was created with a capacity. A new semaphore gets
-    /// this number. If a semaphore has another number, it grants nothing to this handle.
+    /// The number of all permits, if the handle was created with a capacity. A semaphore that is
+    /// created through this handle gets this number. A semaphore that has another number grants
+    /// nothing to this handle.
     pub capacity: Option<u64>,
     /// The label `family` in metrics; empty unless the handle sets it.
     pub family: &'static str,
@@ -85,7 +87,8 @@ impl SemaphoreKeys {
 
     /// Returns the suffix of the deduplication key.
     ///
-    /// Handles with different suffixes can have exchanges for one key in flight at the same time.
+    /// If two handles of one key have different suffixes, exchanges of both can be in flight at the
+    /// same time.
     fn dedup_suffix(&self) -> String {
         let kind = match (self.leased, self.fair) {
             (true, true) => "leased-fair",
@@ -119,7 +122,8 @@ pub(super) struct LeaseCheck {
     pub(super) lease: Arc<PermitLease>,
     /// The length of the lease from now on. Zero means that the lease is only checked.
     pub(super) duration: Duration,
-    /// True to set the end of the lease exactly, even if that shortens it; false to extend it only.
+    /// True to set the end of the lease exactly, even to an earlier time; false to leave a later
+    /// end as it is.
     pub(super) exact: bool,
 }
 
@@ -132,7 +136,8 @@ pub(super) struct Exchange {
     pub(super) requests: Vec<RequestArgs>,
     /// The durability of the requested permits.
     pub(super) durability: Durability,
-    /// The change of leases that a caller has requested. Its entries are the last ones of `checks`.
+    /// The extension that a caller has requested, if any. The last entries of `checks` are for its
+    /// leases.
     pub(super) extension: Option<Extension>,
     /// Whether the hand-over window has ended while a request waits. If so, the exchange returns
     /// permits but requests none.
@@ -203,8 +208,8 @@ impl Exchange {
 
 /// Returns the lease to request from the server.
 ///
-/// A fixed lease includes the safety margin, so that it is valid locally for as long as was
-/// requested.
+/// A fixed lease is lengthened by the safety margin, so that it is valid locally for the requested
+/// time.
 pub(super) fn server_lease(mode: LeaseMode) -> Duration {
     match mode {
         LeaseMode::Renewed(lease) => lease,
@@ -217,7 +222,7 @@ pub(super) fn server_lease(mode: LeaseMode) -> Duration {
 pub(super) enum Refusal {
     /// No permits were ever set.
     NotInitialised,
-    /// The semaphore has this number of permits, and the handle was created with another one.
+    /// The semaphore has this number of permits, which differs from the capacity of the handle.
     PermitsDiffer(i64),
 }
 
@@ -228,7 +233,8 @@ pub(super) struct ExchangeReply {
     /// The number of available permits. It is negative if the number of permits was lowered below
     /// the number of held ones.
     pub(super) left: i64,
-    /// Number of subscribers that received the message; `None` if there was nothing to publish.
+    /// Number of subscribers of the channel; `None` if there was nothing to publish. They received
+    /// the message, unless `publish_refused` is true.
     pub(super) receivers: Option<u64>,
     /// Whether the server refused to publish the message.
     pub(super) publish_refused: bool,
@@ -256,8 +262,8 @@ impl ExchangeReply {
                 None => Ok(granted.bytes().map(|flag| flag == b'1').collect()),
             },
             left: left.into_typed()?,
-            // -1 means that there was nothing to publish. A lower number means that the message was
-            // refused.
+            // -1 means that there was nothing to publish. -2 - n means that the server refused to
+            // publish the message to n subscribers.
             receivers: u64::try_from(if receivers < -1 { -2 - receivers } else { receivers }).ok(),
             publish_refused: receivers < -1,
             next_lease_end: u64::try_from(next_lease_end).ok().map(Duration::from_millis),

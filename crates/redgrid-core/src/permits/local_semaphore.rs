@@ -24,13 +24,13 @@ use crate::unpolled::Offer;
 
 /// A request for permits.
 #[derive(Debug, Clone)]
-// Exhaustive: only implementations of object types use it.
+// Not `#[non_exhaustive]`: only implementations of object types use it.
 pub struct PermitRequest {
     /// The number of permits.
     pub permits: u64,
     /// The lease of each permit; `None` for permits without leases.
     pub lease: Option<LeaseMode>,
-    /// If no permits were set yet, the request waits until some are.
+    /// Whether the request waits if the number of permits is not set yet. Otherwise it fails.
     pub awaits_init: bool,
     /// Whether the request is try-only: it fails if there are too few permits, instead of waiting.
     pub try_only: bool,
@@ -42,8 +42,8 @@ pub struct PermitRequest {
     pub label: Option<Label>,
 }
 
-/// The granted permits, which the caller must take within a second. `None` if a try-only request
-/// found too few permits.
+/// The granted permits, as an offer that the caller must take within a second. `None` if a try-only
+/// request found too few permits.
 pub(super) type AcquireResult = Result<Option<Offer<Permit>>, AcquireError>;
 
 /// Says which task runs the loop of a semaphore from now on.
@@ -72,8 +72,8 @@ impl DriverHandoff {
     }
 }
 
-/// A future for a result that the loop sends. If the caller has to poll the loop, this future polls
-/// it, too.
+/// A future for a result that the loop sends. If its caller has to poll the loop, polling this
+/// future also polls the loop.
 ///
 /// If the future is dropped, a task continues the loop. The output is `None` if the loop ends
 /// without a result.
@@ -98,8 +98,9 @@ impl<T> Future for LoopResult<T> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<T>> {
         if self.inline_loop.as_ref().is_some_and(|inline_loop| inline_loop.poll(cx)) {
-            // Polling the receiver would register this task with it. A result from the inline loop
-            // would then needlessly wake this task, which polls that loop anyway.
+            // The receiver is not polled, because that would register this task with it. Sending
+            // the result would then wake this task needlessly, because the task itself polls the
+            // loop that sends it.
             return match self.receiver.try_recv() {
                 Err(oneshot::error::TryRecvError::Empty) => Poll::Pending,
                 result => Poll::Ready(result.ok()),
@@ -161,14 +162,15 @@ impl LocalSemaphore {
 
     /// Returns the time of the last contact with the server.
     ///
-    /// While the subscription is active and the server answers, waiting counts as contact.
+    /// While the subscription is active and the server answers other requests, this process counts
+    /// as in contact with the server, even without a reply about this semaphore.
     pub(super) fn contact(&self, state: &SemaphoreState) -> Instant {
         let subscribed = if state.is_subscribed { self.core.contact(&self.keys.key) } else { None };
         state.last_contact.max(subscribed.unwrap_or(Instant::MIN))
     }
 
-    /// Wakes a running loop, or starts one. The caller polls a new loop until another request needs
-    /// it.
+    /// Wakes the loop if it runs, and starts it otherwise. The caller polls a new loop until
+    /// another request needs the loop.
     pub(super) fn wake_or_start_loop(self: &Arc<Self>, state: &mut SemaphoreState) -> DriverHandoff {
         if state.loop_running {
             self.wake.notify_one();
@@ -205,20 +207,21 @@ impl LocalSemaphore {
         self.wake_or_start_loop(&mut state)
     }
 
-    /// Removes a request whose caller was dropped.
+    /// Removes a request after its caller was dropped.
     pub(super) fn cancel(self: &Arc<Self>, id: u64) {
         let mut state = self.state();
         let Some(at) = state.queue.iter().position(|waiter| waiter.id == id) else { return };
         if let Some(waiter) = state.remove(at, self) {
             self.wait_ended(&mut state.waits, &waiter, || self.clock().now());
         }
-        // The waiters behind the removed one may need fewer permits, so the loop checks them now.
+        // The waiters behind the removed one may need fewer permits, so the loop checks whether
+        // they can be served now.
         let handoff = self.wake_or_start_loop(&mut state);
         drop(state);
         handoff.into_background(&self.registry);
     }
 
-    /// Queues a change of leases for the next exchange.
+    /// Queues an extension of leases. Each exchange carries at most one of the queued extensions.
     pub(super) fn extend(self: &Arc<Self>, extension: Extension) -> DriverHandoff {
         let mut state = self.state();
         if state.closed {
@@ -256,7 +259,7 @@ impl LocalSemaphore {
         AcquireError::of(&self.keys.name, self.core.life.why())
     }
 
-    /// Makes the renewal task run when the next lease of this process is due or ends.
+    /// Makes the renewal task run when a lease of this process is next due, or ends.
     pub(super) fn wake_renewal(&self, state: &SemaphoreState) {
         self.registry.alarm.bring_forward(state.leases.next());
     }
@@ -275,7 +278,7 @@ impl LocalSemaphore {
         self.registry.remove_if_idle(self);
     }
 
-    /// Returns whether the semaphore has no state that must be kept.
+    /// Returns whether the semaphore can be removed, because it has no state that is still needed.
     pub(super) fn is_idle(&self) -> bool {
         let state = self.state();
         let nothing = state.queue.is_empty()

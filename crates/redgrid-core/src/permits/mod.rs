@@ -5,8 +5,8 @@
 //! the permits on the server that belong to this process, and the permits to be returned. One
 //! *exchange* with the server is in flight at a time. An exchange carries all pending returns,
 //! renewals and requests. The requests are in the order in which they were made. An exchange is
-//! executed exactly once, however often it is sent. While the first waiter cannot be served, those
-//! behind it wait too, so that small requests do not starve a large one.
+//! executed exactly once, however often it is sent. While the first waiter cannot be served, all
+//! waiters behind it wait, too. Otherwise small requests could starve a large one.
 //!
 //! During the *hand-over window* of the process, a released permit goes to a waiting local task, if
 //! there is one. After the window, released permits return to the server. Other processes that have
@@ -15,12 +15,12 @@
 //! Permits are a plain number, as in Redisson's RSemaphore, or have leases, as in its
 //! RPermitExpirableSemaphore. A leased permit has an id, is renewed while its guard lives, and is
 //! available again by itself if its process dies. Semaphores of both kinds use the same counter,
-//! and both return the permits of expired leases to it.
+//! and both add the permits of expired leases to it.
 //!
 //! A handle can be created with a *capacity*: the number of all permits, available ones and those
-//! with a lease. The requests of such a handle set this number if there is none, and fail if the
-//! semaphore has another number. Held plain permits are neither available nor leased, so the
-//! requests also fail while such permits are held. Handles with different capacities have a
+//! with a lease. A request of such a handle sets this number if none is set, and fails if the
+//! semaphore has another number. Plain permits that are held are neither available nor leased. So
+//! the requests also fail while plain permits are held. Handles with different capacities have a
 //! `LocalSemaphore` each, as if they were in different processes.
 //!
 //! | file | contents |

@@ -20,7 +20,7 @@ use crate::service::ClientParts;
 
 /// A pending request for permits.
 ///
-/// Dropping it cancels the request, and returns the permits if they were granted meanwhile.
+/// Dropping it cancels the request. Permits that were granted meanwhile are returned.
 pub struct PendingPermit {
     client: Client,
     semaphore: Arc<LocalSemaphore>,
@@ -63,7 +63,8 @@ impl PendingPermit {
         PendingPermit { client, semaphore, family, request, id, entered, until, status, result, done: false }
     }
 
-    /// Waits for the permits. Returns `None` if the request was try-only and there were too few.
+    /// Waits for the permits. Returns `None` if the request was try-only and there were too few
+    /// permits.
     ///
     /// # Errors
     ///
@@ -82,11 +83,11 @@ impl PendingPermit {
 
     async fn wait(mut self) -> Result<Option<Permit>, AcquireError> {
         let contact_timeout = match self.request.wait {
-            // A loss of contact does not end the wait before the timeout that was set.
+            // If a timeout is set, a loss of contact does not end the wait earlier.
             Some(_) => Duration::MAX,
             None => self.client.patience() + self.request.durability.timeout() + GRACE,
         };
-        // A try-only request gives up earlier than others if the server is unreachable.
+        // If the server is unreachable, a try-only request gives up earlier than other requests.
         let mut gives_up_early = self.request.try_only && !self.client.core().is_connected(&self.semaphore.keys.key);
         let early_timeout = self.client.response_timeout() + GRACE;
         let mut contact = self.entered;
@@ -128,8 +129,8 @@ impl PendingPermit {
         }
     }
 
-    /// Requests the permits again, because this caller has not taken them in time and they were
-    /// given up.
+    /// Requests the permits again, because the caller did not take the offered permits in time and
+    /// they were given up.
     async fn retry(&self) -> Result<Option<Permit>, AcquireError> {
         let now = self.client.clock().now();
         if now >= self.until {
@@ -145,11 +146,12 @@ impl PendingPermit {
     fn timeout_error(&self, now: Instant) -> AcquireError {
         let name = self.semaphore.keys.name.clone();
         let (contact, timeout) = (self.contact(), self.client.core().settings.response_timeout);
-        // After a loss of contact that is longer than the response timeout, the server counts as
+        // If there has been no contact for longer than the response timeout, the server counts as
         // unavailable.
         let has_contact = now >= self.until && contact > self.entered && now.since(contact) <= timeout;
-        // A pending exchange may still take permits for this request. They are returned when its
-        // reply arrives, so the outcome is unknown only if that exchange was not answered in time.
+        // An exchange in flight may still take permits for this request. When that exchange is
+        // answered, these permits are returned. So the outcome counts as unknown only if there is
+        // no contact, or if the exchange has been in flight for longer than the response timeout.
         let is_unknown = |since| !has_contact || now.since(since) > timeout;
         if self.status.sent_since().is_some_and(is_unknown) {
             let source = ServerError::unknown("the time ran out before an answer came");
@@ -171,8 +173,9 @@ impl PendingPermit {
 impl Drop for PendingPermit {
     fn drop(&mut self) {
         if !self.done {
-            // A later grant finds the receiver closed, so its permits become idle. An earlier grant
-            // is dropped with the receiver, which releases its permits.
+            // If the grant arrives later, it finds the receiver closed, and its permits become
+            // idle. If it arrived earlier, it is dropped with the receiver, and the drop releases
+            // its permits.
             self.result.receiver.close();
             self.semaphore.cancel(self.id);
         }

@@ -19,7 +19,7 @@ use crate::lock::{ExtendError, GRACE, LostReason};
 use crate::name::Name;
 use crate::service::ClientParts;
 
-/// A guard of one or several permits. Dropping it returns them in the background.
+/// A guard of one or several permits. Dropping the guard returns the permits in the background.
 ///
 /// Permits with a lease are renewed while the guard lives, unless a fixed lease was requested.
 /// [`Permit::lost`] completes as soon as one of the permits is no longer valid locally. Permits
@@ -38,7 +38,7 @@ impl Permit {
         Permit { client, semaphore, permits }
     }
 
-    /// Takes the permits out of the guard, so that dropping it returns nothing.
+    /// Takes the permits out of the guard, and drops the guard without returning them.
     pub(super) fn disarm(mut self) -> PermitSet {
         std::mem::take(&mut self.permits)
     }
@@ -70,8 +70,8 @@ impl Permit {
         self.permits.lost()
     }
 
-    /// Returns how long the permits are valid without another confirmation; `None` if they have no
-    /// lease.
+    /// Returns how long the permits stay valid if no renewal is confirmed from now on; `None` if
+    /// they have no lease.
     pub fn remaining(&self) -> Option<Duration> {
         if self.permits.leases.is_empty() {
             return None;
@@ -106,8 +106,9 @@ impl Permit {
     ///
     /// # Errors
     ///
-    /// [`ReleaseError::Lost`] if one of the permits had been lost before.
-    /// [`ReleaseError::OutcomeUnknown`] if no reply arrived in time.
+    /// [`ReleaseError::Lost`] if one of the permits had been lost before. [`ReleaseError::Refused`]
+    /// if the server refused the release. [`ReleaseError::OutcomeUnknown`] if no reply arrived in
+    /// time.
     ///
     /// # Cancel safety
     ///
@@ -133,8 +134,8 @@ impl Permit {
 
     /// Sets the leases of the permits to `lease`, counted from now: 100 ms to 30 days.
     ///
-    /// The lease of renewed permits is only lengthened, and a shorter `lease` changes nothing. To
-    /// end such a lease earlier, release the permits.
+    /// If the permits are renewed, their lease can only be lengthened: a shorter `lease` changes
+    /// nothing. To end their lease earlier, release the permits.
     ///
     /// # Errors
     ///
@@ -143,9 +144,9 @@ impl Permit {
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped before the request is sent, the request is never sent. A sent
-    /// request may or may not be executed, so the earlier of the old and the new end is valid
-    /// locally.
+    /// If the future is dropped before the request is sent, the request is never sent. A request
+    /// that was sent may or may not be executed. Until it is confirmed, the permits are valid
+    /// locally until the old or the new end of the lease, whichever is earlier.
     pub async fn extend(&self, lease: Duration) -> Result<(), ExtendError> {
         let name = || self.name().clone();
         if !(SHORTEST_LEASE..=LONGEST_LEASE).contains(&lease) {
@@ -187,23 +188,24 @@ impl Permit {
         }
     }
 
-    /// Moves `permits` permits into a guard of their own. Returns `None` if this guard has fewer.
+    /// Moves `permits` permits into a new guard. Returns `None` if this guard has fewer permits.
     ///
-    /// If all permits are moved, this guard has none afterwards.
+    /// If all permits are moved, this guard has 0 permits afterwards.
     pub fn split(&mut self, permits: u64) -> Option<Permit> {
         let split = (permits <= self.permits.count).then(|| self.permits.split(permits))?;
         Some(Permit::new(self.client.clone(), Arc::clone(&self.semaphore), split))
     }
 
-    /// Takes over the permits of `other`.
+    /// Moves the permits of `other` into this guard.
     ///
     /// # Errors
     ///
-    /// Returns `other` if it belongs to another semaphore or client.
+    /// Returns `other` if `other` belongs to another semaphore or client.
     pub fn merge(&mut self, mut other: Permit) -> Result<(), Permit> {
         if !Arc::ptr_eq(&self.semaphore, &other.semaphore) {
-            // A guard without permits does not keep its semaphore registered. So another
-            // `LocalSemaphore` may be registered for the same semaphore; compare the keys.
+            // A guard without permits does not keep its `LocalSemaphore` registered. So the two
+            // guards may be of the same semaphore although they have different `LocalSemaphore`s.
+            // The keys show this.
             let (own, others) = (&self.semaphore.keys, &other.semaphore.keys);
             let is_same = own.id() == others.id();
             let has_none = self.permits.is_empty() || other.permits.is_empty();

@@ -3,8 +3,8 @@
 //! The loop requests permits when a request becomes the first one of the queue, when permits are
 //! returned, and when a lease of any process has ended. It also requests permits when its
 //! subscription is confirmed, and after that at each message, gap and poll. After a hand-over
-//! window, this process yields: other processes go first. During a yield, the loop requests no
-//! permits until the yield or the quiet period ends.
+//! window, this process yields: other processes go first. The loop then requests no permits until
+//! all other subscribers have had permits, or until the quiet period ends.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,11 +26,12 @@ use crate::exactly_once;
 use crate::lease::{self, deadline};
 use crate::lock::{ExtendError, LostReason, SubscriberCount, YieldPlan};
 
-/// Pause before refused returns are sent again: 100 ms at first, doubled each time, up to 30 s.
+/// Pause before the return of permits is sent again after the server refused it: 100 ms at first,
+/// doubled each time, up to 30 s.
 const REFUSED_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
-/// How long a semaphore without waiters stays subscribed: 500 ms.
+/// How long the loop of a semaphore without waiters keeps its subscription: 500 ms.
 const IDLE: Duration = Duration::from_millis(500);
 
 enum Step {
@@ -45,7 +46,7 @@ struct PermitLoop {
     watch: Option<Watch>,
     /// The time since which no request has waited.
     idle_since: Option<Instant>,
-    /// Number of messages received when the current quiet period began.
+    /// Number of messages that had been received when the current quiet period began.
     message_count: Option<u64>,
 }
 
@@ -108,7 +109,7 @@ impl LocalSemaphore {
             return Step::Exchange(Box::new(exchange));
         }
         if state.queue.is_empty() && !state.returns.is_empty() {
-            // The returns were refused, and are sent again after a pause.
+            // The server has refused the returns. They are sent again after a pause.
             return Step::Wait { until: state.paused_until, subscribe: false };
         }
         if state.queue.is_empty() {
@@ -128,7 +129,8 @@ impl LocalSemaphore {
         state.poll_at = state.poll_at.min(poll_at);
         let quiet_until = state.yield_plan.as_ref().map_or(Instant::MAX, |(_, quiet_until)| *quiet_until);
         let paused = if state.returns.is_empty() { Instant::MAX } else { state.paused_until };
-        // The renewal task wakes the loop for renewals, so `until` does not cover them.
+        // Due renewals are not considered in `until`, because the renewal task wakes the loop for
+        // them.
         let until = state.poll_at.min(state.next_lease_end).min(quiet_until).min(state.first_timeout).min(paused);
         let window_ends_soon = || now + self.handover_window() / 2 >= state.window_ends;
         Step::Wait { until, subscribe: state.contended || state.yield_plan.is_some() || window_ends_soon() }
@@ -144,12 +146,12 @@ impl LocalSemaphore {
 
     async fn exchange(self: &Arc<Self>, exchange: Exchange) {
         let request = exchange.encode(&self.core, &self.keys, self.registry.next_number());
-        // The first transmission may be the one that was executed, so leases are counted from
-        // before it.
+        // The request may be sent several times, and the first transmission may be the one that is
+        // executed. So leases count from before the first transmission.
         let sent = self.clock().now();
         let sending = exactly_once::send_until_answered(&self.core, &request, &exchange.progress);
-        // The message of this exchange may arrive before its reply, so messages are counted from
-        // here on.
+        // The exchange publishes a message that may arrive before the reply, so messages are
+        // counted from here on.
         let own = self.core.subscriptions.own_subscription(&self.keys.channel);
         // The subscribers of a replica can be counted only by that replica.
         let channel = (&self.keys.channel, &self.keys.key);
@@ -233,13 +235,14 @@ impl LocalSemaphore {
                 }
             }
         }
-        // No permits were requested for the waiters behind the rejected ones. Without another
-        // exchange, these waiters would wait for a message.
+        // No permits were requested for the waiters behind the rejected ones. They need another
+        // exchange; otherwise they would wait until a message arrives.
         state.should_request |= matches!(refusal, Some(Refusal::PermitsDiffer(_)));
         if let Some((listeners, missing)) = state.quiet_yield.take_if(|_| requested > 0) {
             let granted: u64 = grants.iter().map(|grant| grant.permits.count).sum();
             // Taking permits publishes no message. If fewer permits are available than before, a
-            // subscriber that sent no message may have taken the difference.
+            // subscriber that sent no message may have taken the difference. Then this yield does
+            // not show that the subscriber never acquires permits.
             let is_untouched =
                 reply.left.saturating_add_unsigned(granted) == state.left_at_yield.saturating_add_unsigned(returned);
             if missing == 0 || granted > 0 && is_untouched {
@@ -259,8 +262,9 @@ impl LocalSemaphore {
         if let Some((plan, _)) = &mut state.yield_plan
             && reply.receivers.is_some()
         {
-            // This process has published another message during the yield. That message does not
-            // mean that another process had permits, so one more message is awaited.
+            // This process has published another message itself during the yield. Such a message
+            // does not show that another process had permits, so the plan waits for one more
+            // message.
             plan.let_pass();
             state.left_at_yield = state.left_at_yield.saturating_add_unsigned(returned);
         }
@@ -273,8 +277,8 @@ impl LocalSemaphore {
             let round_trip = outcome.received.since(outcome.sent);
             match YieldPlan::after(subscribers, round_trip) {
                 Some(plan) => {
-                    // Another process sends no message during its hand-over window, so the window
-                    // is added to the quiet period.
+                    // During its hand-over window, another process sends no message. So the length
+                    // of the window is added to the quiet period.
                     let quiet_until = now + plan.quiet_period(own.message_count) + self.handover_window();
                     state.yield_plan = Some((plan, quiet_until));
                     state.left_at_yield = reply.left;
@@ -294,17 +298,18 @@ impl LocalSemaphore {
         }
     }
 
-    /// Remembers returns of leased permits, to repeat them if another primary takes over.
+    /// Remembers the returns of leased permits, so that they are repeated if another primary takes
+    /// over.
     ///
-    /// Permits without leases are only a number on the server: a second return would add permits
-    /// that do not exist.
+    /// Returns of permits without leases are not repeated. Such permits are only a number on the
+    /// server, so a second return would add permits that do not exist.
     fn remember_returns(&self, exchange: &Exchange, outcome: &RequestOutcome) {
         for id in exchange.returned_ids() {
             self.core.given_back.remember(&return_request(&self.keys, id), outcome);
         }
     }
 
-    /// Returns the permits that a request has acquired if the server has executed it.
+    /// Returns the permits of a request that the server has granted, or may have granted.
     fn permits_of(&self, request: RequestArgs, durability: Durability, sent: Instant) -> PermitSet {
         let RequestArgs { count, lease, ids, label, .. } = request;
         let lease_of =
@@ -351,9 +356,9 @@ impl LocalSemaphore {
                 false => ReleaseError::OutcomeUnknown { name: name(), source: error.clone() },
             };
             result_sender.map(|result_sender| result_sender.send(Err(release_error)));
-            // A refused return was not executed. A leased permit has an id, so its second return
-            // has no effect. A plain permit could be returned twice, so it is not sent again after
-            // an unknown outcome.
+            // A refused return was not executed, so it is sent again. After an unknown outcome,
+            // only the returns of leased permits are sent again: these permits have ids, so a
+            // second return has no effect.
             if !state.closed && (refused || !permits.leases.is_empty()) {
                 state.returns.push(PendingReturn { permits, result_sender: None });
             }

@@ -1,5 +1,5 @@
-//! Permits that this process holds on the server: their number and, if they have leases, each
-//! lease.
+//! Permits on the server that belong to this process: their number, and their leases if they have
+//! any.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -62,19 +62,19 @@ pub(super) struct PermitLease {
     pub(super) id: PermitId,
     /// The lease with which the permit was granted. Each renewal requests the same lease again.
     pub(super) mode: LeaseMode,
-    /// The durability of the grant. A renewal is valid only once it is as durable.
+    /// The durability of the grant. A renewal is valid only once it is as durable as the grant.
     pub(super) durability: Durability,
     clock: Clock,
     /// Until when the lease is valid locally.
     deadline: Deadline,
-    /// When the last request that shortens the lease was sent, in nanoseconds. Replies to earlier
-    /// requests do not extend the lease.
+    /// The send time of the last request that may shorten the lease, in nanoseconds. Replies to
+    /// requests that were sent earlier do not extend the lease.
     set_at: AtomicU64,
     lost: OnceLock<LostReason>,
     owner: Mutex<Owner>,
 }
 
-/// The data about the guard of a permit, for reports.
+/// What reports say about the guard of a permit.
 struct Owner {
     since: Instant,
     label: Option<Label>,
@@ -105,18 +105,18 @@ impl PermitLease {
         Arc::new(PermitLease { id, mode, durability, clock, deadline, set_at, lost, owner })
     }
 
-    /// Records that another guard holds the permit since `since`.
+    /// Records that the permit has been held by a new guard since `since`.
     pub(super) fn set_owner(&self, since: Instant, label: Option<Label>) {
         *self.owner.lock().unwrap_or_else(PoisonError::into_inner) = Owner { since, label };
     }
 
-    /// Returns the time since which the guard holds the permit, and the guard's label.
+    /// Returns since when the current guard has held the permit, and the guard's label.
     pub(super) fn owner(&self) -> (Instant, Option<Label>) {
         let owner = self.owner.lock().unwrap_or_else(PoisonError::into_inner);
         (owner.since, owner.label.clone())
     }
 
-    /// Returns the time of the next renewal, after a request that was sent at `sent`.
+    /// Returns when to renew the lease next, if the last request for it was sent at `sent`.
     pub(super) fn next_renewal(&self, sent: Instant) -> Instant {
         match self.mode {
             LeaseMode::Renewed(lease) => next_renewal(lease, self.deadline(), sent),
@@ -130,7 +130,7 @@ impl PermitLease {
 
     /// Returns the reason for the loss if the permit was lost.
     ///
-    /// A permit whose deadline has passed is lost, even if it was not marked as lost yet.
+    /// A permit that has passed its deadline is lost, even if it was not marked as lost yet.
     pub(super) fn lost(&self) -> Option<LostReason> {
         let expired = || self.deadline.has_passed(self.clock.now()).then_some(LostReason::Expired);
         self.lost.get().copied().or_else(expired)
@@ -141,10 +141,11 @@ impl PermitLease {
         let _ = self.lost.set(reason);
     }
 
-    /// Extends the deadline to `deadline`, which a request that was sent at `sent` has confirmed.
+    /// Extends the deadline to `deadline`, after the confirmation of a request that was sent at
+    /// `sent`.
     ///
-    /// A lost permit stays lost, because the loss may have been reported. If a later request has
-    /// shortened the lease, this confirmation does not extend it.
+    /// A lost permit stays lost, because the loss may have been reported. If a request that was
+    /// sent later has shortened the lease, the deadline stays as it is.
     pub(super) fn confirm(&self, deadline: Instant, sent: Instant) {
         if self.lost().is_none() && sent.as_nanos() >= self.set_at.load(Ordering::Acquire) {
             self.deadline.extend(deadline, self.clock.now());
@@ -170,12 +171,13 @@ impl PermitLease {
 pub(super) struct PermitSet {
     pub(super) count: u64,
     pub(super) leases: Vec<Arc<PermitLease>>,
-    /// The durability that the grants of all these permits have.
+    /// A durability that the grant of each of these permits has.
     pub(super) durability: Durability,
 }
 
 impl PermitSet {
-    /// Moves `count` permits into a new set. This set must have at least that many.
+    /// Moves `count` permits from this set into a new one. This set must have at least `count`
+    /// permits.
     pub(super) fn split(&mut self, count: u64) -> PermitSet {
         self.count -= count;
         let keep = usize::try_from(self.count).unwrap_or(usize::MAX).min(self.leases.len());
@@ -210,7 +212,8 @@ impl PermitSet {
 
     /// Returns whether the permits satisfy a request for `mode` and `durability` as they are.
     ///
-    /// Permits with a fixed lease satisfy no such request, because a new grant starts a new lease.
+    /// Permits with a fixed lease never satisfy a request, because a fixed lease must begin with
+    /// the grant.
     pub(super) fn satisfies(&self, mode: Option<LeaseMode>, durability: Durability, now: Instant) -> bool {
         if !self.durability.covers(durability) {
             return false;

@@ -27,7 +27,8 @@ pub(crate) struct SemaphoreRegistry {
     pub(super) unpolled: Arc<UnpolledRegistry>,
     pub(super) events: Arc<EventLog>,
     state: Mutex<RegistryState>,
-    /// The next number to be used, as the sequence number of an exchange or the id of a request.
+    /// The number of the next exchange or request: the sequence number of an exchange, or the id of
+    /// a request for permits.
     next_number: AtomicU64,
     /// The next wake-up of the renewal loop.
     pub(super) alarm: Wakeup,
@@ -36,7 +37,7 @@ pub(crate) struct SemaphoreRegistry {
 #[derive(Default)]
 pub(super) struct RegistryState {
     pub(super) semaphores: HashMap<SemaphoreId, Arc<LocalSemaphore>>,
-    /// The waits for semaphores that are no longer in use.
+    /// Statistics of the waits for semaphores that are no longer in use.
     pub(super) contention: Contention,
     closed: bool,
 }
@@ -80,8 +81,8 @@ impl SemaphoreRegistry {
         keys: &Arc<SemaphoreKeys>,
         waiter: Waiter,
     ) -> (Arc<LocalSemaphore>, DriverHandoff) {
-        // The lock is held until the request is queued, because idle semaphores are removed under
-        // this lock.
+        // The mutex stays locked until the request is queued. Otherwise the semaphore could be
+        // removed as idle before that.
         let mut state = self.state();
         let new = || LocalSemaphore::new(&self.core, self, Arc::clone(keys));
         let semaphore = match state.closed {
@@ -149,12 +150,12 @@ impl SemaphoreRegistry {
         }
     }
 
-    /// Checks the leases on a node, because its server may have lost them.
+    /// Schedules a check of the leases on a node, because the server may have lost them.
     pub(crate) fn verify_node(&self, server: &Arc<dyn Server>) {
         self.verify(|semaphore| is_same(&self.core.home(&semaphore.keys.key), server));
     }
 
-    /// Checks all leases: their keys may have moved to another server.
+    /// Schedules a check of all leases, because their keys may have moved to another server.
     pub(crate) fn verify_all(&self) {
         self.verify(|_| true);
     }
@@ -168,7 +169,7 @@ impl SemaphoreRegistry {
         }
     }
 
-    /// Rejects new requests, ends the waits of pending ones, and returns all permits.
+    /// Rejects new requests, ends pending requests, and returns all permits.
     pub(crate) fn close(self: &Arc<Self>) {
         self.state().closed = true;
         self.semaphores().iter().for_each(LocalSemaphore::close);
@@ -176,7 +177,7 @@ impl SemaphoreRegistry {
 }
 
 impl LocalSemaphore {
-    /// Marks expired leases as lost, and triggers the renewal of those that are due.
+    /// Marks expired leases as lost, and triggers the renewal or check of leases that are due.
     fn renew_due(self: &Arc<Self>) {
         let now = self.clock().now();
         // Leases that are due soon are renewed by the same exchange.

@@ -14,11 +14,12 @@ use crate::clock::Instant;
 use crate::introspection::{Gathered, LOST, PART, RENEWAL_FAILED, Tally, UNKNOWN};
 use crate::lock::LostReason;
 
-/// Maximum number of waiters that a report reads to find the first one that still waits: 100.
+/// Maximum number of waiters that a report examines to find the first one whose caller still waits:
+/// 100.
 const MAX_ENDED: usize = 100;
 
 impl LocalSemaphore {
-    /// Adds an ended wait to the contention, if the request had to wait for permits.
+    /// Adds an ended wait to the statistics `waits`, if the request had to wait for permits.
     pub(super) fn wait_ended(&self, waits: &mut Option<Box<Tally>>, waiter: &Waiter, now: impl FnOnce() -> Instant) {
         if waiter.has_waited && self.registry.events.is_full_report() {
             let now = now();
@@ -79,7 +80,7 @@ impl LocalSemaphore {
         }
     }
 
-    /// Adds the semaphore without its leases to a report.
+    /// Adds the semaphore to a report, except its leases.
     fn report_state(&self, state: &SemaphoreState, gathered: &mut Gathered) {
         let (name, now) = (&self.keys.name, gathered.now);
         let of = (self.keys.kind(), name);
@@ -109,7 +110,8 @@ impl LocalSemaphore {
         }
     }
 
-    /// Records a failed renewal, and an unknown outcome, of a failed exchange.
+    /// Records a failed exchange: as a failed renewal if it had checks of leases, and as an unknown
+    /// outcome if it may have acquired or returned permits.
     pub(super) fn note_failed(&self, exchange: &Exchange, error: &ServerError) {
         let (events, name) = (&self.registry.events, &self.keys.name);
         if !exchange.checks.is_empty() {

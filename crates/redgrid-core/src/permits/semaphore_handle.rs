@@ -1,4 +1,4 @@
-//! The handle of a semaphore, by which the number of its permits is set, changed and read.
+//! The handle of a semaphore. It sets, changes and reads the number of permits.
 
 use std::fmt::Debug;
 use std::ops::RangeInclusive;
@@ -32,14 +32,14 @@ static RETURN: IdempotentScript<2> = IdempotentScript::new("permits/return", inc
 /// The shortest lease that [`SemaphoreHandle::extend`] sets.
 const MIN_UPDATED_LEASE: Duration = Duration::from_millis(1);
 
-/// The numbers of a semaphore's permits.
+/// How many permits of a semaphore are available, and how many are leased.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Counts {
     /// The number of available permits. It is negative if the number of permits was lowered below
     /// the number of held ones. `None` if no permits were ever set.
     pub available: Option<i64>,
-    /// The number of permits that are held with a lease.
+    /// The number of permits that are held and have a lease.
     pub leased: u64,
 }
 
@@ -52,8 +52,8 @@ pub enum Returned {
     /// The lease of the permit had ended, but the permit still counted as held. This call has
     /// returned it.
     Expired,
-    /// No permit has this id: it was returned before, or it became available after its lease had
-    /// ended.
+    /// No held permit has this id: the permit was returned before, or became available after its
+    /// lease had ended.
     Unknown,
 }
 
@@ -62,7 +62,7 @@ pub enum Returned {
 pub struct SemaphoreHandle {
     /// The client.
     pub client: Client,
-    /// The description of the semaphore. The first call reports an invalid name.
+    /// The description of the semaphore. If the name is invalid, the first call reports this.
     pub keys: Result<Arc<SemaphoreKeys>, InvalidName>,
     /// Whether the handle was closed; shared by its clones.
     closed: Arc<watch::Sender<bool>>,
@@ -85,7 +85,7 @@ impl SemaphoreHandle {
         self.with(|keys| keys.capacity = Some(permits))
     }
 
-    /// Returns the same semaphore, but with waiters served in the order of their requests.
+    /// Returns a handle to the same semaphore, with waiters served in the order of their requests.
     #[must_use]
     pub fn fair(self) -> Self {
         self.with(|keys| keys.fair = true)
@@ -104,7 +104,7 @@ impl SemaphoreHandle {
         self
     }
 
-    /// Ends all pending requests of the handle and its clones, and rejects later ones.
+    /// Ends all pending requests of the handle and its clones, and rejects later requests.
     pub fn close(&self) {
         self.closed.send_replace(true);
     }
@@ -139,8 +139,8 @@ impl SemaphoreHandle {
         self.client.run(call.reads()).await.map_err(|error| Failure::of_read(operation, error.of_object()))
     }
 
-    /// Sets the number of permits if none was set. With `overwrite`, also replaces an earlier
-    /// number.
+    /// Sets the number of permits if no number is set. With `overwrite`, also replaces a number
+    /// that was set before.
     ///
     /// Returns whether the number has changed.
     ///
@@ -162,8 +162,8 @@ impl SemaphoreHandle {
 
     /// Adds permits to the semaphore. A negative number takes permits away.
     ///
-    /// Returns the number of available permits afterwards. With `if_set`, does nothing and returns
-    /// `None` if no permits were set.
+    /// Returns the number of available permits afterwards. If the number of permits is not set and
+    /// `if_set` is true, does nothing and returns `None`.
     ///
     /// # Errors
     ///
@@ -178,8 +178,8 @@ impl SemaphoreHandle {
         Ok(reply.get(1).copied().filter(|_| reply.first() == Some(&1)))
     }
 
-    /// Adds permits, like [`SemaphoreHandle::add`], for permits that no guard holds. Does nothing
-    /// for 0 permits, like Redisson.
+    /// Returns permits that no guard holds: adds them to the available ones, like
+    /// [`SemaphoreHandle::add`]. Does nothing for 0 permits, as in Redisson.
     ///
     /// # Errors
     ///
@@ -255,13 +255,14 @@ impl SemaphoreHandle {
         })
     }
 
-    /// Returns the operations that every object has.
+    /// Returns the [`Object`] of the semaphore, which has the operations of every object.
     pub fn object(&self) -> Object {
         let name = self.keys.as_ref().map(|keys| keys.name.clone()).map_err(Clone::clone);
         Object::with_layout(&self.client, name, permit_expirable_semaphore)
     }
 
-    /// Deletes the semaphore and the leases of all held permits. Returns whether it existed.
+    /// Deletes the semaphore, including the leases of all held permits. Returns whether the
+    /// semaphore existed.
     ///
     /// # Errors
     ///

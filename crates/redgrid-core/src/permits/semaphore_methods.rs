@@ -7,11 +7,12 @@
 macro_rules! semaphore_methods {
     ($type:ident) => {
         impl $type {
-            /// Returns the same semaphore, but with waiters served in the order of their requests.
+            /// Returns a handle to the same semaphore, with waiters served in the order of their
+            /// requests.
             ///
-            /// The order holds over all processes that use `fair`, so small requests elsewhere do
-            /// not starve a large one. In this mode, each permit that passes from a holder to a
-            /// waiter costs a request to the server.
+            /// The order covers the requests of all processes that use `fair`. So a large request
+            /// is not starved by small ones in other processes. In this mode, a permit passes from
+            /// a holder to a waiter only by a request to the server.
             #[must_use]
             pub fn fair(mut self) -> Self {
                 self.handle = self.handle.fair();
@@ -29,7 +30,7 @@ macro_rules! semaphore_methods {
             }
 
             /// Acquires one permit. Waits for the permit without limit, unless
-            /// [`Acquire::timeout`](crate::Acquire::timeout) sets one.
+            /// [`Acquire::timeout`](crate::Acquire::timeout) is set.
             ///
             /// # Errors
             ///
@@ -47,8 +48,9 @@ macro_rules! semaphore_methods {
             /// Acquires `permits` permits at once: all of them or none. The maximum is 1,000 if
             /// permits have leases.
             ///
-            /// Zero permits are granted without a request, as in Redisson. Their guard can take
-            /// over the permits of other guards with [`Permit::merge`](crate::Permit::merge).
+            /// Zero permits are granted without a request, as in Redisson. The result is an empty
+            /// guard. [`Permit::merge`](crate::Permit::merge) can move the permits of other guards
+            /// into it.
             ///
             /// # Errors and cancel safety
             ///
@@ -60,14 +62,14 @@ macro_rules! semaphore_methods {
 
             /// Acquires one permit if one is available.
             ///
-            /// Returns `None` if none is available, or if other requests of this process wait.
+            /// Returns `None` if no permit is available, or if other requests of this process wait.
             ///
             /// The call does not wait for a permit, unless
-            /// [`TryAcquire::timeout`](crate::TryAcquire::timeout) is set. With this option, the
-            /// call waits up to the timeout, even while the server is unreachable. Without it, the
-            /// call ends when the reply arrives. If no reply arrives, the call fails after
-            /// `response_timeout × (retries + 1)`: 15 s by default. If there is no connection to
-            /// the server, the call already fails after `response_timeout`: 3 s by default.
+            /// [`TryAcquire::timeout`](crate::TryAcquire::timeout) is set. With a timeout, the call
+            /// waits until the timeout ends, even while the server is unreachable. Without a
+            /// timeout, the call ends when the reply arrives. If no reply arrives, the call fails
+            /// after `response_timeout × (retries + 1)`: 15 s by default. If there is no connection
+            /// to the server, the call already fails after `response_timeout`: 3 s by default.
             ///
             /// # Errors and cancel safety
             ///
@@ -79,8 +81,8 @@ macro_rules! semaphore_methods {
 
             /// Acquires `permits` permits at once if they are available.
             ///
-            /// Returns `None` if there are too few, or if other requests of this process wait. The
-            /// timeouts are those of [`Self::try_acquire`].
+            /// Returns `None` if there are too few permits, or if other requests of this process
+            /// wait. The timeouts are those of [`Self::try_acquire`].
             ///
             /// # Errors and cancel safety
             ///
@@ -92,10 +94,10 @@ macro_rules! semaphore_methods {
 
             /// Returns the operations that every object has: existence, lifetime, rename, events.
             ///
-            /// These operations apply also to the leases of permits, and to the queue of a fair
-            /// semaphore. They do not consider guards: a deletion or a rename also removes the held
-            /// permits of this name. Waiters are not woken by such a change. They notice it when
-            /// they poll, within `poll_interval`.
+            /// These operations also apply to the leases of permits, and to the queue of a fair
+            /// semaphore. They have effect even while guards hold permits: a deletion or a rename
+            /// also removes held permits from this name. Waiters are not woken by such a change.
+            /// They notice it when they poll, within `poll_interval`.
             pub fn object(&self) -> $crate::object::Object {
                 self.handle.object()
             }
@@ -115,7 +117,7 @@ macro_rules! semaphore_methods {
 
             /// Closes this handle and its clones.
             ///
-            /// Their pending requests and all later ones end with
+            /// The pending and all later requests of these handles end with
             /// [`Closed`](crate::AcquireError::Closed). Held permits stay held. Other handles and
             /// processes are not affected.
             pub fn close(&self) {

@@ -37,7 +37,7 @@ pub(super) struct PendingReturn {
     pub(super) result_sender: Option<ReleaseSender>,
 }
 
-/// A change of leases, and the sender for its outcome.
+/// An extension that a caller has requested, and the sender for its outcome.
 pub(super) struct Extension {
     pub(super) leases: Vec<Arc<PermitLease>>,
     pub(super) lease: LeaseMode,
@@ -59,8 +59,8 @@ pub(super) struct SemaphoreState {
     pub(super) returns: Vec<PendingReturn>,
     /// Positions of ended requests in the server queue, to be removed by an exchange.
     pub(super) cancelled_positions: Vec<Bytes>,
-    /// Pending changes of leases. An exchange carries only one of them, so that the latest change
-    /// of a lease is executed last.
+    /// Pending extensions. An exchange carries at most one of them, so that the latest extension of
+    /// a lease is executed last.
     pub(super) extensions: VecDeque<Extension>,
     /// Number of permits that guards hold.
     pub(super) held: u64,
@@ -78,16 +78,16 @@ pub(super) struct SemaphoreState {
     pub(super) left: i64,
     /// When the hand-over window ends.
     pub(super) window_ends: Instant,
-    /// Set while other processes go first. The time is the end of the quiet period. After it, this
-    /// process requests permits anyway.
+    /// Set while other processes go first. The time is the end of the quiet period. At that time,
+    /// this process requests permits in any case.
     pub(super) yield_plan: Option<(YieldPlan, Instant)>,
     /// Number of available permits when the yield began.
     pub(super) left_at_yield: i64,
     /// Subscribers that never acquire permits.
     pub(super) phantom: Phantom,
-    /// For the last yield that ended: the number of subscribers, and the number of those that sent
-    /// no message to show that they had permits. The next reply decides whether the latter count as
-    /// phantoms.
+    /// Set when a yield has ended: the number of subscribers, and how many of them have not shown
+    /// by a message that they had permits. The next reply to a request for permits decides whether
+    /// these subscribers may be phantoms.
     pub(super) quiet_yield: Option<(u64, u64)>,
     /// Whether the last reply left too few permits for a waiter.
     pub(super) contended: bool,
@@ -100,19 +100,19 @@ pub(super) struct SemaphoreState {
     /// When the server last answered.
     pub(super) last_contact: Instant,
     pub(super) is_subscribed: bool,
-    /// Refused returns are not sent again before this time. `refusals` is the number of refusals in
-    /// a row.
+    /// Before this time, refused returns are not sent again. `refusals` counts the refusals in a
+    /// row.
     pub(super) paused_until: Instant,
     pub(super) refusals: u32,
-    /// Whether the server refused an exchange that had requests as well as returns or checks. If
-    /// so, the next exchange carries no requests.
+    /// Whether the server refused an exchange that had requests, and also returns or checks. If so,
+    /// the next exchange carries no requests.
     pub(super) send_separately: bool,
     pub(super) closed: bool,
     /// The time since which guards have held permits without leases.
     pub(super) held_since: Instant,
-    /// The label of the held permits without leases, if all have the same one.
+    /// The label of the held permits without leases, if all of them have the same label.
     pub(super) plain_label: Option<Label>,
-    /// The waits of tasks for permits; created for the first wait.
+    /// Statistics of how long tasks waited for permits; `None` before the first wait.
     pub(super) waits: Option<Box<Tally>>,
 }
 
@@ -123,7 +123,7 @@ impl SemaphoreState {
         SemaphoreState { first_timeout, poll_at, next_lease_end, left: i64::MAX, ..SemaphoreState::default() }
     }
 
-    /// Adds permits to those that are returned to the server.
+    /// Queues permits to be returned to the server.
     pub(super) fn give_back(&mut self, permits: PermitSet, result_sender: Option<ReleaseSender>) {
         self.forget(&permits);
         self.returns.push(PendingReturn { permits, result_sender });
@@ -136,7 +136,7 @@ impl SemaphoreState {
         }
     }
 
-    /// Schedules a failed renewal or check of a lease again.
+    /// Schedules another attempt after a failed renewal or check of a lease.
     pub(super) fn retry_renewal(&mut self, lease: &PermitLease, now: Instant) {
         self.leases.reschedule(lease.id, now + retry_pause(lease.mode.duration()));
     }
@@ -148,7 +148,7 @@ impl SemaphoreState {
         self.queue.push_back(waiter);
     }
 
-    /// Removes a waiter without a grant. The next exchange cancels its position in the server
+    /// Removes a waiter that gets no grant. The next exchange cancels its position in the server
     /// queue.
     pub(super) fn remove(&mut self, at: usize, semaphore: &LocalSemaphore) -> Option<Waiter> {
         let waiter = self.queue.remove(at)?;
@@ -156,7 +156,8 @@ impl SemaphoreState {
         Some(waiter)
     }
 
-    /// Removes waiters that have timed out. A request whose caller is dropped removes itself.
+    /// Removes waiters that have timed out. (If a caller is dropped, its waiter is removed at
+    /// once.)
     pub(super) fn prune(&mut self, semaphore: &LocalSemaphore, now: Instant) {
         if now < self.first_timeout {
             return;
@@ -197,9 +198,9 @@ impl SemaphoreState {
 
     /// Returns whether permits might be granted to the first waiters.
     ///
-    /// True if the first waiters include a try-only request. Otherwise, for a fair semaphore: true
-    /// if a request of the first waiters was not sent yet. For any other semaphore: true if the
-    /// last reply left enough permits for the first waiter.
+    /// This is so in three cases: the first waiters include a try-only request; the semaphore is
+    /// fair, and a request of the first waiters was not sent yet; or the semaphore is not fair, and
+    /// the last reply left enough permits for the first waiter.
     fn has_unrequested(&self, fair: bool) -> bool {
         let may_be_granted =
             |waiter: &Waiter| i64::try_from(waiter.request.permits).is_ok_and(|permits| permits <= self.left);
@@ -212,8 +213,8 @@ impl SemaphoreState {
 
     /// Returns the number of waiters for which the next exchange requests permits.
     ///
-    /// These are the first waiters that request the same durability, and together at most
-    /// [`MAX_IDS`] ids. The first waiter alone can request more ids.
+    /// These are waiters at the front that request the same durability, and together at most
+    /// [`MAX_IDS`] ids. Only the first waiter by itself may need more ids.
     fn batch_len(&self) -> usize {
         let durability = self.queue.front().map(|first| first.request.durability);
         let mut ids = 0;
@@ -224,7 +225,7 @@ impl SemaphoreState {
         self.queue.iter().take(MAX_REQUESTS).enumerate().take_while(fits).count()
     }
 
-    /// Updates `contended`: whether a waiter has been left with too few permits.
+    /// Updates `contended`: whether too few permits are left for a waiter.
     pub(super) fn update_contention(&mut self, fair: bool) {
         let first = self.queue.iter().find(|waiter| !waiter.request.try_only);
         self.contended = first.is_some_and(|waiter| match fair {
@@ -277,7 +278,7 @@ impl SemaphoreState {
         let has_waiters = !self.queue.is_empty();
         let window_over = now >= self.window_ends;
         if !self.idle_permits.is_empty() {
-            // No waiter was served with these permits, so they are returned.
+            // No waiter could be served with the idle permits, so they are returned.
             let permits = std::mem::take(&mut self.idle_permits);
             self.give_back(permits, None);
         }
@@ -306,8 +307,8 @@ impl SemaphoreState {
                 // The lease of a renewed permit is never shortened.
                 let exact = !lease.is_renewed();
                 if exact {
-                    // From now on, the new end may be valid on the server. If it is earlier, it is
-                    // valid locally at once.
+                    // From now on, the server may have the new end of the lease. If it is earlier
+                    // than the old end, it applies locally at once.
                     lease.shorten(deadline(now, duration), now);
                     self.leases.moved(lease.id);
                     semaphore.lost.notify_waiters();
@@ -335,8 +336,8 @@ impl SemaphoreState {
         (!exchange.is_empty()).then_some(exchange)
     }
 
-    /// Takes the next change of leases for which a caller still waits. Drops the changes before it,
-    /// which have no caller.
+    /// Takes the first extension whose caller still waits. Drops the extensions before it, whose
+    /// callers have left.
     fn next_extension(&mut self) -> Option<Extension> {
         loop {
             let next = self.extensions.pop_front()?;
@@ -346,8 +347,8 @@ impl SemaphoreState {
         }
     }
 
-    /// Takes due leases that one exchange can check, and returns the checks. Takes only leases with
-    /// the same requested durability; the others stay due.
+    /// Takes as many due leases as one exchange can check, and returns the checks. All of these
+    /// leases have the same durability; leases with another durability stay due.
     fn take_checks(&mut self, extension: Option<&Extension>) -> Vec<LeaseCheck> {
         let mut checks = Vec::new();
         let mut durability = None;

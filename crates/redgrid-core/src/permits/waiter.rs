@@ -10,8 +10,9 @@ use tokio::sync::oneshot;
 use super::local_semaphore::{AcquireResult, LocalSemaphore, PermitRequest};
 use crate::clock::Instant;
 
-/// The last exchange that contained a request, and the time at which that exchange was sent. The
-/// status is shared with the caller.
+/// The status of a request, which its caller can read: the last exchange that contained the
+/// request, and when that exchange was sent. The value is `None` before the first exchange, and
+/// after an exchange that did not grant the request.
 #[derive(Default)]
 pub(super) struct RequestStatus(Mutex<Option<(Arc<Progress>, Instant)>>);
 
@@ -21,8 +22,8 @@ impl RequestStatus {
         *self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = exchange;
     }
 
-    /// Returns the send time of the unanswered exchange that may grant permits to the request.
-    /// Returns `None` if there is no such exchange.
+    /// Returns the send time of the unanswered exchange that may grant permits to the request;
+    /// `None` if there is no such exchange.
     pub(super) fn sent_since(&self) -> Option<Instant> {
         let exchange = self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         exchange.as_ref().filter(|(progress, _)| progress.is_sent()).map(|(_, since)| *since)
@@ -61,9 +62,10 @@ impl Waiter {
         format!("{client}:{}:{}", self.request.permits, self.id).into()
     }
 
-    /// Schedules the removal of a position that the waiter may have in the server queue.
+    /// Schedules the removal of the waiter's position from the server queue, if it may have one.
     ///
-    /// Later waiters may be served after the removal, so their permits are requested again.
+    /// After the removal, the waiters behind that position may be served, so permits are requested
+    /// for them again.
     pub(super) fn cancel_position(
         &self,
         semaphore: &LocalSemaphore,

@@ -1,9 +1,9 @@
 //! Resources that serve their waiters strictly in order, such as the permits of a rate limiter.
 //!
-//! If a poll finds that the first waiter has to wait, the waiters behind it wait too, whatever they
-//! request. The next poll is due when the first waiter can be served. The queue is blocked until
-//! that poll starts or the first waiter leaves. While the queue is blocked, a new waiter does not
-//! cause a poll.
+//! If the reply of a poll says that the first waiter has to wait, the waiters behind it wait, too,
+//! whatever they request. The next poll is due when the first waiter can be served. The queue is
+//! blocked until that poll starts or the first waiter leaves. While the queue is blocked, a new
+//! waiter does not cause a poll.
 
 use std::sync::Arc;
 
@@ -13,8 +13,8 @@ impl<R: Resource> WaitQueue<R> {
     /// Blocks the queue because its first waiter has to wait. An implementation of
     /// [`Resource::replied`] calls this method.
     ///
-    /// The reply then counts for all waiters of the queue, also for those added after the poll
-    /// was sent. If `first` is no longer the first waiter, the method does nothing and returns
+    /// The reply then applies to all waiters of the queue, even to those that were added after the
+    /// poll was sent. If `first` is no longer the first waiter, the method does nothing and returns
     /// false. In that case the resource should request another poll.
     pub fn block(&self, first: WaiterId) -> bool {
         let mut state = self.state();
@@ -26,8 +26,8 @@ impl<R: Resource> WaitQueue<R> {
         is_first
     }
 
-    /// Adds a waiter unless the queue is blocked; returns `None` if it is. This is for callers that
-    /// do not wait behind others.
+    /// Adds a waiter, unless the queue is blocked. In that case, returns `None`. This method is for
+    /// callers that do not wait behind others.
     pub fn enter_unblocked(self: &Arc<Self>, request: R::Request) -> Option<Waiter<R>> {
         let state = self.state();
         state.blocked_by.is_none().then(|| self.add(state, request))

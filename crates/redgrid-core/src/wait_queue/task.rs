@@ -1,4 +1,4 @@
-//! The task of a queue, which polls and listens for the waiters.
+//! The task of a queue. For all waiters, it polls the resource and listens to its messages.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -10,23 +10,23 @@ use super::{NextPoll, PollFuture, Resource, WaitQueue, WaiterId};
 use crate::author::ClientExt;
 use crate::clock::Instant;
 
-/// Number of poll intervals between two polls while messages are received. Such polls are only a
-/// safety net.
+/// Number of poll intervals between two polls while the subscription is active. Such polls are only
+/// a safety net.
 pub const SUBSCRIBED_POLLS: u32 = 5;
 
-/// Longest time between polls while no messages are received.
+/// Longest time between two polls without an active subscription.
 const UNSUBSCRIBED_POLL: Duration = Duration::from_secs(1);
 
-/// Time that is added to the announced time of a change, so that the change has happened when the
-/// poll executes. Lifetimes on a server have a resolution of 1 ms.
+/// The queue polls this long after the announced time of a change, so that the change has happened
+/// when the poll is executed. Lifetimes on a server have a resolution of 1 ms.
 pub const AFTER_CHANGE: Duration = Duration::from_millis(2);
 
-/// A poll that has been due or in flight for longer than this is overdue. While a poll is overdue,
-/// the last reply does not count as current. The limit is far above a round trip.
+/// A poll is overdue if it has been due, or in flight, for longer than this. The last reply then
+/// does not count as current. The limit is far above a round trip.
 const OVERDUE: Duration = Duration::from_secs(1);
 
-/// Guards the running task of a queue. If the task ends while there are waiters, for example with
-/// the client, the guard ends their waits.
+/// Guards the running task of a queue. If the task ends while there are waiters, for example
+/// because the client is shut down, the guard ends their waits.
 pub(super) struct RunningTask<R: Resource> {
     queue: Arc<WaitQueue<R>>,
     is_over: bool,
@@ -37,7 +37,7 @@ impl<R: Resource> RunningTask<R> {
         RunningTask { queue, is_over: false }
     }
 
-    /// Marks the task as ended if there are no waiters. Returns whether it is marked.
+    /// Marks the task as ended if there are no waiters. Returns whether the task is now marked.
     fn end_if_idle(&mut self) -> bool {
         let mut state = self.queue.state();
         self.is_over = state.waiters.is_empty();
@@ -48,7 +48,8 @@ impl<R: Resource> RunningTask<R> {
 
 impl<R: Resource> Drop for RunningTask<R> {
     fn drop(&mut self) {
-        // If the task has ended because the queue was empty, another task may already run.
+        // If `is_over` is true, the task ended because the queue was empty. Then another task may
+        // already run.
         if !self.is_over {
             let mut state = self.queue.state();
             state.running = false;
@@ -72,10 +73,11 @@ pub(super) async fn run<R: Resource>(mut task: RunningTask<R>) {
     let mut subscription: Option<OrderedSubscription> = None;
     let mut in_flight: Option<(WaiterId, PollFuture<R::Reply>)> = None;
     let mut next_poll = Instant::MIN;
-    // The earliest time for which messages have requested a poll since the last poll was sent. The
-    // reply to the last poll may not reflect these messages.
+    // Messages that arrived after the last poll was sent may have requested another poll. This is
+    // the earliest time that they requested. The reply to the last poll may not reflect these
+    // messages.
     let mut announced = Instant::MAX;
-    // Set while there are no waiters: the instant at which the task ends.
+    // The instant at which the task ends; set while there are no waiters.
     let mut ends_at: Option<Instant> = None;
     resource.started();
     loop {
@@ -101,8 +103,8 @@ pub(super) async fn run<R: Resource>(mut task: RunningTask<R>) {
         }
         tokio::select! {
             // The order matters. A shutdown is checked first, because it also makes polls fail.
-            // Messages are checked after replies, because an endless stream of messages would delay
-            // the replies.
+            // Replies are checked before messages. Otherwise an endless stream of messages would
+            // delay the replies.
             biased;
             // The end of the task ends all waits.
             () = &mut closing => return,
@@ -129,8 +131,8 @@ pub(super) async fn run<R: Resource>(mut task: RunningTask<R>) {
                         let mut state = queue.state();
                         state.is_due |= next == NextPoll::Now;
                         state.current_until = next_poll + OVERDUE;
-                        // If the reply blocks the queue, `WaitQueue::block` has already made it
-                        // count for all waiters.
+                        // If the reply blocks the queue, `WaitQueue::block` has already recorded
+                        // that the reply applies to all waiters.
                         if state.blocked_by.is_none() {
                             state.replied_to = match next {
                                 NextPoll::NowFor(first) => sent_before.min(first),

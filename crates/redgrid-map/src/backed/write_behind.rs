@@ -14,7 +14,7 @@ use std::time::Duration;
 /// # assert_eq!(options.batch, 50);
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-// Exhaustive: users write `WriteBehind { delay, ..WriteBehind::default() }`.
+// Not `#[non_exhaustive]`: users write `WriteBehind { delay, ..WriteBehind::default() }`.
 pub struct WriteBehind {
     /// Number of keys in a batch, 1 to 100,000. The default is 50, as Redisson's
     /// `writeBehindBatchSize`.

@@ -1,9 +1,9 @@
 -- expire.lua: sets or removes the lifetime of a key of a multimap. After key_prelude.lua.
 --
--- KEYS[2]  values of the key, a set or a list
+-- KEYS[2]  values of the key: a set or a list
 -- ARGV[2]  key
--- ARGV[3]  milliseconds from now, @ and milliseconds since 1970, or 0 for no lifetime
--- Returns  1 done, 0 there is no such key
+-- ARGV[3]  milliseconds from now; or @ and milliseconds since 1970; or 0 for no lifetime
+-- Returns  1: done; 0: there is no such key
 --
 -- Work: O(log keys). Sent twice, the lifetime starts again. A server without lifetimes of fields,
 -- and a user without the permission to set lifetimes, are reported before anything is written.

@@ -1,15 +1,15 @@
 -- expire_whole.lua: sets or removes the expiry of a whole multimap. After whole_prelude.lua.
 --
--- KEYS[1]  map, a hash
--- KEYS[2]  expiries of its keys, a sorted set
+-- KEYS[1]  map: a hash
+-- KEYS[2]  expiries of its keys: a sorted set
 -- KEYS[3…] the values of its keys, all of them
 -- ARGV[1]  lifetime mode: plain, ends or native
 -- ARGV[2]  prefix of the hash in the names of values
 -- ARGV[3]  PEXPIRE, PEXPIREAT or PERSIST
 -- ARGV[4]  milliseconds, except for PERSIST
 -- ARGV[5]  condition on the present expiry: none, some, later or sooner; or an empty string
--- Returns  -2 the keys of the map have changed, -1 it does not exist, 0 the condition is not met, 1
---          done
+-- Returns  -2: the keys of the map have changed; -1: it does not exist; 0: the condition is not
+--          met; 1: done
 --
 -- Work: O(keys), 10,000 at most. Sent twice, the lifetime starts again.
 local function pttl(key)

@@ -1,6 +1,6 @@
 -- insert.lua: adds values to a key of a multimap. After key_prelude.lua.
 --
--- KEYS[2]  values of the key, a set or a list
+-- KEYS[2]  values of the key: a set or a list
 -- ARGV[2]  key
 -- ARGV[3]  its hash
 -- ARGV[4]  SCARD or LLEN

@@ -1,6 +1,6 @@
 -- key_ttl.lua: remaining lifetime of a key of a multimap. After key_prelude.lua.
 --
--- KEYS[2]  values of the key, a set or a list
+-- KEYS[2]  values of the key: a set or a list
 -- ARGV[2]  key
 -- Returns  milliseconds, -1 without a lifetime, -2 if the key does not exist
 --

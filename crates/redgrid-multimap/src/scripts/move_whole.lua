@@ -1,18 +1,18 @@
 -- move_whole.lua: renames or copies a multimap. After whole_prelude.lua.
 --
--- KEYS[1]  map, a hash
--- KEYS[2]  expiries of its keys, a sorted set
+-- KEYS[1]  map: a hash
+-- KEYS[2]  expiries of its keys: a sorted set
 -- KEYS[3]  map of the other name
 -- KEYS[4]  expiries of the other name
 -- KEYS[5…] the values of the keys, all of them; as many keys under the other name; then the present
 --          values of the other name, if it exists
 -- ARGV[1]  prefix of the hash in the names of values
--- ARGV[2]  prefix of the hash in the names of values of the other name
+-- ARGV[2]  this prefix for the other name
 -- ARGV[3]  RENAME or COPY
--- ARGV[4]  1 to replace the other name
+-- ARGV[4]  1: the other name is replaced
 -- ARGV[5]  number of keys of the map
--- Returns  -2 the keys of either map have changed, -1 the map does not exist, 0 the other name is
---          taken, 1 done
+-- Returns  -2: the keys of either map have changed; -1: the map does not exist; 0: the other name
+--          is taken; 1: done
 --
 -- Work: O(keys), 20,000 at most. Not to be sent twice: a renamed map does not exist the second
 -- time.

@@ -1,7 +1,7 @@
 -- remove.lua: removes a value of a key of a multimap, and the key with its last value. After
 -- key_prelude.lua.
 --
--- KEYS[2]  values of the key, a set or a list
+-- KEYS[2]  values of the key: a set or a list
 -- ARGV[2]  key
 -- ARGV[3]  its hash
 -- ARGV[4]  SCARD or LLEN

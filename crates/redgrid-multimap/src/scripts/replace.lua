@@ -1,6 +1,6 @@
 -- replace.lua: replaces or removes the values of a key of a multimap. After key_prelude.lua.
 --
--- KEYS[2]  values of the key, a set or a list
+-- KEYS[2]  values of the key: a set or a list
 -- ARGV[2]  key
 -- ARGV[3]  its hash
 -- ARGV[4]  SMEMBERS or LRANGE to return the previous values; otherwise an empty string

@@ -1,7 +1,7 @@
 -- scan.lua: a page of the keys of a multimap that have not expired. After key_prelude.lua.
 --
 -- ARGV[2]  cursor, 0 at first
--- ARGV[3]  COUNT of the page, about the number of keys
+-- ARGV[3]  COUNT of the page: about the number of keys
 -- ARGV[4]  a pattern of keys, or an empty string
 -- Returns  {next cursor, a key and its hash for each}
 --

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// A direction of traffic through a [`Proxy`](crate::Proxy).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-// Exhaustive: a connection has two directions.
+// Not `#[non_exhaustive]`: a connection has two directions.
 pub enum Direction {
     /// Requests.
     ToServer,

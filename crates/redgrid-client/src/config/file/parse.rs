@@ -50,7 +50,7 @@ fn json(root: Node<'_>, text: &str) -> Result<Yaml, serde_json::Error> {
     deserializer.end().map(|()| value)
 }
 
-/// Returns the line, from 1, at which a second document begins.
+/// Returns the number of the line at which a second document begins; the first line is 1.
 fn second_document(text: &str) -> Option<usize> {
     let is_marker = |line: &str| line == "---" || line.starts_with("--- ");
     let is_content = |line: &str| !line.trim().is_empty() && !line.starts_with(['#', '%']);
@@ -69,8 +69,8 @@ pub(super) fn text_at(format: Format, text: &str, at: At<'_>) -> Option<String> 
     let mut path: Vec<Step<'_>> = at.key.split('.').map(Step::Key).collect();
     path.extend(at.index.map(Step::Index));
     match format {
-        // JSON is a subset of YAML. The YAML parser can return a number in the form in which it is
-        // written.
+        // JSON is a subset of YAML, so the YAML parser can read both. It can return a number as it
+        // is written in the text.
         Format::Yaml | Format::Json => ScalarText(&path).deserialize(yaml_serde::Deserializer::from_str(text)).ok()?,
         Format::Toml => {
             let table = DeTable::parse(text).ok()?;

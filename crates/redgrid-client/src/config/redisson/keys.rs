@@ -11,30 +11,30 @@ pub(super) enum Take {
     MillisOrOff(&'static str),
     /// The value is copied unchanged to this setting.
     Plain(&'static str),
-    /// An address with a scheme. Its host and port are copied to this setting; the path of a Unix
-    /// socket is copied to `unix` if this setting is `single`.
+    /// An address with a scheme. Its host and port are copied to this setting. The address can be a
+    /// Unix socket only if this setting is `single`; its path is then copied to `unix`.
     Address(&'static str),
     /// Several addresses with schemes. Their hosts and ports are copied to this setting.
     Addresses(&'static str),
     /// A word for this setting. The pairs translate Redisson's words to those of redgrid.
     Word(&'static str, &'static [(&'static str, &'static str)]),
-    /// A class that computes a delay, for this setting.
+    /// The class of a delay strategy. Its first delay is copied to this setting.
     Delay(&'static str),
     /// The class of a codec.
     Codec,
     /// A file with certificates.
     TrustStore,
-    /// A setting without an effect: redgrid always behaves as if it had the value in the first
-    /// field. Any other value causes a warning, whose text is the second field.
+    /// A setting without an effect: redgrid always behaves like Redisson with the value in the
+    /// first field. Any other value causes a warning, whose text is the second field.
     Already(&'static str, &'static str),
     /// A class without an effect in redgrid. The first field names Redisson's default class. Any
-    /// other class causes a warning, whose text is the second field.
+    /// other class causes a warning with the text in the second field.
     Class(&'static str, &'static str),
-    /// A class that must be Redisson's default class, which the first field names. Any other class
-    /// causes an error, whose text is the second field: if it were ignored, redgrid would use other
-    /// keys or commands than Java services.
+    /// A class that must be Redisson's default class. The first field is the name of that class.
+    /// Any other class causes an error, whose text is the second field. If redgrid ignored such a
+    /// class, it would use other keys or commands than Java services.
     Vital(&'static str, &'static str),
-    /// A key without an effect in redgrid. It causes a warning, whose text is the field.
+    /// A key without an effect in redgrid. It causes a warning with the text in the field.
     Ignored(&'static str),
 }
 

@@ -1,5 +1,5 @@
-//! Redisson's own configuration files. They have a section for each topology, times in
-//! milliseconds, and Java classes as tags.
+//! Redisson's own configuration files. Each topology has its own section. Times are in
+//! milliseconds, and Java classes are tags.
 
 mod keys;
 mod values;
@@ -13,7 +13,7 @@ use super::layer::Layer;
 use keys::{BASE, COMMON, GLOBAL, REPLICAS, SECTIONS, Section, Take, UNSUPPORTED};
 use values::AddressSettings;
 
-/// The codec of a file that names none: Redisson's default since 3.19.
+/// The codec if the file does not set one: Redisson's default since 3.19.
 const CODEC: &str = "org.redisson.codec.Kryo5Codec";
 
 /// Returns whether the text may be a configuration file of Redisson, without parsing it.
@@ -21,7 +21,7 @@ pub(super) fn looks_like(text: &str) -> bool {
     text.contains("ServersConfig") || text.contains("ServerConfig")
 }
 
-/// Returns whether the file has a section of a Redisson topology, so that it is a file of Redisson.
+/// Returns whether this is a file of Redisson: whether it has the section of a Redisson topology.
 pub(super) fn is(tree: &Tree<'_>) -> bool {
     let mut names = SECTIONS.iter().map(|section| section.name).chain(UNSUPPORTED);
     names.any(|name| tree.root.contains_key(name))
@@ -34,8 +34,8 @@ pub(super) fn prepare(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> 
 }
 
 /// Replaces `${NAME}` and `${NAME:-default}` as Redisson does: in the whole text, before it is
-/// parsed. A `${…}` whose variable has neither a value nor a default stays in the text. It causes
-/// an error when the value with it is read.
+/// parsed. If a variable has neither a value nor a default, its `${…}` stays in the text. It causes
+/// an error as soon as a value that contains it is read.
 fn substitute(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -173,8 +173,7 @@ impl Reader<'_> {
         format!("{}{key}", self.prefix)
     }
 
-    /// Returns the text of a value; an error if the text contains a `${…}` whose variable has no
-    /// value.
+    /// Returns the text of a value; an error if the text contains a `${…}` without a value.
     fn text(&self, key: &str, value: &Yaml) -> Result<String, ConfigError> {
         match self.tree.plain(&self.path(key), value, true)? {
             Some(Value::One(text)) => {

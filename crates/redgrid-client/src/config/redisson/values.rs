@@ -150,11 +150,11 @@ struct Login {
 pub(super) struct AddressSettings {
     pub(super) encrypted: bool,
     /// The user and the password, if the addresses contain them. Each entry has the name of the
-    /// setting, its value, and the file's key for the addresses.
+    /// setting, its value, and the key of the addresses in the file.
     logins: Vec<(&'static str, String, &'static str)>,
 }
 
-/// The keys whose values are addresses.
+/// The keys with addresses as values.
 const ADDRESSES: [&str; 5] = ["address", "sentinelAddresses", "masterAddress", "slaveAddresses", "nodeAddresses"];
 
 impl AddressSettings {

@@ -20,8 +20,8 @@ use crate::pubsub::SubscriptionManager;
 
 /// Returns whether the current runtime has one thread.
 ///
-/// With only one call in flight, a client on such a runtime and a nearby server alternate: each of
-/// them is idle half of the time.
+/// On such a runtime, several batches are kept in flight. With only one, the client and a nearby
+/// server would alternate: each would be idle half of the time.
 pub(in crate::connection) fn is_one_thread() -> bool {
     Handle::current().metrics().num_workers() == 1
 }
@@ -44,7 +44,8 @@ pub struct Core {
     pub(crate) participants: Participants,
     /// The releases that are repeated after a failover.
     pub given_back: GivenBack,
-    /// Queue of background tasks for the client's driver, so that `Drop` need not spawn.
+    /// Queue of the background tasks that the client's driver runs. `Drop` uses it instead of
+    /// spawning tasks.
     pub(in crate::connection) background: mpsc::UnboundedSender<BackgroundTask>,
     /// Whether the runtime of the client has one thread.
     pub one_thread: bool,
@@ -74,8 +75,8 @@ impl Core {
         home.current_connection_id().is_some().then(|| self.clock.now() - home.silent_for())
     }
 
-    /// Returns the error of a request for `key` that could not be sent in time. The error names the
-    /// cause.
+    /// Returns the error for a request that could not be sent in time to the primary of `key`. The
+    /// error contains the cause.
     pub fn no_contact(&self, key: &[u8]) -> ServerError {
         let home = self.home(key);
         self.hinted(match home.current_connection_id() {
@@ -141,8 +142,8 @@ impl Core {
         text.map_or_else(|| format!("{}:{number}", self.id).into(), InlineBytes::into_bytes)
     }
 
-    /// Returns the channel on which this client is notified of holds that were taken over by force.
-    /// The name consists of the [prefix](Core::notice_prefix), the client's id and `}`.
+    /// Returns the channel on which this client is notified when one of its holds is taken over by
+    /// force. The name consists of the [prefix](Core::notice_prefix), the client's id and `}`.
     pub(in crate::connection) fn notices(&self) -> Bytes {
         format!("{}{}}}", self.notice_prefix(), self.id).into()
     }

@@ -26,7 +26,7 @@ pub enum DeploymentKind {
     MasterSlave,
     /// A list of nodes, of which one is the primary.
     Replicated,
-    /// One primary, whose address sentinels report.
+    /// One primary. Sentinels report its address.
     Sentinel,
     /// Several primaries, each of which serves some of the slots.
     Cluster,

@@ -19,9 +19,9 @@ pub(in crate::connection) const FAREWELL: Duration = Duration::from_secs(5);
 
 /// Runs the background work and the shutdown of a client.
 ///
-/// The value exists before its task runs, so that `Drop` also works if the task is never polled. If
-/// the value is dropped before the end of the shutdown, the runtime has ended. In that case `Drop`
-/// ends all pending calls, because they cannot complete without the runtime.
+/// This value is created before its task starts. So `Drop` also runs if the task is never polled.
+/// If the value is dropped before the end of the shutdown, the runtime has ended. In that case
+/// `Drop` ends all pending calls, because they cannot complete without the runtime.
 pub(in crate::connection) struct Driver {
     pub(in crate::connection) core: Arc<Core>,
     pub(in crate::connection) service: Arc<ServiceSlot>,
@@ -65,8 +65,7 @@ impl Driver {
             }
         };
         let in_time = tokio::select! {
-            // This branch is polled first, so that work that completes at the deadline counts as
-            // done in time.
+            // This branch is polled first: work that completes at the deadline is still in time.
             biased;
             () = drained => true,
             () = core.clock.sleep_until(by) => false,
@@ -77,8 +76,8 @@ impl Driver {
         others.abort_all();
         core.subscriptions.close();
         let mut closed = core.topology.close();
-        // Connections that are not closed in time end by themselves soon after. They carry no more
-        // requests for holds.
+        // A connection that is not closed in time ends by itself soon after. Until then, it carries
+        // no requests for holds.
         loop {
             tokio::select! {
                 // This branch is polled first, even if the deadline has passed: its first poll
@@ -86,8 +85,8 @@ impl Driver {
                 biased;
                 () = &mut closed => break,
                 () = core.clock.sleep_until(by) => break,
-                // Later background tasks are dropped without being run, which notifies their
-                // callers.
+                // A background task that arrives now is dropped without being run. The drop
+                // notifies its caller.
                 Some(_) = work.recv() => {}
             }
         }

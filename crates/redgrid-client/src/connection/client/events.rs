@@ -1,9 +1,9 @@
 //! Events of a client's connections, published to all receivers.
 //!
 //! For each node, a task watches the connection to the node, and publishes an event when the
-//! connection comes up or is lost. Topology changes, and the ends of interruptions of
-//! subscriptions, are published by the code that detects them. The lock in [`Events`] gives all
-//! events their order.
+//! connection comes up or is lost. Other code detects changes of the topology, and subscriptions
+//! that are active again after an interruption. That code publishes these events itself. All events
+//! get their order from the mutex in [`Events`].
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::sync::Mutex;
 /// Number of events that are buffered for a slow receiver: 256.
 ///
 /// A failover of a cluster of fifty nodes publishes fewer events. The buffer of each client takes
-/// some ten kilobytes.
+/// about ten kilobytes.
 const KEPT: usize = 256;
 
 /// An event of a client's connections, as [`Client::events`](crate::Client::events) reports it.
@@ -32,11 +32,11 @@ const KEPT: usize = 256;
 ///   first.
 /// - A [`Gap`](ConnectionEvent::Gap) is never reported while the node is lost. It is reported after
 ///   the node's next `Connected`.
-/// - A new primary's `Connected` follows the [`PrimaryChanged`](ConnectionEvent::PrimaryChanged)
-///   that names it.
+/// - The `Connected` of a new primary comes after its
+///   [`PrimaryChanged`](ConnectionEvent::PrimaryChanged).
 ///
-/// There is no guaranteed order between different nodes. Two changes in quick succession may be
-/// reported as one.
+/// There is no guaranteed order between the events of different nodes. Two changes in quick
+/// succession may be reported as one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ConnectionEvent {
@@ -59,8 +59,8 @@ pub enum ConnectionEvent {
         /// The new primary.
         to: NodeId,
     },
-    /// The topology became known, or changed in another way: slots have moved, or nodes were added
-    /// or removed.
+    /// The topology became known, or changed otherwise than by a new primary: slots have moved, or
+    /// nodes were added or removed.
     TopologyChanged,
     /// Subscriptions were interrupted, and are active again at this node.
     ///
@@ -114,7 +114,7 @@ struct Seen {
     /// Number of the node's current watcher. Reports of earlier watchers are ignored.
     watcher: u64,
     is_up: bool,
-    /// Whether the end of an interruption of subscriptions is still to be published.
+    /// Whether a [`ConnectionEvent::Gap`] is to be published at the node's next `Connected`.
     gap: bool,
 }
 
@@ -196,7 +196,7 @@ impl State {
         self.nodes.get_mut(node).filter(|seen| seen.watcher == watcher)
     }
 
-    /// Publishes an event, which is built only if there is a receiver.
+    /// Publishes an event. The event is built only if there is a receiver.
     fn publish(&self, event: impl FnOnce() -> ConnectionEvent) {
         if let Some(sender) = self.sender.as_ref().filter(|sender| sender.receiver_count() > 0) {
             let _ = sender.send(event());
@@ -204,7 +204,7 @@ impl State {
     }
 }
 
-/// A node that is watched. When this value is dropped, the node counts as lost.
+/// A node that is watched. When this value is dropped, the node is reported as lost.
 pub(in crate::connection) struct Watching {
     events: Arc<Events>,
     pub(in crate::connection) server: Arc<dyn Server>,

@@ -4,9 +4,9 @@
 //! then keeps the released holds until their leases end. So the client sends these releases again
 //! to every server process that becomes the primary of their keys.
 //!
-//! Only releases are remembered. Each names a holder field, or the id of a permit, that no later
-//! grant uses. So a release has no effect if the new primary has executed it before, or if the name
-//! has another holder.
+//! Only releases are remembered. Each release contains a holder field, or the id of a permit. No
+//! later grant uses the same one. So a release has no effect if the new primary has executed it
+//! before, or if the name has another holder.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -24,8 +24,8 @@ use crate::connection::{Arg, NodeId, Request, RequestOutcome, RetryPolicy, Serve
 use crate::script::{BatchPhase, BatchScript, ScriptRef, ScriptText};
 use crate::sync::Mutex;
 
-/// How long a release is remembered while its primary keeps answering: 5 s. Replicas lag by less,
-/// and sentinels take 1 to 2 s to name the server that they have promoted.
+/// How long a release is remembered if its primary answers all the time: 5 s. Replicas lag by less,
+/// and sentinels report a promoted server after 1 to 2 s.
 const KEPT: Duration = Duration::from_secs(5);
 
 /// Maximum number of keys in the remembered releases of one server process. If there are more, the
@@ -37,8 +37,8 @@ const MOST: usize = 1024;
 /// Maximum number of repeated releases in flight. Releases to the same node can share a batch.
 const AT_ONCE: usize = 256;
 
-/// Delay of the second check after a primary has changed. That check finds a release that was
-/// answered just before the change, but remembered only after the first check.
+/// Time between the first and the second check after a change of a primary. The second check finds
+/// releases that were answered just before the change, but remembered only after the first check.
 const SECOND_LOOK: Duration = Duration::from_millis(100);
 
 /// A server process: its node, and its `run_id`, which is empty if the user has no permission to
@@ -126,7 +126,7 @@ impl Last {
         self.bytes.drain(..first.size);
     }
 
-    /// Removes and returns the releases for whose first key `is_moved` returns true.
+    /// Removes and returns each release if `is_moved` returns true for its first key.
     fn take(&mut self, is_moved: impl Fn(&[u8]) -> bool) -> Vec<(Instant, Request)> {
         let (mut kept, mut moved) = (Last::default(), Vec::new());
         let Last { releases, mut bytes, .. } = std::mem::take(self);
@@ -229,7 +229,7 @@ impl GivenBack {
     }
 
     /// Forgets releases older than [`KEPT`] if the server process that answered them is still a
-    /// primary and answers. Returns false if no release is left.
+    /// primary, and still answers. Returns false if no release is left.
     ///
     /// While a primary is missing, its last releases are kept for its successor.
     fn prune(&self, now: Instant, primaries: &[Arc<dyn Server>]) -> bool {

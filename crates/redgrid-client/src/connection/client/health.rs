@@ -1,4 +1,4 @@
-//! The health of a client and its servers, checked by a request to each of them.
+//! The health of a client and its servers, checked by a request to each server.
 
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
@@ -75,8 +75,8 @@ pub struct Health {
     /// The known nodes, each primary followed by its replicas. While no node is known, one entry
     /// says why.
     pub nodes: Vec<NodeHealth>,
-    /// Set while no node reports which server is the primary, so that the client would not detect a
-    /// failover. The text gives the reason.
+    /// The reason why no node reports which server is the primary; `None` if a node reports it.
+    /// While this is set, the client cannot detect a failover.
     ///
     /// The value is set only in deployments with sentinels or a list of nodes, and cleared by the
     /// next report. Requests to the last known primary can succeed nevertheless.
@@ -106,7 +106,7 @@ impl Health {
 pub enum NodePart {
     /// The node is a primary.
     Primary,
-    /// The node is a replica and used for reads.
+    /// The node is a replica that the client uses for reads or subscriptions.
     Replica,
 }
 
@@ -125,8 +125,8 @@ pub struct NodeHealth {
     pub run_id: Option<String>,
     /// Round-trip time of the ping; `None` without a reply.
     pub round_trip: Option<Duration>,
-    /// Lower bound of how far the server's wall clock is ahead of this machine's, in microseconds.
-    /// The true value is a little higher.
+    /// How far the server's wall clock is ahead of this machine's, in microseconds. This is a lower
+    /// bound; the true value is a little higher.
     ///
     /// `None` before the first contact. The client does not use this value. A large value hints at
     /// a wrong clock.
@@ -134,13 +134,13 @@ pub struct NodeHealth {
     /// Why the node does not answer, as reported by the server or the system.
     pub trouble: Option<String>,
     /// Whether the node refuses the password, user or certificate of this client, or this client
-    /// refuses the node's certificate. In that case calls end early with `Unauthorized`.
+    /// refuses the node's certificate. In that case calls fail early with `Unauthorized`.
     pub is_unauthorized: bool,
     /// Why RESP2 is used with this node. `None` if RESP3 is used, or if the setting `protocol`
     /// selects RESP2.
     pub without_resp3: Option<String>,
-    /// Whether the node is a replica that lags by more than `max_replica_lag`, and so is not used
-    /// for reads.
+    /// Whether the node is a replica that lags by more than `max_replica_lag`, and is therefore not
+    /// used.
     pub is_behind: bool,
     /// Number of channels that should be subscribed at this node.
     pub channels: usize,

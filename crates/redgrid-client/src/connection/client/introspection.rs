@@ -1,8 +1,8 @@
 //! The notice channel of a client: questions are answered, all other notices go to the service.
 //!
 //! A client answers a question by a [`ClientReport`], which it publishes at the reply channel of
-//! the question. Notices are read while an answer is being prepared, because a notice may report a
-//! hold that was taken over by force.
+//! the question. Notices are read even while an answer is being prepared, because a notice may
+//! report that a hold was taken over by force.
 
 use std::io;
 use std::sync::{Arc, OnceLock};
@@ -33,8 +33,8 @@ const MAX_NAME: usize = 255;
 
 /// Reads the notices of the client. Answers questions, and passes everything else to the service.
 ///
-/// Without a service the client holds nothing, so the other notices do not concern it, and are
-/// dropped.
+/// Without a service the client holds nothing. The other notices then do not concern the client,
+/// and are dropped.
 pub(in crate::connection) async fn listen(
     core: Arc<Core>,
     slot: Arc<ServiceSlot>,
@@ -87,7 +87,7 @@ impl Questions {
         if self.channels.is_empty() { Instant::MAX } else { self.not_before }
     }
 
-    /// Takes the reply channels for a report that is made now.
+    /// Removes and returns all reply channels, for a report that is made now.
     fn take(&mut self, now: Instant) -> Vec<String> {
         self.not_before = now + INTERVAL;
         std::mem::take(&mut self.channels)
@@ -165,8 +165,9 @@ fn encoded(mut report: ClientReport) -> Vec<u8> {
     let ClientReport { held, waits, contention, events, .. } = &mut report;
     let lists = (std::mem::take(held), std::mem::take(waits), std::mem::take(contention), std::mem::take(events));
     let (mut held, mut waits, mut contention, mut events) = lists;
-    // The result is never longer than this estimate: `false` may become the shorter `true`, and
-    // each entry is counted with a comma although the last entry of a list has none.
+    // The result is never longer than this estimate: `is_truncated` may change from `false` to the
+    // shorter `true`, and each entry is counted with a comma, although the last entry of a list has
+    // none.
     let mut left = MAX_REPORT_BYTES.saturating_sub(json_len(&report));
     let quarter = left / 4;
     let mut is_cut = cut(&mut waits, quarter, &mut left);
@@ -178,8 +179,8 @@ fn encoded(mut report: ClientReport) -> Vec<u8> {
     serde_json::to_vec(&ClientReport { held, waits, contention, events, ..report }).unwrap_or_default()
 }
 
-/// Shortens a list to at most `most` bytes of JSON, which are subtracted from `left`. Returns
-/// whether the list was shortened.
+/// Shortens a list to at most `most` bytes of JSON. Subtracts the bytes of the shortened list from
+/// `left`. Returns whether the list was shortened.
 fn cut<T: Serialize>(list: &mut Vec<T>, most: usize, left: &mut usize) -> bool {
     let before = list.len();
     let mut used = 0;
@@ -209,7 +210,7 @@ fn json_len(value: &impl Serialize) -> usize {
     }
 
     let mut count = Count(0);
-    // A report has only texts, numbers and lists, which always have a form as JSON.
+    // This cannot fail: a report has only texts, numbers and lists.
     let _ = serde_json::to_writer(&mut count, value);
     count.0
 }

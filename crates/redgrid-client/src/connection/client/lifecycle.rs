@@ -27,7 +27,7 @@ struct Life {
     closes_by: Option<Instant>,
     /// Whether the shutdown has begun. If so, new requests are rejected.
     is_closed: bool,
-    /// Whether the client has ended, so that it sends no more requests.
+    /// Whether the client has ended. It then sends no more requests.
     is_over: bool,
     /// Whether everything was released in time; known when the shutdown has ended.
     is_clean: Option<bool>,
@@ -72,7 +72,7 @@ impl Lifecycle {
         })
     }
 
-    /// Returns the time until which the shutdown waits; `None` while the client is open.
+    /// Returns when the shutdown stops waiting for releases; `None` while the client is open.
     pub fn closes_by(&self) -> Option<Instant> {
         self.0.borrow().closes_by
     }
@@ -178,7 +178,7 @@ impl WeakClient {
 const MOST_NAMED: usize = 10;
 
 impl Inner {
-    /// Warns about holds that are still held when the last handle is dropped without a shutdown.
+    /// Warns about holds that still exist when the last handle is dropped without a shutdown.
     ///
     /// The client releases these holds in the background, and no caller waits for that. If the
     /// process ends first, the holds end with their leases.

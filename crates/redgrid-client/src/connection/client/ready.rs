@@ -16,9 +16,10 @@ impl Client {
     /// # Errors
     ///
     /// [`NotReady::Unavailable`] with the cause, when `timeout` has passed or waiting cannot help.
-    /// Waiting cannot help if the host name is unknown, or if the target never answered and does
-    /// not speak the expected protocol. For example, the target is an HTTP server, or only one of
-    /// the two sides uses TLS.
+    /// Waiting cannot help if a host name is unknown, if a server does not speak the expected
+    /// protocol (for example, it is an HTTP server, or only one side uses TLS), or if the sentinels
+    /// do not know the name of the primary. For a server to which the client has been connected
+    /// before, waiting can help.
     ///
     /// [`NotReady::Unauthorized`] as soon as a server refuses the client's password or certificate,
     /// or the client refuses the server's certificate. In that case, waiting does not help. If a
@@ -34,7 +35,7 @@ impl Client {
             Ok(Ok(())) => return Ok(()),
             Ok(Err(why)) => {
                 let waited = self.0.core.clock.now().since(began);
-                // The message shows whole milliseconds.
+                // The time is rounded down, so that the message shows whole milliseconds.
                 (why, waited - Duration::from_nanos(u64::from(waited.subsec_nanos() % 1_000_000)))
             }
             Err(_) => (self.missing().await, timeout),
@@ -63,9 +64,8 @@ impl Client {
 ///
 /// # Errors
 ///
-/// The refusal of a primary, as soon as there is one (see
-/// [`Server::refusal`](crate::connection::Server::refusal)). If the client has ended, the error
-/// says why it has ended.
+/// The error in [`Server::refusal`] of a primary, as soon as a
+/// primary has such an error. If the client has ended, the error says why it has ended.
 async fn ready(core: &Core) -> Result<(), ServerError> {
     let mut changes = core.topology.changes();
     loop {
@@ -100,7 +100,7 @@ async fn ready(core: &Core) -> Result<(), ServerError> {
 }
 
 /// Completes when waiting is useless: each primary has an error that waiting cannot end (see
-/// [`Server::refusal`](crate::connection::Server::refusal)).
+/// [`Server::refusal`]).
 pub(crate) async fn refused(core: &Core) -> ServerError {
     let mut changes = core.topology.changes();
     loop {

@@ -1,9 +1,9 @@
 //! The service of a client: the part that manages the locks and permits held through the client.
 //!
 //! The client itself handles only connections and requests, and has no code for locks. It has one
-//! slot for a service, which `redgrid-core` attaches when a service is first needed. The client
-//! runs the service, notifies it of new connections and topology changes, passes notices on to it,
-//! and closes it before the connections close.
+//! slot for a service. `redgrid-core` attaches the service when it is first needed. The client runs
+//! the service, notifies it of new connections and topology changes, passes notices on to it, and
+//! closes it before the connections close.
 
 use std::any::Any;
 use std::pin::Pin;
@@ -26,7 +26,7 @@ pub trait Service: Any + Send + Sync {
     fn run(self: Arc<Self>) -> BackgroundTask;
 
     /// Handles an event of the client's notice channel. Questions (requests for a report about the
-    /// client) arrive on the same channel, but are not passed on.
+    /// client) arrive on the same channel, but are not passed to this method.
     fn notice(&self, notice: &ChannelEvent);
 
     /// Makes the service's part of a report about the client: what is held and awaited, and what
@@ -54,7 +54,7 @@ pub trait Service: Any + Send + Sync {
 
 /// The numbers of a service, as in [`ClientStats`](crate::ClientStats).
 #[derive(Default)]
-// Exhaustive: only redgrid-core uses it.
+// Not `#[non_exhaustive]`: only redgrid-core uses it.
 pub struct ServiceStats {
     /// Names that are held, awaited or being released.
     pub names: usize,

@@ -11,7 +11,7 @@ use crate::sync::Mutex;
 type Known = HashMap<(TypeId, Bytes), Weak<dyn Any + Send + Sync>>;
 type Values = HashMap<(TypeId, Bytes), Arc<dyn Any + Send + Sync>>;
 
-/// Shares one value for each type and key. A value lives as long as an object holds it.
+/// Shares one value for each type and key. A value lives as long as an object references it.
 #[derive(Default)]
 pub struct Shared(Mutex<Known>);
 
@@ -44,10 +44,12 @@ impl Shared {
         if let Some(value) = known.get(&of).and_then(Weak::upgrade).and_then(|value| value.downcast().ok()) {
             return value;
         }
-        // Entries of dropped values are removed whenever the map is full. At that time, the map is
-        // about twice as large as after the last removal.
+        // When the map is full, the entries of dropped values are removed. It grows if more than
+        // half of them stay. So the next removal comes only after many more insertions.
         if known.len() == known.capacity() {
             known.retain(|_, value| value.strong_count() > 0);
+            let len = known.len();
+            known.reserve(len + 1);
         }
         let value = Arc::new(make());
         known.insert(of, Arc::downgrade(&value) as Weak<dyn Any + Send + Sync>);
@@ -84,5 +86,17 @@ mod tests {
             shared.get(&n.to_string().into(), || n);
         }
         assert!(shared.0.lock().len() < 100);
+    }
+
+    #[test]
+    fn a_full_map_is_not_searched_for_each_new_value() {
+        let shared = Shared::default();
+        let get = |n: usize| shared.get(&n.to_string().into(), || n);
+        let mut values: Vec<_> = (0..100).map(get).collect();
+        let full = shared.0.lock().capacity();
+        values.extend((100..full).map(get));
+        values.pop();
+        drop(get(usize::MAX));
+        assert!(shared.0.lock().capacity() > full, "one unused entry was removed, and the map is full again");
     }
 }

@@ -4,12 +4,12 @@ use crate::connection::{ConnectionEvent, Deployment, DeploymentKind, NodeId, Sha
 
 pub(in crate::connection) struct Views {
     last: Deployment,
-    /// New primaries that took over slots of a primary that still exists. Each is stored with the
-    /// shard that the existing primary had before.
+    /// New primaries that took over slots of a primary that still exists. Each of them is stored
+    /// with the former shard of that primary.
     ///
     /// A redirect reports only one slot. That slot may be the first one that moves, or the first
-    /// sign that a primary was replaced. A primary counts as replaced if it disappears later, and
-    /// the new primary then serves all slots of the stored shard.
+    /// sign that a primary was replaced. The primary is reported as replaced if it disappears
+    /// later, and the new primary then serves all slots of the stored shard.
     heirs: Vec<(NodeId, Shard)>,
 }
 

@@ -29,7 +29,7 @@ pub(super) struct Member {
 pub(super) struct GroupCommit {
     pub(super) level: Level,
     pub(super) link: Arc<Connection>,
-    /// The connections that carried the writes which this level confirms.
+    /// The connections on which the writes were answered. This level confirms these writes.
     pub(super) commands: Arc<ConnectionPool>,
     pub(super) clock: Clock,
     /// The longest duration of one WAIT; a longer wait consists of several WAITs. So a dead
@@ -97,7 +97,7 @@ impl GroupCommit {
                 history: self.commands.history(),
             };
             // The time limit is the timeout of the WAIT plus one slice for the transfer. When it
-            // has passed, the connection counts as dead.
+            // has passed, the connection is treated as dead.
             let link = Arc::clone(&self.link);
             let response = tokio::time::timeout(wait_command.wait + self.slice, wait_command.send(&link));
             let Ok(answer) = self.meanwhile(response).await else {
@@ -143,15 +143,15 @@ impl GroupCommit {
         }
     }
 
-    /// Answers the members whose deadline has passed. These members get the error that prevented a
+    /// Answers the members whose deadline has passed. They get the error `why`, which prevented a
     /// WAIT.
     fn give_up(&self, group: &mut Vec<Member>, why: &ServerError) {
         let now = self.clock.now();
         settle_some(group, |member| (member.by <= now).then(|| Err(why.clone().into())));
     }
 
-    /// Waits for a connection with a number above `after`. Returns `None` if there is none by the
-    /// instant `by`.
+    /// Waits for a connection with a number above `after`. Returns `None` if no such connection is
+    /// up by the instant `by`.
     async fn connection(&mut self, after: u64, by: Instant) -> Option<ConnectionId> {
         let (mut epochs, clock) = (self.link.epoch(), self.clock.clone());
         self.meanwhile(async move {
@@ -170,7 +170,7 @@ impl GroupCommit {
     /// waiters at their deadline.
     ///
     /// An answer at the deadline reports zero acknowledgements: too few replicas have acknowledged
-    /// even the earlier write of the group that is being processed.
+    /// even the write of the group that is being processed, and that write is older.
     async fn meanwhile<T>(&mut self, work: impl Future<Output = T>) -> T {
         let mut work = pin!(work);
         let mut first = self.queue.iter().map(|member| member.by).min().unwrap_or(Instant::MAX);

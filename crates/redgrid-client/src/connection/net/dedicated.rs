@@ -3,25 +3,25 @@
 //! A node has one such connection for MULTI/EXEC, whose commands must not be interleaved with other
 //! commands. It has a second connection for SCRIPT KILL, which must not queue behind other
 //! requests. A server whose script runs for too long accepts SCRIPT KILL, but answers no handshake.
-//! So the connection for SCRIPT KILL counts as ready without an answered handshake.
+//! So the connection for SCRIPT KILL is treated as ready without an answered handshake.
 //!
 //! # Why all or none
 //!
 //! MULTI and the commands are written back to back, as one piece. So all of them use one
-//! connection, or are lost with it. EXEC is sent once the server has confirmed that every command
-//! is queued. On any other connection the server would refuse EXEC. If EXEC is not sent, the queued
-//! commands are discarded. If MULTI were refused, the server would execute the commands one by one.
-//! So the permission for MULTI is checked first, once per connection.
+//! connection, or are lost with it. EXEC is sent only after the server has confirmed that every
+//! command is queued. On any other connection the server would refuse EXEC. If EXEC is not sent,
+//! the queued commands are discarded. If MULTI were refused, the server would execute the commands
+//! one by one. So the permission for MULTI is checked first, once per connection.
 //!
 //! A keep-alive request may be sent on the connection before EXEC. The server then queues it after
-//! the commands, and its reply follows theirs in the result of EXEC.
+//! the commands. In the result of EXEC, its reply comes after the replies of the commands.
 //!
 //! # Which server process
 //!
 //! The connection must lead to the same process as the connections for requests; otherwise nothing
-//! is executed. The two can differ if the address now belongs to another server: older connections
-//! still lead to the former server, which continues to answer. Of two connections to different
-//! processes, the older one is replaced.
+//! is executed. The processes can differ if the address now belongs to another server: older
+//! connections still lead to the former server, which continues to answer. Of two connections to
+//! different processes, the older one is replaced.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -205,7 +205,7 @@ impl DedicatedConnection {
 
     /// Checks that this connection leads to the same process as the connections for requests.
     ///
-    /// If the user is not allowed to read the `run_id`, the processes count as the same.
+    /// If the user is not allowed to read the `run_id`, the processes are treated as the same.
     fn check_process(&self, link: &Connection, epoch: &ConnectionId) -> Result<(), ServerError> {
         let Some(request_pool) = &self.request_pool else { return Ok(()) };
         let Some(there) = request_pool.epoch().borrow().clone() else { return Err(request_pool.down()) };

@@ -3,7 +3,7 @@
 //!
 //! If a name has several addresses, the attempts start one after another (RFC 8305, "Happy
 //! Eyeballs"). The next attempt starts when an earlier one has failed, and at the latest 250 ms
-//! after the last start. The first address that accepts a connection wins.
+//! after the start of the previous one. The first address that accepts a connection wins.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -106,7 +106,8 @@ async fn race(addresses: Vec<SocketAddr>, limit: Duration) -> io::Result<TcpStre
     }
 }
 
-/// Reorders the addresses so that IPv6 and IPv4 alternate, starting with the family of the first.
+/// Reorders the addresses so that IPv6 and IPv4 alternate, starting with the family of the first
+/// address.
 fn interleaved(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
     let first_is_v6 = addresses.first().is_some_and(SocketAddr::is_ipv6);
     let (ones, others): (Vec<_>, Vec<_>) = addresses.into_iter().partition(|address| address.is_ipv6() == first_is_v6);

@@ -30,22 +30,22 @@ mod with {
     struct Shared {
         tls: Tls,
         current: Mutex<Current>,
-        /// The lock is held while files are read. So an older state of the files never replaces a
-        /// newer state, and a file system that hangs blocks at most one thread.
+        /// Locked while the files are read, so that reads never overlap. Thus a slow read cannot
+        /// replace newer contents, and a file system that hangs blocks at most one thread.
         reading: Arc<tokio::sync::Mutex<()>>,
     }
 
     struct Current {
         connector: TlsConnector,
-        /// The contents of the files from which the connector was made; `None` if they cannot
-        /// change.
+        /// The PEM texts from which the connector was made; `None` if no file is configured, so
+        /// that nothing can change.
         pems: Option<Pems>,
         /// Why the files cannot be used at the moment; this reason has been logged.
         trouble: Option<String>,
     }
 
     impl Encryption {
-        /// Reads the certificates that the configuration names; `None` if TLS is not configured.
+        /// Reads the configured certificates. Returns `None` if TLS is not configured.
         ///
         /// # Errors
         ///
@@ -73,8 +73,8 @@ mod with {
 
         /// Encrypts a stream to the server `host`.
         ///
-        /// The certificate must be for the configured `server_name`, or for `host` if there is
-        /// none.
+        /// The server's certificate must be valid for the configured `server_name` or, without this
+        /// setting, for `host`.
         pub(crate) async fn encrypt(&self, stream: Box<dyn Stream>, host: &str) -> io::Result<Box<dyn Stream>> {
             let name = self.0.tls.server_name.as_deref().unwrap_or(host).to_owned();
             let name = ServerName::try_from(name).map_err(io::Error::other)?;
@@ -84,20 +84,21 @@ mod with {
 
         /// Reads the files again, and applies changes.
         ///
-        /// If the files are unusable, the former certificates stay in use, and each new reason is
-        /// logged once.
+        /// If the files are unusable, the former certificates stay in use. The reason is logged,
+        /// unless the previous read failed for the same reason.
         ///
         /// # Cancel safety
         ///
-        /// The future can be dropped at any time. A read that has begun continues, and the next
-        /// read starts only after the end of that read.
+        /// The future can be dropped at any time. A read that has begun then continues in the
+        /// background, and the next read waits for its end.
         pub(crate) async fn refresh(&self) {
             if self.0.current.lock().pems.is_none() {
                 return;
             }
             let shared = Arc::clone(&self.0);
             let reading = Arc::clone(&shared.reading).lock_owned().await;
-            // The files may be on a slow disk, or on another machine.
+            // A blocking thread reads the files, because they may be on a slow disk or on another
+            // machine.
             let read = tokio::task::spawn_blocking(move || {
                 shared.read_again();
                 drop(reading);
@@ -162,7 +163,7 @@ mod with {
         #[test]
         fn a_file_system_that_hangs_occupies_one_thread() {
             let pipe = std::env::temp_dir().join(format!("redgrid-certificates-{}", std::process::id()));
-            // Opening the pipe for reading waits for a writer.
+            // Opening the pipe for reading blocks until there is a writer, and there never is one.
             assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
             let encryption = encryption(Tls { ca_file: Some(pipe.clone()), ..Tls::default() });
             let runtime =
@@ -173,7 +174,7 @@ mod with {
                 }
                 in_time(Duration::from_secs(10), tokio::task::spawn_blocking(|| ())).await.is_some()
             });
-            // The reads that have begun hang for good.
+            // The read that has begun never ends, so the shutdown must not wait for it.
             runtime.shutdown_background();
             std::fs::remove_file(&pipe).unwrap();
             assert!(is_free, "no blocking thread is left");

@@ -22,8 +22,8 @@ pub(crate) struct Target {
     pub(crate) entry: ConnectOptions,
     pub(crate) settings: Settings,
     pub(crate) clock: Clock,
-    /// A message that the server speaks only RESP2, with the server's error. It is set once a
-    /// connection has found that.
+    /// The message for a server that speaks only RESP2; it includes the server's error. It is set
+    /// when a connection first finds that the server rejects RESP3.
     ///
     /// All connections to the server share this value.
     pub(crate) without_resp3: Arc<OnceLock<String>>,
@@ -32,7 +32,7 @@ pub(crate) struct Target {
 /// All connections to one server. They are opened as needed, and closed together.
 pub(crate) struct Connections {
     pub(crate) target: Arc<Target>,
-    /// `None` once closed.
+    /// `None` after [`Connections::stop`].
     open: Mutex<Option<Vec<Arc<Connection>>>>,
 }
 
@@ -105,7 +105,7 @@ impl fmt::Display for Endpoint {
 pub(crate) struct ConnectOptions {
     pub(crate) username: Option<String>,
     pub(crate) password: Option<Secret>,
-    /// The credential provider, if username and password change.
+    /// The credential provider, if there is one. It then replaces `username` and `password`.
     pub(crate) logins: Option<Arc<Logins>>,
     pub(crate) database: u8,
     pub(crate) encryption: Option<Encryption>,

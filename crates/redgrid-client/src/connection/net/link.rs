@@ -1,6 +1,6 @@
-//! One supervised connection to one node. Its task reports when the connection is up, and probes
-//! the server at intervals and after a suspicion. When the connection has ended, the task sets it
-//! up again.
+//! One supervised connection to one node. Its task reports when the connection is up. It probes the
+//! server at intervals, and whenever the server is suspected of hanging. When the connection has
+//! ended, the task sets it up again.
 //!
 //! [`Connection::epoch`] is `Some` from the answer to the handshake until the connection is lost or
 //! given up.
@@ -40,16 +40,18 @@ use crate::connection::{ConnectionId, Push, Reply};
 use crate::error::ServerError;
 use crate::sync::Mutex;
 
-/// Longest back-off between two attempts to connect: a random time of 1 to 2 s.
+/// Limit of the back-off between two attempts to connect: 2 s. At this limit, a random time of 1 to
+/// 2 s passes between them.
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
 
-/// A server is suspected if it has sent nothing for this time while a reply is outstanding: 100 ms.
+/// Shortest silence of a server, while a reply is outstanding, after which it is suspected: 100 ms.
 ///
 /// A live server nearby answers within a millisecond. Suspicion causes a topology refresh.
 const SILENT: Duration = Duration::from_millis(100);
 
 /// Upper bound of [`suspicion_timeout`] for distant servers: 1 s. Without this bound, a server that
-/// has been slow for long would never be suspected.
+/// has been slow for 20 s would no longer be suspected, because its slow replies would determine
+/// the round trip.
 const LONGEST_SILENT: Duration = Duration::from_secs(1);
 
 /// Minimum number of round trips before a server is suspected: 4. A lost packet is retransmitted
@@ -59,7 +61,7 @@ const ROUND_TRIPS: u32 = 4;
 /// Returns the time after which a server is suspected if it sends nothing while a reply is
 /// outstanding.
 ///
-/// `round_trip` is the server's unloaded round-trip time.
+/// `round_trip` is the time that an exchange with the server takes without load.
 pub(crate) fn suspicion_timeout(round_trip: Duration) -> Duration {
     (round_trip * ROUND_TRIPS).clamp(SILENT, LONGEST_SILENT)
 }
@@ -73,7 +75,7 @@ pub(crate) fn wire<const N: usize>(args: [&'static str; N]) -> WireCommand {
 pub(crate) struct Connection {
     target: Arc<Target>,
     client_name: String,
-    /// The current connection, or the last connection if there is none.
+    /// The current connection or, while there is none, the previous one.
     pipeline: Mutex<Pipeline>,
     messages: mpsc::UnboundedSender<Push>,
     unread: Mutex<Option<mpsc::UnboundedReceiver<Push>>>,
@@ -81,11 +83,11 @@ pub(crate) struct Connection {
     /// The state of the login, if a credential provider supplies user and password.
     login: Option<Arc<Login>>,
     epoch: watch::Sender<Option<ConnectionId>>,
-    /// The pool to which the connection reports its ids, if it belongs to one.
+    /// The pool to which this connection reports its ids; `None` if it belongs to no pool.
     member: Option<PoolMember>,
     state: Mutex<State>,
-    /// Whether there has ever been a connection. If so, an error that means a wrong target counts
-    /// as temporary: the settings were right once, and may be right again.
+    /// Whether the connection has ever been up. If so, even an error that indicates a wrong target
+    /// is treated as temporary: the settings were right once, and may become right again.
     has_been_up: AtomicBool,
     doubt: Notify,
     silence: Arc<Silence>,
@@ -168,7 +170,8 @@ impl Connection {
         self.epoch.borrow().is_some()
     }
 
-    /// Returns whether the connection is up, and no reply has been overdue for long.
+    /// Returns whether the connection is up, and has been silent for less than
+    /// [`suspicion_timeout`].
     pub(crate) fn answers(&self) -> bool {
         let round_trip = match &self.greeting {
             Handshake::Data { time, .. } => time.round_trip(),
@@ -192,7 +195,7 @@ impl Connection {
         unread.unwrap_or_else(|| mpsc::unbounded_channel().1)
     }
 
-    /// Sends a command that subscribes or unsubscribes channels.
+    /// Sends a command that subscribes to channels, or unsubscribes from them.
     ///
     /// Completes when the server has confirmed each channel, or refused the command.
     pub(crate) async fn send_channels(&self, name: &'static str, channels: &[Bytes]) -> Result<(), ServerError> {
@@ -203,8 +206,8 @@ impl Connection {
     pub(crate) async fn leave_sharded(&self, channels: &[Bytes]) {
         let (pipeline, outstanding) = (self.pipeline(), self.silence.request_sent(self.target.clock.now()));
         let receiver = pipeline.leave(channels);
-        // An error is ignored: in that case the channels are not subscribed, or the connection is
-        // lost.
+        // An error is ignored. If only the PING was refused, the channels are unsubscribed. If the
+        // connection was lost, it has no subscriptions any more.
         let _ = self.answer(&pipeline, receiver, outstanding).await;
     }
 
@@ -212,13 +215,14 @@ impl Connection {
         let login = login_args(credentials, self.pipeline().is_resp2());
         let command: WireCommand = std::iter::once("AUTH".into()).chain(login).collect();
         match self.send_once(&command, Expects::Reply).await {
-            // The error of a server without AUTH repeats the arguments, and so the password.
+            // A server that does not know AUTH repeats the arguments in its error, including the
+            // password.
             Err(ServerError::Refused { message, .. }) => Err(ServerError::refused(without_arguments(&message))),
             answer => answer.map(drop),
         }
     }
 
-    /// Drops the connection and opens another one, because its replies can no longer be trusted.
+    /// Replaces this connection, because its replies can no longer be trusted.
     pub(crate) fn renew(&self) {
         self.fail("it was closed after an unexpected reply");
         self.pipeline().abort();
@@ -232,11 +236,11 @@ impl Connection {
         self.doubt.notify_one();
     }
 
-    /// Handles a reply by which the server rejects writes.
+    /// Handles an error that says that the server accepts no writes.
     ///
     /// If a certain [role](NodeRole) is expected of the server, the role is checked. Otherwise the
-    /// connection is replaced, at most once every 2 s, because its address may already lead to a
-    /// new primary. A former primary does not close its connections itself.
+    /// connection is replaced, at most once every 2 s. The same address may already lead to a new
+    /// primary, while the former primary keeps this connection open.
     pub(crate) fn report_read_only(&self) {
         if !matches!(self.greeting, Handshake::Identity | Handshake::Data { part: NodeRole::Any, .. }) {
             return self.doubt.notify_one();
@@ -249,8 +253,8 @@ impl Connection {
         }
     }
 
-    /// Schedules the replacement of the connection, for example because it leads to another server
-    /// process than other connections.
+    /// Schedules the replacement of the connection, for example because the other connections of
+    /// its pool lead to another server process.
     pub(crate) fn reconnect(&self, why: &str) {
         self.leaving.store(true, Ordering::Release);
         self.repeat_handshake(why);

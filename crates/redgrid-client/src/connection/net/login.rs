@@ -34,7 +34,8 @@ impl Logins {
         Logins { provider, timeout, every, last: Mutex::default(), exclusive: tokio::sync::Mutex::default() }
     }
 
-    /// Calls the provider, in a task of its own: a panic there must not end the connection's task.
+    /// Calls the provider in a separate task, because a panic of the provider must not end the
+    /// connection's task.
     async fn call_provider(&self) -> Result<Credentials, String> {
         let provider = self.provider.clone();
         let mut call = tokio::spawn(async move { provider.fetch().await });
@@ -131,8 +132,10 @@ impl Login {
         Ok(())
     }
 
-    /// Logs in again after the refusal of a request that was sent when [`Login::count`] was
-    /// `count`. Does nothing if there has been a login since that count was read.
+    /// Logs in again after a request was refused.
+    ///
+    /// `count` is the value of [`Login::count`] before that request was sent. If the value has
+    /// changed since, there has been a login already, and nothing is done.
     pub(crate) async fn again(&self, count: u64, link: &Connection) -> Result<(), ServerError> {
         let _guard = self.exclusive.lock().await;
         if self.count() != count {

@@ -85,8 +85,8 @@ impl Node {
     /// Returns why a request cannot be sent now; `None` if it can.
     fn in_the_way(&self, is_dedicated: bool) -> Option<ServerError> {
         match () {
-            // A server whose script runs for too long answers no handshake, but it must receive
-            // SCRIPT KILL.
+            // A dedicated request, such as SCRIPT KILL, must also reach a server that answers no
+            // handshake because its script runs for too long.
             () if is_dedicated => None,
             () if !self.commands.is_up() => Some(self.commands.down()),
             () if self.held_back.load(Ordering::Acquire) => {
@@ -106,8 +106,8 @@ impl Node {
             return Box::pin(self.send_elsewhere(request, limit, false)).await;
         }
         match link.send(self.encode(request, limit, request.in_order)?).await {
-            // The retry is boxed because it is rare. Otherwise the future of every call would
-            // reserve its size.
+            // The retry is boxed because it is rare: unboxed, it would enlarge the future of every
+            // call.
             refused @ Err(ServerError::Refused { .. }) if resend::may_help(request, &refused) => {
                 Box::pin(self.send_again(link, request, limit, false, refused)).await
             }
@@ -285,8 +285,7 @@ impl Server for Node {
 }
 
 impl Drop for Node {
-    /// Closes the connections, so that a node that is dropped without [`Server::close`] leaves none
-    /// behind.
+    /// Closes the connections, in case the node is dropped without a call of [`Server::close`].
     fn drop(&mut self) {
         self.connections.stop();
     }

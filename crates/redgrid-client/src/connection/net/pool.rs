@@ -1,4 +1,5 @@
-//! The connections for requests to one node: one, or several that count as one.
+//! The connections for requests to one node: one, or several that the rest of the client treats as
+//! one.
 //!
 //! All requests for one name use the same connection, which keeps their order. The pool has one
 //! connection id. The id exists while all connections are up and lead to the same process, and
@@ -63,14 +64,14 @@ impl ConnectionPool {
         self.together.epoch.borrow().is_some()
     }
 
-    /// Returns whether all connections are up, and no reply on them has been overdue for long.
+    /// Returns whether [`Connection::answers`] is true for all connections.
     pub(crate) fn answers(&self) -> bool {
         self.is_up() && self.links.iter().all(|link| link.answers())
     }
 
     /// Returns for how long the server has sent nothing on a connection with an outstanding reply.
     ///
-    /// If there are several such connections, the longest time counts.
+    /// If there are several such connections, the longest of their times is returned.
     pub(crate) fn silent_for(&self) -> Duration {
         self.links.iter().map(|link| link.silent_for()).max().unwrap_or_default()
     }
@@ -91,7 +92,7 @@ impl ConnectionPool {
         self.missing().down()
     }
 
-    /// Returns why a connection is down, or why one was down before.
+    /// Returns why one of the connections is down or, if all are up, why the first was down before.
     pub(crate) fn trouble(&self) -> String {
         self.missing().trouble()
     }
@@ -104,8 +105,8 @@ impl ConnectionPool {
         self.links.iter().for_each(|link| link.suspect());
     }
 
-    /// Handles the refusal of a write on a connection outside of the pool, by a server that accepts
-    /// no writes.
+    /// Handles the error of a server that accepts no writes, received on a connection outside the
+    /// pool; see [`Connection::report_read_only`].
     pub(crate) fn report_read_only(&self) {
         self.links.iter().for_each(|link| link.report_read_only());
     }
@@ -135,7 +136,8 @@ struct Members {
 /// Returns the id of the pool: the common process, and the highest connection number. `None` unless
 /// all connections are up and lead to one process.
 ///
-/// The id changes with each new connection, which has a higher number than all before it.
+/// The id changes with each new connection, because the number of a new connection is higher than
+/// all earlier numbers.
 fn of_all(ids: &[Option<ConnectionId>]) -> Option<ConnectionId> {
     let ids = ids.iter().cloned().collect::<Option<Vec<_>>>()?;
     let is_one = ids.iter().all(|id| id.run_id == ids[0].run_id);

@@ -2,9 +2,9 @@
 //!
 //! A request that must not be executed after some instant of the *local* clock carries that instant
 //! in the *server's* time. The bound is never too high, so the server refuses a request too early
-//! rather than too late. Therefore the server does not execute a late transmission of an acquire
-//! that the client already considers expired, unless the server's clock was set back; see
-//! [`ServerClock::set_back`].
+//! rather than too late. Therefore the server executes no transmission of an acquire after the
+//! client considers that transmission expired. The exception is a server whose clock was set back;
+//! see [`ServerClock::set_back`].
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::clock::{Instant, nanos};
 use crate::sync::Mutex;
 
 /// Maximum drift between the clocks of two machines: 500 ppm, the most that NTP slews (RFC 5905,
-/// section 11.3). It is applied to the age of a sample, so that old samples do not count as exact.
+/// section 11.3). It is applied to the age of a sample, because an old sample is less exact.
 const DRIFT_PPM: u64 = 500;
 
 /// How long samples are collected before newer, lower samples can replace them: 10 s. A sample is
@@ -23,18 +23,18 @@ const DRIFT_PPM: u64 = 500;
 /// server's clock was set back, the estimate follows within two windows at the latest.
 const WINDOW: Duration = Duration::from_secs(10);
 
-/// If the known bound exceeds the upper bound that an exchange proves by more than this (1000 µs),
-/// the server's clock counts as set back. Rounding and a slew of the clock cause only smaller
-/// differences.
+/// Tolerance for detecting that the server's clock was set back: 1000 µs. An exchange proves an
+/// upper bound. If the known lower bound exceeds this upper bound by more than the tolerance, the
+/// clock was set back. Rounding and a slew of the clock cause only smaller differences.
 const SLACK: i128 = 1000;
 
-/// A lower bound of `server time − local time`, and the round-trip time. All users of one node
-/// share it.
+/// A lower bound of `server time − local time`, and the round-trip time. All users of a node share
+/// this estimate.
 #[derive(Debug, Default)]
 pub struct ServerClock {
     samples: Mutex<Samples>,
     /// The time of the fastest exchange in this window, in nanoseconds; 0 if there was none.
-    /// `former_round_trip` is the same time of the previous window.
+    /// `former_round_trip` is the same for the previous window.
     round_trip: AtomicU64,
     former_round_trip: AtomicU64,
 }
@@ -42,11 +42,11 @@ pub struct ServerClock {
 #[derive(Debug, Default, Clone, Copy)]
 struct Samples {
     best: Option<Sample>,
-    /// The best sample of the previous window. It also counts, so that the estimate does not start
-    /// over with each window.
+    /// The best sample of the previous window. It is still used, so that the estimate does not
+    /// start over with each window.
     former: Option<Sample>,
     since: Option<Instant>,
-    /// When the server's clock was last found to be set back, and the sum of the steps back. An
+    /// When a step back of the server's clock was last detected, and the sum of such steps. An
     /// earlier step is included if the next step was found within two windows after it.
     set_back: Option<(Instant, Duration)>,
 }
@@ -130,11 +130,11 @@ impl ServerClock {
         self.observe_round_trip(sent, received);
     }
 
-    /// Returns by how much the server's clock was set back, if that was found within the last 20 s;
-    /// zero otherwise.
+    /// Returns by how much the server's clock was set back, if this was detected within the last 20
+    /// s; zero otherwise.
     ///
-    /// A request that was sent before the clock was set back may be executed after its limit, by up
-    /// to this time.
+    /// A request that was sent before the clock was set back may be executed up to this long after
+    /// its limit.
     pub fn set_back(&self, now: Instant) -> Duration {
         self.samples.lock().set_back(now)
     }

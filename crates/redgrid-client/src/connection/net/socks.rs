@@ -1,5 +1,5 @@
-//! Connections through a SOCKS5 proxy (RFC 1928), with user and password (RFC 1929) if it requires
-//! them.
+//! Connections through a SOCKS5 proxy (RFC 1928), with user and password (RFC 1929) if the proxy
+//! requires them.
 
 use std::io;
 use std::net::IpAddr;

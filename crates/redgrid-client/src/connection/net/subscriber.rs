@@ -1,5 +1,5 @@
-//! The connections of a node that are only for subscriptions. They carry commands that subscribe
-//! and unsubscribe, messages, and probes.
+//! The connections of a node that are only for subscriptions. They carry messages, probes, and the
+//! commands that subscribe and unsubscribe.
 //!
 //! A subscription is active once the server has confirmed it. Plain and sharded channels share a
 //! connection that is always open. The connections for keyspace events and for patterns are opened
@@ -74,7 +74,7 @@ impl Subscriptions {
         subscriber.subscribe(kind, channels).await
     }
 
-    /// Unsubscribes channels, and reports [`Push::Ended`] once none of their messages can follow.
+    /// Unsubscribes from channels, and reports [`Push::Ended`] after their last message.
     pub(crate) async fn unsubscribe(&self, kind: ChannelKind, channels: Vec<Bytes>) {
         let subscriber = self.subscriber(kind);
         subscriber.end(kind, &channels).await;
@@ -108,7 +108,7 @@ impl Subscriber {
     ) -> Arc<Self> {
         let (ended, endings) = mpsc::unbounded_channel();
         let subscriber = Arc::new(Subscriber { link, ended, confirmed: AtomicU64::new(0) });
-        // The task ends with the connection.
+        // The task ends when the connection is closed for good.
         tokio::spawn(Arc::clone(&subscriber).read(Arc::clone(pushes), endings, commands, gap));
         subscriber
     }
@@ -155,7 +155,7 @@ impl Subscriber {
                         return Err(error);
                     }
                     // If one channel is denied, the server refuses the whole command. So all
-                    // channels of the command count as refused.
+                    // channels of the command are returned as refused.
                     refused.extend(part.iter().map(|channel| (channel.clone(), error.clone())));
                 }
                 Err(error) => return Err(error),
@@ -178,8 +178,8 @@ impl Subscriber {
             ChannelKind::Patterns => "punsubscribe",
             ChannelKind::Sharded => return self.link.leave_sharded(channels).await,
         };
-        // An error is ignored: in that case the channels are not subscribed, or the connection is
-        // lost.
+        // An error is ignored: its usual cause is that the connection was lost, and its
+        // subscriptions with it.
         let _ = self.link.send_channels(command, channels).await;
     }
 
@@ -194,7 +194,7 @@ impl Subscriber {
         let push = |push| pushes.lock().send(push);
         let mut messages = self.link.messages();
         let mut epoch = self.link.epoch();
-        // The connection may already be up.
+        // The first check is made at once, because the connection may already be up.
         epoch.mark_changed();
         let mut reported = 0;
         let mut closing = std::pin::pin!(self.link.closing());
@@ -214,9 +214,9 @@ impl Subscriber {
                     let connection = epoch.borrow_and_update().as_ref().map_or(0, |epoch| epoch.connection);
                     // The connection is lost or new; in both cases no subscription is active. For
                     // events and patterns, a gap is reported only if a subscription was confirmed
-                    // on an earlier connection. Otherwise no message was missed, and no gap is
-                    // needed to cause a subscription: `subscribe` waits for the connection by
-                    // itself.
+                    // on an earlier connection. Otherwise no message was missed. Also, no gap is
+                    // needed as a signal to subscribe, because `subscribe` itself waits for the
+                    // connection.
                     if connection != reported {
                         if ![0, connection].contains(&self.confirmed.load(Ordering::SeqCst)) || gap == Push::Gap {
                             let _ = push(gap.clone());

@@ -1,8 +1,8 @@
 //! Why a connection could not be made or was lost: a message for users, and whether waiting can
 //! help.
 //!
-//! Only this module interprets the texts of other layers: errors of the system and of rustls, in
-//! their debug form, and refusals by servers.
+//! This module interprets the texts of other layers: errors of the system and of rustls in their
+//! debug form, and servers' refusals of a connection.
 
 mod messages;
 
@@ -26,7 +26,8 @@ pub(crate) enum Kind {
     /// The server refuses the password, user or certificate of this client, or this client refuses
     /// the server's certificate.
     Unauthorized,
-    /// The target is wrong: its name is unknown, or it does not speak the expected protocol.
+    /// The target is wrong: for example, its name is unknown, or it does not speak the expected
+    /// protocol.
     Lasting,
 }
 
@@ -61,12 +62,12 @@ impl Kind {
     }
 }
 
-/// Substrings of servers' errors that mark a refusal of this client, or a server other than the
-/// expected one.
+/// Substrings of servers' errors that show that the server refuses this client, or is not the
+/// expected server.
 const SERVER: [(&str, Kind); 7] = [
     ("WRONGPASS ", Kind::Unauthorized),
     ("NOAUTH ", Kind::Unauthorized),
-    // The error of AUTH, at servers before version 6 and at proxies.
+    // The error of AUTH from servers before version 6, and from proxies.
     ("ERR invalid password", Kind::Unauthorized),
     ("DENIED Redis is running in protected mode", Kind::Unauthorized),
     ("NOPROTO ", Kind::Lasting),

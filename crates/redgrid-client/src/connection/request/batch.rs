@@ -20,13 +20,13 @@ use crate::error::{ServerError, after_unanswered};
 /// Maximum number of requests in flight per node. Each occupies memory until its reply arrives.
 const AT_ONCE: usize = 1000;
 
-/// Maximum number of slots whose requests are retried concurrently. Within a slot they are retried
-/// one by one.
+/// Maximum number of slots whose requests are retried concurrently. Requests of one slot are
+/// retried one by one.
 const SLOTS_AT_ONCE: usize = 16;
 
 /// The outcome of one request of a batch.
 #[derive(Debug, Clone)]
-// Exhaustive: only implementations of object types use it.
+// Not `#[non_exhaustive]`: only implementations of object types use it.
 pub struct Batched {
     /// The reply.
     pub result: Result<Reply, ServerError>,
@@ -97,7 +97,7 @@ async fn one_round(
             let copies = some.iter().map(|at| requests[*at].clone().not_after(limit)).collect();
             results.extend(home.call(copies).await);
             if results.iter().any(|result| result.as_ref().is_err_and(ServerError::is_not_sent)) {
-                // Later requests must not overtake the requests that are sent again.
+                // Later requests must not overtake those that were not sent and will be sent again.
                 break;
             }
         }
@@ -175,7 +175,7 @@ async fn one_by_one(
 }
 
 /// Returns for each request whether its write is as durable as requested. Makes one check per node
-/// and connection. Failed requests are not checked, and count as durable.
+/// and connection. Failed requests are not checked, and are reported as durable.
 async fn committed(
     requests: &[Request],
     answers: &[Option<Answered>],

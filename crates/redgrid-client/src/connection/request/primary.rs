@@ -40,7 +40,7 @@ impl Primary {
         &self.slots
     }
 
-    /// Returns the id of the current connection; `None` while there is none.
+    /// Returns the id of the current connection; `None` while the node is not connected.
     pub fn epoch(&self) -> Option<ConnectionId> {
         self.server.current_connection_id()
     }
@@ -58,7 +58,7 @@ impl Core {
         decides(self, &primary.server)
     }
 
-    /// Returns the current primaries; waits for them until `until`.
+    /// Returns the current primaries. If they are unknown, waits for them until `until`.
     pub async fn primaries_until(&self, until: Instant) -> Result<Vec<Primary>, ServerError> {
         let mut changes = self.topology.changes();
         loop {
@@ -121,9 +121,9 @@ fn decides(core: &Core, server: &Arc<dyn Server>) -> bool {
 /// Sends a request to one node until the request is finally answered, the node stops being a
 /// primary, or `until` has passed.
 ///
-/// A refused login or the beginning of a shutdown ends the attempts at once. An error of
-/// [`Server::refusal`] also ends them, unless a transmission is unanswered or the request is
-/// dedicated.
+/// A refused login or the beginning of a shutdown ends the attempts at once. An error from
+/// [`Server::refusal`] also ends them, except while a transmission is unanswered, or if the request
+/// is dedicated.
 async fn send_to(
     core: &Core,
     server: &Arc<dyn Server>,
@@ -188,7 +188,7 @@ async fn pause(core: &Core, server: &Arc<dyn Server>, request: &Request, until: 
     let (mut changes, mut epoch, mut refusal) = (core.topology.changes(), server.connection_id(), server.refusal());
     let up = async {
         tokio::time::sleep(jittered(core.settings.retry_delay)).await;
-        // A dedicated connection is opened when the request is sent.
+        // A dedicated connection is opened only when the request is sent, so none is awaited here.
         if !request.dedicated && epoch.wait_for(Option::is_some).await.is_err() {
             std::future::pending::<()>().await;
         }

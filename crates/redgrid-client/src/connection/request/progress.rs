@@ -49,15 +49,15 @@ impl Progress {
         self.step(Self::NOT_SENT, Self::SENT) != Err(Self::ABANDONED)
     }
 
-    /// Notes that the last transmission was not executed. The request then counts as not sent,
-    /// unless an earlier transmission is unanswered.
+    /// Notes that the last transmission was not executed. The state is then that of a request that
+    /// was never sent, unless an earlier transmission is unanswered.
     pub fn not_done(&self) {
         let _ = self.step(Self::SENT, Self::NOT_SENT);
     }
 
     /// Notes that the last transmission arrived too late and did nothing.
     ///
-    /// If `repeated`, an earlier transmission may have been executed.
+    /// `repeated` is true if an earlier transmission may have been executed.
     pub(in crate::connection) fn arrived_late(&self, repeated: bool) {
         match repeated {
             true => self.unanswered(),
@@ -67,7 +67,7 @@ impl Progress {
 
     /// Notes that nothing was executed and no transmission is in flight.
     ///
-    /// The next transmission counts as the first one.
+    /// The next transmission is treated like the first one.
     pub fn settled(&self) {
         let _ = self.step(Self::SENT, Self::NOT_SENT);
         let _ = self.step(Self::UNANSWERED, Self::NOT_SENT);
@@ -91,8 +91,7 @@ impl Progress {
         matches!(self.step(Self::NOT_SENT, Self::ABANDONED), Ok(_) | Err(Self::ABANDONED))
     }
 
-    /// Returns whether a transmission was executed, or may have reached a server that may execute
-    /// it.
+    /// Returns whether the server has executed a transmission, or may execute one.
     pub fn is_sent(&self) -> bool {
         matches!(self.stage.load(Ordering::Relaxed), Self::SENT | Self::UNANSWERED)
     }
@@ -106,7 +105,7 @@ impl Progress {
         *self.obstacle.lock() = obstacle;
     }
 
-    /// Returns the server's refusal of the last transmission, or the reason why none was sent.
+    /// Returns the server's refusal of the last transmission, or the reason why nothing was sent.
     ///
     /// Returns `None` if the node could not be reached; [`Server::unreached`] has the reason in
     /// this case.

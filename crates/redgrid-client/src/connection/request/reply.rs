@@ -47,8 +47,8 @@ impl Reply {
     }
 }
 
-/// Maximum length of a text in an error, in bytes. A longer text could be a whole value, so only
-/// its length is shown.
+/// Maximum length of a text that an error quotes, in bytes. A longer text could be a whole value,
+/// so the error shows only its length.
 const SHOWN_TEXT: usize = 40;
 
 /// Maximum number of list elements that an error shows.
@@ -242,7 +242,7 @@ impl<K: FromReply + Eq + Hash, V: FromReply> FromReply for HashMap<K, V> {
 /// Some commands return nested pairs in RESP3; all other commands return a flat list of alternating
 /// values.
 #[derive(Debug, Clone, PartialEq)]
-// Exhaustive: callers destructure it as `Pairs(pairs)`.
+// Not `#[non_exhaustive]`: callers destructure it as `Pairs(pairs)`.
 pub struct Pairs<A = Bytes, B = Bytes>(pub Vec<(A, B)>);
 
 impl<A: FromReply, B: FromReply> FromReply for Pairs<A, B> {

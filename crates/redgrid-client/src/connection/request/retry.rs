@@ -19,9 +19,9 @@ use crate::error::{Code, ServerError};
 
 /// How often, or how long, a request is sent again after lost replies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-// Exhaustive: only redgrid-core uses it.
+// Not `#[non_exhaustive]`: only redgrid-core uses it.
 pub enum RetryPolicy {
-    /// Sends the request again up to the number of times that the setting `retries` states.
+    /// Sends the request again as often as the setting `retries` allows.
     Retries,
     /// Sends the request again until its deadline. Releases use this policy, because they must not
     /// be abandoned earlier.
@@ -80,16 +80,16 @@ impl Tries {
         RequestOutcome { result: Err(error), sent: now, received: now, retransmission_ends, by, epoch: None }
     }
 
-    /// Returns whether a refused login or an error of [`Server::refusal`] ends the request. Neither
-    /// ends a release, or a request with a transmission that may still execute.
+    /// Returns whether a refused login or an error from [`Server::refusal`] ends the request. A
+    /// release does not end in this way, nor does a request while one of its transmissions may
+    /// still execute.
     fn heeds_refusal(&self) -> bool {
         self.policy != RetryPolicy::ToTheEnd && self.unknowns == 0
     }
 
     /// Decides whether an unsuccessful transmission is the last one.
     ///
-    /// Returns `Continue` if another transmission may follow. [`Tries::pause`] waits until it may
-    /// be sent.
+    /// Returns `Continue` if another transmission may follow after [`Tries::pause`].
     pub(super) fn decide(
         &mut self,
         core: &Core,
@@ -247,8 +247,8 @@ pub(super) async fn admitted<'a>(
     Ok(permit)
 }
 
-/// Waits until a primary that has not replied is replaced, and then for the time `grace`, in
-/// which its reply may still arrive.
+/// Waits, after an unanswered request, until the primary is replaced. Then waits for the time
+/// `grace`, in which the answer may still arrive.
 ///
 /// Never completes if the request was redirected to another node (`sent_on`).
 pub(super) async fn replaced(
@@ -280,9 +280,9 @@ pub(super) async fn replaced(
 /// This time is later than `limit` by a small margin.
 ///
 /// The server's clock may be slower than the local one by twice the allowed drift (500 ppm each),
-/// and its resolution is one microsecond. Without the margin, a transmission could acquire a hold a
-/// moment after the release of that hold was answered. The client would then not release the hold
-/// again. The model (`redgrid-models`) shows this.
+/// and its resolution is one microsecond. Without the margin, a late transmission could still
+/// acquire a lock just after the client's last release of it was answered. That grant would not be
+/// released any more. The model (`redgrid-models`) shows this.
 pub fn may_execute_until(limit: Instant, window: Duration) -> Instant {
     limit + window / 1000 + Duration::from_millis(1)
 }
@@ -329,7 +329,7 @@ async fn pause(
     }
 }
 
-/// Returns a random duration, evenly distributed from half of `mean` to one and a half of it.
+/// Returns a random duration, evenly distributed between 0.5 and 1.5 times `mean`.
 pub fn jittered(mean: Duration) -> Duration {
     mean.mul_f64(0.5 + fastrand::f64())
 }

@@ -30,7 +30,8 @@ impl Redirection {
         let mut parts = message.trim_start_matches('-').split(' ');
         let (_, slot, address) = (parts.next()?, parts.next()?.parse().ok()?, parts.next()?);
         let (named, port) = address.rsplit_once(':')?;
-        // A server without a known name sends no host, or `?`. In that case, `host` is inserted.
+        // If a server does not know a host name to report, the host is empty or `?`. In that case,
+        // `host` is used.
         let named = if matches!(named, "" | "?") { host } else { named };
         Some(Redirection { slot, address: format!("{named}:{port}"), is_ask: *code == Code::Ask })
     }

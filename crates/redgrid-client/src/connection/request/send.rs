@@ -22,7 +22,7 @@ use crate::error::ServerError;
 use crate::pinned::pinned;
 
 /// The outcome of a request, and of its last transmission.
-// Exhaustive: only redgrid-core uses it.
+// Not `#[non_exhaustive]`: only redgrid-core uses it.
 pub struct RequestOutcome {
     /// The reply, or the final error. The reply to one transmission is valid for the whole request,
     /// because a request that may have executed is sent again only if it is idempotent.
@@ -43,8 +43,8 @@ pub struct RequestOutcome {
 impl Core {
     /// Sends a request until it is finally answered or `until` has passed.
     ///
-    /// The future is boxed once, here. Every operation contains it, and would otherwise reserve its
-    /// size two or three times.
+    /// The future is boxed here, because every operation contains it: unboxed, it would enlarge the
+    /// operation's future by two or three times its size.
     pub fn exchange<'a>(
         &'a self,
         request: Request,
@@ -129,8 +129,7 @@ impl Core {
                     ControlFlow::Continue(failed) => failed,
                     ControlFlow::Break(last) => break last,
                 };
-                // The pause is boxed because it is rare. Otherwise every request would reserve its
-                // size.
+                // The pause is boxed because it is rare: unboxed, it would enlarge every request.
                 if let Some(last) = Box::pin(tries.pause(self, &request, failed, at_home, progress)).await {
                     break last;
                 }
@@ -140,7 +139,7 @@ impl Core {
         })
     }
 
-    /// Waits until the write of a request about `key` is as durable as requested.
+    /// Waits until the write of a request for `key` is as durable as requested.
     pub async fn commit(
         &self,
         outcome: &RequestOutcome,
@@ -174,7 +173,7 @@ impl RequestOutcome {
     /// Records the server's time from the reply to a late transmission.
     pub fn report_time(&self, time: u64) {
         // After a reconnect, the server may be another process. The estimate of its clock must not
-        // include a time from the old one.
+        // include a time from the old process.
         if self.by.current_connection_id() == self.epoch {
             self.by.time().observe_exchange(time, self.sent, self.received);
         }
@@ -195,14 +194,14 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// Waits until the write to `key` that this reply confirms is as durable as requested.
+    /// Waits until a write is as durable as requested: the write to `key` that this reply confirms.
     pub async fn commit(&self, durability: Durability, key: &[u8]) -> Result<(), CommitError> {
         commit(&*self.by, self.epoch.as_ref(), durability, key).await
     }
 }
 
-/// Waits until the write to `key` that `by` confirmed on connection `epoch` is as durable as
-/// requested.
+/// Waits until a write is as durable as requested: the write to `key` that the node `by` confirmed
+/// on connection `epoch`.
 pub(in crate::connection) async fn commit(
     by: &dyn Server,
     epoch: Option<&ConnectionId>,
@@ -213,8 +212,8 @@ pub(in crate::connection) async fn commit(
         return Ok(());
     }
     match epoch {
-        // The commit is boxed because it is rare. Otherwise the future of every acquire would
-        // reserve its size.
+        // The commit is boxed because it is rare: unboxed, it would enlarge the future of every
+        // acquire.
         Some(epoch) => Box::pin(by.commit(epoch.clone(), durability, hash_tag(key))).await,
         None => Err(ServerError::not_sent("no connection").into()),
     }
@@ -280,7 +279,7 @@ async fn transmit(
 ) -> Answer {
     let epoch = by.current_connection_id();
     let result = by.ask(request, limit).await;
-    // A redirect counts as doubtful, too, so `follow` handles it.
+    // Redirects are among the doubtful errors, so `follow` handles them.
     let is_final = !result.as_ref().is_err_and(is_doubtful);
     let answer = Answer { result, by, epoch, at_home: !request.reads };
     if is_final { answer } else { Box::pin(follow(topology, answer, request, limit, sent_on)).await }

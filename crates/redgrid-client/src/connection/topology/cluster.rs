@@ -1,9 +1,9 @@
 //! The topology of a cluster. The slot map is refreshed at every `scan_interval` and after topology
 //! hints. Hints in quick succession cause one refresh.
 //!
-//! A MOVED redirect takes effect at once for its slot. The refresh that the redirect triggers
-//! updates all other slots. Nodes are opened when a map first names them and closed when no map
-//! names them any more.
+//! A MOVED redirect takes effect at once for its slot. It also triggers a refresh, which updates
+//! all other slots. Nodes are opened when a map first names them and closed when no map names them
+//! any more.
 
 mod refresh;
 
@@ -28,8 +28,8 @@ use crate::connection::slot::slot;
 use crate::connection::{DeploymentKind, Server, ShardServers, Topology, TopologyHint};
 use crate::sync::Mutex;
 
-/// How long a node that no map names stays open after the last redirect to it: 30 s. Within that
-/// time the migration of a slot completes.
+/// How long a redirect keeps a node open that is in no map: 30 s. The migration of a slot takes
+/// less time.
 const NAMED_FOR: Duration = Duration::from_secs(30);
 
 /// How long a MOVED overrides the map: 1 s. The change reaches all nodes within that time.
@@ -235,7 +235,7 @@ mod tests {
         Range { first, last, primary: address(primary), replicas: replicas.iter().map(|port| address(*port)).collect() }
     }
 
-    /// Returns the owner of a slot, which must still be open.
+    /// Returns the address of a slot's owner. Panics if the owner's node was closed.
     fn owner(of: &Cluster, slot: u16) -> Option<Address> {
         let map = of.map.lock();
         let owner = map.owner(slot)?;

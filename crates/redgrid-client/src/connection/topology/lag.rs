@@ -103,7 +103,7 @@ async fn any_changed(epochs: &mut [watch::Receiver<Option<ConnectionId>>]) {
 enum ReplOffset {
     Primary(i64),
     Replica(i64),
-    /// The user is not allowed to query the offset, or the reply has none.
+    /// The user is not allowed to query the offset, or the reply contains no offset.
     Unknown,
     /// The server did not answer in time, or refused the query for a temporary reason.
     NoReply,
@@ -195,8 +195,8 @@ impl OffsetHistory {
     }
 }
 
-/// The number of history entries per permitted lag. So a lagging replica is detected up to an
-/// eighth of that lag too late.
+/// The number of history entries within the permitted lag: 8. So the detection of a lagging replica
+/// is late by up to an eighth of that lag.
 const PARTS: u32 = 8;
 
 #[cfg(test)]

@@ -2,9 +2,9 @@
 //! nodes themselves report which one is the primary.
 //!
 //! Each node is queried with `ROLE` at every `scan_interval` and after topology hints, and more
-//! often while the primary does not answer. The client follows the node that reports that it is a
-//! primary. During a failover several nodes may report that they are primaries, because a former
-//! primary does so until it is reconfigured. In that case the votes of the replicas decide, as
+//! often while the primary does not answer. The client follows the node that claims to be a
+//! primary. During a failover several nodes may claim this, because a former primary claims it
+//! until it is reconfigured. In that case the votes of the replicas decide, as
 //! [`votes`](super::votes) describes.
 
 use std::sync::Arc;
@@ -81,7 +81,8 @@ impl Watch {
         let election = Election {
             answers: &answers,
             present: present.as_ref(),
-            // A busy primary may have a live connection although it has not answered this time.
+            // The connection decides here, because a busy primary may have a live connection and
+            // still not answer this query in time.
             present_answers: missed_for.is_none(),
             is_silent_for_long: self.is_for_long(missed_for),
             is_open_for_long: self.is_for_long(self.open_since.map(|since| since.elapsed())),

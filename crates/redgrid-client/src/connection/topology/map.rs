@@ -21,8 +21,8 @@ const LEFT_FOR: Duration = Duration::from_secs(10);
 
 /// How long slots stay with their node although no map assigns them to any node: 60 s.
 ///
-/// While a primary is missing, the map is refreshed more often for the same time. A node that was
-/// not replaced within that time has lost its slots or given them up.
+/// After a primary has stopped answering, the map is refreshed more often for the same time. A node
+/// that was not replaced within that time has lost its slots or given them up.
 const KEPT_FOR: Duration = EAGER_FOR;
 
 #[derive(Default)]
@@ -107,10 +107,11 @@ impl Map {
         owners
     }
 
-    /// Returns for how long a primary has not answered; the shortest time if this applies to
-    /// several. Returns `None` if no primary is silent, or only for longer than [`EAGER_FOR`].
+    /// Returns for how long a primary has not answered; for several such primaries, the shortest
+    /// time. Ignores primaries that have not answered for [`EAGER_FOR`] or longer. Returns `None`
+    /// if no primary remains.
     ///
-    /// During that time the map is refreshed more often.
+    /// While the result is not `None`, the map is refreshed more often.
     pub(super) fn misses_a_primary(&mut self, now: Instant) -> Option<Duration> {
         let mut latest = None;
         for known in self.known.values_mut() {
@@ -123,8 +124,8 @@ impl Map {
         latest.map(|since| now.since(since))
     }
 
-    /// Returns the index of the map to trust among `maps`, each reported by a different
-    /// node. Returns `None` if none can be trusted.
+    /// Returns the index of the map to trust among `maps`, each reported by a different node.
+    /// Returns `None` if no map can be trusted.
     ///
     /// A node that was cut off or has hung reports an old map without any sign of its age. So a map
     /// is doubtful if it takes slots from a responding node and gives them to a suspect node. A

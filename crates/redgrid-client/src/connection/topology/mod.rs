@@ -39,15 +39,15 @@ const LONGEST_GAP: Duration = Duration::from_millis(50);
 
 /// The initial pause between refreshes while a primary does not answer: 100 ms.
 ///
-/// Calls that wait for that primary cause no further refreshes meanwhile. A delay of 100 ms is
+/// Calls that wait for that primary cause no refreshes of their own. A delay of 100 ms is
 /// acceptable for these calls.
 const EAGERLY: Duration = Duration::from_millis(100);
 
 /// How long the pauses between refreshes stay at [`EAGERLY`]: 10 s.
 ///
 /// A failover that is configured to be fast completes within that time. After that, each pause is a
-/// quarter longer than the previous one, because all clients of a deployment refresh at the same
-/// time.
+/// quarter longer than the previous one. This limits the load, because all clients of a deployment
+/// refresh at the same time.
 const AT_FULL_PACE: Duration = Duration::from_secs(10);
 
 /// The longest pause between refreshes while a primary does not answer: 1 s, or `scan_interval` if
@@ -110,9 +110,10 @@ fn reader(mode: ReadMode, next: &AtomicUsize, primary: &Arc<Node>, replicas: &[A
 
 /// Returns the server at which waiters of `key` subscribe.
 ///
-/// All clients with the same list of replicas choose the same replica. Therefore this replica
-/// counts all waiters, and all waiters receive a release at the same time. If this replica is not
-/// usable, the next one is chosen. Without a usable replica, waiters subscribe at the primary.
+/// All clients with the same list of replicas choose the same replica. Therefore this replica knows
+/// the number of all waiters, and all waiters are notified of a release at the same time. If this
+/// replica is not usable, the next one is chosen. Without a usable replica, waiters subscribe at
+/// the primary.
 fn listener(mode: SubscriptionMode, key: &[u8], primary: &Arc<Node>, replicas: &[Arc<Node>]) -> Arc<dyn Server> {
     if mode == SubscriptionMode::Primary {
         return Arc::clone(primary) as Arc<dyn Server>;

@@ -52,7 +52,7 @@ struct Members {
 }
 
 impl Replicated {
-    /// Creates the topology without a known primary, for the reason `why`.
+    /// Creates the topology without a known primary; errors give `why` as the reason.
     pub(super) fn new(kind: DeploymentKind, nodes: Nodes, why: &'static str) -> Arc<Self> {
         Arc::new(Replicated {
             kind,
@@ -94,7 +94,8 @@ impl Replicated {
         members.sentinels = if self.closed.load(Ordering::Acquire) { Vec::new() } else { sentinels };
     }
 
-    /// Sets why no node reports the primary, and whether waiting can help. A known primary is kept.
+    /// Sets why no node reports the primary, and whether waiting can help. A known primary stays in
+    /// use.
     pub(super) fn unknown_because(&self, trouble: Trouble) {
         self.change_members().trouble = Some(trouble.message.clone());
         self.unknown_primary.because(trouble);
@@ -113,8 +114,8 @@ impl Replicated {
         self.nodes.open(address, NodeRole::Primary)
     }
 
-    /// Returns for how long the primary has not answered, since the first call that found it
-    /// silent. `None` if it answers or is unknown.
+    /// Returns for how long the primary has been silent, measured from the first call of this
+    /// method that found it silent. Returns `None` if the primary answers or is unknown.
     pub(super) fn missed_for(&self) -> Option<Duration> {
         let mut members = self.change_members();
         let is_missed = members.primary.as_ref().is_some_and(|node| !node.answers());
@@ -174,8 +175,8 @@ impl Replicated {
         }
         let node = opened.unwrap_or_else(|| self.open(&address));
         tracing::info!(%address, "primary");
-        // If the new primary was a replica, its node as a replica is closed: two nodes at one
-        // address would be confused.
+        // If the new primary was a replica, the node that was opened for the replica is closed: two
+        // nodes at one address would be confused.
         let (promoted, replicas): (Vec<_>, Vec<_>) =
             std::mem::take(&mut members.replicas).into_iter().partition(|replica| replica.is_at(&address));
         (members.replicas, members.missed_since) = (replicas, None);
@@ -189,7 +190,7 @@ impl Replicated {
     ///
     /// Replicas in `doubted` were reported as down by a sentinel, or failed to answer. These
     /// replicas stay while they are connected, because the next query may have another result. If
-    /// replicas serve neither reads nor subscriptions, none is opened.
+    /// the client uses replicas neither for reads nor for subscriptions, this method does nothing.
     pub(super) fn set_replicas(&self, addresses: &[Address], doubted: &[Address]) {
         let mut members = self.change_members();
         if !self.nodes.settings.uses_replicas() || self.closed.load(Ordering::Acquire) {
@@ -202,8 +203,8 @@ impl Replicated {
         let (stay, leave): (Vec<_>, Vec<_>) = std::mem::take(&mut members.replicas).into_iter().partition(stays);
         members.replicas = stay;
         let mut changed = !leave.is_empty();
-        // A server with outdated information reports the new primary as a replica. Such a report is
-        // skipped here, because two nodes at one address would be confused.
+        // A server with outdated information may report the new primary as a replica. That address
+        // is skipped here, because two nodes at one address would be confused.
         for address in addresses {
             if !members.replicas.iter().chain(&members.primary).any(|known| known.is_at(address)) {
                 members.replicas.push(self.nodes.open(address, NodeRole::Replica));

@@ -11,7 +11,8 @@ pub(super) enum Role {
         replicas: usize,
     },
     ReplicaOf {
-        /// The primary that the server replicates from, as the server's configuration names it.
+        /// The address of the primary from which the server replicates, as in the server's
+        /// configuration.
         primary: Address,
         /// Whether the link to the primary is up and the initial synchronization is complete.
         is_connected: bool,

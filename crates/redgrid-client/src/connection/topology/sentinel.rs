@@ -4,11 +4,11 @@
 //! publishes a new primary. Of several answers, the client uses the one with the latest election. A
 //! server is used only if it confirms the role that the sentinels report.
 //!
-//! In a failover, planned or not, the leading sentinel promotes a replica at once. The sentinel
-//! reports the new primary up to a second later, after its next query of that server. So this
-//! client queries the chosen replica itself, and uses that replica as soon as it reports that it is
+//! In a failover, planned or not, the leading sentinel promotes a replica at once. But it reports
+//! the new primary only after it has queried that server again, up to a second later. So this
+//! client queries the chosen replica itself, and uses it as soon as the replica reports the role of
 //! a primary. If the promotion was given up, the client returns to the former primary, unless most
-//! of the answering sentinels report that server as down. During the promotion, requests to the
+//! sentinels that answer report the former primary as down. During the promotion, requests to the
 //! former primary are briefly suspended: writes that it acknowledges after the promotion would be
 //! lost.
 
@@ -43,8 +43,9 @@ use crate::error::ServerError;
 /// answers much sooner.
 const LONGEST_WAIT: Duration = Duration::from_millis(100);
 
-/// The longest pause after a subscription at a sentinel failed or was rejected: 2 s. A subscription
-/// that fails without a reply costs a connection.
+/// The longest pause after a failed or rejected subscription at a sentinel: 2 s. The pause limits
+/// the number of new connections: if a subscription fails without a reply, its connection is
+/// replaced.
 ///
 /// During the pause the sentinel is still queried at intervals.
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
@@ -86,12 +87,12 @@ struct Watch {
     sentinels: HashMap<Address, WatchedSentinel>,
     /// Notified when a sentinel publishes a new primary, or a replica chosen for promotion.
     switched: Arc<Notify>,
-    /// The number of the latest election whose primary this client uses.
+    /// The number of the election whose reported result this client used last.
     latest: u64,
     /// The replica that will probably win the next election.
     elected: Option<Elected>,
-    /// The last promotion for which requests were suspended: the number of the election before it,
-    /// and the replica. Requests are suspended only once for the same promotion.
+    /// The last promotion for which requests were suspended: the number of the election before that
+    /// promotion, and the chosen replica. Requests are suspended only once per promotion.
     held_back_for: Option<(u64, Address)>,
     failed_refreshes: u32,
 }
@@ -153,8 +154,8 @@ impl Watch {
         }
     }
 
-    /// Follows the chosen replica (uses it as the primary) once it reports that it is a primary.
-    /// Returns whether the replica is followed.
+    /// Follows the chosen replica if it reports that it is a primary. Following a server means
+    /// using it as the primary. Returns whether the replica is followed.
     fn follow_elected(&mut self) -> bool {
         let Some(elected) = &mut self.elected else { return false };
         if elected.followed_at.is_none() && elected.is_primary() {
@@ -232,12 +233,12 @@ impl Watch {
         {
             self.replicated.set_replicas(&up, &down);
         }
-        // Configured sentinels stay even if the other sentinels do not name them: the last
-        // remaining sentinel may be a configured one.
+        // Configured sentinels stay even if no other sentinel lists them: if all others fail, a
+        // configured one may be the last that answers.
         if let Ok(others) = others_by(&*by, name).await {
             let wanted: HashSet<&Address> = others.iter().chain(&self.seeds).chain(self.known(&by)).collect();
-            // A sentinel does not name itself. So every connected sentinel stays, whatever address
-            // the client has for it.
+            // A sentinel does not list itself, and may list others by addresses that this client
+            // does not use. So every connected sentinel stays.
             let is_obsolete = |(known, sentinel): &(&Address, &WatchedSentinel)| {
                 !wanted.contains(known) && sentinel.node.connection_id().borrow().is_none()
             };
@@ -253,11 +254,10 @@ impl Watch {
 
     /// Follows the server that `by` names as the primary, or as the chosen replica.
     ///
-    /// `has_leader_answered` is true if the sentinel that leads the failover has answered this
-    /// time.
+    /// `has_leader_answered`: whether the leader of the failover has answered in this refresh.
     fn follow(&mut self, by: &Arc<Node>, report: PrimaryReport, has_leader_answered: bool) {
-        // A failover is over when the sentinels have counted its election, and so name its new
-        // primary. A failover that was given up is over, too.
+        // A failover is over once the sentinels have counted its election: from then on they report
+        // its new primary. It is also over if it was given up.
         let is_over = |elected: &mut Elected| {
             elected.after != report.epoch || elected.is_given_up(report.elected.as_ref(), has_leader_answered)
         };
@@ -296,8 +296,8 @@ impl Watch {
     ///
     /// - all sentinels have answered;
     ///
-    /// - a sentinel reports a later election than the followed one, and the client already has a
-    ///   primary;
+    /// - a sentinel reports a later election than the one that the client follows, and the client
+    ///   already has a primary;
     ///
     /// - most sentinels have answered, and one of them has chosen a replica;
     ///
@@ -351,14 +351,13 @@ fn is_called_down<'a>(answers: impl Iterator<Item = &'a PrimaryReport>, primary:
     down * 2 > all
 }
 
-/// Returns whether the client follows the election number `reported`. The client has followed the
-/// number `latest` before. Of `all` sentinels, `answered` have answered, and `reported` is the
-/// latest election that they report.
+/// Returns whether the client follows the election number `reported`: the latest one that sentinels
+/// report. So far it follows the number `latest`. Of `all` sentinels, `answered` have answered.
 ///
 /// An older election is usually reported by a sentinel that is cut off, perhaps together with the
 /// former primary. But if most sentinels report only older elections, they have been set up anew,
-/// and the client follows the latest of these. The caller can leave sentinels out of `all` that
-/// have been unreachable for [`FORGOTTEN_AFTER`] scan intervals, because they were probably
+/// and the client follows the latest of these elections. The caller can leave out of `all` each
+/// sentinel that has been unreachable for [`FORGOTTEN_AFTER`] scan intervals: it was probably
 /// replaced.
 fn is_followed(reported: u64, latest: u64, answered: usize, all: usize) -> bool {
     reported >= latest || answered * 2 > all
@@ -367,7 +366,7 @@ fn is_followed(reported: u64, latest: u64, answered: usize, all: usize) -> bool 
 /// The number of scan intervals without a connection after which a sentinel can be forgotten,
 /// unless it is configured: 10.
 ///
-/// A restarted sentinel is back before that.
+/// A sentinel that restarts is connected again sooner.
 const FORGOTTEN_AFTER: u32 = 10;
 
 #[cfg(test)]

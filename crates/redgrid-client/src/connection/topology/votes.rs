@@ -1,8 +1,8 @@
-//! Election of a primary among nodes that report their own roles, by the votes of the replicas.
+//! Election of a primary by the votes of the replicas. Each node reports its own role.
 //!
-//! A primary lists a replica as connected until `repl-timeout` has passed, even if the link is cut.
-//! So the replicas that it lists prove little. A vote is a replica's own report: the primary from
-//! which the replica replicates, and the state of the link.
+//! If the link to a replica is cut, the primary still lists the replica as connected until
+//! `repl-timeout` has passed. So the list of a primary proves little. A vote is a replica's own
+//! report: from which primary it replicates, and the state of the link.
 
 use std::cmp::Reverse;
 
@@ -34,8 +34,8 @@ pub(super) enum Choice<'a> {
     Nothing,
 }
 
-/// The numbers of replicas that name a node as their primary. The number of connected replicas is
-/// compared first, then the number of all these replicas.
+/// How many replicas name a node as their primary. Votes are compared by `connected` first, then by
+/// `all`.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Votes {
     connected: usize,
@@ -55,8 +55,8 @@ impl<'a> Election<'a> {
     /// primary, the best node has no votes, and other nodes are silent.
     ///
     /// Once the choice has been open for long, one of the nodes with the most votes is chosen: the
-    /// one that claims the most replicas. If several claim the same number, it is the first of them
-    /// in the list.
+    /// one that claims the most replicas. If several of them claim the same number of replicas, the
+    /// first of them in the list is chosen.
     pub(super) fn choice(&self) -> Choice<'a> {
         let is_by_name = self.is_by_name();
         let candidates = self.answers.iter().enumerate().filter_map(|(at, (address, answer))| {
@@ -85,25 +85,26 @@ impl<'a> Election<'a> {
     pub(super) fn replicas_of(&self, primary: &Address) -> Vec<Address> {
         let is_by_name = self.is_by_name();
         let replicas = self.answers.iter().filter(|(_, answer)| match answer {
-            // If no replica names a listed node, each name may be an alias of the primary.
+            // If no replica names a listed node, any name may be an alias of this primary.
             Ok(Role::ReplicaOf { primary: named, .. }) => !is_by_name || self.is_same(named, primary),
             _ => false,
         });
         replicas.map(|(address, _)| (*address).clone()).collect()
     }
 
-    /// Returns whether the votes of replicas count.
+    /// Returns whether the choice is made by the votes of the replicas.
     ///
     /// A replica may name its primary by a host name where the list has an IP address, or the
-    /// reverse. If replicas answer and none of them names a listed node, their votes belong to no
-    /// node. In that case the number of replicas that each primary claims counts instead.
+    /// reverse. If replicas answer and none of them names a listed node, their votes cannot be
+    /// assigned to nodes. In that case the nodes are compared by the number of replicas that they
+    /// claim.
     fn is_by_name(&self) -> bool {
         let mut named = self.named().peekable();
         let is_listed = |named: &Address| self.answers.iter().any(|(address, _)| self.is_same(named, address));
         named.peek().is_none() || named.any(|(named, _)| is_listed(named))
     }
 
-    /// Returns whether a current primary that has not answered this time is a candidate.
+    /// Returns whether a current primary that has not answered in this refresh is a candidate.
     fn stays_while_silent(&self, address: &Address) -> bool {
         // An unlisted name may be an alias of the current primary.
         let is_named = |named: &Address| !self.is_by_name() || self.is_same(named, address);
@@ -233,7 +234,7 @@ mod tests {
         follows(&promoted, Present::None, "b");
         // The replica has not finished its initial synchronization.
         follows(&[primary(2), primary(0), cut_from("b")], Present::Answers("a"), "b");
-        // Of two votes, that of the connected replica counts.
+        // Each primary has one vote: that of the connected replica wins.
         follows(&[primary(2), primary(1), cut_from("a"), copies("b")], Present::Answers("a"), "b");
         // With equal votes the current primary stays.
         follows(&[primary(1), primary(9), copies("a"), copies("b")], Present::Answers("a"), "a");
@@ -255,7 +256,7 @@ mod tests {
     #[test]
     fn names_that_are_not_listed_count_by_the_address_map_or_not_at_all() {
         follows(&[primary(0), primary(9), copies("inner-a")], Present::Answers("b"), "a");
-        // No vote belongs to a listed node, so the claims count.
+        // No vote names a listed node, so the claimed numbers are compared.
         follows(&[primary(0), primary(1), copies("z")], Present::Answers("a"), "b");
         follows(&[silent(), primary(1), copies("z")], Present::Silent("a"), "b");
         follows(&[silent(), primary(0), copies("z")], Present::SilentForLong("a"), "a");

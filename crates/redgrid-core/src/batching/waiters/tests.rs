@@ -1,5 +1,5 @@
-//! Random sequences of the steps of callers and the loop, checked against the guarantees to each
-//! caller.
+//! Random sequences of steps by the callers and by the loop. After each step, the guarantees to
+//! each caller are checked.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,10 +26,10 @@ struct Caller {
     index: usize,
     request: u32,
     until: Instant,
-    /// Set when the waker of the last poll is woken.
+    /// Set when the waker of the last poll is called.
     flag: Arc<Flag>,
     was_sent: bool,
-    /// Number of batches that were formed before the one of this request.
+    /// Number of batches that were formed before the batch with this request.
     batch: u64,
 }
 
@@ -173,7 +173,8 @@ impl World {
         self.batches.extend((!requests.is_empty()).then_some(Some(requests)));
     }
 
-    /// Checks that completed callers are woken, that each has its own slot, and that none is lost.
+    /// Checks that a caller with a result is woken, that each caller has a slot of its own, that no
+    /// free slot is lost, and that an abandoned batch wakes the loop.
     fn check_invariants(&self) {
         let all = &self.waiters;
         for who in self.callers.iter().flatten() {
@@ -189,8 +190,8 @@ impl World {
         assert!(!is_forgotten || self.driver.0.load(Ordering::Relaxed), "an abandoned batch has not woken the driver");
     }
 
-    /// Finishes the run without new callers: the loop completes all callers, or it ends and fails
-    /// them.
+    /// Finishes the run without new callers. The loop gives each caller its result or, with
+    /// `ended`, fails all callers.
     fn finish(mut self, ended: bool) {
         self.ended = ended;
         if ended {

@@ -1,10 +1,10 @@
--- check.lua: lets a token pass unless it is stale, and remembers a token that has passed.
+-- check.lua: lets a token pass unless the token is stale. Remembers the token if it passes.
 --
 -- KEYS[1]  fence     string; the highest token that has passed, in decimal
 -- ARGV[1]  token     decimal, without leading zeros: a time in microseconds since 1970
--- ARGV[2]  lifetime  milliseconds that the highest token is remembered after a token has passed;
---                    0: forever. If the token is ahead of this server's clock, the difference is
---                    added to the lifetime
+-- ARGV[2]  lifetime  how long the highest token is remembered after a token has passed, in
+--                    milliseconds; 0: forever. If the token is later than this server's time, the
+--                    difference is added to the lifetime
 -- Returns  {1, token}    passed: it is now the highest token
 --          {0, highest}  stale: `highest` has passed before
 --          {3, ''}       no token is remembered, and the given token is older than the lifetime
@@ -26,9 +26,9 @@ elseif lifetime > 0 then
   end
 end
 if lifetime > 0 then
-  -- A token that is ahead of this server's clock is remembered until it is as old as the lifetime.
-  -- The lifetime of the key is never shortened. A key without a lifetime stays without one, because
-  -- a client whose fence has no lifetime may have set it.
+  -- A token that is later than this server's time is remembered until its age reaches the lifetime.
+  -- The lifetime of the key is never shortened. If the key has no lifetime, it gets none: it may
+  -- come from a client whose fence has no lifetime.
   local lead = math.max(0, math.ceil((tonumber(token) - now) / 1000))
   local left = redis.call('PTTL', KEYS[1])
   if left == -1 then

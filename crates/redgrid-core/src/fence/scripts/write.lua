@@ -4,13 +4,13 @@
 -- KEYS[2]  fence      string; the highest token that has passed, in decimal
 -- KEYS[3]  reply      string; the reply of this call; a new key for each call
 -- ARGV[1]  token      decimal, without leading zeros: a time in microseconds since 1970
--- ARGV[2]  lifetime   milliseconds that the highest token is remembered after a token has passed;
---                     0: forever. If the token is ahead of this server's clock, the difference is
---                     added to the lifetime
--- ARGV[3]  remember   milliseconds that the reply is stored: longer than any transmission of the
---                     request can be in flight
+-- ARGV[2]  lifetime   how long the highest token is remembered after a token has passed, in
+--                     milliseconds; 0: forever. If the token is later than this server's time,
+--                     the difference is added to the lifetime
+-- ARGV[3]  remember   how long the reply is stored, in milliseconds: longer than any transmission
+--                     of the request can be in flight
 -- ARGV[4]  not after  deadline by this server's clock, in microseconds since 1970
--- ARGV[5]  command    SET, HSET, HDEL, DEL or INCRBY; its arguments after the key follow
+-- ARGV[5]  command    SET, HSET, HDEL, DEL or INCRBY; its arguments follow, without the key
 -- Returns  {1, reply}    written: 1 for SET, the reply of the command for the others
 --          {0, highest}  stale: `highest` has passed before
 --          {2, time}     too late: `time` is this server's time, in microseconds since 1970
@@ -41,9 +41,10 @@ local command = ARGV[5]
 if command ~= 'SET' and command ~= 'HSET' and command ~= 'HDEL' and command ~= 'DEL' and command ~= 'INCRBY' then
   return redis.error_reply('ERR a fence does not carry out ' .. command)
 end
--- The token is stored before the data: if the server refuses the token, no data has been written.
+-- The token is stored before the data. So if the server refuses to store the token, no data has
+-- been written.
 if lifetime > 0 then
-  -- A token that is ahead of this server's clock is remembered until it is as old as the lifetime.
+  -- A token that is later than this server's time is remembered until its age reaches the lifetime.
   local lead = math.max(0, math.ceil((tonumber(token) - tonumber(time)) / 1000))
   local left = redis.call('PTTL', KEYS[2])
   if left == -1 then

@@ -27,11 +27,11 @@ use crate::observe::count;
 
 /// Interval of the keepalive: 250 ms.
 ///
-/// The positions of a process that sends no keepalives expire after four intervals. If the waiters
-/// at the head of the queue are dead, the next live waiter therefore gets the lock within 1.5 s.
+/// If a process sends no keepalives, its positions expire after four intervals. So if the waiters
+/// at the head of the queue are dead, the next live waiter gets the lock within 1.5 s.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Lifetime of a position without a further keepalive, in keepalive intervals: 4.
+/// How many keepalive intervals a position lives after its last keepalive: 4.
 const MISSED_KEEPALIVES: u32 = 4;
 
 /// Interval at which a keepalive also checks the scores of all positions: 1 s.
@@ -42,14 +42,14 @@ const SCORES_INTERVAL: Duration = Duration::from_secs(1);
 /// Largest number of fair locks for which one client sends keepalives every `KEEPALIVE_INTERVAL`:
 /// 100.
 ///
-/// With more locks, the client sends a keepalive for each of them less often, and the server keeps
-/// the positions for longer. So one client sends at most 400 keepalives a second.
+/// With more locks, the interval of their keepalives is longer, and the server keeps the positions
+/// for longer. So one client sends at most 400 keepalives a second.
 const MAX_FREQUENT: u64 = 100;
 
 enum Step {
     Done,
-    /// Send a keepalive for these positions, each given by the id of its request and the number in
-    /// its holder field.
+    /// Send a keepalive for these positions. Each is a pair: the id of its request, and the number
+    /// in its holder field.
     Keepalive(Vec<(u64, u64)>),
     Sleep(Instant),
 }
@@ -58,7 +58,8 @@ struct FairLoop {
     key: LockId,
     queue: &'static dyn ServerQueue,
     changed: Arc<Notify>,
-    /// Channels on which positions are notified, by the number of the position.
+    /// Subscriptions to the channels on which positions are notified, by the number of the
+    /// position.
     watches: HashMap<u64, Watch>,
     next_keepalive: Instant,
     /// When a keepalive checks the scores of all positions again.
@@ -71,7 +72,7 @@ impl Table {
         KEEPALIVE_INTERVAL * u32::try_from(times).unwrap_or(u32::MAX)
     }
 
-    /// Returns how long the server keeps a position without another keepalive.
+    /// Returns how long the server keeps a position after its last keepalive.
     pub(in crate::lock) fn position_ttl(&self) -> Duration {
         self.keepalive_interval() * MISSED_KEEPALIVES
     }
@@ -122,8 +123,8 @@ impl Table {
             answers = lock.reject_try_waiters();
         }
         for entry in lock.queue.iter().filter(|entry| entry.until <= now) {
-            // The waiter's timeout has passed, but its caller has not polled for the error. The
-            // position of this waiter must not delay the waiters behind it.
+            // The waiter's timeout has passed, but its caller has not polled for the error. Until
+            // then, the waiter's position must not delay the waiters behind it.
             let position = &entry.status.position;
             if position.was_requested() && !position.has_request_in_flight() {
                 self.release_position_of(lock, entry);
@@ -132,8 +133,8 @@ impl Table {
         self.listen(fair_loop, lock, now);
         let passes_locally = self.passes_locally(lock).is_some();
         if passes_locally {
-            // Notifications from before this process acquired the lock are stale. But an operation
-            // in flight may be the release, so notifications are kept while there is one.
+            // Notifications from before this process acquired the lock are stale. But they are kept
+            // while an operation is in flight, because that may be the release.
             let is_idle = lock.busy == Busy::No;
             lock.queue.iter().filter(|_| is_idle).for_each(|entry| entry.status.position.clear_notification());
         } else if let Some(at) = self.next_to_request(lock, now)
@@ -167,8 +168,8 @@ impl Table {
         }
     }
 
-    /// Subscribes to the channels of the first waiters' positions, and processes received
-    /// notifications.
+    /// For each of the first waiters, subscribes to the channel of its position. Also processes the
+    /// notifications that were received.
     fn listen(&self, fair_loop: &mut FairLoop, lock: &LockState, now: Instant) {
         let depth = usize::try_from(self.core.settings.fair_depth).unwrap_or(usize::MAX);
         let mut watches = HashMap::new();
@@ -205,11 +206,11 @@ impl Table {
 
     /// Returns the index of the waiter that sends the next acquire request.
     ///
-    /// That is a waiter whose position must try now, if there is one. Otherwise it is the first
-    /// waiter without a position, if that waiter is among the first `fair_depth` waiters.
+    /// That is the first waiter whose position is due, if any. Otherwise it is the first waiter
+    /// without a position, provided that this waiter is among the first `fair_depth` waiters.
     ///
-    /// While a pass request that may enqueue a waiter is in flight, neither that waiter nor any
-    /// behind it sends its own enqueue request.
+    /// A pass request in flight may enqueue a waiter. Until it is answered, that waiter and all
+    /// waiters behind it send no enqueue requests of their own.
     fn next_to_request(&self, lock: &LockState, now: Instant) -> Option<usize> {
         if !may_request(lock) {
             return None;
@@ -251,7 +252,7 @@ impl Table {
         let parts = match answer.result.and_then(|reply| reply.into_typed::<Vec<i64>>()) {
             Ok(parts) if parts.len() == positions.len() + 3 => parts,
             other => {
-                // Waiting without a reply counts as loss of contact.
+                // Without a reply, the waiters count as out of contact with the server.
                 lock.contended = false;
                 let error = other.err().map_or("wrong number of values".to_owned(), |error| error.to_string());
                 tracing::debug!(name = %fair_loop.key.keys.name, error, "a keepalive got no valid reply");
@@ -287,12 +288,12 @@ impl Table {
     }
 }
 
-/// Returns whether an attempt can be made: no operation that conflicts with it is in flight.
+/// Returns whether an acquire request can be sent: no operation in flight conflicts with it.
 fn may_request(lock: &LockState) -> bool {
     !lock.request_in_flight && !matches!(lock.busy, Busy::AdjustingLease(_))
 }
 
-/// Counts one more fair lock that sends keepalives, until this value is dropped.
+/// While this value exists, the client counts one more fair lock for which it sends keepalives.
 struct ActiveFairKey(Arc<Table>);
 
 impl ActiveFairKey {

@@ -3,15 +3,15 @@
 //! The positions at the head of the queue may belong to this process. As long as they do, a task
 //! that releases the lock hands the lock to the waiter with the next position, without a request.
 //!
-//! One reply of the server lists the positions of this process at the head, up to the first of
-//! another process: a *run*. New waiters enqueue at the end, so no waiter gets between two
-//! positions of a run. The lock can therefore pass along the run under the holder field that
-//! already has it.
+//! A reply of the server lists the positions of this process at the head, up to the first position
+//! of another process. These positions are a *run*. New waiters enqueue at the end, so no waiter
+//! gets between two positions of a run. Therefore the lock can pass from waiter to waiter of the
+//! run, while the holder field on the server stays the same.
 //!
-//! One pass request reports the positions that were served since the last one, and enqueues the
-//! waiters that arrived since. Its reply lists the run anew. A run is used for no longer than the
-//! longest hand-over window, because a forced takeover waits only that long for local hand-overs to
-//! end.
+//! A position is served when its waiter gets the lock in this way. A pass request reports the
+//! positions that were served since the last pass request, and enqueues the waiters that arrived
+//! since then. Its reply lists the run anew. A run is used for no longer than the longest hand-over
+//! window, because a forced takeover waits only that long for local hand-overs to end.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ pub(in crate::lock) struct LocalPass {
     /// Numbers of the next positions, in their order. Some of their waiters may have left since the
     /// reply.
     next: VecDeque<u64>,
-    /// Send time of the pass request whose reply listed the positions in `next`.
+    /// Send time of the pass request; its reply listed the positions in `next`.
     listed: Option<Instant>,
     /// Numbers of the served positions, which stay in the server's queue until they are reported.
     served: Vec<u64>,
@@ -45,11 +45,11 @@ pub(in crate::lock) struct LocalPass {
     in_flight: bool,
     /// The served positions that the pass request in flight reports.
     reporting: Vec<u64>,
-    /// A hand-over that is suspended until the pass request completes: the id of its server lease.
-    /// If that lease was adjusted to the request of a waiter, also the last adjustment.
+    /// Set if a hand-over is suspended until the pass request completes. Has the id of the server
+    /// lease and, if that lease was adjusted to a waiter's request, the last adjustment.
     suspended: Option<(u64, Option<Fitted>)>,
-    /// Id of a server lease that is no longer passed along. Either a pass request has failed, or a
-    /// retransmission of one can still release the lock.
+    /// Id of a server lease that is no longer passed along, because a pass request has failed, or
+    /// because a retransmitted pass request can still release the lock.
     ended: Option<u64>,
 }
 
@@ -58,15 +58,15 @@ impl LocalPass {
         self.in_flight
     }
 
-    /// Removes a position that was served or is no longer in the queue.
+    /// Forgets a next position, because it was served or is no longer in the queue.
     pub(super) fn lost(&mut self, number: u64) {
         self.next.retain(|next| *next != number);
     }
 }
 
 impl LockState {
-    /// Moves the next waiter of the run to the front of the local queue. Returns false if none is
-    /// known.
+    /// Moves the next waiter of the run to the front of the local queue. Returns false if the next
+    /// waiter is not known.
     fn promote_next_of_pass(&mut self, now: Instant) -> bool {
         let Some(pass) = &mut self.local_pass else { return false };
         if pass.listed.is_none_or(|listed| now >= listed + LONGEST_WINDOW) {
@@ -106,10 +106,11 @@ impl Table {
         (!has_ended && !matches!(lock.busy, Busy::Release { .. })).then_some(queue)
     }
 
-    /// Moves the next waiter of the run to the front of the local queue. Returns false if none is
-    /// known.
+    /// Moves the next waiter of the run to the front of the local queue. Returns false if the next
+    /// waiter is not known.
     ///
-    /// In that case a pass request fetches the next positions, or the server lease is released.
+    /// If it is not known, a pass request fetches the next positions, or the server lease is
+    /// released.
     pub(in crate::lock) fn is_next(
         self: &Arc<Self>,
         state: &mut State,
@@ -146,16 +147,16 @@ impl Table {
         pass.served.push(number);
         let limit = waiter.status.may_execute_until();
         if now < limit {
-            // An earlier request for this position can execute late, and create a position
-            // without a waiter.
+            // An earlier request for this position can still execute, and create a position without
+            // a waiter.
             self.take_out(lock, number, Some(limit), false);
         }
     }
 
     /// Releases a server lease by a pass request that reports the served positions.
     ///
-    /// Returns `None` if a plain release must follow: there are no served positions, the lock stays
-    /// taken for a while, or the pass request failed.
+    /// Returns `None` if the caller must send a plain release. That is so if there are no served
+    /// positions, if the lock is to stay taken for a while, or if the pass request failed.
     pub(in crate::lock) async fn release_in_queue(
         self: &Arc<Self>,
         server_lease: &ServerLease,
@@ -170,7 +171,7 @@ impl Table {
         let served = {
             let mut state = self.state();
             let pass = Self::pass_of(&mut state, server_lease)?.local_pass.as_mut()?;
-            // A pass request that counts as in flight may not have been sent. So this request also
+            // If another pass request is in flight, perhaps it is never sent. So this request also
             // reports the served positions that the other request was to report.
             pass.reporting.iter().copied().chain(std::mem::take(&mut pass.served)).collect::<Vec<_>>()
         };
@@ -199,9 +200,10 @@ impl Table {
         lock.server_lease.as_ref().is_some_and(|ours| ours.id == server_lease.id).then_some(&mut **lock)
     }
 
-    /// Completes the release of a server lease by a pass request. The lock is released again if a
-    /// retransmission can acquire it, and a plain release is remembered that can be repeated after
-    /// a failover.
+    /// Completes the release of a server lease by a pass request.
+    ///
+    /// If a retransmission can acquire the lock again, another release is scheduled. A plain
+    /// release is remembered, which can be repeated after a failover.
     fn released_by_pass(self: &Arc<Self>, server_lease: &ServerLease, answered: &RequestOutcome) {
         self.release_late_copies(server_lease, answered.sent, Instant::MIN);
         let field = self.core.field(server_lease.id);
@@ -209,7 +211,7 @@ impl Table {
         self.core.given_back.remember(&release, answered);
     }
 
-    /// Removes served but unreported positions from the server's queue, one by one.
+    /// Removes from the server's queue, one by one, the served positions that were not reported.
     pub(in crate::lock) fn take_out_served(self: &Arc<Self>, lock: &mut LockState) {
         let served = lock.local_pass.as_mut().map(|pass| std::mem::take(&mut pass.served)).unwrap_or_default();
         for number in served {
@@ -217,8 +219,8 @@ impl Table {
         }
     }
 
-    /// Removes from the server's queue the served positions of a server lease that is released
-    /// without a pass request.
+    /// Removes the served positions of a server lease from the server's queue. The server lease is
+    /// released without a pass request.
     pub(in crate::lock) fn take_out_served_of(self: &Arc<Self>, server_lease: &ServerLease) {
         if let Some(lock) = Self::pass_of(&mut self.state(), server_lease) {
             self.take_out_served(lock);
@@ -300,7 +302,8 @@ impl Table {
         }
         if !lock.has(&server_lease) {
             self.take_out_served(lock);
-            // The current grant's hand-over was suspended until this request completed; resume it.
+            // The hand-over of the current server lease was suspended until this request completed:
+            // resume it.
             if let Some(fitted) = suspended {
                 answers = self.hand_over_next(&mut state, key, fitted, self.now());
             }
@@ -370,9 +373,9 @@ impl Table {
             status.position.left();
         }
         // The waiter has left, or its position has another number by now. So whatever has this
-        // number on the server is released: the position, or the lock if it was granted to the
-        // position. If this process has a server lease with this number, the release of its hold
-        // suffices.
+        // number on the server is released: the position or, if the position was granted, the lock.
+        // If this process has a server lease with this number, nothing is done here, because the
+        // end of that lease's holds releases the lock.
         let ours = lock.and_then(|lock| lock.server_lease.as_ref());
         if ours.is_none_or(|ours| ours.id != *number) {
             let limit = outcome.retransmission_ends.unwrap_or(Instant::MIN).max(status.may_execute_until());

@@ -23,25 +23,27 @@ pub(super) use self::queue_position::QueuePosition;
 pub use self::queue_position::QueuePositionView;
 use super::protocol::{HoldArgs, LockKeys};
 
-/// The arguments of a pass request, by which a process reports queue positions while it holds the
-/// lock.
+/// The arguments of a pass request.
+///
+/// A process that holds the lock sends pass requests. Such a request removes served positions from
+/// the server's queue, enqueues new ones, and returns which positions of the process are next.
 #[derive(Debug, Clone, Copy)]
-// Exhaustive: only implementations of object types use it.
+// Not `#[non_exhaustive]`: only implementations of object types use it.
 pub struct PassArgs<'a> {
-    /// Positions that were served inside the process and leave the queue.
+    /// Positions that leave the queue: their waiters got the lock inside the process.
     pub served: &'a [Bytes],
     /// Positions that are enqueued, in order.
     pub new: &'a [Bytes],
-    /// How long the server keeps the new positions, and those in the reply, without a further
-    /// request.
+    /// How long the server keeps positions without another request: the new ones, and those in the
+    /// reply.
     pub kept: Duration,
-    /// The condition on which the request releases the lock.
+    /// When the request releases the lock.
     pub gives_back: ReleaseAfterPass,
 }
 
 /// When a pass request releases the lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-// Exhaustive: only implementations of object types use it.
+// Not `#[non_exhaustive]`: only implementations of object types use it.
 pub enum ReleaseAfterPass {
     /// Never: a task of the process holds the lock.
     No,
@@ -51,8 +53,8 @@ pub enum ReleaseAfterPass {
     Yes,
 }
 
-/// The server's queue of a lock kind. Each waiter has a position, whose name is the waiter's future
-/// holder field.
+/// The server's queue of a lock kind. Each waiter has a position. The name of the position becomes
+/// the holder field when the lock is granted.
 ///
 /// For such kinds, `LockProtocol::release` and its variants also remove positions: the field of a
 /// claim can be that of a holder or of a position. `LockProtocol::acquire` only tries, and creates
@@ -61,9 +63,9 @@ pub trait ServerQueue: Send + Sync {
     /// Acquires the lock if it is free and no other position is first; otherwise enqueues the
     /// request.
     ///
-    /// The server keeps the position for `kept` without a further request. The reply is that of
-    /// `acquire`. `left` is the PTTL of the holder if the position is the head of the queue, and -1
-    /// otherwise.
+    /// The server keeps the position for `kept` without another request. The reply has the same
+    /// form as the reply to `acquire`. In it, `left` is the PTTL of the holder if the position is
+    /// the head of the queue, and -1 otherwise.
     fn enter(&self, claim: HoldArgs<'_>, kept: Duration) -> Request;
 
     /// Keeps positions alive and removes expired ones. With `all`, the script checks the whole
@@ -74,12 +76,12 @@ pub trait ServerQueue: Send + Sync {
     /// | element | meaning |
     /// |---|---|
     /// | `left` | PTTL of the lock, -2 if it is free |
-    /// | `first` | which of the positions is the head, counted from 1; 0 if none is |
+    /// | `first` | number of the head of the queue in `places`, from 1; 0 if it is not there |
     /// | `kept` | for each position: 1 if it is in the queue, otherwise 0 |
     fn keep(&self, target: &LockKeys, places: &[Bytes], kept: Duration, all: bool) -> Request;
 
-    /// Removes served positions and enqueues new ones. Keeps or releases the lock that the field of
-    /// `claim` holds, as `along` says.
+    /// Removes served positions and enqueues new ones. `along` says whether the request also
+    /// releases the lock, which the field of `claim` holds.
     ///
     /// The reply is one of:
     ///

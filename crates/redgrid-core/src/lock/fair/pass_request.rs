@@ -1,4 +1,5 @@
-//! The request that reports the served positions of this process, and enqueues new positions.
+//! The pass request. It reports the positions of this process whose waiters have had the lock, and
+//! enqueues new positions.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

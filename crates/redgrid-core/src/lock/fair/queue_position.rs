@@ -13,7 +13,8 @@ use crate::lock::cleanup::DeferredRelease;
 use crate::lock::protocol::{LockKeys, LockProtocol};
 use crate::lock::table::{LockState, Table, Waiter};
 
-/// The queue position of one acquire request. Its holder field stays the same until the grant.
+/// The queue position of one acquire request. Its holder field stays the same until the grant,
+/// unless that field is released before.
 #[derive(Default)]
 pub(in crate::lock) struct QueuePosition(Mutex<Place>);
 
@@ -22,14 +23,14 @@ struct Place {
     /// Number in the holder field, if it differs from the id of the request. A released field is
     /// never reused.
     number: Option<u64>,
-    /// Whether a request for the position was sent. The position may then be queued or hold the
-    /// lock.
+    /// Whether a request for the position was sent. If so, the position may be queued, or may hold
+    /// the lock.
     was_requested: bool,
     /// Whether a request for the position is in flight.
     has_request_in_flight: bool,
     /// Whether the position is in the server's queue.
     is_queued: bool,
-    /// Whether a notification or a reply said that the position is next.
+    /// Whether a notification or a reply has shown that the position is next.
     is_notified: bool,
     /// When the holder's lease ends, if this position is the head of the queue.
     next_at: Option<Instant>,
@@ -45,8 +46,8 @@ impl QueuePosition {
         self.place().number.unwrap_or(request)
     }
 
-    /// Moves the request to a position with another holder field, because the caller releases the
-    /// old field. The request is then enqueued again.
+    /// Gives the request a new position, with another holder field. The caller of this method
+    /// releases the old field, and the request is enqueued again.
     pub(in crate::lock) fn moved(&self, number: u64) {
         *self.place() = Place { number: Some(number), ..Place::default() };
     }
@@ -60,9 +61,9 @@ impl QueuePosition {
     /// Records the end of a request for the position. `waits` says whether its waiter is queued
     /// now.
     ///
-    /// If `waits` is false, the waiter has left or the outcome is unknown. In the first case, the
-    /// position may have been released before the request created it. So the position counts as
-    /// requested, and must be released again.
+    /// If `waits` is false, the waiter has left or the outcome is unknown. If the waiter has left,
+    /// the position may have been released before the request created it. So the position is marked
+    /// as requested, and must be released again.
     pub(in crate::lock) fn request_ended(&self, waits: bool) {
         let mut place = self.place();
         place.is_queued = std::mem::take(&mut place.has_request_in_flight) && waits;
@@ -99,7 +100,7 @@ impl QueuePosition {
         (place.is_notified, place.next_at) = (false, None);
     }
 
-    /// Records for how long the lock is taken, if the position is the head of the queue.
+    /// Records for how long the lock stays taken, if the position is the head of the queue.
     ///
     /// `left` is `Duration::MAX` if the position is not the head, or if the time is not known.
     pub(in crate::lock) fn is_next_until(&self, now: Instant, left: Duration) {
@@ -136,7 +137,7 @@ impl Table {
         self.release_position(lock.protocol, &lock.keys, (waiter.id, &waiter.status), waiter.request.lease);
     }
 
-    /// Releases the position of an attempt whose waiter has left.
+    /// Releases the position of an attempt after its waiter has left.
     pub(in crate::lock) fn leave_queue(self: &Arc<Self>, attempt: &Attempt) {
         let Attempt { protocol, key, entry, status, request, .. } = attempt;
         self.release_position(*protocol, &key.keys, (*entry, status), request.lease);

@@ -53,7 +53,7 @@ fn a_waiter_without_messages_is_given_the_time_of_a_poll() {
     let unseen = SubscriberCount { unseen: true, ..audience(1, Some(0)) };
     let mut plan = YieldPlan::after(unseen, MS).unwrap();
     assert_eq!(plan.quiet_period(Some(2)), POLLER_QUIET_PERIOD);
-    // Two messages end the yield: that of the release of this process, and that of the release by
+    // Two messages end the yield: one from the release by this process, and one from the release by
     // the polling waiter.
     assert_eq!([1, 2].map(|message_count| plan.is_over(Some(message_count))), [false, true]);
 }

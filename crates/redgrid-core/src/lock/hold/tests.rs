@@ -108,8 +108,8 @@ async fn a_hold_ends_once_and_says_how() {
     assert!(server_lease.is_valid_locally(), "its lease is longer");
 }
 
-/// A client can hold a hundred thousand locks. Each lock takes the three structs below, its keys,
-/// and its entries in the tables: about 1,000 bytes in all.
+/// A client can hold a hundred thousand locks. The memory of one lock is about 1,000 bytes: the
+/// three structs below, its keys, and its entries in the tables.
 #[test]
 #[cfg(target_pointer_width = "64")]
 fn a_held_lock_is_small() {
@@ -158,7 +158,7 @@ async fn a_watcher_is_notified_of_its_own_hold_alone() {
     let clock = Clock::runtime();
     let now = clock.now();
     let renewed = LeaseMode::Renewed(Duration::from_secs(10));
-    // The watcher of B is created before A ends, or afterwards.
+    // Both orders: the watcher of B begins to wait before A ends, or after A has ended.
     for is_between in [false, true] {
         let server_lease = server_lease(&clock, now);
         let [a, b] = [(); 2].map(|()| HoldWatch(Arc::new(hold(&server_lease, renewed, now))));
@@ -179,7 +179,7 @@ async fn a_watcher_is_notified_of_its_own_hold_alone() {
     }
 }
 
-/// A waker that polls another watcher of the hold.
+/// A waker that polls its own `HoldWatch` when it is called.
 struct PollsInline(HoldWatch, Mutex<Vec<bool>>);
 
 impl Wake for PollsInline {

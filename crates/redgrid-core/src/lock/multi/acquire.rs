@@ -23,12 +23,11 @@ use crate::lock::protocol::{AcquireReply, AcquireRequest, HoldArgs, LockKeys, Lo
 use crate::lock::reentry::reenter;
 use crate::lock::table::{Answers, Busy, LockId, LockState, State, Table, send};
 
-/// Number of keys that are processed while the table is locked once. Between two such chunks, other
-/// tasks can lock the table.
+/// Number of keys after which the table is unlocked for a moment, so that other tasks can lock it.
 const CHUNK: usize = 500;
 
 /// The result of one attempt to acquire several keys.
-// Exhaustive: only implementations of object types use it.
+// Not `#[non_exhaustive]`: only implementations of object types use it.
 pub enum MultiOutcome {
     /// All keys were acquired; the guards are in the order of the request.
     All(MultiGrant),
@@ -49,16 +48,17 @@ enum LocalCheck {
         at: usize,
         theirs: bool,
     },
-    /// Other processes are still being notified that the hand-over window has ended. The check must
-    /// be repeated at this time.
+    /// Other processes are still being notified of a release, and go first. The check must be
+    /// repeated at the time that this variant contains.
     NotBefore(Instant),
     /// The keys in `wanted` are reserved: until this request has ended, this process sends no other
     /// acquire request for them.
     Reserved {
-        /// Guards of the keys whose holds the holder re-enters, each with its index in the request.
+        /// The keys that the request's holder already holds: for each, its index in the request and
+        /// a guard of the re-entered hold.
         entered: Entered,
-        /// Indexes of the other keys, each with the end of the hand-over window that its grant
-        /// continues; `None` if the grant begins a new one.
+        /// The other keys: for each, its index in the request and the end of the hand-over window
+        /// that the grant continues. The end is `None` if the grant begins a new window.
         wanted: Wanted,
     },
 }
@@ -82,9 +82,9 @@ impl MultiRequest {
     }
 }
 
-/// One request for all keys that are wanted.
+/// One request for all wanted keys, and its outcome.
 struct MultiCall {
-    /// Index of each key, and the number in its holder field.
+    /// For each key, its index in the acquire and the number in the holder field.
     claims: Vec<(usize, u64)>,
     outcome: RequestOutcome,
 }
@@ -114,14 +114,14 @@ impl MultiCall {
     }
 }
 
-/// Status of a reply by which the server rejects the whole request because of one key.
+/// Status of a reply: the server has rejected the whole request because of one key.
 const REFUSED: i64 = 3;
 
 impl Table {
     /// Acquires all of `targets` or none.
     ///
-    /// All keys must be in one hash slot. More than one key needs a lock kind with
-    /// [`multi_key`](LockProtocol::multi_key).
+    /// All keys must be in one hash slot. If there are several keys, their lock kind must have a
+    /// [`multi_key`](LockProtocol::multi_key) protocol.
     pub(crate) async fn acquire_all(
         self: &Arc<Self>,
         client: &Client,
@@ -141,7 +141,7 @@ impl Table {
         let multi = MultiRequest { client: client.clone(), kind, targets, request: wanted, until, progress };
         let table = Arc::clone(self);
         // The attempt runs in a background task. If the caller's future is dropped, the result is
-        // dropped unreceived, and this releases the grants.
+        // dropped when it is sent, and that releases the grants.
         self.spawn_background(Box::pin(async move {
             let _ = answer.send(table.try_all(&multi).await);
         }));
@@ -217,18 +217,19 @@ impl Table {
         Err(failure.into_error(&self.core, &multi.targets[at].name))
     }
 
-    /// Schedules the release of all keys that transmissions of the request may acquire.
+    /// Schedules a release of the call's keys, because transmissions of the call may still acquire
+    /// them.
     ///
-    /// With `at_once` the keys are also released now, because the last transmission may have
-    /// acquired them.
+    /// With `at_once`, a release is also sent now, because the last transmission may have acquired
+    /// the keys.
     fn clean_up_copies(self: &Arc<Self>, multi: &MultiRequest, call: &MultiCall, lease: Duration, at_once: bool) {
         if at_once || call.outcome.was_retransmitted() {
             self.schedule_cleanup(DeferredRelease { at_once, ..call.deferred_release(multi, lease) });
         }
     }
 
-    /// Reserves all of the keys or none. This process sends no other acquire request for reserved
-    /// keys.
+    /// Reserves all of the keys or none. While a key is reserved, this process sends no other
+    /// acquire request for it.
     fn reserve(self: &Arc<Self>, multi: &MultiRequest, waited: bool) -> Result<LocalCheck, AcquireError> {
         let now = self.now();
         let mut state = self.state();
@@ -242,7 +243,8 @@ impl Table {
             let key = multi.key(at);
             let Some(lock) = state.locks.get_mut(&key) else {
                 // If this process released the key recently, other processes go first. This request
-                // cannot wait in a queue: the key counts as busy, or a try-only request is delayed.
+                // cannot wait behind them in a queue. So the key counts as busy, except that a
+                // try-only request may be delayed instead.
                 let recent = state.recent.get(&key, now);
                 let continued = recent.map(|recent| recent.handover_ends).filter(|ends| *ends > now);
                 if let Some(recent) = recent.filter(|_| continued.is_none()) {
@@ -327,7 +329,7 @@ impl Table {
         MultiCall { claims, outcome }
     }
 
-    /// Installs each granted key as a server lease with a first hold for the caller.
+    /// Installs a server lease for each granted key, with one hold for the caller.
     fn install_all(
         self: &Arc<Self>,
         multi: &MultiRequest,

@@ -12,11 +12,12 @@ use super::protocol::HoldArgs;
 
 /// A lock kind with a script that acquires several keys at once.
 pub trait MultiKeyProtocol {
-    /// Acquires all of the keys, which share a hash slot, or none.
+    /// Acquires all of the keys or none. All keys are in one hash slot.
     ///
-    /// The reply is that of [`LockProtocol::acquire`](super::protocol::LockProtocol::acquire). If a
-    /// key is taken, the fourth element is the number of that key, counted from 1. The token of
-    /// each grant is `time`. If the server rejects a key, the reply is `{3, time, number, text}`,
-    /// with the number of the key and the error text.
+    /// The reply has the same form as that of
+    /// [`LockProtocol::acquire`](super::protocol::LockProtocol::acquire). If a key is taken, the
+    /// fourth element is the number of that key, counted from 1. The token of each grant is `time`.
+    /// If the server rejects a key, the reply is `{3, time, number, text}`, with the number of the
+    /// key and the error text.
     fn acquire_many(&self, claims: &[HoldArgs<'_>]) -> Request;
 }

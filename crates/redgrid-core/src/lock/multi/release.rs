@@ -19,7 +19,7 @@ use crate::lock::release::{Dropped, Release, released, yields_to_others};
 use crate::lock::table::Table;
 use crate::service::ClientParts;
 
-/// Guards of several keys of one client, lock kind and hash slot.
+/// Guards of several keys with the same client, lock kind and hash slot.
 ///
 /// Dropping this value releases all of the holds together, in the background.
 #[must_use = "dropping it releases all of its holds"]
@@ -29,7 +29,7 @@ pub struct MultiGrant(Vec<HoldGuard>);
 type Outcome = oneshot::Receiver<Result<(), ReleaseError>>;
 
 impl MultiGrant {
-    /// Combines guards of one client, lock kind and hash slot.
+    /// Combines guards of keys with the same client, lock kind and hash slot.
     pub fn of(grants: Vec<HoldGuard>) -> Self {
         MultiGrant(grants)
     }
@@ -46,8 +46,8 @@ impl MultiGrant {
 
     /// Releases all keys and waits for the replies, for at most `response_timeout`.
     ///
-    /// Returns one error for each key whose release failed or is not confirmed. A release without a
-    /// reply in time continues in the background until the lease ends.
+    /// Returns one error for each key whose release failed or is not confirmed. A release that gets
+    /// no reply in this time continues in the background, until the lease ends at the latest.
     ///
     /// # Cancel safety
     ///
@@ -58,8 +58,8 @@ impl MultiGrant {
         let keys: Vec<_> = self.iter().map(|grant| Arc::clone(grant.keys())).collect();
         let started = self.drop_guards();
         async move {
-            // Keep the client alive until the replies arrive: when a client shuts down, its unsent
-            // releases are reported as lost.
+            // Keep the client alive until the replies arrive. Without a handle, the client would
+            // shut down and report unsent releases as lost.
             let Some((errors, client)) = started else { return Vec::new() };
             tokio::select! {
                 biased;
@@ -76,8 +76,8 @@ impl MultiGrant {
         self.0.drain(..).for_each(HoldGuard::forget);
     }
 
-    /// Drops all guards. Returns the receiver of the errors, and a handle that keeps the client
-    /// alive: the guards may have had its last handles.
+    /// Drops all guards. Returns the receiver of the errors and a handle of the client. The handle
+    /// keeps the client alive, because the guards may have had the client's last handles.
     fn drop_guards(&mut self) -> Option<(oneshot::Receiver<Vec<ReleaseError>>, Client)> {
         let client = self.0.first()?.client().clone();
         let table = Arc::clone(client.table());
@@ -116,8 +116,8 @@ impl Table {
         answer: oneshot::Sender<Vec<ReleaseError>>,
     ) {
         let now = self.now();
-        // Release each key separately that stays taken for a while, or that a retransmission can
-        // acquire again.
+        // Some keys are released separately: those that stay taken for a while, and those that a
+        // retransmission can acquire again.
         let (plain, alone): (Vec<_>, Vec<_>) = releases
             .into_iter()
             .partition(|release| release.keep_until <= now && release.server_lease.retransmission_ends().is_none());
@@ -129,8 +129,8 @@ impl Table {
                 match self.begin_release(&release) {
                     // A new request has reclaimed the server lease.
                     None => {}
-                    // Requests of this process wait for the lock. So it is released separately, in
-                    // the mode that lets other processes go first.
+                    // Requests of this process wait for the lock. So the lock is released
+                    // separately, in the mode that lets other processes go first.
                     Some(true) => waited.push(self.release_alone(release, Some(true))),
                     Some(false) => {
                         self.take_out_served_of(&release.server_lease);
@@ -194,7 +194,7 @@ impl Table {
         }
     }
 
-    /// Releases one server lease by a task of its own. `begun` is an argument of
+    /// Spawns a task that releases one server lease. `begun` is passed on to
     /// [`release_task`](Table::release_task).
     fn release_alone(self: &Arc<Self>, release: Release, begun: Option<bool>) -> Outcome {
         let (answer, receiver) = oneshot::channel();

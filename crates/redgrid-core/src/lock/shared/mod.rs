@@ -1,9 +1,9 @@
 //! Readers and writers: several grants of one key, and holds that are converted into others.
 //!
-//! Readers share a grant if they request it within its hand-over window, with options that the
-//! grant satisfies. A later request, or a request with other options, opens a further grant of the
-//! same key. A request that converts another hold also has a grant of its own. Examples of such
-//! requests are a writer that also reads, and a reader that becomes a writer.
+//! A reader's request shares an existing grant if it is made within the grant's hand-over window,
+//! and if the grant satisfies the request's options. Otherwise the request leads to a second grant
+//! of the same key. A request that converts another hold always has a grant of its own. There are
+//! two such conversions: a writer also reads, or a reader becomes a writer.
 
 mod waiting;
 
@@ -24,10 +24,10 @@ use crate::clock::Instant;
 
 /// Arguments that a reader's or writer's request sends in addition to its options.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-// Exhaustive: only implementations of object types use it.
+// Not `#[non_exhaustive]`: only implementations of object types use it.
 pub struct AcquireContext {
-    /// Holder field of another hold on the same key that this request converts; `None` if it
-    /// converts none.
+    /// Holder field of the hold that this request converts, on the same key; `None` if it converts
+    /// none.
     ///
     /// Such a hold is a write lock whose holder requests a read lock, or a read lock whose holder
     /// requests the write lock.
@@ -40,8 +40,8 @@ pub struct AcquireContext {
 
 /// One of the two modes of a read-write lock.
 pub trait ReadWriteMode: Send + Sync {
-    /// Returns whether tasks of this process share a grant: requests within its hand-over window
-    /// join it.
+    /// Returns whether tasks of this process share a grant: a request within the grant's hand-over
+    /// window joins the grant.
     fn is_shared(&self) -> bool {
         false
     }
@@ -52,8 +52,9 @@ pub trait ReadWriteMode: Send + Sync {
     /// Acquires like [`LockProtocol::acquire`], with the context of the request.
     fn enter(&self, claim: HoldArgs<'_>, context: &AcquireContext) -> Request;
 
-    /// Returns the interval at which a client announces its waiting requests; `None` if it does
-    /// not. Later requests of the other mode wait behind an announced request.
+    /// Returns the interval at which a client announces its waiting requests; `None` if requests of
+    /// this mode are not announced. Later requests of the other mode wait behind an announced
+    /// request.
     fn announces_every(&self) -> Option<Duration> {
         None
     }
@@ -61,19 +62,19 @@ pub trait ReadWriteMode: Send + Sync {
     /// Returns the request that announces a waiter of the client with this id; `None` for kinds
     /// without announcements.
     ///
-    /// The number of an announcement is higher than those of all earlier announcements and acquires
-    /// of the client. The number of an acquire is part of its holder field.
+    /// A client numbers its announcements and its acquires in one ascending sequence. The number of
+    /// an acquire is part of its holder field.
     fn announce(&self, _target: &LockKeys, _client: &str, _number: u64) -> Option<Request> {
         None
     }
 
-    /// Returns the request that withdraws the announcement. The request has no effect if the server
-    /// has an announcement with a higher number.
+    /// Returns the request that withdraws the announcement. The request has no effect if the client
+    /// has made a later announcement, which has a higher number.
     fn withdraw(&self, _target: &LockKeys, _client: &str, _number: u64) -> Option<Request> {
         None
     }
 
-    /// Returns the request that lists the holders, as the argument of
+    /// Returns the request that lists the holders. The reply is the argument of
     /// [`evict_expired`](ReadWriteMode::evict_expired).
     fn holders(&self, _target: &LockKeys) -> Option<Request> {
         None
@@ -86,8 +87,8 @@ pub trait ReadWriteMode: Send + Sync {
         Vec::new()
     }
 
-    /// Returns the request that ends a retention by [`LockProtocol::retain`]; `None` if the key's
-    /// lifetime always ends the retention.
+    /// Returns the request that ends a retention by [`LockProtocol::retain`]; `None` if no request
+    /// is needed, because the key expires when the retention is over.
     ///
     /// A writer needs the request, because a holder that still reads extends the lifetime of the
     /// key. The request can be sent more than once.
@@ -101,7 +102,7 @@ pub trait ReadWriteMode: Send + Sync {
 pub(in crate::lock) struct SharedGrant {
     /// Id of the server lease with the hold that the requests convert.
     pub(in crate::lock) under: Option<u64>,
-    /// Whether no further request is allowed to share this grant.
+    /// Whether this grant is for a single request, so that no other request is allowed to share it.
     is_private: bool,
     /// Server time since which the requests wait, in microseconds; 0 while none waits.
     waits_since: u64,
@@ -174,8 +175,8 @@ impl State {
         kind.read_write().is_some_and(|mode| self.grants_of(mode.paired_mode(), keys).any(waits))
     }
 
-    /// Returns the id of the server lease whose hold the request converts: a hold of the same
-    /// holder in the paired mode. `None` if there is no such hold.
+    /// Finds the hold that the request converts: a hold of the same holder in the paired mode.
+    /// Returns the id of its server lease; `None` if there is no such hold.
     ///
     /// A request that would wait for a hold of its own holder or scope fails with
     /// [`AcquireError::WouldDeadlock`].
@@ -196,8 +197,8 @@ impl State {
         let mut held = locks.iter().flat_map(|lock| lock.held()).filter(|hold| hold.holder().is_some());
         match held.find(|hold| hold.holder() == request.holder || hold.holder() == scope) {
             Some(hold) if mode.is_shared() && hold.holder() == request.holder => {
-                // From now on a second hold depends on this server lease, so this lease must not be
-                // handed over locally.
+                // From now on, the hold of the new request depends on this server lease. So this
+                // lease must not be handed over locally.
                 hold.server_lease.seal();
                 Ok(Some(hold.server_lease.id))
             }
@@ -215,8 +216,8 @@ pub(in crate::lock) enum Placement {
 }
 
 impl Table {
-    /// Chooses an existing lock state or a new one in which the request waits, or shares an
-    /// existing grant at once.
+    /// Lets the request share an existing grant, if that is possible at once. Otherwise chooses the
+    /// lock state in which the request waits: an existing one or a new one.
     pub(in crate::lock) fn place(
         &self,
         state: &mut State,
@@ -282,14 +283,15 @@ impl Table {
 }
 
 impl HoldGuard {
-    /// Converts this hold: requests a hold of the other mode on the same key. This hold is kept.
+    /// Converts this hold: requests a hold of the other mode on the same key. This hold continues.
     ///
     /// Returns `None` if a try-only request finds other holders of the key, or if the new hold
     /// would exclude tasks that share this hold's grant.
     ///
     /// # Errors
     ///
-    /// [`AcquireError`] describes the state after the failure; it is `Lost` if this hold has ended.
+    /// [`AcquireError`] describes the state after the failure. The error is `Lost` if this hold has
+    /// ended.
     ///
     /// # Cancel safety
     ///
@@ -359,9 +361,9 @@ fn satisfies(server_lease: &ServerLease, request: &AcquireRequest, handover_wind
 }
 
 impl LockState {
-    /// Returns whether the request can join the queue of this lock state. Either it can share the
-    /// grant for which the waiters wait, or it can reclaim a server lease whose release was not
-    /// sent yet.
+    /// Returns whether the request can join the queue of this lock state. That is so if the request
+    /// can share the grant for which the queued requests wait. It is also so if the request can
+    /// reclaim the server lease before the release of that lease is sent.
     fn can_join_pending(&self, request: &AcquireRequest, handover_window: Duration, now: Instant) -> bool {
         if self.is_reclaimable(now) {
             return self.queue.is_empty()
@@ -375,8 +377,8 @@ impl LockState {
             && self.queue.iter().all(is_alike)
     }
 
-    /// Continues after one hold has left a shared grant: notifies the last sharer, and stops
-    /// renewals if only forgotten holds are left.
+    /// Continues after a hold of a server lease has ended: notifies the last sharer if it is now
+    /// alone, and stops renewals if only forgotten holds remain.
     pub(in crate::lock) fn left_by_one(&self, server_lease: &ServerLease) {
         if self.holds.len() == 1 {
             server_lease.left_alone();

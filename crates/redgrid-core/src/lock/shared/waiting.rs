@@ -1,5 +1,5 @@
-//! Requests for waiters and holders of a read-write lock, other than acquires: announcements of
-//! writers, removal of holders with expired leases, and deferred releases.
+//! The requests about a read-write lock that are not acquires: announcements of writers, removal of
+//! holders with expired leases, and deferred releases.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +24,7 @@ impl Table {
         AcquireContext { under, since: shared.map_or(0, |shared| shared.waits_since), waits: !request.once }
     }
 
-    /// Withdraws the announcement of a waiter, if one was sent.
+    /// Withdraws the announcement of a waiter, if it was sent.
     pub(in crate::lock) fn withdraw(&self, lock: &mut LockState) {
         let Some((mode, shared)) = lock.protocol.read_write().zip(lock.shared.as_mut()) else { return };
         if std::mem::take(&mut shared.is_announced)
@@ -57,13 +57,15 @@ impl Table {
         let answer = once(&*self.core.topology, request, limit).await.result;
         let Ok(holders) = answer.and_then(Reply::into_typed::<Vec<Bytes>>) else { return };
         for request in mode.evict_expired(&keys, &holders) {
-            // If this request fails, the next call evicts the holders that it names.
+            // If this request fails, the next call evicts these holders.
             let _ = once(&*self.core.topology, request, limit).await;
         }
     }
 
-    /// Ends a retention at `keep_until`, for lock kinds whose retentions do not always end with the
-    /// lifetime of the key.
+    /// Ends a retention at `keep_until`, for lock kinds that need a request for this.
+    ///
+    /// Writers need the request: the holder may still read and extend the lifetime of the key. Then
+    /// the key does not expire when the retention is over.
     pub(in crate::lock) fn end_retained(&self, server_lease: &ServerLease, keep_until: Instant) {
         let field = self.core.field(server_lease.id);
         let mode = server_lease.protocol.read_write();
@@ -72,7 +74,7 @@ impl Table {
         }
     }
 
-    /// Releases a server lease when its lease on the server must have ended.
+    /// Releases a server lease at the time at which it must have ended on the server.
     ///
     /// Other holders of a read-write lock extend the lifetime of the key. Without this release, the
     /// expired holder field would stay on the server as long as the key.
@@ -83,7 +85,7 @@ impl Table {
     }
 
     /// Sends `request` at the time `at`, and retries it for `timeout` at most. A shutdown does not
-    /// wait for the request, because the hold also ends with the lifetime of the key.
+    /// wait for the request: without it, the hold ends when the key expires.
     fn give_back_at(&self, at: Instant, request: Request, timeout: Duration) {
         let core = Arc::clone(&self.core);
         self.spawn_background(Box::pin(async move {
@@ -98,8 +100,8 @@ impl Table {
 }
 
 impl LockState {
-    /// Records that the lock was taken at the server time `time`. `waits` is false for a try-only
-    /// request.
+    /// Records that a request found the lock taken at the server time `time`. `waits` is false for
+    /// a try-only request.
     pub(in crate::lock) fn begins_to_wait(&mut self, time: u64, waits: bool) {
         let Some(mode) = self.protocol.read_write() else { return };
         let shared = self.shared.get_or_insert_default();

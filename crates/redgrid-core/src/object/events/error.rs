@@ -11,8 +11,8 @@ use crate::failure::Failure;
 pub enum ListenError {
     /// The server is not configured to publish these events.
     ///
-    /// Its setting `notify-keyspace-events` lacks letters.
-    /// [`Listen::enable`](super::Listen::enable) adds these letters.
+    /// The server's setting `notify-keyspace-events` lacks letters.
+    /// [`Listen::enable`](super::Listen::enable) adds the missing letters.
     #[error("`notify-keyspace-events` of {node} is \"{set}\" and lacks \"{missing}\"")]
     Off {
         /// The server.
@@ -37,7 +37,8 @@ pub enum ListenError {
     /// The server's setting `notify-keyspace-events` cannot be changed, or the server does not know
     /// one of the letters.
     ///
-    /// Servers before Redis 7.0 do not know the `n` of [`Kind::Created`](super::Kind::Created).
+    /// For example, servers before Redis 7.0 do not know the letter `n`, which
+    /// [`Kind::Created`](super::Kind::Created) needs.
     #[error("{node}: cannot set `notify-keyspace-events` to \"{wanted}\": {source}")]
     CannotEnable {
         /// The server.
@@ -48,10 +49,10 @@ pub enum ListenError {
         #[source]
         source: ServerError,
     },
-    /// The server denies this client the subscription to the channels of events.
+    /// The server does not allow this client to subscribe to the channels of events.
     ///
-    /// The user needs permission for `&__key*__:*`. The client does not retry a denied subscription
-    /// for a minute.
+    /// The user needs permission for `&__key*__:*`. For a minute, the client does not retry a
+    /// denied subscription.
     #[error("no permission for the channels of events (grant the user `&__key*__:*`)")]
     Denied,
     /// The subscription failed for a reason that all objects share.

@@ -8,14 +8,16 @@ use std::borrow::Cow;
 pub enum Kind {
     /// The key was created. The server's name of the event is `new`.
     ///
-    /// Redis publishes it from version 7.0 on, if `notify-keyspace-events` has the letter `n`. An
-    /// [`Updated`](Kind::Updated) for the command that created the key follows.
+    /// Redis publishes it from version 7.0 on, if `notify-keyspace-events` has the letter `n`. Then
+    /// follows the event of the command that created the key, with the kind
+    /// [`Updated`](Kind::Updated).
     #[doc(alias = "NewObjectListener")]
     Created,
     /// A command changed the value; [`Event::command`](super::Event::command) names the command.
     ///
-    /// A stream for a pattern of names ([`Listen::to`](super::Listen::to)) reports only built-in
-    /// commands of Redis and Valkey. Events of a module must be selected by [name](Kinds::named).
+    /// A stream for a pattern of names ([`Listen::to`](super::Listen::to)) reports only the events
+    /// of built-in commands of Redis and Valkey. Events of a module must be selected by
+    /// [name](Kinds::named).
     #[doc(alias = "SetObjectListener")]
     #[doc(alias = "IncrByListener")]
     #[doc(alias = "MapPutListener")]
@@ -33,19 +35,20 @@ pub enum Kind {
     Updated,
     /// The key was deleted, or lost its last element.
     ///
-    /// Servers publish nothing for FLUSHDB and FLUSHALL. When a slot of a cluster moves, its former
-    /// node publishes this event for the keys of the slot.
+    /// Servers publish nothing for FLUSHDB and FLUSHALL. When a slot of a cluster moves, the node
+    /// that had the slot publishes this event for the keys of the slot.
     #[doc(alias = "DeletedObjectListener")]
     Deleted,
     /// The lifetime of the key ended, and the server deleted the key.
     #[doc(alias = "ExpiredObjectListener")]
     Expired,
-    /// The server deleted the key because it was out of memory.
+    /// The server deleted the key to free memory, because its memory limit was reached.
     Evicted,
-    /// The key was renamed (`rename_from`), or another key was renamed to its name (`rename_to`).
+    /// The key was renamed (`rename_from`), or another key was renamed to the name of this key
+    /// (`rename_to`).
     Renamed,
-    /// The key was moved to another database of the server (`move_from`), or from another database
-    /// (`move_to`).
+    /// The key was moved to another database of the server (`move_from`), or came from another
+    /// database (`move_to`).
     Moved,
     /// The lifetime of the key was set or removed: `expire`, `persist`.
     LifetimeSet,
@@ -159,15 +162,15 @@ impl Kinds {
     }
 
     /// Selects the events of [`Kinds::all`] except [`Kind::Created`]. A server with the setting
-    /// `KEA` publishes them.
+    /// `KEA` publishes all of these.
     pub fn changes() -> Self {
         Kinds { kinds: Kind::ALL[1..].to_vec(), named: Vec::new() }
     }
 
     /// Selects events by the server's names, such as `hset` and `rpush`.
     ///
-    /// If redgrid does not know a name, the stream does not check whether the server publishes the
-    /// event.
+    /// For a name that redgrid does not know, the stream does not check whether the server
+    /// publishes the event.
     pub fn named<N: Into<String>>(names: impl IntoIterator<Item = N>) -> Self {
         Kinds { kinds: Vec::new(), named: names.into_iter().map(|name| Cow::Owned(name.into())).collect() }
     }
@@ -186,8 +189,8 @@ impl Kinds {
         self.kinds.contains(&Kind::of(command)) || self.named.iter().any(|name| name == command)
     }
 
-    /// Returns the names of the selected events. These are all names that were given, and the names
-    /// in [`EVENTS_BY_LETTER`] whose kinds are selected.
+    /// Returns the names of the selected events. These are all names that were given to
+    /// [`Kinds::named`], and the names in [`EVENTS_BY_LETTER`] whose kinds are selected.
     pub(super) fn names(&self) -> Vec<Cow<'static, str>> {
         let known = EVENTS_BY_LETTER.iter().flat_map(|(_, names)| *names).filter(|name| self.has(name));
         let known = known.map(|name| Cow::Borrowed(*name));

@@ -16,11 +16,11 @@ use crate::failure::{Failure, Operation};
 use crate::into_future;
 use crate::service::ClientParts;
 
-/// Default number of notifications that are kept for a slow reader: 1,024. They take a few hundred
-/// kilobytes.
+/// Default number of notifications that are stored for a slow reader: 1,024. They need a few
+/// hundred kilobytes of memory.
 const DEFAULT_KEPT: usize = 1024;
 
-/// The allowed range of the number of notifications that are kept.
+/// The allowed numbers of notifications that are stored for a slow reader.
 const KEPT_RANGE: RangeInclusive<usize> = 1..=1_048_576;
 
 /// The name of the operation in error messages.
@@ -50,8 +50,8 @@ enum Target {
 impl Object {
     /// Listens to the events of this object that have one of these kinds.
     ///
-    /// The server sends only the notifications of the object's own key. In a cluster, they come
-    /// from the node that currently serves the key, even after the key has moved.
+    /// The server sends only the notifications of the key with the object's name. In a cluster, the
+    /// node that currently serves the key sends them, even after the key has moved.
     ///
     /// ```no_run
     /// # use redgrid_core::object::Object;
@@ -77,8 +77,8 @@ impl Listen {
     /// Listens to events of all objects whose names match a pattern, such as `stock:*`.
     ///
     /// In the pattern, `?` matches one character, `*` any number of characters, and `[a-z]` one of
-    /// a range. The client receives all events of each kind from every primary, even those outside
-    /// its namespace, and filters them.
+    /// a range. Every primary sends the client all events of the selected kinds, even for names
+    /// outside the client's namespace, and the client filters them.
     ///
     /// ```no_run
     /// # async fn demo(client: &redgrid_core::Client) -> Result<(), Box<dyn std::error::Error>> {
@@ -96,12 +96,12 @@ impl Listen {
         Listen { target, client, kinds: kinds.into(), enable: false, unchecked: false, kept: DEFAULT_KEPT }
     }
 
-    /// Changes the setting of servers that do not publish the events.
+    /// Changes the setting of those servers that do not publish the selected events.
     ///
-    /// The setting `notify-keyspace-events` gets the missing letters and keeps the others.
+    /// Adds the missing letters to the setting `notify-keyspace-events`, and removes none.
     /// Publishing costs the server some work for each change by any client. A server that restarts
-    /// loses the setting, unless its configuration file contains it. The stream sets a lost setting
-    /// again.
+    /// loses the added letters, unless its configuration file contains them. The stream adds lost
+    /// letters again.
     ///
     /// Two clients that enable different letters at the same moment may remove each other's
     /// letters. If several clients listen, they should all select the same events, or the servers'
@@ -114,17 +114,18 @@ impl Listen {
 
     /// Skips the check of the servers' settings, for users without permission for CONFIG.
     ///
-    /// If a server does not publish the events, the stream receives none and reports no error.
+    /// If a server does not publish the events, the stream contains no events of that server, and
+    /// no error.
     pub fn unchecked(mut self) -> Self {
         self.unchecked = true;
         self
     }
 
-    /// Sets how many notifications are kept for a slow reader: 1 to 1,048,576, and 1,024 by
+    /// Sets how many notifications are stored for a slow reader: 1 to 1,048,576, and 1,024 by
     /// default.
     ///
-    /// A larger number costs memory. With a smaller number, a shorter burst of events causes a
-    /// [`Gap`](super::Gap).
+    /// A larger number costs memory. With a smaller number, even a short burst of events can cause
+    /// a [`Gap`](super::Gap).
     pub fn buffer(mut self, notifications: usize) -> Self {
         self.kept = notifications;
         self
@@ -182,9 +183,9 @@ impl Listen {
                 let event_channels = self.kinds.names().into_iter().map(|name| Bytes::from(format!("{prefix}{name}")));
                 let mut channels: Vec<Bytes> = event_channels.collect();
                 let others = channels.split_off(1);
-                // Usually the server denies either all channels or none. If several are denied at
-                // once, each of them is retried alone. To avoid that, one channel is subscribed
-                // first.
+                // Usually the server denies either all channels or none. If several channels are
+                // denied in one request, the client retries each of them alone. To avoid these
+                // retries, the client first subscribes to one channel.
                 let first = subscriptions.subscribe_buffered_on_primaries(&buffer, channels);
                 client.core().wait_active(&buffer, until).await.map_err(subscribe_error)?;
                 let all = [first].into_iter().chain(

@@ -13,7 +13,7 @@ use crate::failure::Failure;
 
 const SETTING: &str = "notify-keyspace-events";
 
-/// Maximum number of times that a server's setting is changed while other clients change it, too.
+/// Maximum number of changes to the setting of one server, if other clients change it, too.
 const MAX_CHANGES: usize = 3;
 
 /// The servers that publish the events.
@@ -34,12 +34,12 @@ impl EventSource {
     }
 }
 
-/// The letters that the setting `notify-keyspace-events` of certain servers needs.
+/// The letters that must be in the setting `notify-keyspace-events`, and the servers concerned.
 #[derive(Clone)]
 pub(super) struct NotifyConfig {
     pub(super) source: EventSource,
     pub(super) letters: String,
-    /// Whether missing letters are added. If false, missing letters are an error.
+    /// Whether missing letters are added to the setting. If false, a missing letter is an error.
     pub(super) enable: bool,
 }
 

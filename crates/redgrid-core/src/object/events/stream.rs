@@ -19,22 +19,22 @@ use crate::pattern::matches;
 /// A stream of the events of an object, or of all objects that match a pattern.
 ///
 /// The stream is created by [`Object::events`](super::super::Object::events) and
-/// [`Listen::to`](super::Listen::to). It is a `Stream` of [`Notice`]s, and ends with the client.
-/// Dropping the stream ends the subscription. The stream does not keep the client alive.
+/// [`Listen::to`](super::Listen::to). It is a `Stream` of [`Notice`]s, and ends when the client
+/// ends. Dropping the stream ends the subscription. The stream does not keep the client alive.
 pub struct Events {
     subscriptions: Arc<SubscriptionManager>,
     buffer: Arc<MessageBuffer>,
     _subscription: Subscription,
     filter: Filter,
-    /// The setting that the servers need. It is checked at the start and after each interruption;
+    /// The required setting of the servers. It is checked at the start and after each interruption;
     /// `None` if there are no checks.
     notify_config: Option<NotifyConfig>,
     checking: Option<BoxFuture<'static, Result<(), ListenError>>>,
-    /// A timer of [`GAP_DELAY`], set while the report of a gap waits for the end of the check. If
-    /// the timer ends before the check, it triggers the report.
+    /// A timer of [`GAP_DELAY`], which runs while the report of a gap waits for the end of a check.
+    /// If the timer ends first, the gap is reported before the check has ended.
     delayed_gap: Option<BoxFuture<'static, ()>>,
-    /// Whether a gap was reported before the check ended. If so, the gap is reported again after
-    /// the check, because servers may have published nothing until then.
+    /// Whether a gap was reported before the check has ended. If so, the gap is reported again
+    /// after the check, because the servers may publish nothing until their setting is corrected.
     repeat_gap: bool,
     uncertain: Option<ListenError>,
 }
@@ -58,9 +58,9 @@ pub(super) struct Filter {
 enum Target {
     /// The events of the key with this name, on the key's channel.
     Key(String),
-    /// The events of all keys whose names match `pattern`. A channel is `prefix`, followed by the
-    /// name of the event. A payload is `name_prefix` (the namespace), followed by the name of the
-    /// key.
+    /// The events of all keys whose names match `pattern`. The name of a channel is `prefix` and
+    /// the name of the event. The payload of a message is `name_prefix` (the namespace) and the
+    /// name of the key.
     Pattern { pattern: String, prefix: String, name_prefix: String },
 }
 
@@ -141,7 +141,8 @@ impl Stream for Events {
                 return Poll::Ready(Some(INTERRUPTED));
             }
         }
-        // A server that does not answer the check delays events by [`GAP_DELAY`] at most.
+        // If a server does not answer the check, the following events are delayed by [`GAP_DELAY`]
+        // at most.
         if let Some(delay) = &mut self.delayed_gap {
             std::task::ready!(delay.as_mut().poll(context));
             self.delayed_gap = None;
@@ -157,8 +158,9 @@ impl Stream for Events {
                 },
                 Some(PubSubEvent::Gap) => {
                     let Some(notify_config) = self.notify_config.clone() else { return Poll::Ready(Some(INTERRUPTED)) };
-                    // The primary may be another server now. That server has its own setting, and
-                    // may publish nothing until the setting is checked and changed.
+                    // The primary may be a different server now. The setting of that server may be
+                    // incomplete, so that it publishes nothing until the setting is checked and
+                    // changed.
                     let (subscriptions, now) = (Arc::clone(&self.subscriptions), self.subscriptions.clock().now());
                     let (until, clock) = (now + subscriptions.settings().patience(), subscriptions.clock().clone());
                     self.checking = Some(Box::pin(notify_config.ensure(subscriptions, until)));

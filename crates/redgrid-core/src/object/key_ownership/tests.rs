@@ -88,7 +88,7 @@ fn the_cursor_of_a_list_goes_with_it_and_the_server_incarnation_stays() {
 
 #[test]
 fn a_foreign_key_is_read_at_no_cost() {
-    // Each level of nesting would copy the rest of the key.
+    // Without a maximum length, each level of nesting would copy the rest of the key.
     let nested = "redgrid_wait:".repeat(10_000) + "{a}";
     assert_eq!((of(&nested), possible_owner(nested.as_bytes())), (None, None));
     let some = "redgrid_wait:".repeat(100) + "{a}";

@@ -1,14 +1,14 @@
--- delete_if_same.lua: deletes an object if it is unchanged. If the key of a receipt is given, the
--- script stores a receipt there for a while. The receipt says where the object was moved to.
+-- delete_if_same.lua: deletes an object if it is unchanged. If requested, also stores a receipt for
+-- a while. The receipt says where the object was moved to.
 --
--- KEYS     those of the object and the further keys that are renamed with it; then that of the
---          receipt, if one is to be stored
--- ARGV[1]  the number of keys without that of the receipt
+-- KEYS     the keys of the object, and the additional keys that are renamed with it; then the key
+--          of the receipt, if a receipt is to be stored
+-- ARGV[1]  the number of keys, not counting the key of the receipt
 -- ARGV[2]  the content of the receipt
 -- ARGV[3]  lifetime of the receipt, in milliseconds
--- ARGV[4…] for each of these keys two arguments: the expected SHA-1 of its content, empty if the
---          key must be absent; and the expected end of its lifetime in ms since 1970 (0: never,
---          -1: any)
+-- ARGV[4…] for each key except the receipt's, two arguments: the expected SHA-1 of its content,
+--          empty if the key must be absent; and the expected end of its lifetime in ms since 1970
+--          (0: never, -1: any)
 -- Returns  1: deleted; 0: changed
 local count = tonumber(ARGV[1])
 local function is_unchanged(i)

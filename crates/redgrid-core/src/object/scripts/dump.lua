@@ -1,6 +1,6 @@
 -- dump.lua: returns the contents and the lifetimes of an object's keys.
 --
--- KEYS     those of the object, its primary keys first
+-- KEYS     the keys of the object, its primary keys first
 -- ARGV[1]  the number of primary keys: the object exists while one of them exists
 -- Returns  for each key: its content (nil if absent), its remaining lifetime in milliseconds
 --          (0: none), and the end of that lifetime in milliseconds since 1970 (0: never);

@@ -1,7 +1,8 @@
--- expire.lua: sets the lifetime of an object's keys if its current lifetime meets a condition.
+-- expire.lua: sets the lifetime of all keys of an object, if the object's current lifetime meets a
+-- condition.
 --
--- KEYS     those of the object, its primary keys first; the first existing primary key has the
---          current lifetime of the object
+-- KEYS     the keys of the object, its primary keys first; the lifetime of the first existing
+--          primary key is the current lifetime of the object
 -- ARGV[1]  PEXPIRE or PEXPIREAT
 -- ARGV[2]  the time argument of that command, in milliseconds
 -- ARGV[3]  the condition: "none" (there is no lifetime), "some" (there is one), "later" or "sooner"

@@ -1,6 +1,6 @@
 -- persist.lua: removes the lifetime of all keys of an object.
 --
--- KEYS     those of the object, its primary keys first
+-- KEYS     the keys of the object, its primary keys first
 -- ARGV[1]  the number of primary keys: the object exists while one of them exists
 -- Returns  1: a primary key had a lifetime; 0: no primary key had one
 local primary, result = tonumber(ARGV[1]), 0

@@ -1,16 +1,16 @@
 -- restore.lua: creates the keys of an object from their dumped contents, all or none.
 --
--- KEYS     those of the object, and further keys that are renamed with it
--- ARGV[1]  "free": the object must be absent; "any": an existing object is replaced; "same": the
---          present contents of its keys must have the given SHA-1s
+-- KEYS     the keys of the object, and the additional keys that are renamed with it
+-- ARGV[1]  the condition: "free": the object must be absent; "any": an existing object is replaced;
+--          "same": the present contents of the object's keys must have the given SHA-1s
 -- ARGV[2]  1 to return the SHA-1 of each key's content
 -- ARGV[3]  the number of the object's own keys. Own keys without a given content are deleted;
---          further keys without a given content stay as they are
+--          additional keys without a given content stay as they are
 -- ARGV[4]  the number of primary keys: the object exists while one of them exists
 -- ARGV[5…] for each key four arguments: 1 if a content is given, else 0; the content; its lifetime
 --          in milliseconds (0: none); and with "same" the SHA-1 of the present content
 -- Returns  {1}: done; if requested, the SHA-1 of each key follows, empty for an absent key;
---          {0}: nothing is changed
+--          {0}: the condition is not met, and nothing was changed
 local own = tonumber(ARGV[3])
 local function arg_of(i, n)
     return ARGV[4 * i + n]
@@ -27,7 +27,8 @@ for i = 1, ARGV[1] == 'same' and #KEYS or 0 do
         return {0}
     end
 end
--- The present contents of the keys. They are restored if the server refuses to write a later key.
+-- The present contents of the keys. If the server refuses to write a key, the keys before it get
+-- these contents back.
 local before, left = {}, {}
 for i = 1, #KEYS - 1 do
     before[i], left[i] = redis.call('DUMP', KEYS[i]), redis.call('PTTL', KEYS[i])

@@ -1,5 +1,5 @@
--- count.lua: returns the numbers of available and leased permits of a semaphore. Expired leases
--- count as available.
+-- count.lua: returns the numbers of available and leased permits of a semaphore. A permit whose
+-- lease has expired counts as available.
 --
 -- KEYS[1]  left    string; the number of available permits
 -- KEYS[2]  leases  sorted set; the leased permits, scored by the ends of their leases in ms

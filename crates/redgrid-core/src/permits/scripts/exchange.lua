@@ -3,12 +3,12 @@
 --
 -- KEYS[2]  left          string; the number of available permits; absent if none were set.
 --                        Redisson uses the same key
--- KEYS[3]  leases        sorted set; the leased permits, scored by the ends of their leases in
---                        milliseconds. Redisson uses the same key
+-- KEYS[3]  leases        sorted set; the ids of the leased permits; the score of an id is the end
+--                        of its lease in milliseconds. Redisson uses the same key
 -- KEYS[4]  queue         sorted set; positions of waiters in the order of their requests, each
 --                        `<client>:<permits>:<number>`. Only for a fair semaphore
--- KEYS[5]  live clients  sorted set; the clients with a position, scored by the millisecond until
---                        which each counts as live
+-- KEYS[5]  live clients  sorted set; the clients with a position; the score of a client is the
+--                        time in milliseconds until which it counts as live
 -- ARGV[4]  publish, [5] channel   the command and channel that wake waiters; the message is `left`
 -- ARGV[6]  capacity      number of permits to set if none were set; empty to set none. If the
 --                        semaphore has another number, no request is granted
@@ -16,9 +16,9 @@
 -- ARGV[8]  r, [9] w, [10] g   number of returned ids, of checked leases and of cancelled positions
 -- ARGV[11] client        the client of the requests and positions
 -- ARGV[12] ttl           milliseconds from now for which the client counts as live
--- then     r ids; w times id, lease, exact; g positions; and the requests, each: permits, position,
---          lease, and with a lease an id for each permit. A checked lease ends `lease` milliseconds
---          from now; but if `exact` is `0`, a later end is kept
+-- then     r ids; w times id, lease, exact; g positions; and for each request: permits, position,
+--          lease, and, unless the lease is 0, an id for each permit. A checked lease then ends
+--          `lease` milliseconds from now. But if `exact` is `0`, a later end stays as it is
 -- Returns  {granted, left, receivers, next, returned, held}
 --            granted    `1` or `0` for each request. Two other values mean that no request was
 --                       granted: `-` if no permits were set, `=<number>` if another number of
@@ -63,16 +63,16 @@ for i = 1, tonumber(ARGV[8]) do
 end
 local freed = #removed_leases
 if #ARGV == 12 + ARGV[8] + 3 * ARGV[9] + ARGV[10] then
-  -- An exchange without requests must not be refused. A server out of memory may refuse the first
-  -- write of a script, except ZREM, but accepts all later writes. So this ZREM, which removes
-  -- nothing, lets the following writes pass.
+  -- An exchange without requests must not be refused. A server that is out of memory may refuse the
+  -- first write of a script, unless it is a ZREM, but accepts all later writes. So this ZREM, which
+  -- removes nothing, lets the following writes pass.
   redis.call('ZREM', KEYS[3], '')
 end
 for i = 1, tonumber(ARGV[9]) do
   local held = not is_removed[ARGV[at]] and redis.call('ZSCORE', KEYS[3], ARGV[at])
   if held then
     local ends = now + ARGV[at + 1]
-    -- An extension may have set a later end, which its holder relies on.
+    -- An extension may have set a later end, on which the holder of the permit relies.
     if ARGV[at + 2] == '1' or ends > tonumber(held) then
       redis.call('ZADD', KEYS[3], string.format('%.0f', ends), ARGV[at])
     end
@@ -99,8 +99,8 @@ local left = stored and tonumber(stored) or ARGV[6] - redis.call('ZCARD', KEYS[3
 if stored then
   left = left + freed + tonumber(ARGV[7])
 end
--- The number of permits, as Redisson counts it: available and leased ones. Leases that are removed
--- below are still in the sorted set, so `freed` is not added.
+-- The number of permits, as Redisson counts it: available and leased ones. The sorted set still has
+-- the leases that are removed below, so `freed` is not added.
 local number = stored and stored + redis.call('ZCARD', KEYS[3])
 local differs = number and ARGV[6] ~= '' and number ~= tonumber(ARGV[6])
 local requests, by_position = {}, {}
@@ -151,15 +151,16 @@ if KEYS[4] then
       if client and is_live[client] then
         take(by_position[head])
       end
-      -- The next waiter may have polled before this change, so the number of remaining permits is
-      -- published.
+      -- The next waiter may have polled before the queue moved. So the number of remaining permits
+      -- is published, to make it poll again.
       queue_moved = true
       mark_removed(removed_positions, head)
       rank = rank + 1
     end
   end
   for _, request in ipairs(requests) do
-    -- A try-only request has no position. It is granted only if no waiter is left in the queue.
+    -- A try-only request has no position. It is granted only if no live waiter is left in the
+    -- queue.
     if request.position == '' and not is_blocked and request.n <= left then
       take(request)
     end
@@ -185,8 +186,8 @@ elseif left ~= tonumber(stored) then
   redis.call('INCRBY', KEYS[2], string.format('%.0f', left - stored))
 end
 if ARGV[9] ~= '0' or next(requests) and requests[1].lease > 0 then
-  -- KEYS[3] gets the lifetime of KEYS[2], because Redisson's addPermits removes only that of
-  -- KEYS[2].
+  -- KEYS[3] gets the lifetime of KEYS[2], because Redisson's addPermits removes only the lifetime
+  -- of KEYS[2].
   local lifetime = redis.call('PTTL', KEYS[2])
   if lifetime > 0 then
     redis.call('PEXPIRE', KEYS[3], lifetime)
@@ -198,8 +199,8 @@ local receivers = -1
 if left > 0 and (queue_moved or freed > 0 or tonumber(ARGV[7]) > 0) then
   receivers = redis.pcall(ARGV[4], ARGV[5], string.format('%.0f', left))
   if type(receivers) ~= 'number' then
-    -- If the message is refused, the returns stay in effect, and subscribers notice them by
-    -- polling. If subscribers cannot be counted, two are assumed.
+    -- The server has refused the message. The returns stay in effect, and subscribers notice them
+    -- by polling. If the subscribers cannot be counted, two are assumed.
     local subscribers = redis.pcall('PUBSUB', ARGV[4] == 'SPUBLISH' and 'SHARDNUMSUB' or 'NUMSUB', ARGV[5])
     receivers = -2 - (subscribers[2] or 2)
   end

@@ -11,7 +11,7 @@ local now = math.floor((time[1] * 1000000 + time[2]) / 1000)
 if ends <= now then
   return -2
 end
--- Redisson stores this end if the lease has no end.
+-- Redisson stores this number as the end of a lease that has no end.
 if ends >= 922337203685477 then
   return -1
 end

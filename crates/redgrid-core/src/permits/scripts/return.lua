@@ -5,8 +5,9 @@
 -- ARGV[4]  id       of the permit
 -- ARGV[5]  publish, [6] channel   the command and channel that wake waiters; the message is `left`
 -- Returns  {1}   returned, before its lease ended
---          {0}   returned; its lease had ended, but the permit still counted as held
---          {-1}  the id is unknown: returned before, or made available after its lease had ended
+--          {0}   returned; the lease had ended, but the permit still counted as held
+--          {-1}  the id is unknown: the permit was returned before, or became available after its
+--                lease had ended
 --
 -- Work: O(log n).
 local ends = redis.call('ZSCORE', KEYS[3], ARGV[4])
@@ -17,8 +18,8 @@ local left = redis.call('GET', KEYS[2])
 if left and not tonumber(left) then
   return redis.error_reply('WRONGTYPE not a number of permits')
 end
--- A server out of memory may refuse the first write of a script, except ZREM, but accepts all later
--- writes. So this ZREM, which removes nothing, lets the following writes pass.
+-- A server that is out of memory may refuse the first write of a script, unless it is a ZREM, but
+-- accepts all later writes. So this ZREM, which removes nothing, lets the following writes pass.
 redis.call('ZREM', KEYS[3], '')
 if left then
   left = redis.call('INCRBY', KEYS[2], 1)

@@ -8,7 +8,8 @@
 --                     `left` may become negative
 -- ARGV[8]  lifetime   of both keys, in milliseconds; empty for none
 -- Returns  {1}  set
---          {0}  unchanged: a number was set before; with `overwrite`, it was the same number
+--          {0}  unchanged, because a number was set before; with `overwrite`, because it was the
+--               same number
 --
 -- Work: O(expired leases), at most 1,000.
 local stored = redis.call('GET', KEYS[2])
@@ -29,8 +30,8 @@ else
   redis.call('PERSIST', KEYS[3])
 end
 redis.pcall(ARGV[4], ARGV[5], ARGV[6])
--- This step is the last, because a key that has become empty cannot be accessed any more while the
--- slot migrates.
+-- This is the last step, because it may leave the key empty. While the slot migrates, a key that
+-- has become empty cannot be accessed any more.
 if #expired > 0 then
   redis.call('ZREM', KEYS[3], unpack(expired))
 end

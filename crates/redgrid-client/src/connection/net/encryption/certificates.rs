@@ -1,5 +1,5 @@
-//! Certificates and keys: reads them as PEM from files or settings, and builds a rustls
-//! configuration.
+//! Reads certificates and keys as PEM from files or settings, and builds a rustls configuration
+//! from them.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,8 +11,8 @@ use rustls::{ClientConfig, RootCertStore};
 use crate::config::{Secret, Tls};
 use crate::connection::trouble::of_system;
 
-/// A setting that cannot be used, and the text of the error: the expected value and the problem.
-/// The text never contains key data.
+/// A setting that cannot be used, with the text for the error: what was expected, and what is
+/// wrong. The text never contains a private key.
 pub(super) struct Wrong {
     pub(super) setting: &'static str,
     pub(super) expected: String,
@@ -60,8 +60,8 @@ impl Pems {
     }
 
     pub(super) fn client_config(&self) -> Result<ClientConfig, Wrong> {
-        // The crypto provider is passed here instead of installed for the process, because another
-        // library in the process may need another provider.
+        // The crypto provider is passed here and not installed for the whole process, because other
+        // libraries in the process may need a different one.
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let builder = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
@@ -141,7 +141,7 @@ impl Pem {
         let place = &self.place;
         let expected = match error {
             PemError::NoItemsFound => format!("{what}{place}, found none"),
-            // The file's text is not quoted, because it may contain a key.
+            // The PEM text is not quoted, because it may contain a key.
             _ => format!("{what}{place}, found text that is damaged or not PEM"),
         };
         Wrong::new(self.setting, expected)

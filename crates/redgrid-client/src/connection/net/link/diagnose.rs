@@ -32,8 +32,8 @@ pub(super) enum Listener {
 }
 
 impl Listener {
-    /// Returns the error if the listener is not of the expected kind; `None` if its kind does not
-    /// explain why there is no connection.
+    /// Returns why no connection to this listener is possible; `None` if it is of the expected
+    /// kind.
     pub(super) fn trouble(self, is_encrypted: bool) -> Option<Trouble> {
         let lasting = |message: &str| Some(Trouble::lasting(message));
         match (self, is_encrypted) {
@@ -53,7 +53,8 @@ impl Listener {
 
 /// Detects the kind of process that listens at the target of `open`, within a second.
 ///
-/// Returns `None` if nothing listens, or if every connection is closed without an answer.
+/// Returns `None` if a connection cannot be opened. Also returns `None` if the listener closes the
+/// first connection without an answer, and sends nothing on the second.
 pub(super) async fn listener<F>(open: impl Fn() -> F) -> Option<Listener>
 where
     F: Future<Output = Option<Box<dyn Stream>>>,
@@ -62,8 +63,8 @@ where
     if let First::Bytes(bytes) = &plain {
         return Some(of_answer(bytes));
     }
-    // After the plain-text line, a TLS server closes the connection, or waits for the rest of a
-    // handshake message.
+    // A TLS server takes the plain-text line for the beginning of a handshake message. It closes
+    // the connection, or waits for the rest of the message.
     match (plain, first_bytes(open(), &client_hello()).await?) {
         (_, First::Bytes(bytes)) => Some(of_answer(&bytes)),
         (First::Nothing, _) => Some(Listener::Silent),
@@ -73,7 +74,7 @@ where
 
 enum First {
     Bytes(Vec<u8>),
-    /// No data in time.
+    /// No data arrived in time.
     Nothing,
     End,
 }
@@ -138,7 +139,7 @@ mod tests {
         listener(open).await
     }
 
-    /// Detects a listener that sends `answer` on each connection and then closes the connection.
+    /// Probes a listener that sends `answer` on each connection and then closes the connection.
     async fn found(answer: &'static [u8]) -> Option<Listener> {
         let socket = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = socket.local_addr().unwrap();

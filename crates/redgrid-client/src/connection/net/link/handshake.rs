@@ -9,10 +9,10 @@ use crate::connection::{ConnectionId, Reply, ServerClock};
 use crate::count;
 use crate::error::ServerError;
 
-/// Number of connections that this process has had.
+/// Number of connections that this process has established so far.
 ///
-/// The counter is shared by all nodes. If the user is not allowed to read the `run_id`, connection
-/// ids of different nodes differ only by this number.
+/// All nodes share the counter: if the user is not allowed to read the `run_id`, connection ids of
+/// different nodes differ only by this number.
 static CONNECTIONS: AtomicU64 = AtomicU64::new(0);
 
 /// The expected role of a server.
@@ -30,9 +30,9 @@ pub(crate) enum NodeRole {
 }
 
 pub(crate) enum Handshake {
-    /// Requests nothing except a name for the connection, and accepts a refusal of the name. A
-    /// server whose script runs for too long refuses every command except those that end the
-    /// script.
+    /// Requests nothing except a name for the connection, and accepts a refusal of the name. This
+    /// suits a server whose script runs for too long: such a server refuses every command except
+    /// those that end the script.
     Nothing,
     /// Requests a sign of life (PING).
     Life,
@@ -87,8 +87,8 @@ impl Connection {
 
     /// Checks that the server is alive.
     ///
-    /// A data server is probed by TIME instead of PING, because the estimate of its clock loses
-    /// accuracy with each minute.
+    /// A data server is probed by TIME instead of PING. This also renews the estimate of its clock,
+    /// which loses accuracy with each minute.
     pub(super) async fn sign_of_life(&self) -> Result<(), ServerError> {
         match &self.greeting {
             Handshake::Data { time, .. } => self.ask_time(time).await,

@@ -19,8 +19,8 @@ use crate::error::ServerError;
 /// Back-off before the second attempt to connect: 25 to 50 ms. It doubles with each failure.
 const SHORTEST_WAIT: Duration = Duration::from_millis(50);
 
-/// Delay before the role of a server with an unexpected role is checked again: 100 ms, because a
-/// promotion takes little time.
+/// Delay before a server that had an unexpected role is checked again: 100 ms, because a promotion
+/// takes little time.
 const OTHER_PART: Duration = Duration::from_millis(100);
 
 impl Connection {
@@ -50,12 +50,13 @@ impl Connection {
                         // nothing else.
                         never = self.keep_logged_in() => match never {},
                     }
-                    // The old connection and its requests end before a new one is set up.
+                    // A new connection is set up only after the old connection and its requests
+                    // have ended.
                     pipeline.abort();
                     pipeline.lost().await;
-                    // With RESP2 the set-up can succeed without any exchange. So a successful
-                    // set-up does not show that a server listens at the address. Silence is not
-                    // diagnosed, because a server that hangs is silent, too.
+                    // With RESP2 the set-up can succeed without any exchange, so it does not show
+                    // that a server listens at the address. Therefore the listener is diagnosed,
+                    // unless it was silent: a server that hangs is silent, too.
                     if !was_up
                         && self.trouble() != SILENT
                         && let Some(trouble) = self.diagnose_listener().await
@@ -192,7 +193,7 @@ impl Connection {
                 () = silence => {}
             }
             // If the process was suspended, the reply may have arrived, although the limit has
-            // expired. So the reply gets another moment.
+            // expired. So the reply is awaited for another moment.
             if let Ok(answer) = tokio::time::timeout(MOMENT, response.as_mut()).await {
                 return answer;
             }
@@ -213,8 +214,8 @@ fn spread(longest: Duration) -> Duration {
 /// How long to wait for a reply that may have arrived while the process was suspended: 10 ms.
 const MOMENT: Duration = Duration::from_millis(10);
 
-/// Returns whether the error says that a connection with subscriptions accepts no other commands.
-/// Only RESP2 has this restriction.
+/// Returns whether the command was refused because the connection has subscriptions. Only RESP2 has
+/// this restriction.
 fn is_subscribed_only(error: &ServerError) -> bool {
     matches!(error, ServerError::Refused { message, .. } if message.contains("allowed in this context"))
 }

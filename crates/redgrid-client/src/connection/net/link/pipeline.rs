@@ -1,7 +1,7 @@
 //! Transport of requests over one connection: each is queued as bytes, written, and answered.
 //!
-//! Requests are written in the order in which they were queued, and answered in that order. Their
-//! callers encode them. One task per connection writes the encoded bytes, reads the replies, and
+//! Requests are written in the order in which they were queued, and answered in that order. Callers
+//! encode their requests. One task per connection writes the encoded bytes, reads the replies, and
 //! passes each reply to the oldest outstanding request. Messages and subscription confirmations may
 //! arrive between replies; `pushes` distinguishes them from replies.
 
@@ -36,8 +36,8 @@ use crate::connection::{Push, Reply};
 use crate::error::ServerError;
 use crate::sync::Mutex;
 
-/// Maximum number of outstanding requests: 65,536. Bursts of this client stay below it, and that
-/// many requests fit into memory.
+/// Maximum number of outstanding requests: 65,536. Bursts of this client stay below this number,
+/// and a full queue fits into memory.
 const LONGEST_QUEUE: usize = 65_536;
 
 /// Maximum capacity of a buffer that is reused: 1 MiB. A larger buffer is freed after the long
@@ -53,10 +53,10 @@ const READS: usize = 16;
 /// How long to read the server's last bytes after a failed write: 10 ms.
 const READ_GRACE: Duration = Duration::from_millis(10);
 
-/// Longest wait for a reply while a long reply or request is being transferred, in response
-/// timeouts: 20.
+/// Longest wait for a reply while a long reply or request is being transferred: 20 response
+/// timeouts.
 ///
-/// That is a minute with the default timeout. 512 MB, the largest value, take that long at 9 MB/s.
+/// That is a minute with the default timeout: enough for the largest value (512 MB) at 9 MB/s.
 const LONGEST_TRANSFER: u32 = 20;
 
 pub(super) type Answer = Result<Reply, Unanswered>;
@@ -108,7 +108,7 @@ struct Queue {
 }
 
 struct Waiting {
-    /// End of the request, in bytes since the connection began.
+    /// The value of `Queue::encoded` just after this request was encoded.
     end: u64,
     expects: Expects,
     answer: oneshot::Sender<Answer>,
@@ -132,8 +132,8 @@ impl Connection {
                     login.again(count, self).await?;
                     self.send_once(&command, expects).await
                 };
-                // The retry is boxed because it is rare. Otherwise the future of every call would
-                // reserve its size.
+                // The retry is boxed because it is rare: unboxed, it would enlarge the future of
+                // every call.
                 Box::pin(again).await
             }
             answer => answer,
@@ -190,7 +190,7 @@ impl Connection {
 impl Pipeline {
     /// Starts the task that drives a stream.
     ///
-    /// The task ends with the connection, and the connection with the task.
+    /// When the connection ends, the task ends, and vice versa.
     pub(super) fn start(stream: Box<dyn Stream>, is_resp2: bool, outputs: Outputs) -> Pipeline {
         let pipeline = Pipeline::new(is_resp2, None);
         // `Finish` also answers the requests if the task is aborted before its first poll.
@@ -336,7 +336,7 @@ async fn write(pipeline: &Pipeline, mut writer: WriteHalf<Box<dyn Stream>>, outp
                 }
                 Err(error) => {
                     if !outputs.is_socket {
-                        // A layer above the socket, such as TLS, may have sent a part.
+                        // A layer above the socket, such as TLS, may have sent some of these bytes.
                         shared.written.fetch_add(bytes.remaining() as u64, Ordering::Relaxed);
                     }
                     return format!("{error:?}");

@@ -2,7 +2,7 @@
 
 use crate::error::ServerError;
 
-/// Returns whether the server requires a login.
+/// Returns whether the error says that the server requires a login.
 ///
 /// The beginning of the message is compared, not only the code, because a script may raise an error
 /// with the same code.
@@ -10,8 +10,8 @@ pub(crate) fn wants_login(error: &ServerError) -> bool {
     matches!(error, ServerError::Unauthorized { message } if message.starts_with("NOAUTH Authentication required"))
 }
 
-/// Returns whether the server rejects writes. As in [`wants_login`], more than the code is
-/// compared.
+/// Returns whether the error says that the server accepts no writes. The text is compared, not only
+/// the code, for the same reason as in [`wants_login`].
 pub(super) fn is_read_only(error: &ServerError) -> bool {
     let text = "READONLY You can't write against a read only";
     matches!(error, ServerError::Refused { message, .. } if message.contains(text))
@@ -23,9 +23,10 @@ pub(crate) fn info_field<'a>(info: &'a str, field: &str) -> &'a str {
     info.lines().find_map(value).unwrap_or_default().trim()
 }
 
-/// Returns whether the server does not support HELLO or the requested protocol, or forbids HELLO.
+/// Returns whether the error says that the server does not know RESP3 or HELLO, or forbids HELLO.
 ///
-/// Returns false for all other errors, such as that of a missing login, which also names HELLO.
+/// Returns false for all other errors, even if they mention HELLO, as the error of a missing login
+/// does.
 pub(super) fn refuses_resp3(why: &str) -> bool {
     let is = |code: &str| why.split(' ').next() == Some(code);
     let names_hello = why.to_ascii_lowercase().contains("hello");
@@ -39,7 +40,7 @@ pub(super) fn refuses_resp3(why: &str) -> bool {
     }
 }
 
-/// Returns the command that an error quotes: the word `command` precedes or follows its name.
+/// Returns the name of a command from an error's text: the quoted word next to the word `command`.
 fn quoted_command(why: &str) -> Option<&str> {
     const QUOTES: [char; 3] = ['\'', '`', '"'];
     let (before, end) = without_arguments(why).rsplit_once(QUOTES)?;
@@ -47,7 +48,8 @@ fn quoted_command(why: &str) -> Option<&str> {
     (start.ends_with("command ") || end.starts_with(" command")).then_some(name)
 }
 
-/// Errors of proxies for unknown commands, without the command name.
+/// Beginnings of the errors for unknown commands from proxies, which may omit the name of the
+/// command.
 const UNKNOWN: [&str; 3] = ["ERR unknown command", "ERR unsupported command", "invalid request"];
 
 /// Returns a server's error without the arguments of the command.

@@ -67,9 +67,9 @@ impl Connection {
     /// Sets up the next connection.
     ///
     /// If the first login takes long, the process that listens at the address is diagnosed
-    /// concurrently. It may be a server without TLS, which takes the client's message for an
-    /// incomplete command, or a server of another protocol that sends nothing. The diagnosis is
-    /// reported at once, and the attempt continues until its timeout.
+    /// concurrently. Two kinds of process make a login take long. A server without TLS takes the
+    /// client's TLS message for an incomplete command. A server of another protocol may send
+    /// nothing. The diagnosis is reported at once, and the attempt continues until its timeout.
     ///
     /// # Cancel safety
     ///
@@ -114,8 +114,8 @@ impl Connection {
         }
     }
 
-    /// Returns whether to try RESP2, because this error rejects RESP3. If so, all later connections
-    /// to the server use RESP2, too.
+    /// Returns whether to try RESP2, because the server has rejected RESP3 with this error. If so,
+    /// all later connections to the server use RESP2, too.
     fn falls_back(&self, text: &str) -> bool {
         if self.target.settings.protocol != Protocol::Auto || !refuses_resp3(text) {
             return false;
@@ -215,11 +215,11 @@ impl Connection {
         }
     }
 
-    /// Detects the kind of process that listens at the address if no connection can be established.
+    /// Detects, after a failed set-up, which kind of process listens at the address.
     ///
     /// Returns `None` if the kind of process does not explain the failure. The check is made only
-    /// for connections for requests, and only before their first success: a process that has
-    /// answered once is a server.
+    /// on connections of a pool, and only until their first handshake is answered: after that, the
+    /// process is known to be a server.
     pub(super) async fn diagnose_listener(&self) -> Option<Trouble> {
         if self.member.is_none() || self.has_been_up.load(Ordering::Acquire) {
             return None;
@@ -230,8 +230,8 @@ impl Connection {
 
 /// Returns the username and the password as arguments of HELLO and AUTH.
 ///
-/// If there is no username, the user is `default` with RESP3. With RESP2 the password is sent
-/// alone, because proxies and servers before Redis 6 accept only a password.
+/// Without a username, RESP3 uses `default`. RESP2 sends the password alone, because proxies and
+/// servers before Redis 6 accept only a password.
 pub(super) fn login_args(credentials: Credentials, is_resp2: bool) -> WireCommand {
     let Credentials { username, password } = credentials;
     let user = username.or_else(|| (!is_resp2).then(|| "default".into()));

@@ -18,11 +18,11 @@ pub(super) struct Silence {
 
 struct Outstanding {
     answers: usize,
-    /// Time of the first outstanding request, or of the last data that the server has sent or
-    /// accepted, if that is later.
+    /// The later of two times: when the first outstanding request was sent, and when the server
+    /// last sent or accepted data.
     since: Instant,
-    /// Time of the last request or partial transfer, if no complete frame has been received since;
-    /// otherwise `MAX`. Cancelled requests count, too.
+    /// Time of the last request or partial transfer, even if that request was cancelled. `MAX` if a
+    /// complete frame has been received since.
     unanswered_since: Instant,
     /// Whether a request was sent since the watcher last checked.
     sent_since_check: bool,
@@ -71,7 +71,7 @@ impl Silence {
         self.watch(outstanding, now);
     }
 
-    /// Restarts the watcher's limit at `now`, and wakes the watcher if it is idle.
+    /// Restarts the watcher's time limit at `now`, and wakes the watcher if it is idle.
     fn watch(&self, mut outstanding: MutexGuard<'_, Outstanding>, now: Instant) {
         (outstanding.unanswered_since, outstanding.sent_since_check) = (now, true);
         let is_watched = std::mem::replace(&mut outstanding.watched, true);
@@ -86,15 +86,15 @@ impl Silence {
         if outstanding.answers == 0 { Duration::ZERO } else { clock.now().since(outstanding.since) }
     }
 
-    /// Completes when the server has sent no data, and accepted no further data, for `limit` after
-    /// the last request.
+    /// Completes `limit` after the last request or partial transfer, unless a complete frame
+    /// arrives before.
     ///
     /// At most one task is allowed to wait at a time. That task reads the clock once per `limit`
     /// while requests are sent, and not at all while the connection is idle.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves no state behind; the next waiter checks the clock itself.
+    /// The future can be dropped at any time: the next call checks the clock itself.
     pub(super) async fn lasts_for(&self, clock: &Clock, limit: Duration) {
         loop {
             let now = clock.now();
@@ -106,8 +106,8 @@ impl Silence {
         }
     }
 
-    /// Returns the time of the next check. Returns `None` if no request waits for data from the
-    /// server, and none was sent since the last check.
+    /// Returns the time of the next check. Returns `None` if the server has sent data since the
+    /// last request, and no request was sent since the last check.
     fn ends(&self, now: Instant, limit: Duration) -> Option<Instant> {
         let mut outstanding = self.outstanding.lock();
         let sent_since_check = std::mem::replace(&mut outstanding.sent_since_check, false);

@@ -22,8 +22,8 @@ impl Connection {
     /// Returns the error if waiting cannot help: the server rejects this client, or the target is
     /// wrong ([`Kind::Lasting`]).
     ///
-    /// With a credential provider, a rejected login counts only after a grace period. A wrong
-    /// target counts only if there has never been a connection.
+    /// With a credential provider, the error for a rejected login is returned only after a grace
+    /// period. The error for a wrong target is returned only if the connection has never been up.
     fn refusal(&self) -> Option<ServerError> {
         let (kind, since) = {
             let state = self.state.lock();
@@ -79,7 +79,7 @@ impl Connection {
         }
     }
 
-    /// Returns why there is no connection, or why there was none before the current one.
+    /// Returns why the connection is down or, if it is up, why it was down before.
     pub(crate) fn trouble(&self) -> String {
         let of_login = self.login.as_ref().and_then(|login| login.trouble());
         of_login.unwrap_or_else(|| self.state.lock().trouble.message.clone())
@@ -108,7 +108,8 @@ impl Connection {
         }
     }
 
-    /// Returns the reason in an error, without the prefix of the error kind and without the node.
+    /// Returns the reason from an error, without the text that all errors of its kind share, and
+    /// without the node's address.
     pub(super) fn reason(&self, error: &ServerError) -> String {
         let reason = match error {
             ServerError::Refused { message, .. } | ServerError::Unauthorized { message } => message,

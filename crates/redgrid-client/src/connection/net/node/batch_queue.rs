@@ -1,5 +1,5 @@
-//! The queues of calls that can be batched. They decide which calls are sent at once by their
-//! callers and which wait, and limit the requests in flight.
+//! The queues of calls that can be batched. Each queue decides which of its calls are sent at once
+//! by their callers, and which calls wait. It also limits the requests in flight.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Weak};
@@ -18,16 +18,15 @@ use crate::error::ServerError;
 use crate::script::{BatchPhase, BatchScript};
 use crate::sync::Mutex;
 
-/// Further calls of a queue wait while this many of its requests are in flight.
+/// Maximum number of a queue's requests in flight. While so many are in flight, new calls wait.
 const MAX_IN_FLIGHT: usize = 4;
 
-/// Limit of requests in flight to a near server once calls are batched. More requests would cost
-/// more than they gain.
+/// Maximum number of a queue's requests in flight to a near server while calls are batched. A
+/// second request would cost more than it gains.
 const MAX_IN_FLIGHT_NEAR: usize = 1;
 
-/// If at least this many calls wait for a near server, further requests are sent, up to
-/// [`MAX_IN_FLIGHT`]. If fewer calls wait, the wake-ups of a further request cost more than that
-/// request gains.
+/// If at least this many calls wait for a near server, up to [`MAX_IN_FLIGHT`] requests are in
+/// flight instead of one. With fewer calls, a second batch costs more in wake-ups than it gains.
 const CROWD: usize = 32;
 
 const MAX_BATCH: usize = 64;
@@ -35,12 +34,12 @@ const MAX_BATCH: usize = 64;
 /// A server is near if its round trip takes at most 0.3 ms without load.
 const NEAR: Duration = Duration::from_micros(300);
 
-/// Divisor of the response timeout: a call that has waited for half of that timeout is not sent.
-/// The other half is for the reply.
+/// Divisor of the response timeout: 2. A call that has waited for half of the timeout is no longer
+/// sent. The other half is for the reply.
 const SENT_WITHIN: u32 = 2;
 
 /// Identifies the calls that can share a batch: the address of their script, and the number of
-/// their connection. In a cluster, their slot is used instead of that number.
+/// their connection or, in a cluster, their slot.
 pub(super) type BatchKey = (usize, u16);
 
 type Queues = HashMap<BatchKey, BatchQueue, foldhash::fast::RandomState>;
@@ -59,8 +58,8 @@ impl Batchers {
         Batchers { node, runtime: Handle::current(), one_thread: is_one_thread(), by_slot, queues: Mutex::default() }
     }
 
-    /// Registers a call. If its caller can send it at once, returns a guard: the call counts as in
-    /// flight until the guard is dropped.
+    /// Registers a call. If its caller can send it at once, returns a guard: the call is counted as
+    /// in flight until the guard is dropped.
     ///
     /// # Errors
     ///
@@ -101,8 +100,8 @@ impl Batchers {
         Err(reply)
     }
 
-    /// Changes a queue, and removes the queue if it is idle after that. Starts a sender if `change`
-    /// returns true.
+    /// Changes a queue by `change`. Starts a sender if `change` returns true; otherwise removes the
+    /// queue if it is idle.
     pub(super) fn change(&self, key: BatchKey, change: impl FnOnce(&mut BatchQueue) -> bool) {
         let mut queues = self.queues.lock();
         let Some(queue) = queues.get_mut(&key) else { return };
@@ -121,8 +120,8 @@ impl Batchers {
 
 /// A guard that counts one call as in flight while its caller sends it.
 ///
-/// It is dropped with the caller's future, so that a cancelled call is no longer counted. When the
-/// guard is dropped, a sender for waiting calls is started if another request is allowed in flight.
+/// It is dropped with the caller's future, so that a cancelled call is no longer counted. If calls
+/// wait when the guard is dropped, and another request is allowed in flight, a sender is started.
 pub(super) struct InlineCall<'a> {
     node: &'a Node,
     key: BatchKey,
@@ -154,11 +153,12 @@ impl Node {
 /// and on whether the runtime has one thread.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum BatchMode {
-    /// One request in flight once calls are batched; up to four if [`CROWD`] or more calls wait.
+    /// A near server: one request in flight while calls are batched, or up to four if [`CROWD`] or
+    /// more calls wait.
     Near,
-    /// Several requests in flight, however few calls each of them has.
+    /// A distant server: up to four requests in flight, even with few calls in each.
     Far,
-    /// A near server, from a runtime with one thread: several requests in flight, with replies
+    /// A near server, from a runtime with one thread: up to four requests in flight, with replies
     /// delivered in order.
     OrderedReplies,
 }
@@ -246,9 +246,9 @@ impl BatchQueue {
     /// [`BatchMode::OrderedReplies`], it also returns the mutex that orders the delivery of
     /// replies.
     ///
-    /// It takes no call if none waits, or if the task has sent before and the other senders suffice
-    /// for the waiting calls. In both cases the task must end, and is not counted in `senders` any
-    /// more.
+    /// If the returned list is empty, the task must end; it is then no longer counted in `senders`.
+    /// The list is empty if no call waits. It is also empty if the task has already sent a batch,
+    /// and the other senders suffice for the waiting calls.
     pub(super) fn take_batch(
         &mut self,
         mode: BatchMode,
@@ -318,12 +318,12 @@ mod tests {
         let take = |queue: &mut BatchQueue| queue.take_batch(BatchMode::OrderedReplies, Instant::MIN, false).0.len();
         let (mut many, _replies) = queue(0, 1, 30);
         assert_eq!([(); 4].map(|()| take(&mut many)), [8, 8, 8, 6]);
-        // Calls in flight count: when their callers send again, there are as many calls as before.
+        // Calls in flight are included, because their callers will send again.
         let (mut again, _replies) = queue(0, 1, 20);
         again.in_flight = 10;
         assert_eq!(take(&mut again), 8);
-        // A sender takes all calls while four other requests are in flight, because the calls have
-        // waited too long.
+        // While four other requests are in flight, a sender is started only for calls that have
+        // waited too long. It takes all of them.
         for (inline_in_flight, senders) in [(0, 5), (4, 1)] {
             let (mut late, _replies) = queue(inline_in_flight, senders, 20);
             assert_eq!(take(&mut late), 20);

@@ -1,18 +1,18 @@
 //! Server-side batching: a script that executes the calls of many callers as one request.
 //!
-//! A few requests are in flight at a time. Further calls wait and form a batch when one of the
+//! A few requests are in flight at a time. All other calls wait, and form a batch when one of the
 //! requests is answered. A lone call has no overhead: its caller sends the script of that single
 //! call. Waiting calls are sent by sender tasks, even if none of their callers is polled. A lone
-//! call whose caller is not polled counts as in flight, but delays the waiting calls by 10 ms at
-//! most.
+//! call whose caller is not polled is counted as in flight, but delays the waiting calls by 10 ms
+//! at most.
 //!
 //! All numbers here were measured on two cores over loopback. Up to four concurrent calls never
-//! wait. With more callers, on a runtime with several threads, one batch at a time is in flight.
-//! The next batch is sent as soon as it has as many calls as the last batch. A request has a fixed
-//! cost on both sides: wake-ups, a write and a read; a larger batch spreads this cost over more
-//! calls. One request needs less CPU time than two requests of half the size. With 16 tasks it
-//! needs three quarters of their CPU time in the client, and four fifths in the server. With 8
-//! tasks it needs two thirds in both.
+//! wait. With more callers, a near server and a runtime with several threads, one batch at a time
+//! is in flight. The next batch is sent as soon as it has as many calls as the last batch. A
+//! request has a fixed cost on both sides: wake-ups, a write and a read; a larger batch spreads
+//! this cost over more calls. One request needs less CPU time than two requests of half the size.
+//! With 16 tasks it needs three quarters of their CPU time in the client, and four fifths in the
+//! server. With 8 tasks it needs two thirds in both.
 //!
 //! With about a hundred callers or more, four requests in flight are faster than one (256 tasks:
 //! 1.13 times). Four are also faster with a distant server, where waiting for the next batch costs
@@ -21,8 +21,8 @@
 //!
 //! On a runtime with one thread, client and server would be idle alternately if only one request
 //! were in flight. So four requests are in flight there, each with a quarter of the calls, and
-//! their replies are delivered in order. The callers of one reply send again before the next reply
-//! is delivered, so the server has work meanwhile. The following rates are relative to
+//! their replies are delivered in order. The callers that a reply answers send again before the
+//! next reply is delivered, so the server always has work. The following rates are relative to
 //! [`BatchMode::Near`], the mode for several threads. If the machine has a core for the server, the
 //! rate with 64 tasks is 1.7 times as high. With 8 tasks the rate is the same, for twice the CPU
 //! time. On a machine without a free core, the rate is lower: 0.5 times with 8 tasks, 0.9 times
@@ -55,7 +55,7 @@ use crate::pinned::pinned;
 use crate::script::{BatchPhase, ScriptText};
 
 /// Maximum number of times that a sender yields to the runtime after a batch. The sender stops
-/// yielding once as many calls wait as the batch has answered.
+/// earlier if as many calls wait as the batch has answered.
 ///
 /// During the yields, the answered callers send their next calls. One yield is too short, because a
 /// caller that is woken on another thread starts a moment later.
@@ -65,14 +65,14 @@ const MAX_YIELDS: usize = 5;
 /// woken callers run before the sender continues.
 const MAX_YIELDS_ONE_THREAD: usize = 2;
 
-/// Maximum time for which an arrived reply is held back (1 to 2 ms, given the timer's resolution).
+/// Maximum delay of a reply that has arrived: 1 to 2 ms, given the timer's resolution.
 ///
 /// After this time the reply is delivered, even if the callers of the previous reply have not sent
 /// their next calls.
 const MAX_REPLY_DELAY: Duration = Duration::from_millis(1);
 
-/// Interval at which waiting calls are checked: a call that has waited for 5 to 10 ms is sent,
-/// whatever is in flight.
+/// Interval at which waiting calls are checked: 5 ms. So a call is sent after a wait of 5 to 10 ms
+/// at the latest, whatever is in flight.
 ///
 /// Calls wait because the requests in flight are expected to be polled and answered soon. If that
 /// does not happen, for example with a distant server, the wait ends after this time.
@@ -136,8 +136,8 @@ impl Node {
         };
         match link.send(command("EVALSHA", body.sha().clone())?).await {
             Err(ServerError::Refused { message, .. }) if Code::of(&message) == Code::NoScript => {
-                // The retry is boxed because it is rare. Otherwise the sender's future would
-                // reserve its size.
+                // The retry is boxed because it is rare: unboxed, it would enlarge the future of
+                // every sender.
                 Box::pin(link.send(command("EVAL", body.bytes())?)).await
             }
             answer => answer,
@@ -145,8 +145,8 @@ impl Node {
     }
 }
 
-/// Checks the queue while calls wait: starts a sender if a call has waited too long, and fails
-/// calls whose time to be sent (`until`) has passed.
+/// Checks the queue while calls wait: starts a sender if a call has waited too long, and answers
+/// calls with an error when they may no longer be sent (`until`).
 pub(super) async fn watch(node: Weak<Node>, key: BatchKey) {
     loop {
         tokio::time::sleep(MAX_WAIT).await;
@@ -224,8 +224,8 @@ async fn send_each(node: &Node, calls: Vec<Call>) {
     .await;
 }
 
-/// Awaits a reply until `limit`; returns `None` if none arrives. The calls are then dropped, and
-/// their callers receive the error of a request that may have been executed.
+/// Awaits a reply until `limit`; returns `None` if no reply arrives. In that case the calls are
+/// dropped, which gives their callers the error of a request that may have been executed.
 async fn in_time<T>(node: &Node, limit: Instant, sent: impl Future<Output = T>) -> Option<T> {
     let reply = tokio::time::timeout(limit.since(node.clock.now()), sent).await.ok();
     if reply.is_none() {
@@ -309,7 +309,7 @@ fn answer_each(calls: Vec<Call>, replies: Vec<Reply>) -> Vec<Call> {
     failed
 }
 
-/// Answers all calls with the same error. Returns an empty list, because no call must be sent
+/// Answers all calls with the same error. Returns an empty list, because no call remains to be sent
 /// individually.
 fn fail_all(calls: Vec<Call>, error: &ServerError) -> Vec<Call> {
     for call in calls {

@@ -35,14 +35,14 @@ impl Nodes {
     ///
     /// # Errors
     ///
-    /// [`ConfigError`] if a file that the configuration names cannot be used.
+    /// [`ConfigError`] if a configured file cannot be used.
     pub(crate) fn new(config: &Config, clock: &Clock) -> Result<Nodes, ConfigError> {
         let (entry, settings) = (ConnectOptions::of(config)?, config.settings.clone());
         let clustered = matches!(config.servers(), Servers::Cluster(_));
         Ok(Nodes { entry, settings, clock: clock.clone(), sharded: Arc::default(), clustered })
     }
 
-    /// Opens a node, which connects in the background. The node counts as connected only while its
+    /// Opens a node, which connects in the background. It is treated as connected only while its
     /// server has the expected role.
     pub(crate) fn open(&self, address: &Address, part: NodeRole) -> Arc<Node> {
         self.open_at(Endpoint::Tcp(address.clone()), part)
@@ -99,8 +99,8 @@ impl Node {
         self.address() == Some(address)
     }
 
-    /// Schedules a role check. A node that lost its role counts as disconnected until it has the
-    /// role again.
+    /// Schedules a role check. If the node has lost its role, it is treated as disconnected until
+    /// it has the role again.
     pub(crate) fn schedule_check(&self) {
         self.commands.suspect();
     }

@@ -19,8 +19,8 @@ use crate::error::{Code, ServerError};
 /// The server's exact error text for an unknown function; a function's own errors rarely match it.
 const NO_FUNCTION: &str = "ERR Function not found";
 
-/// Returns whether the error shows that the server does not have the script. A NOSCRIPT that a
-/// user's script raises itself does not count.
+/// Returns whether the error shows that the server does not have the script. Returns false for a
+/// NOSCRIPT that a user's script has raised itself.
 fn is_unknown_script(request: &Request, message: &str) -> bool {
     Code::of(message) == Code::NoScript && request.is_servers_own(message)
 }
@@ -120,8 +120,8 @@ impl Node {
         connection.is_some_and(|connection| self.without_read_only.load(Ordering::Relaxed) == connection)
     }
 
-    /// Returns whether `message` reports that the server lacks the read-only command of this
-    /// request. If so, stores this for the current connection.
+    /// Returns whether `message` is the first report on this connection that the server lacks the
+    /// read-only command of this request. If so, stores this for the connection.
     fn lacks_read_only(&self, request: &Request, message: &str) -> bool {
         let lacks = request.read_only && !self.is_without_read_only() && is_without(message);
         if let Some(epoch) = self.commands.epoch().borrow().as_ref().filter(|_| lacks) {

@@ -41,8 +41,8 @@ pub(crate) const LATE_ANSWER: &str = "no answer came in time";
 
 pub(crate) const NO_PROTOCOL: &str = "the server's answer is not that of a Redis or Valkey server";
 
-/// Returns the message that the debug form of a system error contains, or the error's kind in
-/// words. `None` for other texts.
+/// Extracts the message from the debug form of a system error. Without a message, returns the kind
+/// of the error in words. Returns `None` for other texts.
 fn system(why: &str) -> Option<String> {
     if let Some((_, details)) = why.split_once(LOOKUP) {
         let details = details.trim_matches([':', ' ', '"', '}', '\\']);
@@ -127,7 +127,7 @@ const NOT_ACCEPTED: &str = "the server does not accept the client certificate (s
 const ENDED: &str = "the server ended the TLS handshake";
 
 /// Substrings of rustls errors, each with its kind (whether waiting can help) and a readable text.
-/// The first match counts. The server sends the alerts.
+/// The first match is used. Alerts are errors that the server has sent.
 #[rustfmt::skip]
 pub(super) const TLS: [(&str, Kind, &str); 23] = [
     ("without sending TLS close_notify", Passing, CLOSED),

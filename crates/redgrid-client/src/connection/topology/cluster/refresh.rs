@@ -20,7 +20,7 @@ use crate::connection::trouble::Trouble;
 use crate::connection::{Request, Server};
 use crate::error::{Code, ServerError};
 
-/// How long to wait for the answer of one node before another one is queried as well.
+/// How long to wait for the answer of one node before another node is queried as well: 100 ms.
 const SLOW: Duration = Duration::from_millis(100);
 
 impl Cluster {
@@ -80,7 +80,7 @@ impl Cluster {
             }
             let next = async {
                 // Query the next node as well if this one is slow. Check the received maps again,
-                // too: once the previous owner of a slot counts as silent, no confirmation is
+                // too: once the previous owner of a slot is regarded as silent, no confirmation is
                 // needed.
                 if waiting.len() > 0 || !maps.is_empty() {
                     tokio::time::sleep(SLOW).await
@@ -152,8 +152,8 @@ impl Cluster {
     pub(super) fn apply(&self, ranges: &[Range]) {
         let now = self.nodes.clock.now();
         let mut map = self.map.lock();
-        // The clone keeps the former replicas in memory. So no node that is opened below can have
-        // the same pointer as one of them.
+        // Old and new replicas are compared by pointer below. The clone keeps the old ones in
+        // memory, so that no new node can have the pointer of an old one.
         let (moved, read) = (map.moved.len(), map.replicas.clone());
         let mut served: Vec<Served> = Vec::with_capacity(ranges.len());
         let mut replicas: HashMap<Address, Vec<Arc<Node>>> = HashMap::new();

@@ -32,8 +32,8 @@ pub(super) struct Elected {
     /// When the leading sentinel last named this replica as the chosen one.
     pub(super) chosen_at: Instant,
     pub(super) followed_at: Option<Instant>,
-    /// Whether, according to the last answers, this replica is still the chosen one, or the former
-    /// primary is still down.
+    /// Whether the last answers still justify following this replica: it is still the chosen one,
+    /// or the sentinels report the former primary as down.
     pub(super) is_backed: bool,
 }
 
@@ -43,7 +43,7 @@ impl Elected {
         Elected { address, node, after, leader, chosen_at, followed_at: None, is_backed: true }
     }
 
-    /// Returns whether this replica must be given up before it was followed at all.
+    /// Returns whether this replica has not been followed yet and must be given up.
     ///
     /// The replica is given up if another replica is now chosen. If no replica is chosen, it is
     /// given up once the leading sentinel has answered, or has been silent for [`LEADER_TIMEOUT`].
@@ -66,12 +66,12 @@ impl Elected {
     }
 }
 
-/// Returns whether to keep following a chosen server that was first followed `followed_for` ago.
+/// Returns whether to keep following a chosen server that has been followed for `followed_for`.
 ///
-/// A failover that is given up changes no election count. Its chosen server reports that it is a
-/// primary until that server is demoted. Meanwhile the sentinels and other clients return to the
-/// former primary. So the server's own report is sufficient only for the time [`COUNTED_WITHIN`].
-/// Within that time, an unstable connection does not cause a return to the former primary.
+/// A failover that is given up does not change the election number. Its chosen server reports that
+/// it is a primary until the sentinels demote it. Meanwhile the sentinels and other clients return
+/// to the former primary. So after [`COUNTED_WITHIN`], the server's own report is not sufficient.
+/// Before that, not even a lost connection causes a return to the former primary.
 fn goes_on(followed_for: Duration, is_primary: bool, is_backed: bool) -> bool {
     followed_for < COUNTED_WITHIN || is_primary && is_backed
 }

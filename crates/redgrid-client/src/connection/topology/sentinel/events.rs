@@ -25,8 +25,8 @@ pub(super) struct SentinelEvents {
     pub(super) replicated: Arc<Replicated>,
     /// Notified when the sentinels must be queried.
     pub(super) switched: Arc<Notify>,
-    /// The pause after a subscription that failed or was rejected. A failure without a reply costs
-    /// a connection.
+    /// The pause after a failed or rejected subscription. A failure without a reply replaces the
+    /// connection, which must not happen too often.
     pub(super) pause: Duration,
 }
 
@@ -65,8 +65,8 @@ impl SentinelEvents {
         }
     }
 
-    /// Subscribes to a channel. Returns true if the sentinel confirmed it, false if it was
-    /// rejected, and `None` if the request failed.
+    /// Subscribes to a channel. Returns true if the sentinel confirmed the subscription, false if
+    /// it rejected the subscription, and `None` if the request failed.
     async fn subscribe(&self, channel: &'static str) -> Option<bool> {
         let refused = self.node.subscribe(ChannelKind::Plain, vec![Bytes::from_static(channel.as_bytes())]).await;
         refused.ok().map(|refused| refused.is_empty())

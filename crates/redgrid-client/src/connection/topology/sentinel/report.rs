@@ -1,4 +1,4 @@
-//! Queries of a sentinel and its answers.
+//! Queries to a sentinel, and its answers.
 
 use std::collections::HashMap;
 
@@ -11,16 +11,15 @@ use crate::error::ServerError;
 pub(super) struct PrimaryReport {
     pub(super) primary: Address,
     pub(super) epoch: u64,
-    /// The replica that this sentinel has chosen in a failover that it leads. `None` if there is no
-    /// such failover, or once `primary` is that replica. In the latter case, `epoch` is already the
-    /// number of that failover's election.
+    /// The replica that this sentinel has chosen in a failover that it leads. `None` without such a
+    /// failover, and also once that replica is reported as `primary`. In the latter case, `epoch`
+    /// is already the number of that failover's election.
     pub(super) elected: Option<Address>,
     /// Whether the sentinel regards the primary as down.
     pub(super) is_down: bool,
 }
 
-/// Returns whether a sentinel reports a majority of its known sentinels as up. The sentinel itself
-/// counts as up.
+/// Returns whether a sentinel reports most of the sentinels, including itself, as up.
 ///
 /// A sentinel that is cut off from the other sentinels reports only a minority as up.
 pub(super) async fn is_among_most(sentinel: &dyn Server, name: &str) -> bool {
@@ -46,10 +45,10 @@ async fn list(sentinel: &dyn Server, what: &'static str, name: &str) -> Result<V
 
 /// Queries a sentinel for the primary and the number of the primary's election.
 ///
-/// The leading sentinel counts an election and names the winner as soon as the winner is promoted.
-/// But `MASTER` reports the former primary's address for some seconds more, until all replicas
-/// follow the new primary. So the address is queried by a separate command. The election number is
-/// queried before and after the address, and must be the same both times.
+/// As soon as the winner of an election is promoted, the leading sentinel reports the election's
+/// number. But its reply to `MASTER` names the former primary for some seconds more, until all
+/// replicas follow the new primary. So the address is queried by a separate command. The election
+/// number is queried before and after the address, and must be the same both times.
 pub(super) async fn primary_by(sentinel: &dyn Server, name: &str) -> Result<PrimaryReport, ServerError> {
     for _ in 0..MAX_ATTEMPTS {
         let queries = vec![about("MASTER", name), about("GET-MASTER-ADDR-BY-NAME", name), about("MASTER", name)];

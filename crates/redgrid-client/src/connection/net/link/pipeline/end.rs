@@ -85,7 +85,7 @@ impl Pipeline {
         }
     }
 
-    /// Returns whether a request or a reply has been transferred in part.
+    /// Returns whether only a part of a request or reply has been transferred so far.
     pub(in super::super) fn is_midway(&self) -> bool {
         self.0.is_reading.load(Ordering::Relaxed) || self.0.is_writing.load(Ordering::Relaxed)
     }

@@ -1,8 +1,9 @@
 //! Distinguishes two kinds of received frames: answers to requests, and pushes.
 //!
 //! RESP3 marks messages and confirmations of subscriptions as pushes. RESP2 sends them as arrays
-//! that begin with a name such as `message`. Such an array counts as a push only on a connection
-//! with subscriptions: no request on that connection is answered by an array with such a beginning.
+//! that begin with a name such as `message`. Such an array is treated as a push only on a
+//! connection with subscriptions, because no reply to a request on such a connection begins in this
+//! way.
 
 use std::collections::VecDeque;
 
@@ -77,7 +78,7 @@ const MESSAGES: [&[u8]; 3] = [b"message", b"pmessage", b"smessage"];
 const SUBSCRIBED: [&[u8]; 3] = [b"subscribe", b"psubscribe", b"ssubscribe"];
 const UNSUBSCRIBED: [&[u8]; 3] = [b"unsubscribe", b"punsubscribe", b"sunsubscribe"];
 
-/// Returns whether an array is one of those that RESP2 sends for subscriptions.
+/// Returns whether an array has the form in which RESP2 sends pushes.
 fn is_push(parts: &[Reply]) -> bool {
     let Some(Reply::Bytes(kind)) = parts.first() else { return false };
     [MESSAGES, SUBSCRIBED, UNSUBSCRIBED].iter().flatten().any(|push| *push == &kind[..])
@@ -120,8 +121,10 @@ pub(super) fn sort(parts: Vec<Reply>, waiting: &mut VecDeque<Waiting>) -> Result
 }
 
 impl Waiting {
-    /// Returns whether a reply answers this request (`true`) or is only a side effect of it
-    /// (`false`); `None` if neither is possible.
+    /// Returns whether a reply answers this request.
+    ///
+    /// It is `false` for the error of a SUNSUBSCRIBE before the request's PING, and `None` for a
+    /// reply that violates the protocol.
     pub(super) fn is_answered_by(&self, reply: &Reply) -> Option<bool> {
         match (&self.expects, reply) {
             (Expects::Reply, _) | (Expects::Confirmations(..), Reply::Error(_)) => Some(true),
@@ -161,7 +164,7 @@ fn refuses_ping(error: &ServerError) -> bool {
     ["'ping'", "`ping`"].iter().any(|named| message.contains(named))
 }
 
-/// Returns the reason contained in an unrequested reply.
+/// Returns why the connection must end after a reply that answers no request.
 ///
 /// A server that refuses a connection sends an error, and then closes the connection.
 pub(super) fn unasked(reply: Reply) -> String {
