@@ -1,12 +1,12 @@
 //! Repeats recent releases after a failover.
 //!
-//! A primary can fail before a replica has the releases of the last seconds. The promoted replica
-//! then keeps the released holds until their leases end. So the client sends these releases again
-//! to every server process that becomes the primary of their keys.
+//! A primary can fail before its replicas have received the releases of the last seconds. The
+//! promoted replica then keeps the released holds until their leases end. So the client sends these
+//! releases again to every server process that becomes the primary of their keys.
 //!
-//! Only releases are remembered. Each release contains a holder field, or the id of a permit. No
-//! later grant uses the same one. So a release has no effect if the new primary has executed it
-//! before, or if the name has another holder.
+//! Only releases are remembered. Each release contains a holder field or the id of a permit, which
+//! no later grant uses again. So a release has no effect if the new primary has executed it before,
+//! or if the name has another holder.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -126,7 +126,7 @@ impl Last {
         self.bytes.drain(..first.size);
     }
 
-    /// Removes and returns each release if `is_moved` returns true for its first key.
+    /// Removes and returns every release for whose first key `is_moved` returns true.
     fn take(&mut self, is_moved: impl Fn(&[u8]) -> bool) -> Vec<(Instant, Request)> {
         let (mut kept, mut moved) = (Last::default(), Vec::new());
         let Last { releases, mut bytes, .. } = std::mem::take(self);

@@ -180,8 +180,8 @@ impl DedicatedConnection {
         match link.send(wire(["EXEC"])).await.map_err(discarded) {
             Ok(Reply::Array(mut answers)) if answers.len() >= names.len() => {
                 if answers.len() > names.len() {
-                    // A probe or a handshake ran within the transaction. Its commands were queued,
-                    // so it got unexpected replies.
+                    // A probe or a handshake ran within the transaction. The server queued its
+                    // commands, so the probe or handshake got unexpected replies.
                     link.renew();
                     answers.truncate(names.len());
                 }
@@ -243,7 +243,8 @@ fn nothing(error: &ServerError) -> ServerError {
 /// Replaces the error of EXEC by the server's reason for discarding the queued commands, if the
 /// error contains that reason.
 ///
-/// In this case the transaction had no effect, like a single command that is refused.
+/// If the server gives such a reason, the transaction had no effect, like a single command that is
+/// refused.
 fn discarded(error: ServerError) -> ServerError {
     let why = |message: &str| message.strip_prefix("EXECABORT Transaction discarded because of: ").map(str::to_owned);
     match &error {
