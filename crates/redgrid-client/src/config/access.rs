@@ -61,7 +61,7 @@ impl Tls {
         Tls::default()
     }
 
-    /// Trusts the authorities in this PEM file instead of the system's.
+    /// Trusts the authorities in this PEM file instead of the system's trust store.
     pub fn ca_file(mut self, path: impl Into<PathBuf>) -> Self {
         self.ca_file = Some(path.into());
         self
@@ -74,7 +74,7 @@ impl Tls {
         self
     }
 
-    /// Trusts the authorities in this PEM text instead of the system's.
+    /// Trusts the authorities in this PEM text instead of the system's trust store.
     pub fn ca_pem(mut self, pem: impl Into<String>) -> Self {
         self.ca_pem = Some(Secret::new(pem));
         self
@@ -96,7 +96,7 @@ impl Tls {
     }
 
     /// Uses the application's own rustls configuration, with its verifiers, client certificates,
-    /// protocol versions and crypto provider. Create it with the re-exported crate
+    /// protocol versions and crypto provider. Create this configuration with the re-exported crate
     /// [`rustls`](crate::config::rustls), so that the versions match.
     ///
     /// Of the other TLS settings, only `server_name` may be combined with this configuration. It is

@@ -132,8 +132,8 @@ pub(super) struct DurabilityWaiter {
 }
 
 impl DurabilityWaiter {
-    /// Creates the waiter without connecting. It confirms writes that were answered on the
-    /// connections in `commands`.
+    /// Creates a `DurabilityWaiter` without connecting. It confirms writes that were answered on
+    /// the connections in `commands`.
     pub(super) fn new(commands: Arc<ConnectionPool>, connections: Arc<Connections>) -> Self {
         DurabilityWaiter { commands, connections, levels: Mutex::default() }
     }

@@ -16,7 +16,7 @@ use values::AddressSettings;
 /// The codec if the file does not set one: Redisson's default since 3.19.
 const CODEC: &str = "org.redisson.codec.Kryo5Codec";
 
-/// Returns whether the text may be a configuration file of Redisson, without parsing it.
+/// Returns whether the text may be a configuration file of Redisson. The text is not parsed.
 pub(super) fn looks_like(text: &str) -> bool {
     text.contains("ServersConfig") || text.contains("ServerConfig")
 }

@@ -100,7 +100,7 @@ impl Core {
         }
     }
 
-    /// Sends a request until it is finally answered or `until` has passed.
+    /// Sends a request until it has a final reply or `until` has passed.
     ///
     /// # Errors
     ///
@@ -122,8 +122,8 @@ impl Core {
         }
     }
 
-    /// Spawns a background task. If the client has ended, the task is dropped. Holds and permits
-    /// that the task would have released then end with their leases.
+    /// Spawns a background task. If the client has ended, the task is dropped. In that case, holds
+    /// and permits that the task would have released end with their leases.
     pub fn spawn_background(&self, work: BackgroundTask) {
         let _ = self.background.send(work);
     }

@@ -59,8 +59,8 @@ pub enum ConnectionEvent {
         /// The new primary.
         to: NodeId,
     },
-    /// The topology became known, or changed otherwise than by a new primary: slots have moved, or
-    /// nodes were added or removed.
+    /// The topology became known, or has a change other than a replaced primary: slots have moved,
+    /// or nodes were added or removed.
     TopologyChanged,
     /// Subscriptions were interrupted, and are active again at this node.
     ///
@@ -231,8 +231,7 @@ async fn watch(events: Arc<Events>, watcher: u64, server: Arc<dyn Server>) {
     loop {
         let present = epoch.borrow_and_update().clone();
         if present != last {
-            // If the connection was lost and made again before this poll, both events are
-            // published.
+            // If the connection was lost and reopened before this poll, both events are published.
             events.lost(server.id(), watcher, || server.trouble().unwrap_or_default());
             if present.is_some() {
                 events.connected(server.id(), watcher, again);

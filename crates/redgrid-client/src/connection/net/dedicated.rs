@@ -9,9 +9,10 @@
 //!
 //! MULTI and the commands are written back to back, as one piece. So all of them use one
 //! connection, or are lost with it. EXEC is sent only after the server has confirmed that every
-//! command is queued. On any other connection the server would refuse EXEC. If EXEC is not sent,
-//! the queued commands are discarded. If MULTI were refused, the server would execute the commands
-//! one by one. So the permission for MULTI is checked first, once per connection.
+//! command is queued. On a connection that was opened meanwhile, the server would refuse EXEC. If
+//! EXEC is not sent, the queued commands are discarded. If MULTI were refused, the server would
+//! execute the commands one by one. So the permission for MULTI is checked first, once per
+//! connection.
 //!
 //! A keep-alive request may be sent on the connection before EXEC. The server then queues it after
 //! the commands. In the result of EXEC, its reply comes after the replies of the commands.
