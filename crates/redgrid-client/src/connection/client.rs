@@ -178,8 +178,8 @@ impl Client {
     /// Returns a receiver of all connection events from now on.
     ///
     /// The events report connected and lost nodes, replaced primaries, other changes of the
-    /// topology, and interrupted subscriptions. Each receiver gets every event. It buffers up to
-    /// 256 events.
+    /// topology, and interrupted subscriptions. Each receiver gets every event. A receiver buffers
+    /// up to 256 events.
     ///
     /// ```no_run
     /// # async fn demo(client: &redgrid_client::Client) {

@@ -56,8 +56,7 @@ impl Connection {
                     pipeline.lost().await;
                     // With RESP2 the set-up can succeed without any exchange, so it does not show
                     // that a server listens at the address. So the client checks what listens
-                    // there, unless the connection was silent: a hanging Redis server is silent,
-                    // too.
+                    // there, unless the connection was silent: a hanging server is silent, too.
                     if !was_up
                         && self.trouble() != SILENT
                         && let Some(trouble) = self.diagnose_listener().await
