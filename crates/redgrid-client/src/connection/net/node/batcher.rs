@@ -8,11 +8,12 @@
 //!
 //! All numbers here were measured on two cores over loopback. Up to four concurrent calls never
 //! wait. With more callers, a near server and a runtime with several threads, one batch at a time
-//! is in flight. The next batch is sent as soon as it has as many calls as the last batch. A
-//! request has a fixed cost on both sides: wake-ups, a write and a read; a larger batch spreads
-//! this cost over more calls. One request needs less CPU time than two requests of half the size.
-//! With 16 tasks it needs three quarters of their CPU time in the client, and four fifths in the
-//! server. With 8 tasks it needs two thirds in both.
+//! is in flight. The next batch is sent as soon as it has as many calls as the last batch, or after
+//! [`MAX_YIELDS`] yields to the runtime. A request has a fixed cost on both sides: wake-ups, a
+//! write and a read; a larger batch spreads this cost over more calls. One request needs less CPU
+//! time than two requests of half the size. With 16 tasks, the one request needs three quarters of
+//! the CPU time of the two in the client, and four fifths in the server. With 8 tasks, it needs two
+//! thirds in both.
 //!
 //! With about a hundred callers or more, four requests in flight are faster than one (256 tasks:
 //! 1.13 times). Four are also faster with a distant server, where waiting for the next batch costs
@@ -71,11 +72,11 @@ const MAX_YIELDS_ONE_THREAD: usize = 2;
 /// their next calls.
 const MAX_REPLY_DELAY: Duration = Duration::from_millis(1);
 
-/// Interval at which waiting calls are checked: 5 ms. So a call is sent after a wait of 5 to 10 ms
-/// at the latest, whatever is in flight.
+/// Interval at which waiting calls are checked: 5 ms. If a call has waited for so long, a further
+/// sender is started, whatever is in flight. So no call waits for more than 10 ms.
 ///
 /// Calls wait because the requests in flight are expected to be polled and answered soon. If that
-/// does not happen, for example with a distant server, the wait ends after this time.
+/// does not happen, for example with a distant server, the further sender ends the wait.
 const MAX_WAIT: Duration = Duration::from_millis(5);
 
 impl Batchers {
@@ -195,10 +196,10 @@ async fn release_order(guard: Option<OwnedMutexGuard<()>>) {
 /// Sends calls as a batch. A single call, and calls that failed in the batch, are sent
 /// individually.
 ///
-/// Returns the guard of the [`ReplyOrder`] if this batch has locked it. While the mutex is locked,
-/// the replies of other batches are held back, for at most [`MAX_REPLY_DELAY`]. The sender unlocks
-/// the mutex after it has enqueued its next batch. So the answered callers can send their next
-/// calls before other replies are delivered.
+/// If this batch has locked the mutex `order`, returns its guard. While `order` is locked, the
+/// replies of other batches are held back, for at most [`MAX_REPLY_DELAY`]. The sender unlocks
+/// `order` after it has enqueued its next batch. So the answered callers can send their next calls
+/// before other replies are delivered.
 async fn send(node: &Node, calls: Vec<Call>, order: Option<ReplyOrder>) -> Option<OwnedMutexGuard<()>> {
     let (rest, guard) = if calls.len() > 1 { send_batch(node, calls, order).await } else { (calls, None) };
     if rest.is_empty() {
@@ -239,7 +240,7 @@ async fn in_time<T>(node: &Node, limit: Instant, sent: impl Future<Output = T>) 
 /// Sends calls as a batch, and returns the calls that must be sent individually.
 ///
 /// The returned calls changed nothing in the batch. When such a call is sent individually, its own
-/// script reports the reason of the failure. Also returns the guard of the [`ReplyOrder`] if this
+/// script reports the reason of the failure. Also returns the guard of the mutex `order` if this
 /// batch has locked it.
 async fn send_batch(
     node: &Node,
