@@ -139,7 +139,7 @@ fn offset_in(role: Reply) -> ReplOffset {
 /// Returns whether a replica lags behind the offset `wanted`; `None` if nothing new is known.
 ///
 /// Nothing new is known, for example, while the history of a new primary is too short for a
-/// comparison. A promotion does not mean that a lagging replica has caught up.
+/// comparison: a promotion does not mean that a lagging replica has caught up.
 fn is_behind(reported: &ReplOffset, at_primary: &ReplOffset, wanted: Option<i64>) -> Option<bool> {
     match *reported {
         ReplOffset::Replica(offset) => match wanted {

@@ -189,8 +189,9 @@ impl Replicated {
     /// Sets the replicas.
     ///
     /// Replicas in `doubted` were reported as down by a sentinel, or failed to answer. These
-    /// replicas stay while they are connected, because the next query may have another result. If
-    /// the client uses replicas neither for reads nor for subscriptions, this method does nothing.
+    /// replicas stay in use while they are connected, because the next query may have another
+    /// result. If the client uses replicas neither for reads nor for subscriptions, this method
+    /// does nothing.
     pub(super) fn set_replicas(&self, addresses: &[Address], doubted: &[Address]) {
         let mut members = self.change_members();
         if !self.nodes.settings.uses_replicas() || self.closed.load(Ordering::Acquire) {

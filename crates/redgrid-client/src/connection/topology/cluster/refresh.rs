@@ -79,9 +79,9 @@ impl Cluster {
                 });
             }
             let next = async {
-                // Query the next node as well if this one is slow. Check the received maps again,
-                // too: once the previous owner of a slot is regarded as silent, no confirmation is
-                // needed.
+                // Query the next node as well if the previous one is slow. Check the received maps
+                // again, too: once the previous owner of a slot is regarded as silent, no
+                // confirmation is needed.
                 if waiting.len() > 0 || !maps.is_empty() {
                     tokio::time::sleep(SLOW).await
                 } else {
@@ -179,7 +179,8 @@ impl Cluster {
                 continue;
             }
             if !replicas.contains_key(&kept.address) {
-                // The replicas stay as well: one of them may be about to be promoted.
+                // The replicas of this node stay open as well: one of them may be about to be
+                // promoted.
                 let stays = |(address, known): (&Address, &Known)| {
                     let of = map.replicas.get(&kept.address);
                     let is_its = of.is_some_and(|of| of.iter().any(|node| Arc::ptr_eq(node, &known.node)));
