@@ -43,7 +43,7 @@ struct Votes {
 }
 
 impl<'a> Election<'a> {
-    /// Returns the primary with the most votes. With equal votes the current primary stays.
+    /// Returns the primary with the most votes. With equal votes, the current primary is kept.
     ///
     /// "For long" below means for two thirds of `response_timeout`.
     ///

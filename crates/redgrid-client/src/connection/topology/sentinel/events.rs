@@ -25,8 +25,8 @@ pub(super) struct SentinelEvents {
     pub(super) replicated: Arc<Replicated>,
     /// Notified when the sentinels must be queried.
     pub(super) switched: Arc<Notify>,
-    /// The pause after a failed or rejected subscription. A failure without a reply replaces the
-    /// connection, which must not happen too often.
+    /// The pause after a failed or rejected subscription. After a failure without a reply, the
+    /// connection is replaced, which must not happen too often.
     pub(super) pause: Duration,
 }
 
