@@ -36,7 +36,7 @@ pub enum RetryPolicy {
     /// Like `Retries`, with a limit: no transmission executes after this duration, which begins
     /// when the first unanswered transmission is sent.
     ///
-    /// After that time, the effect of the first transmission may have ended, and another
+    /// After this duration, the effect of the first transmission may have ended, and another
     /// transmission would act a second time.
     Within(Duration),
 }

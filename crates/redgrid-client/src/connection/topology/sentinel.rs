@@ -257,7 +257,7 @@ impl Watch {
     /// `has_leader_answered`: whether the leader of the failover has answered in this refresh.
     fn follow(&mut self, by: &Arc<Node>, report: PrimaryReport, has_leader_answered: bool) {
         // A failover is over once a new election number is reported: from then on the sentinels
-        // also report the new primary. It is also over if it was given up.
+        // also report the new primary. A failover that was given up is over, too.
         let is_over = |elected: &mut Elected| {
             elected.after != report.epoch || elected.is_given_up(report.elected.as_ref(), has_leader_answered)
         };

@@ -197,8 +197,8 @@ impl Connection {
         Ok(connected)
     }
 
-    /// Returns whether the server accepts the provider's current credentials, tried on a temporary
-    /// connection.
+    /// Tries the provider's current credentials on a temporary connection, and returns whether the
+    /// server accepts them.
     pub(super) async fn is_login_accepted(&self) -> bool {
         let Some(logins) = self.target.entry.logins.clone() else { return false };
         let Ok(stream) = self.dial().await else { return false };

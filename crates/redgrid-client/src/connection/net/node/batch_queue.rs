@@ -196,8 +196,8 @@ pub(super) struct Call {
 impl BatchQueue {
     /// Takes the next waiting call that may still be sent.
     ///
-    /// Calls that have waited too long are answered with an error. Calls with dropped callers are
-    /// skipped.
+    /// Calls that may no longer be sent (`until`) are answered with an error. Calls with dropped
+    /// callers are skipped.
     fn next(&mut self, now: Instant) -> Option<Call> {
         loop {
             let call = self.waiting.pop_front()?;
@@ -321,8 +321,8 @@ mod tests {
         let (mut again, _replies) = queue(0, 1, 20);
         again.in_flight = 10;
         assert_eq!(take(&mut again), 8);
-        // While four other requests are in flight, a sender is started only for calls that have
-        // waited too long. That sender takes all waiting calls.
+        // While four other requests are in flight, a sender is started only for a call that has
+        // waited for `MAX_WAIT`. That sender takes all waiting calls.
         for (inline_in_flight, senders) in [(0, 5), (4, 1)] {
             let (mut late, _replies) = queue(inline_in_flight, senders, 20);
             assert_eq!(take(&mut late), 20);

@@ -1,10 +1,10 @@
 //! Server-side batching: a script that executes the calls of many callers as one request.
 //!
 //! A few requests are in flight at a time. All other calls wait, and form a batch when one of the
-//! requests is answered. A lone call has no overhead: its caller sends the script of that single
-//! call. Waiting calls are sent by sender tasks, even if none of their callers is polled. A lone
-//! call whose caller is not polled is counted as in flight, but delays the waiting calls by 10 ms
-//! at most.
+//! requests is answered. A lone call has no overhead: its caller sends the call's own script.
+//! Waiting calls are sent by sender tasks, even if none of their callers is polled. A lone call
+//! whose caller is not polled is counted as in flight, but delays the waiting calls by 10 ms at
+//! most.
 //!
 //! All numbers here were measured on two cores over loopback. Up to four concurrent calls never
 //! wait. With more callers, a near server and a runtime with several threads, one batch at a time
@@ -72,7 +72,7 @@ const MAX_YIELDS_ONE_THREAD: usize = 2;
 /// their next calls.
 const MAX_REPLY_DELAY: Duration = Duration::from_millis(1);
 
-/// Interval at which waiting calls are checked: 5 ms. If a call has waited for so long, a further
+/// Interval at which waiting calls are checked: 5 ms. If a call has waited for that long, a further
 /// sender is started, whatever is in flight. So no call waits for more than 10 ms.
 ///
 /// Calls wait because the requests in flight are expected to be polled and answered soon. If that
@@ -106,7 +106,8 @@ impl Batchers {
         });
     }
 
-    /// Yields to callers that were answered together, so that their next calls form a batch.
+    /// Yields to the runtime: callers that were answered together then send their next calls, which
+    /// form a batch.
     async fn coalesce(&self, key: BatchKey, answered: usize) {
         for _ in 0..if self.one_thread { MAX_YIELDS_ONE_THREAD } else { MAX_YIELDS } {
             yield_now().await;
@@ -146,8 +147,8 @@ impl Node {
     }
 }
 
-/// Checks the queue while calls wait: starts a sender if a call has waited too long, and answers
-/// calls with an error when they may no longer be sent (`until`).
+/// Checks the queue while calls wait: starts a sender if a call has waited for [`MAX_WAIT`], and
+/// answers calls with an error when they may no longer be sent (`until`).
 pub(super) async fn watch(node: Weak<Node>, key: BatchKey) {
     loop {
         tokio::time::sleep(MAX_WAIT).await;
@@ -230,7 +231,7 @@ async fn send_each(node: &Node, calls: Vec<Call>) {
 async fn in_time<T>(node: &Node, limit: Instant, sent: impl Future<Output = T>) -> Option<T> {
     let reply = tokio::time::timeout(limit.since(node.clock.now()), sent).await.ok();
     if reply.is_none() {
-        // The node is checked, as it is when a single request gets no reply within the client's
+        // The node is checked, as after a single request that got no reply within the client's
         // timeout.
         node.schedule_check();
     }
