@@ -35,7 +35,7 @@ pub struct Batched {
     pub durable: Result<(), CommitError>,
 }
 
-/// A reply, the node that sent it, and the connection.
+/// A reply, the node that sent it, and the connection on which the request was sent.
 type Answered = (Result<Reply, ServerError>, Arc<dyn Server>, Option<ConnectionId>);
 
 impl Core {

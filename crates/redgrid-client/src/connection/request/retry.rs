@@ -1,8 +1,8 @@
 //! Decides by the class of an error whether a request is retried. All retries of a request share
 //! one deadline.
 //!
-//! A request that was not sent, or was refused for a temporary reason, is retried with jittered
-//! waits. A request that may have been executed is sent again only if it is idempotent.
+//! A request that was not sent, or was refused for a temporary reason, is retried after a jittered
+//! pause. A request that may have been executed is sent again only if it is idempotent.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -227,7 +227,7 @@ pub(super) async fn admitted<'a>(
             biased;
             permit = limit.acquire() => permit.map_err(|_| waited()),
             // The client's clock is not used here, because it wakes each waiting caller every
-            // second to detect suspension, and very many callers may wait.
+            // second to detect a suspend of the machine, and very many callers may wait.
             () = tokio::time::sleep(until.since(clock.now())) => Err(waited()),
         }
     };

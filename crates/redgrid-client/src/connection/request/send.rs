@@ -1,5 +1,5 @@
-//! Sends one request until it is finally answered: to the node of its key, with a time limit for
-//! each transmission.
+//! Sends one request to the node of its key until the request is finally answered. Each
+//! transmission has a time limit.
 //!
 //! This file has the code for a request that is answered at once. Everything else is in `retry`
 //! (further transmissions and the pauses before them) and in `route` (redirects).

@@ -103,7 +103,7 @@ async fn any_changed(epochs: &mut [watch::Receiver<Option<ConnectionId>>]) {
 enum ReplOffset {
     Primary(i64),
     Replica(i64),
-    /// The user is not allowed to query the offset, or the reply contains no offset.
+    /// The client's user is not allowed to query the offset, or the reply contains no offset.
     Unknown,
     /// The server did not answer in time, or refused the query for a temporary reason.
     NoReply,
@@ -162,8 +162,8 @@ struct OffsetHistory {
 impl OffsetHistory {
     /// Adds an offset that was requested at `sent` and received at `received`.
     ///
-    /// The primary had reached this offset by `received`. The replicas were queried at `sent`, at
-    /// the same time as the primary.
+    /// The primary had reached this offset by `received`, so the offset is stored with that time.
+    /// The replicas were queried at `sent`, at the same time as the primary.
     fn record(
         &mut self,
         connection: Option<ConnectionId>,

@@ -73,7 +73,7 @@ const MAX_YIELDS_ONE_THREAD: usize = 2;
 const MAX_REPLY_DELAY: Duration = Duration::from_millis(1);
 
 /// Interval at which waiting calls are checked: 5 ms. If a call has waited for that long, a further
-/// sender is started, whatever is in flight. So no call waits for more than 10 ms.
+/// sender is started, whatever is in flight. So no call waits for more than about 10 ms.
 ///
 /// Calls wait because the requests in flight are expected to be polled and answered soon. If that
 /// does not happen, for example with a distant server, the further sender ends the wait.

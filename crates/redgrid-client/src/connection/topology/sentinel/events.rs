@@ -33,8 +33,8 @@ pub(super) struct SentinelEvents {
 impl SentinelEvents {
     pub(super) async fn listen(self) {
         let mut pushes: mpsc::UnboundedReceiver<Push> = self.node.pushes();
-        // If the user has no permission for [`CHOSEN`], the choice is detected at the next refresh.
-        // A rejected subscription to that channel is not repeated.
+        // If the user has no permission for [`CHOSEN`], the choice of a replica is detected at the
+        // next refresh. A rejected subscription to that channel is not repeated.
         let mut may_subscribe_to_choices = true;
         loop {
             match self.subscribe(SWITCHED).await {
