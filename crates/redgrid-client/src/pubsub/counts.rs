@@ -1,4 +1,5 @@
-//! The state of the subscriptions: their numbers, and the last contact with a node.
+//! Reads the state of the subscriptions: their numbers, the subscription of this process to a
+//! channel, and the last contact with a node.
 
 use bytes::Bytes;
 
@@ -120,8 +121,8 @@ mod tests {
         assert_eq!(none.counted_until(active(0)), pending);
         assert_eq!(pending.counted_until(active(0)), pending);
         assert_eq!(pending.counted_until(none), pending);
-        // The count certainly includes an active subscription. The message count is that at the
-        // time of the request.
+        // The count certainly includes an active subscription. The message count stays the one at
+        // the time of the request.
         assert_eq!(active(2).counted_until(active(3)), active(2));
     }
 }

@@ -118,9 +118,9 @@ pub trait ClientExt: Sealed {
     ///
     /// The call waits up to `response_timeout × (retries + 1)`, and retransmits the request after a
     /// lost reply. If the call fails with an unknown outcome, the client continues the
-    /// retransmissions until 30 s after the start. Later requests of this client for the same name
-    /// wait until the retransmissions end. If the future is dropped, the client continues the
-    /// request only if it was already sent.
+    /// retransmissions until 30 s after the start of the call. Later requests of this client for
+    /// the same name wait until the retransmissions end. If the future is dropped, the client
+    /// continues the request only if it was already sent.
     fn run_exactly_once<T: FromReply>(
         &self,
         request: IdempotentRequest,
@@ -241,8 +241,7 @@ pub trait ClientExt: Sealed {
     /// was longer ago than the response timeout. Otherwise returns `None`.
     ///
     /// The error says why there was no contact. `answered` is the time at which the server last
-    /// answered the waiter. While the connection has no outstanding reply, the last contact is the
-    /// present time.
+    /// answered the waiter. A connection that awaits no reply counts as in contact now.
     fn out_of_contact(&self, key: &[u8], answered: Instant) -> Option<ServerError> {
         let core = self.client().core();
         let contact = core.contact(key).map_or(answered, |contact| contact.max(answered));
