@@ -228,9 +228,9 @@ impl PendingAcquire {
             // A try-only request without a connection waits for one response timeout at most. Once
             // the request was sent, the usual limit applies.
             let mut is_unsent_try = self.request.once && !core.is_connected(self.key.key());
-            // An inline request without a timeout wakes its caller before `contact_timeout` ends.
-            // Usually it wakes the caller with the answer, so the caller starts a timer only if it
-            // is woken without an answer.
+            // An inline request without a timeout always wakes its caller before `contact_timeout`
+            // has passed, usually with the answer. So the caller starts a timer only if it is woken
+            // without an answer.
             let mut wakes_itself = self.inline_task.is_some() && self.request.wait.is_none() && !is_unsent_try;
             let mut contact = self.entered;
             let answer = loop {
@@ -277,8 +277,8 @@ impl PendingAcquire {
 
     /// Accepts the grant. Returns `None` if the request must be made again.
     ///
-    /// That is so if the caller polled so late that another waiter got the grant, or if another
-    /// request of the same holder was granted.
+    /// The request must be made again if the caller polled so late that another waiter got the
+    /// grant, or if another request of the same holder was granted.
     fn answered(&mut self, answer: Answer) -> Option<Result<Option<HoldGuard>, AcquireError>> {
         let granted = match answer {
             Ok(granted) => granted,

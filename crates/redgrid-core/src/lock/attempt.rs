@@ -319,7 +319,7 @@ impl Table {
         lock.shrink_if_idle();
         let mut answers: Answers = smallvec![(waiter.answer, Ok(Some(HoldGuard::first(waiter.client, hold))))];
         // The holder's other requests re-enter the hold when their callers poll next, or fail if
-        // they must not re-enter.
+        // these requests must not re-enter.
         let again = |waiter: Waiter| match waiter.request.reenters {
             true => (waiter.answer, Err(AcquireFailure::Reenters)),
             false => (waiter.answer, Err(AcquireFailure::AlreadyHeld)),
