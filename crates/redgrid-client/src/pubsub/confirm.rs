@@ -61,7 +61,7 @@ impl Core {
 }
 
 impl SubscribeError {
-    /// Returns the error for the caller.
+    /// Converts this error into the error for the caller.
     pub fn into_error(self) -> ServerError {
         match self {
             SubscribeError::Denied(why) | SubscribeError::ClientRefused(why) => why,

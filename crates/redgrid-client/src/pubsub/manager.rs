@@ -3,8 +3,8 @@
 //!
 //! A channel is subscribed at the primary of its key or, depending on `subscription_mode`, at a
 //! replica of that primary. Keys are polled at the primary. A channel moves when its node or the
-//! primary of its key changes: a primary was replaced, a slot has moved, or a replica is no longer
-//! usable. The watchers of a moved channel check their keys again.
+//! primary of its key changes, because a primary was replaced, a slot has moved, or a replica is no
+//! longer usable. The watchers of a moved channel check their keys again.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;

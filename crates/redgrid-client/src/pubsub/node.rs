@@ -145,7 +145,7 @@ impl NodeTask {
     }
 }
 
-/// Returns the pending changes of a node's subscriptions; `None` if a newer node has the address.
+/// Returns the pending changes of a node's subscriptions; `None` if a newer node has its address.
 pub(super) fn own_desired<'a>(
     node_tasks: &'a mut HashMap<NodeId, NodeTask>,
     subscriptions: &NodeSubscriptions,

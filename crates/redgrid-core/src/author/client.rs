@@ -54,7 +54,8 @@ pub trait ClientExt: Sealed {
         self.client().core().settings.response_timeout
     }
 
-    /// Returns how long a call waits for contact: `response_timeout × (retries + 1)`.
+    /// Returns how long a call waits for contact with the server:
+    /// `response_timeout × (retries + 1)`.
     fn patience(&self) -> Duration {
         self.client().core().settings.patience()
     }
@@ -153,11 +154,11 @@ pub trait ClientExt: Sealed {
     }
 
     /// Sends many requests, with retries until `until`. Returns one outcome for each request, in
-    /// the same order. An outcome also says whether the write is as durable as requested.
+    /// the same order. An outcome also says whether the request's write is as durable as requested.
     ///
-    /// Requests to one node are sent together. They are executed in their order if all of them are
-    /// [`in_order`](Request::in_order). Requests to different nodes are concurrent, and so are
-    /// requests of different callers.
+    /// Requests to one node are sent together. They are executed in the order of `requests` if all
+    /// of them are [`in_order`](Request::in_order). Requests to different nodes are concurrent, and
+    /// so are requests of different callers.
     ///
     /// A request is sent again if a node refuses it for a temporary reason, mostly because a slot
     /// is moving. An idempotent request is also sent again if it gets no reply. Retries of the
@@ -299,7 +300,7 @@ pub trait ClientExt: Sealed {
         self.client().core().open_stream(channels, capacity)
     }
 
-    /// Subscribes to `channels` in the slot of `key`, on which scripts publish messages.
+    /// Subscribes to `channels` on which scripts publish messages, all in the slot of `key`.
     ///
     /// The future completes when all channels are subscribed, or fails as [`ClientExt::subscribe`]
     /// does. The stream keeps up to `capacity` messages for a slow reader.

@@ -62,7 +62,8 @@ pub trait BatchExecutor: Send + Sync + 'static {
     where
         Self::Request: 'a;
 
-    /// Executes a batch by `until`, and returns one reply for each request, in the same order.
+    /// Executes a batch before the deadline `until`, and returns one reply for each request, in the
+    /// same order.
     ///
     /// The future is dropped when no caller waits for any of the replies, even while other batches
     /// are in flight.

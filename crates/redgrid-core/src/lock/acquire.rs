@@ -22,8 +22,8 @@ use crate::observe::{OpContext, OpSpan, Outcome, count};
 use crate::service::ClientParts;
 use crate::unpolled::{BackgroundTask, InlineTask};
 
-/// How much later than its request a caller gives up: 20 ms. So the caller receives the request's
-/// own error.
+/// How long a caller still waits after its request has timed out: 20 ms. So the caller receives the
+/// request's own error.
 pub(crate) const GRACE: Duration = Duration::from_millis(20);
 
 impl Table {
@@ -218,8 +218,8 @@ impl PendingAcquire {
         async move {
             let core = Arc::clone(&self.table().core);
             let contact_timeout = match self.request.wait {
-                // A request with a timeout has no other limit: it waits that long, even without
-                // contact to the server.
+                // A request with a timeout has no other limit: it waits until the timeout, even
+                // without contact to the server.
                 Some(_) => Duration::MAX,
                 // The caller waits slightly longer than the request, so that it receives the
                 // request's own error.

@@ -1,5 +1,5 @@
 //! Background releases: of locks that may be held without a local owner, of holds whose release was
-//! denied, and of locks that stay taken for a while.
+//! denied, and of locks that become free only after a while.
 //!
 //! A late copy of an acquire can execute after a release. So the release is sent again when no
 //! acquire for its holder field can execute any more.
