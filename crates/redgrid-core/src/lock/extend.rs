@@ -59,7 +59,7 @@ async fn set_lease(table: &Arc<Table>, hold: &Arc<Hold>, lease: Duration) -> Res
         return Err(ExtendError::Lost { name: name(), reason });
     }
     if hold.end.get().is_some() {
-        // Another task may have the server lease by now.
+        // No request is sent: another task may have the server lease by now.
         return Err(ExtendError::NotExtended { name: name(), source: ServerError::not_sent("the hold was released") });
     }
     let now = server_lease.clock.now();
@@ -84,8 +84,8 @@ async fn set_lease(table: &Arc<Table>, hold: &Arc<Hold>, lease: Duration) -> Res
             table.owner_moved(&mut table.state(), hold);
         }
         if table.is_shared(hold) {
-            // Other tasks share the lease on the server, so it stays as it is. Only this hold ends
-            // earlier, by the local clock.
+            // Other tasks share the lease on the server, so that lease is not shortened. Only this
+            // hold ends earlier, by the local clock.
             return Ok(());
         }
         table.shorten(server_lease, on_server, hold.request.durability).await

@@ -153,7 +153,7 @@ impl Table {
                 hold.server_lease.stop_renewing();
             } else if matches!(hold.request.lease, LeaseMode::Renewed(_)) {
                 // Other tasks share the server lease, so it is still renewed. But this hold ends
-                // when the server lease, as it is confirmed now, would end.
+                // when the server lease would end without a further renewal.
                 let now = self.now();
                 hold.set_end(now, with_margin(hold.server_lease.deadline().since(now)), now);
                 self.owner_moved(&mut state, hold);

@@ -27,8 +27,8 @@ pub(super) enum LeaseFit {
     Yes,
     /// Before the hand-over, the server must confirm that the lease was extended to this length.
     Lengthen(Duration),
-    /// Before the hand-over, the lease must be shortened to this length. Otherwise the lock would
-    /// stay taken for longer than requested after a crash.
+    /// Before the hand-over, the lease must be shortened to this length. Otherwise, after a crash,
+    /// the lock would stay taken for longer than requested.
     Shorten(Duration),
 }
 

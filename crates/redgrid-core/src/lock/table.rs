@@ -320,7 +320,7 @@ impl Table {
         self.core.clock.now()
     }
 
-    /// Returns a number that is higher than all numbers that it returned before.
+    /// Returns a number that is higher than all numbers that this method returned before.
     pub(crate) fn number(&self) -> u64 {
         self.next.fetch_add(1, Ordering::Relaxed)
     }

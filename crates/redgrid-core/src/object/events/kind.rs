@@ -8,8 +8,8 @@ use std::borrow::Cow;
 pub enum Kind {
     /// The key was created. The server's name of the event is `new`.
     ///
-    /// Redis publishes it from version 7.0 on, if `notify-keyspace-events` has the letter `n`. Then
-    /// follows the event of the command that created the key, with the kind
+    /// Redis publishes it from version 7.0 on, if `notify-keyspace-events` has the letter `n`.
+    /// After it, the server publishes the event of the command that created the key, with the kind
     /// [`Updated`](Kind::Updated).
     #[doc(alias = "NewObjectListener")]
     Created,
