@@ -170,7 +170,7 @@ impl YieldPlan {
     /// A probe at the moment of another process's release would overtake a process that waits for
     /// the message of that release. A busy process releases at the end of its hand-over window. The
     /// period is therefore normally shorter than a window, so that the probe is sent before such a
-    /// release. Only for polling waiters, replicas and slow listeners is the period longer.
+    /// release. The period is longer only for polling waiters, replicas and slow listeners.
     pub(crate) fn quiet_period(&self, message_count: Option<u64>) -> Duration {
         if self.unannounced {
             return self.base_quiet_period;

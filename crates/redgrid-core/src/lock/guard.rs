@@ -123,7 +123,8 @@ impl HoldGuard {
         self.hold.retained_until().since(self.hold.server_lease.clock.now())
     }
 
-    /// Records that another hold keeps the lock taken for `at_least`. So this hold no longer does.
+    /// Records that another hold keeps the lock taken for `at_least`. So this hold no longer keeps
+    /// it taken.
     ///
     /// This has an effect only on the last guard of the hold.
     pub fn drop_retention(&self) {

@@ -24,12 +24,12 @@ use crate::observe::count;
 /// microsecond each.
 const SPINS: usize = 100;
 
-/// The last adjustment of an unused server lease: the id of the waiter that it was made for, and
-/// when it was sent.
+/// The last adjustment of an unused server lease: the id of the waiter for whose request the lease
+/// was adjusted, and when the adjustment was sent.
 pub(super) type Fitted = (u64, Instant);
 
 impl ServerLease {
-    /// Returns whether another task can take the server lease over, or share it, without a request.
+    /// Returns whether another task can get the server lease, or share it, without a request.
     pub(super) fn may_hand_over(&self, now: Instant) -> bool {
         now < self.handover_ends && !self.sealed.load(Ordering::Acquire)
     }

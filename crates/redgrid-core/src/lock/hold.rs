@@ -53,7 +53,7 @@ pub(crate) struct ServerLease {
     pub(super) deadline: Deadline,
     /// The lease that renewals request, in nanoseconds.
     lease: AtomicU64,
-    /// When the current owner's lease or its offer ends; `Instant::MAX` if neither does.
+    /// When the current owner's lease or offer ends; `Instant::MAX` if neither does.
     owner_due: AtomicU64,
     /// Fields behind a mutex, which is also locked while the deadline is extended.
     inner: Mutex<LeaseInner>,

@@ -114,8 +114,8 @@ impl Table {
     /// Handles a grant that counts as lost to a takeover before this process installed it.
     pub(super) fn superseded(self: &Arc<Self>, attempt: &Attempt, server_lease: &Arc<ServerLease>) {
         // If there was a forced takeover, this release finds no hold. If there was none, this grant
-        // has the lower token only because of a difference between clocks. Then the release is
-        // needed.
+        // has a lower token than the last grant only because of a difference between clocks. Then
+        // the release is needed.
         self.release_unreceived(server_lease);
         attempt.status.position.moved(self.number());
         self.refused(attempt, server_lease.granted, None, 0);
@@ -187,7 +187,7 @@ impl Table {
             }
             if attempt.queue().is_some() && lock.queue.iter().all(|waiter| waiter.id != attempt.entry) {
                 // The waiter left while its request was in flight, and the request may still
-                // execute.
+                // execute. So the waiter's position is released.
                 attempt.status.position.request_ended(false);
                 self.leave_queue(attempt);
             }

@@ -122,12 +122,13 @@ impl Drop for InlineRelease {
 
 /// The consequence of dropping one guard of a hold.
 pub(super) enum Dropped {
-    /// Nothing is to be released: other guards or sharers remain, or another task has the lock now.
+    /// There is nothing to release: other guards or sharers remain, or another task has the lock
+    /// now.
     Done,
     /// The hold was lost before the guard was dropped.
     Lost(LostReason),
-    /// The last guard was dropped, and no local task takes the server lease over. So the server
-    /// lease must be released.
+    /// The last guard was dropped, and no local task gets the server lease. So the server lease
+    /// must be released.
     Last(Release),
     /// The last guard was dropped. The release has begun, and the caller polls it inline.
     Inline(InlineTask, oneshot::Receiver<Result<(), ReleaseError>>),
@@ -372,7 +373,7 @@ pub(super) fn yields_to_others(kind: &dyn LockProtocol) -> bool {
     kind.queue().is_none() && !kind.is_shared()
 }
 
-/// Returns the outcome of a release. `was_ours` is the reply: whether the lock was held until then.
+/// Returns the outcome of a release. `was_ours` is the reply: whether the lock was still held.
 pub(super) fn released(
     server_lease: &ServerLease,
     outcome: &RequestOutcome,

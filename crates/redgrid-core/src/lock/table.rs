@@ -53,7 +53,7 @@ pub(super) type Schedule = crate::lease::Schedule<ServerLease>;
 #[derive(Default)]
 pub(super) struct State {
     pub(super) locks: ByName<Box<LockState>>,
-    /// The options of the last request. Following requests with equal options share this value.
+    /// The options of the last request. Later requests with equal options share this value.
     wished: Option<Arc<AcquireRequest>>,
     /// The numbers of all grants except grant 0, by lock kind and key.
     pub(super) grants: GrantSet,

@@ -245,7 +245,8 @@ impl Table {
             fair_loop.next_scores = sent + SCORES_INTERVAL - KEEPALIVE_INTERVAL / 2;
         }
         let request = fair_loop.queue.keep(&fair_loop.key.keys, &fields, self.position_ttl(), all);
-        // One slow reply must not delay the next keepalive.
+        // A slow reply must not delay the next keepalive for longer than the server keeps the
+        // positions.
         let limit = sent + self.core.settings.response_timeout.min(self.position_ttl());
         let answer = once(&*self.core.topology, request, limit).await;
         let received = self.now();
@@ -254,7 +255,7 @@ impl Table {
         let parts = match answer.result.and_then(|reply| reply.into_typed::<Vec<i64>>()) {
             Ok(parts) if parts.len() == positions.len() + 3 => parts,
             other => {
-                // Without a reply, the waiters count as out of contact with the server.
+                // Without a valid reply, the waiters count as out of contact with the server.
                 lock.contended = false;
                 let error = other.err().map_or("wrong number of values".to_owned(), |error| error.to_string());
                 tracing::debug!(name = %fair_loop.key.keys.name, error, "a keepalive got no valid reply");

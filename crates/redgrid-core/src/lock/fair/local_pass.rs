@@ -45,8 +45,9 @@ pub(in crate::lock) struct LocalPass {
     in_flight: bool,
     /// The served positions that the pass request in flight reports.
     reporting: Vec<u64>,
-    /// Set if a hand-over is suspended until the pass request completes. Has the id of the server
-    /// lease and, if that lease was adjusted to a waiter's request, the last adjustment.
+    /// Set if a hand-over is suspended until the pass request in flight completes. Contains the id
+    /// of the server lease and, if that lease was adjusted to a waiter's request, the last
+    /// adjustment.
     suspended: Option<(u64, Option<Fitted>)>,
     /// Id of a server lease that is no longer passed along, because a pass request has failed, or
     /// because a retransmitted pass request can still release the lock.
@@ -148,7 +149,7 @@ impl Table {
         let limit = waiter.status.may_execute_until();
         if now < limit {
             // An earlier request for this position can still execute, and create a position without
-            // a waiter.
+            // a waiter. So the position is removed again at `limit`.
             self.take_out(lock, number, Some(limit), false);
         }
     }

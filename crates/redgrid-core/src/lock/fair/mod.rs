@@ -81,7 +81,7 @@ pub trait ServerQueue: Send + Sync {
     fn keep(&self, target: &LockKeys, places: &[Bytes], kept: Duration, all: bool) -> Request;
 
     /// Removes served positions and enqueues new ones. `along` says whether the request also
-    /// releases the lock, which the field of `claim` holds.
+    /// releases the lock, which is held under the field of `claim`.
     ///
     /// The reply is one of:
     ///

@@ -102,7 +102,7 @@ pub trait ReadWriteMode: Send + Sync {
 pub(in crate::lock) struct SharedGrant {
     /// Id of the server lease with the hold that the requests convert.
     pub(in crate::lock) under: Option<u64>,
-    /// Whether this grant is for a single request, so that no other request is allowed to share it.
+    /// Whether this grant is for a single request: no other request is allowed to share it.
     is_private: bool,
     /// Server time since which the requests wait, in microseconds; 0 while none waits.
     waits_since: u64,
