@@ -224,7 +224,7 @@ impl YieldPlan {
             return true;
         }
         let from = *self.from.get_or_insert(message_count);
-        // A lower count belongs to a new subscription: count from its beginning.
+        // A lower count belongs to a new subscription: counting begins anew with this count.
         if message_count < from {
             self.from = Some(message_count);
             return false;

@@ -122,8 +122,7 @@ impl Drop for InlineRelease {
 
 /// The consequence of dropping one guard of a hold.
 pub(super) enum Dropped {
-    /// There is nothing to release: other guards or sharers remain, or another task has the lock
-    /// now.
+    /// No release is due: other guards or sharers remain, or another task has the lock now.
     Done,
     /// The hold was lost before the guard was dropped.
     Lost(LostReason),
