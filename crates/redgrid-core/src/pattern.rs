@@ -1,7 +1,7 @@
 //! Patterns of names, as the server matches them in SCAN, KEYS and PSUBSCRIBE.
 //!
-//! A stream of events for a pattern of names gets the events of all names from the server. With
-//! this module, it selects those events whose names match the pattern.
+//! A stream of events for a pattern of names gets the events of all names from the server. It uses
+//! this module to select the events whose names match the pattern.
 
 /// Returns whether a text matches a pattern.
 ///

@@ -34,7 +34,8 @@ impl EventSource {
     }
 }
 
-/// The letters that must be in the setting `notify-keyspace-events`, and the servers concerned.
+/// The letters that must be in the setting `notify-keyspace-events`, and the servers on which they
+/// must be set.
 #[derive(Clone)]
 pub(super) struct NotifyConfig {
     pub(super) source: EventSource,
