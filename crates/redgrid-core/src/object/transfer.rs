@@ -137,7 +137,7 @@ impl Inner {
                 if let Some((snapshot, shas)) = written {
                     let current: Option<Bytes> = cas_loop.read(Request::command("GET").key(self.receipt_key())).await?;
                     // Another call may have moved the object to the same name. In that case the
-                    // copy is now the only object, and has to stay.
+                    // copy is now the only object, and must not be deleted.
                     let is_there =
                         current != former && current.is_some_and(|current| names_target(&current, &to.keys[0]));
                     if !is_there {

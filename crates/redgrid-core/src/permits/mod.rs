@@ -13,9 +13,9 @@
 //! subscribed to the semaphore then go first, as with locks.
 //!
 //! Permits are a plain number, as in Redisson's RSemaphore, or have leases, as in its
-//! RPermitExpirableSemaphore. A leased permit has an id, is renewed while its guard lives, and is
-//! available again by itself if its process dies. Semaphores of both kinds use the same counter,
-//! and both add the permits of expired leases to it.
+//! RPermitExpirableSemaphore. A leased permit has an id, and is renewed while its guard lives. If
+//! its process dies, the permit is available again when its lease ends. Semaphores of both kinds
+//! use the same counter, and both add the permits of expired leases to it.
 //!
 //! A handle can be created with a *capacity*: the number of all permits, available ones and those
 //! with a lease. A request of such a handle sets this number if none is set, and fails if the
