@@ -211,7 +211,7 @@ pub(crate) struct InlineTask(Arc<Mutex<Inner>>);
 
 struct Inner {
     work: Option<BackgroundTask>,
-    /// The waker of the caller that polls the work. It is woken only if the work is taken away:
+    /// The waker of the caller that polls the work. It is used only when the work is taken away:
     /// otherwise, the caller finds the result after one of its own polls.
     caller: Option<Waker>,
 }

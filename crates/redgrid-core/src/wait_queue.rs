@@ -57,7 +57,7 @@ pub trait Resource: Send + Sync + Sized + 'static {
     /// this far away.
     const UNSUBSCRIBED_WAIT: Duration = Duration::ZERO;
 
-    /// Returns the key of the resource. While the server of this key answers, its waiters are
+    /// Returns the key of the resource. While the server of this key answers, the waiters are
     /// considered to be in contact with the server.
     fn key(&self) -> &[u8];
 
@@ -68,7 +68,7 @@ pub trait Resource: Send + Sync + Sized + 'static {
     /// arrived before the start may have been missed.
     fn started(&self) {}
 
-    /// Starts a poll for some or all waiters. `waiters` yields all of them in order of arrival.
+    /// Starts a poll for some or all waiters. `waiters` yields all waiters in order of arrival.
     fn poll<'a>(
         self: &Arc<Self>,
         client: &Client,

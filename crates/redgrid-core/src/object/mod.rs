@@ -92,7 +92,7 @@ struct Inner {
     name: Name,
     layout: Layout,
     renamed_with: Layout,
-    /// Number of primary keys. They are the first ones of `keys`.
+    /// Number of primary keys. They come first in `keys`.
     primary_keys: usize,
     keys: Vec<Bytes>,
 }

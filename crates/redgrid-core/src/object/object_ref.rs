@@ -11,8 +11,8 @@ use crate::fence::{Fence, Write};
 use crate::name::{InvalidName, Name};
 use crate::token::Token;
 
-/// The client and the name of an object, with methods that send requests about it. For authors of
-/// object types.
+/// The client and the name of an object, with methods that send requests about the object. For
+/// authors of object types.
 ///
 /// An invalid name is reported by the first request. Errors of requests are [`ObjectError`]s that
 /// contain the name.

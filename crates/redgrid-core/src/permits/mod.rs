@@ -2,7 +2,7 @@
 //! server.
 //!
 //! A process has a `LocalSemaphore` for each semaphore in use. This struct keeps the local waiters,
-//! the permits on the server that belong to this process, and the permits to be returned. One
+//! the permits that the process has on the server, and the permits to be returned. One
 //! *exchange* with the server is in flight at a time. An exchange carries all pending returns,
 //! renewals and requests. The requests are in the order in which they were made. An exchange is
 //! executed exactly once, however often it is sent. While the first waiter cannot be served, all

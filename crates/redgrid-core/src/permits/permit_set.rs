@@ -1,4 +1,4 @@
-//! Permits on the server that belong to this process: their number, and their leases if they have
+//! The permits that this process has on the server: their number, and their leases if they have
 //! any.
 
 use std::fmt;
@@ -213,7 +213,7 @@ impl PermitSet {
     /// Returns whether the permits can serve a request for `mode` and `durability` without an
     /// exchange.
     ///
-    /// Permits with a fixed lease never satisfy a request, because a fixed lease must begin with
+    /// Permits with a fixed lease can never serve a request, because a fixed lease must begin with
     /// the grant.
     pub(super) fn satisfies(&self, mode: Option<LeaseMode>, durability: Durability, now: Instant) -> bool {
         if !self.durability.covers(durability) {

@@ -73,8 +73,9 @@ pub(super) async fn run<R: Resource>(mut task: RunningTask<R>) {
     let mut subscription: Option<OrderedSubscription> = None;
     let mut in_flight: Option<(WaiterId, PollFuture<R::Reply>)> = None;
     let mut next_poll = Instant::MIN;
-    // The earliest poll that messages have requested since the last poll was sent. The reply to the
-    // last poll may not reflect these messages, so it does not postpone the requested poll.
+    // The time of the earliest poll that messages have requested since the last poll was sent. The
+    // reply to the last poll may not reflect these messages, so it does not postpone the requested
+    // poll.
     let mut announced = Instant::MAX;
     // The instant at which the task ends; set while there are no waiters.
     let mut ends_at: Option<Instant> = None;
