@@ -146,8 +146,8 @@ mod enabled {
 
     /// Registers all counters of `kind`, and those without labels, so that each of them begins at
     /// 0. The caller does this before it records the first value of a series. If a counter began at
-    /// 1, Prometheus would not notice that increase. Histograms with outcomes are registered with
-    /// the outcome `unknown`.
+    /// 1, Prometheus would not notice the increase from 0. Histograms with outcomes are registered
+    /// with the outcome `unknown`.
     fn begin_at_zero(recorder: &dyn Recorder, first: &Metric, kind: &'static str) {
         let counter = |metric, values| drop(recorder.register_counter(&key(metric, values), &METADATA));
         let wanted = |metric: &&Metric| metric.labels.is_empty() || metric.labels.first() == first.labels.first();
