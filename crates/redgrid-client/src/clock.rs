@@ -14,8 +14,8 @@ use std::time::Duration;
 
 /// The longest time that [`Clock::sleep_until`] sleeps before it reads the clock again: 1 s.
 ///
-/// Timers of the runtime stand still during a suspend. With a shorter maximum, a resumed process
-/// detects sooner that an instant has passed.
+/// Timers of the runtime stand still during a suspend. The shorter this time is, the sooner a
+/// resumed process detects that an instant has passed.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
 /// The longest time that [`Clock::wait_until`] sleeps before it reads the clock again: 30 s.
@@ -119,7 +119,7 @@ impl Clock {
     /// Returns the current instant.
     pub fn now(&self) -> Instant {
         // The clock starts one hour after `Instant::MIN`. So an instant before the start, such as
-        // one lease ago, can be represented, too.
+        // `now` minus a lease, can be represented, too.
         Instant::MIN + Duration::from_secs(3600) + self.elapsed()
     }
 
@@ -136,8 +136,8 @@ impl Clock {
     /// Waits like [`Clock::sleep_until`], but may complete later after a suspend.
     ///
     /// Use this method for large numbers of waits that need no precision, such as waiters for a
-    /// lock. After a suspend, a wait can end late. The maximum delay is an eighth of the time that
-    /// was left before the suspend, but at least 1 s and at most 30 s.
+    /// lock. After a suspend, a wait can end late, by at most an eighth of the time that was left
+    /// before the suspend. This limit is never less than 1 s or more than 30 s.
     ///
     /// # Cancel safety
     ///

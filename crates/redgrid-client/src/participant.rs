@@ -88,9 +88,9 @@ impl Drop for Participant {
         let Some(leave_request) = core.participants.0.lock().leave_requests.remove(&self.generation) else {
             return core.participants.release(&self.key, self.number);
         };
-        // The number is reused only after the request has ended. If a new participant with this
-        // number came first, it could overwrite the state of this one on the server, and the leave
-        // request would have no effect.
+        // The number is reused only after the request has ended. Otherwise, a new participant with
+        // this number could overwrite the state of this one on the server. The leave request would
+        // then have no effect.
         let (core, key, number) = (Arc::clone(core), self.key.clone(), self.number);
         self.client.core().spawn_background(Box::pin(async move {
             let until = core.clock.now() + core.settings.patience();

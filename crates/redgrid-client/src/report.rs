@@ -7,8 +7,8 @@
 //! [`introspection`](crate::Config::introspection) limits or disables the reports. A report never
 //! contains values of objects.
 //!
-//! A client makes at most one report a second. Questions that arrive meanwhile, up to 16, are all
-//! answered by the next report. A report has at most [`MAX_REPORT_BYTES`].
+//! A client makes at most one report a second. The next report answers the questions that have
+//! arrived since the last one, up to 16. A report has at most [`MAX_REPORT_BYTES`].
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;

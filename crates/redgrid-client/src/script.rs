@@ -192,9 +192,9 @@ impl BulkScript {
 /// - the arguments of each call, in the order of the keys.
 ///
 /// The script returns a list. Its first element is the server's time, in the form in which the
-/// single scripts return it. The replies to the calls follow. If a reply is an error, its call
-/// changed nothing. If the reply to an [`Acquire`](BatchPhase::Acquire) call is a number, it is an
-/// abbreviation: 1 stands for the server's time, and any other number `n` for the list
+/// scripts for single calls return it. The replies to the calls follow. If a reply is an error, its
+/// call changed nothing. If the reply to an [`Acquire`](BatchPhase::Acquire) call is a number, it
+/// is an abbreviation: 1 stands for the server's time, and any other number `n` for the list
 /// `{n, time, 0}`.
 #[derive(Debug)]
 pub struct BatchScript {

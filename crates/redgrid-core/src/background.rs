@@ -11,7 +11,7 @@ use crate::clock::{Clock, Instant};
 use crate::exactly_once::{IdempotentRequest, dedup_key, send_until_answered};
 use crate::service::ClientParts;
 
-/// The most time at the end of a shutdown that is reserved for cleanup: 1 s.
+/// The longest time that is reserved for cleanup at the end of a shutdown: 1 s.
 const ORDER: Duration = Duration::from_secs(1);
 
 /// A handle to a client, for a background task that lives as long as the client.

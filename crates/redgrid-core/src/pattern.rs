@@ -1,7 +1,7 @@
 //! Patterns of names, as the server matches them in SCAN, KEYS and PSUBSCRIBE.
 //!
-//! A stream of events for a pattern of names gets the events of all names from the server. With
-//! this module, it selects those events whose names match the pattern.
+//! A stream of events for a pattern of names gets the events of all names from the server. It uses
+//! this module to select the events whose names match the pattern.
 
 /// Returns whether a text matches a pattern.
 ///
@@ -10,7 +10,8 @@
 /// of characters. The work is bounded by the product of the two lengths.
 pub(crate) fn matches(pattern: &[u8], text: &[u8]) -> bool {
     let (mut at, mut consumed) = (0, 0);
-    // The position of the last star in the pattern, and the end of the text that this star matches.
+    // The position in the pattern of the star that was reached last, and the end of the text that
+    // this star matches.
     let mut star: Option<(usize, usize)> = None;
     loop {
         match pattern.get(at) {
@@ -29,7 +30,7 @@ pub(crate) fn matches(pattern: &[u8], text: &[u8]) -> bool {
             None if consumed == text.len() => return true,
             _ => {}
         }
-        // Extends the match of the last star by one byte.
+        // Extends the match of that star by one byte.
         match star {
             Some((star_at, star_end)) if star_end < text.len() => {
                 star = Some((star_at, star_end + 1));

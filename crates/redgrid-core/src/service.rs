@@ -98,8 +98,8 @@ impl Service for Holdings {
 pub(crate) trait ClientParts {
     fn core(&self) -> &Arc<Core>;
 
-    /// Returns the locks and permits of the client. The first call creates them, and attaches them
-    /// to the client as its service.
+    /// Returns the locks and permits of the client. The first call creates the [`Holdings`], and
+    /// attaches them to the client as its service.
     fn holdings(&self) -> &Holdings;
 
     fn table(&self) -> &Arc<Table> {

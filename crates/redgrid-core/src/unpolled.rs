@@ -21,13 +21,14 @@ use tokio::sync::Notify;
 /// Interval of the checks while something is registered.
 const TICK: Duration = Duration::from_millis(250);
 
-/// Number of checks after which a request moves to a task: 2. So it moves after a quarter to half a
-/// second.
+/// Number of checks after which a request moves to a task: 2. The request moves a quarter to half a
+/// second after its registration.
 ///
 /// Most requests end earlier, so few are moved.
 const INLINE_TICKS: u64 = 2;
 
-/// Number of checks after which a grant is given up: 4. So it is given up after 750 ms to 1 s.
+/// Number of checks after which a grant is given up: 4. The grant is given up 750 ms to 1 s after
+/// its registration.
 ///
 /// If a caller polls neither its request nor its grant, other waiters wait for both limits (see
 /// [`INLINE_TICKS`]): a second and a half at most.
@@ -200,7 +201,7 @@ impl<T> std::fmt::Debug for Offer<T> {
 
 /// A request that its caller polls in place while no other task needs it.
 ///
-/// A caller without competitors polls its own request, so that no task is spawned for it. The
+/// A caller without competitors polls its own request, and no task is spawned for the request. The
 /// request moves to a task when a second request for the same object arrives, or when the caller is
 /// dropped. If the request is [observed](InlineTask::observed), it also moves after a while,
 /// because the caller may have stopped polling. The request delivers its result itself, so any task
@@ -210,8 +211,8 @@ pub(crate) struct InlineTask(Arc<Mutex<Inner>>);
 
 struct Inner {
     work: Option<BackgroundTask>,
-    /// The waker of the caller that polls the work. Until the work is taken away, its result need
-    /// not wake a task, because the caller checks for the result after each poll.
+    /// The waker of the caller that polls the work. It is used only when the work is taken away:
+    /// otherwise, the caller finds the result after one of its own polls.
     caller: Option<Waker>,
 }
 
@@ -237,7 +238,7 @@ impl InlineTask {
     /// Polls the work if it is still in place.
     ///
     /// Returns true if the work is unfinished and stays in place. The caller then needs no other
-    /// wake-up: it is woken when the work can continue, or is taken away.
+    /// wake-up: it is woken when the work can continue, or when the work is taken away.
     pub(crate) fn poll(&self, cx: &mut Context<'_>) -> bool {
         let mut inner = self.inner();
         // The work is taken out while it is polled. So if it panics, it is not polled again.

@@ -49,26 +49,26 @@ pub trait Resource: Send + Sync + Sized + 'static {
     /// The reply of a poll.
     type Reply: Send;
 
-    /// How long the subscription stays after the last waiter has left. This is for callers that
-    /// soon wait again.
+    /// How long the subscription is kept after the last waiter has left, for callers that soon wait
+    /// again.
     const LINGER: Duration = Duration::ZERO;
 
     /// A subscription starts only if the next poll that [`Resource::replied`] requests is at least
     /// this far away.
     const UNSUBSCRIBED_WAIT: Duration = Duration::ZERO;
 
-    /// Returns the key of the resource. While the server of this key answers, waiters count as in
-    /// contact with the server.
+    /// Returns the key of the resource. While the server of this key answers, the waiters are
+    /// considered to be in contact with the server.
     fn key(&self) -> &[u8];
 
     /// Subscribes to the channels whose messages may be a reason to poll.
     fn subscribe(&self, client: &Client) -> OrderedSubscription;
 
     /// Prepares for the first waiters. The task calls this method when it starts. Messages that
-    /// arrived before that may have been missed.
+    /// arrived before the start may have been missed.
     fn started(&self) {}
 
-    /// Starts a poll for some or all waiters. `waiters` yields all of them in order of arrival.
+    /// Starts a poll for some or all waiters. `waiters` yields all waiters in order of arrival.
     fn poll<'a>(
         self: &Arc<Self>,
         client: &Client,
@@ -100,8 +100,8 @@ pub trait Resource: Send + Sync + Sized + 'static {
 pub enum NextPoll {
     /// Poll as soon as no poll is in flight.
     Now,
-    /// Poll as soon as no poll is in flight, if there are waiters with this id or a higher one. For
-    /// these waiters, the last reply says nothing, so it does not make them
+    /// Poll as soon as no poll is in flight, if there are waiters with this id or a higher one. The
+    /// last reply says nothing about these waiters, so it does not make them
     /// [current](Waiter::is_current).
     NowFor(WaiterId),
     /// Poll when this time has passed, because the state of the resource changes then. If there are
@@ -324,8 +324,8 @@ impl<R: Resource> Waiter<R> {
         }
     }
 
-    /// Returns whether a poll for this waiter was answered, and no poll is overdue. If so,
-    /// according to the last reply, the waiter has to wait.
+    /// Returns whether a poll for this waiter was answered, and no poll is overdue. If so, the
+    /// waiter has to wait according to the last reply.
     pub fn is_current(&self) -> bool {
         let (now, state) = (self.queue.client.clock().now(), self.queue.state());
         self.id < state.replied_to && now <= state.current_until

@@ -43,6 +43,7 @@ impl<T, C> ReliableQueue<T, C> {
     /// # Cancel safety
     ///
     /// If the future is dropped after the request is sent, the request is still executed.
+    #[doc(alias = "disableOperation")]
     pub async fn pause(&self) -> Result<bool, ObjectError> {
         self.set_paused(true).await
     }
@@ -57,6 +58,7 @@ impl<T, C> ReliableQueue<T, C> {
     /// # Cancel safety
     ///
     /// If the future is dropped after the request is sent, the request is still executed.
+    #[doc(alias = "enableOperation")]
     pub async fn resume(&self) -> Result<bool, ObjectError> {
         self.set_paused(false).await
     }

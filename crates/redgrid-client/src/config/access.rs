@@ -61,7 +61,7 @@ impl Tls {
         Tls::default()
     }
 
-    /// Trusts the authorities in this PEM file instead of the system's.
+    /// Trusts the authorities in this PEM file instead of the system's trust store.
     pub fn ca_file(mut self, path: impl Into<PathBuf>) -> Self {
         self.ca_file = Some(path.into());
         self
@@ -74,7 +74,7 @@ impl Tls {
         self
     }
 
-    /// Trusts the authorities in this PEM text instead of the system's.
+    /// Trusts the authorities in this PEM text instead of the system's trust store.
     pub fn ca_pem(mut self, pem: impl Into<String>) -> Self {
         self.ca_pem = Some(Secret::new(pem));
         self
@@ -96,13 +96,13 @@ impl Tls {
     }
 
     /// Uses the application's own rustls configuration, with its verifiers, client certificates,
-    /// protocol versions and crypto provider. Create it with the re-exported crate
+    /// protocol versions and crypto provider. Create this configuration with the re-exported crate
     /// [`rustls`](crate::config::rustls), so that the versions match.
     ///
-    /// Of the other settings, only `server_name` may be combined with this configuration. It is an
-    /// error to set certificates or authorities, too. The client uses the configuration unchanged.
-    /// If certificates are replaced at run time, the configuration needs its own resolver or
-    /// verifier for them.
+    /// Of the other TLS settings, only `server_name` may be combined with this configuration. It is
+    /// an error to set certificates or authorities, too. The client uses the configuration
+    /// unchanged. If certificates are replaced at run time, the configuration needs its own
+    /// resolver or verifier for them.
     #[cfg(feature = "tls")]
     pub fn client_config(mut self, config: Arc<rustls::ClientConfig>) -> Self {
         self.own = Some(OwnTls(config));
@@ -204,8 +204,8 @@ pub trait CredentialProvider: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// The reason why there are no credentials. Open connections stay open. The client tries again
-    /// later to open new ones. The text is shown to users, so it must contain no secrets.
+    /// The reason why there are no credentials. Open connections stay open, and the client tries
+    /// later to open the missing ones. The text is shown to users, so it must contain no secrets.
     async fn fetch(&self) -> Result<Credentials, Box<dyn Error + Send + Sync>>;
 }
 

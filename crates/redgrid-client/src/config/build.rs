@@ -121,7 +121,7 @@ impl Config {
     /// its own.
     ///
     /// A fair lock is granted in the order of the server's queue, whatever the window is. While a
-    /// fair lock passes between tasks of a process, the process sends a request at least every
+    /// fair lock passes between tasks of a process, the process sends at least one request in
     /// 500 ms. If the window is zero, it sends a request for every task.
     pub fn local_handover_window(mut self, window: Duration) -> Self {
         self.settings.handover_window = Some(window);
@@ -238,10 +238,10 @@ setters! {
     subscription_mode: SubscriptionMode;
 
     /// Sets how far a replica may lag behind its primary and still serve reads and subscriptions:
-    /// 1 s unless set. If a replica is used, it has all data that its primary had one
-    /// `max_replica_lag` ago. The client compares replication offsets every
-    /// [`scan_interval`](Self::scan_interval). With a longer time, slow replicas are used, too.
-    /// With a shorter one, the client switches to the primary sooner.
+    /// 1 s unless set. A replica that is used has all data that its primary had `max_replica_lag`
+    /// ago. The client compares replication offsets every [`scan_interval`](Self::scan_interval).
+    /// With a longer time, slow replicas are used, too. With a shorter one, the client switches to
+    /// the primary sooner.
     max_replica_lag: Duration;
 
     /// Sets how often the client checks the topology if no change is reported: every second unless
@@ -256,15 +256,15 @@ setters! {
     protocol: Protocol;
 
     /// Sets how often an idle connection is pinged: every 5 s unless set. A dead connection is
-    /// detected at the latest after this interval plus one `response_timeout`.
+    /// detected within this interval plus one `response_timeout`.
     ping_interval: Duration;
 
-    /// Sets the number of connections for requests to each node, 1 to 16: one unless set. All
+    /// Sets the number of connections for requests to each node: one unless set, at most 16. All
     /// requests for one name use the same connection.
     connections_per_node: u32;
 
-    /// Limits the requests in flight at one node, 1 to 65,536: 1,024 unless set. Further requests
-    /// wait in the client. The wait counts towards the call's own timeout, not towards
+    /// Limits the requests in flight at one node: 1,024 unless set, at most 65,536. Further
+    /// requests wait in the client. The wait counts towards the call's own timeout, not towards
     /// `response_timeout`. If the call's timeout ends while the request still waits, the call fails
     /// with [`NotSent`](crate::ServerError::NotSent).
     ///
@@ -282,8 +282,8 @@ setters! {
     /// requests a report: everything unless set. See [`report`](crate::report).
     introspection: Introspection;
 
-    /// Limits how many waiters of a process have their own position in the queue of a fair lock, 1
-    /// to 1,000: 16 unless set. Waiters without a position wait inside the process, behind those
+    /// Limits how many waiters of a process have their own position in the queue of a fair lock: 16
+    /// unless set, at most 1,000. Waiters without a position wait inside the process, behind those
     /// with a position.
     fair_depth: u32;
 }

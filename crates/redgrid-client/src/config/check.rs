@@ -1,4 +1,4 @@
-//! Checks of settings that depend on each other. The bounds of each single value are in the table.
+//! Checks of settings that depend on each other. The bounds of single values are in `TABLE`.
 
 use super::access::Access;
 use super::draft::{Draft, Origins};

@@ -21,8 +21,8 @@ pub(super) fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
-/// Returns the layers from these variables: first the layers of the file, then one for the URL, and
-/// last one for all single settings.
+/// Returns the layers from these variables: first the layers of the file, then the layer of the
+/// URL. The last layer has the variables of single settings.
 pub(super) fn read(variables: &BTreeMap<String, String>) -> Result<Vec<Layer>, ConfigError> {
     let mut layers = Vec::new();
     // An empty variable is treated as unset, as in shells and compose files.

@@ -80,7 +80,7 @@ pub enum ConfigError {
     Value {
         /// The setting.
         origin: Origin,
-        /// The allowed values. The text also contains the given value if that cannot be a secret.
+        /// The allowed values. The text also contains the given value, unless it could be a secret.
         expected: String,
     },
     /// The URL cannot be parsed. The error does not contain the URL, which may contain a password.
@@ -156,8 +156,8 @@ impl ConfigError {
     }
 }
 
-/// Returns the name that is most similar to `key`. Returns `None` if that name is too different
-/// from `key`: by more than 1 + (its length / 4) letters.
+/// Returns the name that is most similar to `key`. Returns `None` if it differs from `key` by more
+/// than 1 + `n` / 4 letters, where `n` is the length of the name.
 pub(super) fn nearest(key: &str, names: impl IntoIterator<Item = &'static str>) -> Option<&'static str> {
     let far = |name: &&str| strsim::osa_distance(&key.to_lowercase(), &name.to_lowercase());
     let best = names.into_iter().min_by_key(far)?;

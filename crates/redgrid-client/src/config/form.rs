@@ -21,7 +21,7 @@ pub(super) enum Form {
     AutoTime(fn(&mut Draft) -> &mut Option<Duration>, Duration, Duration),
     Count(fn(&mut Draft) -> &mut u32, u32, u32),
     Switch(fn(&mut Draft) -> &mut bool),
-    /// One of these words; the draft stores its index.
+    /// One of the words in the first field; the draft stores the index of the word.
     Choice(&'static [&'static str], fn(&mut Draft) -> &mut usize),
     /// Any text for which the second function returns `Ok`.
     Text(fn(&mut Draft) -> &mut Option<String>, fn(&str) -> Result<(), &'static str>),

@@ -2,8 +2,8 @@
 //!
 //! A configuration comes from code ([`Config::single`] and others), a URL ([`Config::from_url`]), a
 //! file ([`Config::from_file`], including Redisson's own files) or the environment
-//! ([`Config::from_env`]). All these sources use the same names. They are listed in
-//! docs/operating/configuration.md.
+//! ([`Config::from_env`]). All sources except Redisson's files use the same names of settings.
+//! These names are listed in docs/operating/configuration.md.
 
 mod access;
 mod build;
@@ -230,7 +230,8 @@ impl Config {
         }))
     }
 
-    /// Reads the given variables as [`Config::from_env`] does, for tests and other sources.
+    /// Does the same as [`Config::from_env`] with the given variables, for tests or for variables
+    /// from another source.
     ///
     /// # Errors
     ///

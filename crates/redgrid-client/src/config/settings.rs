@@ -37,7 +37,7 @@ pub enum ReadMode {
 ///
 /// All services that share locks need the same value. A process detects waiters of other processes
 /// by the number of subscribers, and lets these waiters go first. A primary does not count the
-/// subscribers at its replicas, so waiters with another value can be overlooked.
+/// subscribers at its replicas, so waiters that subscribe elsewhere can be overlooked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum SubscriptionMode {

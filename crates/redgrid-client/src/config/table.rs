@@ -65,7 +65,7 @@ const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// The upper bound of time settings that need no particular bound. A longer time probably has the
+/// The upper bound of time settings that have no bound of their own. A longer time probably has the
 /// wrong unit.
 const DAY: Duration = Duration::from_secs(24 * 3600);
 

@@ -72,9 +72,9 @@ impl Client {
     /// waits for the connection explicitly.
     ///
     /// This method must be called inside a Tokio runtime, because the client's connections and
-    /// tasks run in that runtime. Other runtimes can use the client, too, as long as its own
-    /// runtime is driven. Once its own runtime has ended, every call fails at once with an error
-    /// that gives this reason.
+    /// tasks run in that runtime. Tasks of other runtimes can use the client, too, as long as the
+    /// client's runtime is driven. Once the client's runtime has ended, every call fails at once
+    /// with an error that says so.
     ///
     /// ```no_run
     /// # async fn demo() -> Result<(), Box<dyn std::error::Error>> {
@@ -178,8 +178,8 @@ impl Client {
     /// Returns a receiver of all connection events from now on.
     ///
     /// The events report connected and lost nodes, replaced primaries, other changes of the
-    /// topology, and interrupted subscriptions. Each receiver gets every event. It buffers up to
-    /// 256 events.
+    /// topology, and interrupted subscriptions. Each receiver gets every event. A receiver buffers
+    /// up to 256 events.
     ///
     /// ```no_run
     /// # async fn demo(client: &redgrid_client::Client) {

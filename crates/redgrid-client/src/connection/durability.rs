@@ -1,17 +1,18 @@
 //! Group commit: waits until answered writes are as durable as requested. It uses connections of
 //! its own.
 //!
-//! WAIT blocks its connection, and covers only writes of that connection. So the waiters form
-//! groups. The waiters of a group share one tiny write and one WAIT after it. Replication is one
-//! stream: if a replica has acknowledged the tiny write, it also has all earlier writes of all
-//! connections. The next group of waiters forms while one group is in flight; there is no timer.
+//! WAIT blocks its connection, and covers only writes of that connection. So the callers that wait,
+//! the *waiters*, form groups. The waiters of a group share one tiny write and one WAIT after it.
+//! Replication is one stream: if a replica has acknowledged the tiny write, it also has all earlier
+//! writes of all connections. The next group of waiters forms while one group is in flight; there
+//! is no timer.
 //!
 //! # One connection for each level
 //!
 //! WAITs of one connection cannot overlap. A group that waits for a dead replica must not delay
 //! waiters that need fewer replicas. So each *level* in use ([`Level`]: a number of replicas, or
 //! the disk) has a connection and a queue. Nearly always only one level is in use. The connection
-//! of a level is opened at the first commit of that level and named `<client name>:commit`.
+//! of a level is opened at the first commit of that level. Its name is `<client name>:commit`.
 //!
 //! The groups of one level are processed one after the other. This order delays no group, because a
 //! replica always acknowledges the write of an earlier group before that of a later group.
@@ -26,13 +27,13 @@
 //! The caller has the reply to its write. A commit must prove that this write is in the stream that
 //! the replicas have acknowledged. It fails unless all of the following are shown:
 //!
-//! - The server process is the same: the commit connection has read the same `run_id` as the
+//! - The server process is still the same: the commit connection has read the same `run_id` as the
 //!   connection on which the reply arrived. The write of the group and the WAIT used one
 //!   connection. (A WAIT alone on a fresh connection counts replicas without proving anything.)
-//! - The data of the process is the same, and the server is a primary. The `master_replid`, read in
-//!   the handshake and again after the WAIT, is unchanged. It changes with every promotion. So a
-//!   changed value exposes a primary that was demoted, copied the data of another server, and was
-//!   promoted again. In that case the `run_id` and the connections can stay the same. (The
+//! - The data of the process is still the same, and the server is a primary. The `master_replid`,
+//!   read in the handshake and again after the WAIT, is unchanged. It changes with every promotion.
+//!   So a changed value exposes a primary that was demoted, copied the data of another server, and
+//!   was promoted again. After that, the `run_id` and the connections can still be the same. (The
 //!   `master_replid` also changes when the first replica joins, and after an hour without any
 //!   replica. Commits in flight at that moment fail needlessly, once.)
 //! - The connection on which the reply arrived is still the node's current connection. This is
@@ -82,7 +83,8 @@ pub enum CommitError {
         /// What is missing. The error message ends with this text.
         missing: Cow<'static, str>,
     },
-    /// The process, its data or the connection may have changed since the write was answered.
+    /// The server process, its data or the connection may have changed since the write was
+    /// answered.
     #[error("cannot confirm the durability: {reason}")]
     Unproven {
         /// What has changed. The error message ends with this text.
@@ -130,8 +132,8 @@ pub(super) struct DurabilityWaiter {
 }
 
 impl DurabilityWaiter {
-    /// Creates the waiter without connecting. It confirms writes that were answered on the
-    /// connections in `commands`.
+    /// Creates a `DurabilityWaiter` without connecting. It confirms writes that were answered on
+    /// the connections in `commands`.
     pub(super) fn new(commands: Arc<ConnectionPool>, connections: Arc<Connections>) -> Self {
         DurabilityWaiter { commands, connections, levels: Mutex::default() }
     }
@@ -158,10 +160,10 @@ impl DurabilityWaiter {
         if let Some(members) = levels.get(&level) {
             return members.clone();
         }
-        // One WAIT can take `response_timeout`, and a keep-alive PING can queue behind it. Silence
-        // ends a connection after two thirds of its own response timeout. So this connection has a
-        // response timeout of three times `response_timeout`, and is not ended by the silence
-        // during a WAIT.
+        // One WAIT can take `response_timeout`, and a keep-alive PING can queue behind it. A
+        // connection is ended if it is silent for two thirds of the `response_timeout` in its
+        // settings. So the settings of this connection have three times the client's
+        // `response_timeout`: the silence during a WAIT does not end it.
         let target = &self.connections.target;
         let slice = target.settings.response_timeout;
         let settings = Settings { response_timeout: slice * 3, ..target.settings.clone() };

@@ -9,7 +9,7 @@
 //!   and messages.
 //! - `login`: login with passwords that change.
 //! - `node`: one node with all its connections, and the encoding of requests.
-//! - `pool`: the connections for requests of one node.
+//! - `pool`: the connections for requests to one node.
 //! - `server_clock`: a lower bound of the server's clock.
 //! - `subscriber`: the connections that carry subscriptions.
 //! - `trouble`: the reason why a connection failed, as a message for users.

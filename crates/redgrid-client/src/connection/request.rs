@@ -229,9 +229,9 @@ impl Request {
 
     /// Declares that the reply to a transmission that arrives too late contains the server's time.
     ///
-    /// In this case the server executes nothing and returns a list of two numbers: -1, and the
-    /// server's time in microseconds since 1970. The client then corrects its estimate of the
-    /// server's clock, and retries while the caller waits.
+    /// If a transmission arrives too late, the server executes nothing, and returns a list of two
+    /// numbers: -1, and the server's time in microseconds since 1970. The client then corrects its
+    /// estimate of the server's clock, and retries while the caller waits.
     pub fn late_reply_has_time(mut self) -> Self {
         self.late_reply_has_time = true;
         self

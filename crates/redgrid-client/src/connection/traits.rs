@@ -160,8 +160,8 @@ pub trait Server: Send + Sync + 'static {
         of_asking(self.call(vec![Request::command("ASKING"), request]).await)
     }
 
-    /// Waits until the earlier writes on the connection `since` are as durable as requested: all
-    /// writes that the server answered there before this call.
+    /// Waits until all writes that the server answered on the connection `since` before this call
+    /// are as durable as requested.
     ///
     /// With [`Durability::Primary`] this method sends nothing and returns at once.
     ///
@@ -215,7 +215,7 @@ pub trait Server: Send + Sync + 'static {
 
     /// Watches the error that makes waiting for this node useless; `None` while waiting can help.
     ///
-    /// Most calls that wait for the node then end early with this error.
+    /// Once there is such an error, most calls that wait for the node end early with it.
     /// [`ServerError::Unauthorized`] means that the node refuses this client, or that this client
     /// refuses the node's certificate. [`ServerError::NotSent`] means that the node's host name
     /// does not exist, or that the node does not speak the protocol.
@@ -252,7 +252,7 @@ pub trait Server: Send + Sync + 'static {
     /// Returns the estimate of the server's clock.
     fn time(&self) -> &ServerClock;
 
-    /// Subscribes channels and returns once the server has confirmed or refused each of them.
+    /// Subscribes to channels, and returns once the server has confirmed or refused each of them.
     ///
     /// # Errors
     ///

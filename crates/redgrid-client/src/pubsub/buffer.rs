@@ -73,8 +73,8 @@ impl MessageBuffer {
 
     /// Records that a channel is active: from now on, all of its messages are received.
     ///
-    /// The stream starts when all of its first channels have become active. Any later activation
-    /// ends a gap. The gap is reported now, unless it was reported before.
+    /// The stream starts once all channels that were added before its start have become active. Any
+    /// later activation ends a gap. The gap is reported now, unless it was reported before.
     pub(super) fn channel_active(&self, channel_id: u64) {
         let mut state = self.state();
         let is_reported = state.pending.remove(&channel_id) | state.gap_reported.remove(&channel_id);

@@ -48,8 +48,8 @@ pub(super) enum ChannelScope {
     /// Messages are published with PUBLISH at any node. The channel is subscribed at the primary of
     /// the key.
     Everywhere,
-    /// Messages are published in the slot of the key. The channel is subscribed at the node where
-    /// waiters of the key subscribe.
+    /// Messages are published in the slot of the key. The channel is subscribed at the same node as
+    /// the channels of the key's waiters.
     Slot,
     /// Messages are published with SPUBLISH even if waiters use plain channels, because the user
     /// chose a sharded topic. The channel is subscribed at the primary of the slot.

@@ -47,8 +47,8 @@ impl Core {
 
     /// Completes when all channels of a buffer are active.
     ///
-    /// The wait fails at once if a channel is denied, if the client shuts down, or if waiting
-    /// cannot help.
+    /// The wait fails at once if a channel is denied, if the client shuts down, or if every primary
+    /// has an error that waiting cannot end.
     pub async fn wait_active(&self, buffer: &MessageBuffer, deadline: Instant) -> Result<(), SubscribeError> {
         tokio::select! {
             biased;
@@ -61,7 +61,7 @@ impl Core {
 }
 
 impl SubscribeError {
-    /// Returns the error for the caller.
+    /// Converts this error into the error for the caller.
     pub fn into_error(self) -> ServerError {
         match self {
             SubscribeError::Denied(why) | SubscribeError::ClientRefused(why) => why,

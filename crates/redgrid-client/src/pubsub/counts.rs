@@ -1,4 +1,5 @@
-//! The state of the subscriptions: their numbers, and the last contact with a node.
+//! Reads the state of the subscriptions: how many there are, the subscription of this process to a
+//! channel, and the last contact with a node.
 
 use bytes::Bytes;
 
@@ -26,14 +27,15 @@ pub(crate) struct SubscriptionCounts {
 pub struct OwnSubscription {
     /// Number of received messages; `None` unless the server has confirmed the subscription.
     pub message_count: Option<u64>,
-    /// Whether the server may count the subscription although it is not active: it is not confirmed
-    /// yet, or is being ended.
+    /// Whether the subscription is not active, but the server may count it: the subscription is not
+    /// confirmed yet, or is being ended.
     pub is_pending: bool,
 }
 
 impl OwnSubscription {
-    /// Returns the state to assume when a subscriber count of the server is evaluated. `self` is
-    /// the state when the count was requested, and `after` the state when the reply arrived.
+    /// Returns the subscription state to assume when a subscriber count of the server is evaluated.
+    /// `self` is the state when the count was requested, and `after` the state when the reply
+    /// arrived.
     ///
     /// A subscription that began in between may be part of the count, so the result is pending.
     pub fn counted_until(self, after: OwnSubscription) -> OwnSubscription {
@@ -43,7 +45,8 @@ impl OwnSubscription {
 }
 
 impl SubscriptionManager {
-    /// Returns the number of messages received on a channel; `None` while it is not active.
+    /// Returns the number of messages received on a channel; `None` while the subscription is not
+    /// active.
     pub fn message_count(&self, channel: &Bytes) -> Option<u64> {
         self.own_subscription(channel).message_count
     }
@@ -120,8 +123,8 @@ mod tests {
         assert_eq!(none.counted_until(active(0)), pending);
         assert_eq!(pending.counted_until(active(0)), pending);
         assert_eq!(pending.counted_until(none), pending);
-        // The count certainly includes an active subscription. The message count is that at the
-        // time of the request.
+        // The count certainly includes an active subscription. The message count stays the one at
+        // the time of the request.
         assert_eq!(active(2).counted_until(active(3)), active(2));
     }
 }

@@ -11,7 +11,7 @@ use super::manager::SubscriptionManager;
 /// Numbers the periods in which a channel is active.
 ///
 /// The number grows whenever the channel becomes active or inactive, and is odd while the channel
-/// is active. Reading the number takes no lock.
+/// is active. Reading the number locks no mutex.
 #[derive(Clone, Default, Debug)]
 pub struct Generation(Arc<AtomicU64>);
 
@@ -185,7 +185,8 @@ impl OrderedSubscription {
         DrainingSubscription { receiver: self.receiver }
     }
 
-    /// Returns whether the server has confirmed the first channel on the current connection.
+    /// Returns whether the server has confirmed the subscription of the first channel on the
+    /// current connection.
     pub fn is_active(&self) -> bool {
         let first = self.registrations.first();
         first.is_some_and(|first| first.manager.message_count(&first.channel).is_some())
@@ -201,7 +202,7 @@ impl DrainingSubscription {
     /// Waits for the next event.
     ///
     /// Returns `None` after the last event. The events of a channel end when the server has
-    /// unsubscribed the channel, or when the connection was lost. If other watchers of this client
+    /// unsubscribed the channel, or when the connection is lost. If other watchers of this client
     /// keep the channel subscribed, its events end at once.
     ///
     /// # Cancel safety

@@ -3,8 +3,8 @@
 //!
 //! A channel is subscribed at the primary of its key or, depending on `subscription_mode`, at a
 //! replica of that primary. Keys are polled at the primary. A channel moves when its node or the
-//! primary of its key changes: a primary was replaced, a slot has moved, or a replica is no longer
-//! usable. The watchers of a moved channel check their keys again.
+//! primary of its key changes, because a primary was replaced, a slot has moved, or a replica is no
+//! longer usable. The watchers of a moved channel check their keys again.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
@@ -41,8 +41,8 @@ pub(super) struct State {
     pub(super) node_tasks: HashMap<NodeId, NodeTask>,
     /// Denied channels, each with the time of the next attempt.
     pub(super) denied: HashMap<Bytes, Denial>,
-    /// Channels that are being unsubscribed at a node, and the sinks that still receive their
-    /// messages until the server has confirmed the end.
+    /// Channels that are being unsubscribed at a node, and their draining sinks. These sinks still
+    /// receive messages until the server has confirmed the end of the subscription.
     pub(super) draining: HashMap<Bytes, Vec<(NodeId, Sink)>>,
     next_id: u64,
     pub(super) closed: bool,
@@ -56,8 +56,8 @@ impl State {
 
     /// Returns the task of a node, and starts it if there is none.
     ///
-    /// Tasks are found by address. If another node now has the address, a new task starts, with all
-    /// channels and polls of the former task.
+    /// Tasks are found by address. If another node now has the address, a new task starts, and
+    /// takes over all channels and polls of the former task.
     pub(super) fn ensure_node_task(
         &mut self,
         manager: &Arc<SubscriptionManager>,
@@ -302,8 +302,8 @@ impl SubscriptionManager {
 /// Removes a watcher of a channel. If the channel has no other watchers, schedules the
 /// unsubscription.
 ///
-/// In that case, and if the channel may still be subscribed at its node, returns that node and the
-/// sink of the watcher. Otherwise returns `None`.
+/// If the unsubscription is scheduled and the channel may still be subscribed at its node, returns
+/// that node and the sink of the watcher. Otherwise returns `None`.
 fn take_watcher(state: &mut State, name: &Bytes, id: u64) -> Option<(NodeId, Sink)> {
     let State { channels, node_tasks, .. } = state;
     let channel = channels.get_mut(name)?;

@@ -1,9 +1,9 @@
 //! Messages that wake waiters. Each node has a subscriber, each channel has its watchers, and a
-//! poll with a budget checks the keys.
+//! rate-limited poll checks the keys.
 //!
 //! A message is only a hint. A waiter checks its key again after a message, and after every gap of
-//! the subscription. It also checks its key when the poll finds that the key is absent, and when
-//! the lease that the server reported ends.
+//! the subscription. It also checks its key when the poll finds that the key is absent, and at the
+//! end of the lease that the server reported.
 
 mod all_primaries;
 mod buffer;

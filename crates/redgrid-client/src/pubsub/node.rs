@@ -27,7 +27,7 @@ pub(super) struct NodeSubscriptions {
     pub(super) desired_changed: Notify,
     /// Notified when a poll was added or rescheduled.
     pub(super) polls_changed: Notify,
-    /// Notified when the subscriber connection was lost or is new.
+    /// Notified when the subscriber connection is lost or re-established.
     pub(super) reconnected: Notify,
     /// The instant at which the node last answered a poll, in nanoseconds.
     last_contact: AtomicU64,
@@ -37,7 +37,7 @@ pub(super) struct NodeSubscriptions {
 /// Consecutive failures to subscribe.
 #[derive(Default)]
 pub(super) struct Failures {
-    /// Number of failures. Failures without a connection are not counted.
+    /// Number of failures. An attempt that was not sent is not counted.
     count: u32,
     last: Option<ServerError>,
     /// Nothing is subscribed before this instant.
@@ -145,7 +145,7 @@ impl NodeTask {
     }
 }
 
-/// Returns the pending changes of a node's subscriptions; `None` if a newer node has the address.
+/// Returns the pending changes of a node's subscriptions; `None` if a newer node has its address.
 pub(super) fn own_desired<'a>(
     node_tasks: &'a mut HashMap<NodeId, NodeTask>,
     subscriptions: &NodeSubscriptions,

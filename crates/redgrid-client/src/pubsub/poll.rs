@@ -101,7 +101,7 @@ async fn poll_keys(manager: &SubscriptionManager, subscriptions: &NodeSubscripti
             // waiters are woken, and each sends its own request. If the slot has moved, these
             // requests go to the new node.
             Err(error) if error.code().is_some() => group.iter().for_each(|due_poll| manager.resync(&due_poll.channel)),
-            // Without contact there is nothing to report.
+            // No usable reply has arrived, so no waiter is woken.
             Err(_) => {}
         }
     }

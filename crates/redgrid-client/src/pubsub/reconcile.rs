@@ -203,14 +203,15 @@ impl SubscriptionManager {
                 for other in internal_names(&wire_name(name)).iter().filter(|other| *other != name) {
                     let other = channels.get_mut(other).filter(|other| other.is_at(subscriptions.server.id(), kind));
                     let Some(other) = other else { continue };
-                    // These flags make the last of these channels unsubscribe the name when it
-                    // ends, even if its own SUBSCRIBE was refused.
+                    // Because of these flags, the last of these channels unsubscribes the name when
+                    // that channel is removed, even if its own SUBSCRIBE was refused.
                     (other.subscribe_sent, other.confirmed_or_unknown, still_used) = (true, true, true);
                     has_watchers |= !other.watchers.is_empty();
                 }
-                // Draining sinks wait until the name is unsubscribed. If another of these channels
-                // has watchers, the name stays subscribed, so the sinks are dropped now. Otherwise
-                // they are dropped when the last of these channels unsubscribes the name.
+                // Draining sinks of a name normally wait until the name is unsubscribed. If another
+                // channel with the same wire name has watchers, the name stays subscribed, so the
+                // sinks are dropped now. Otherwise they are dropped when the last channel with this
+                // wire name unsubscribes it.
                 if has_watchers {
                     draining.remove(name);
                 }
@@ -221,9 +222,9 @@ impl SubscriptionManager {
             return diff;
         }
         // Only channels of one kind are taken, because a command carries only one kind. Names are
-        // taken from the end of the order, and the internal names of event channels are at its
-        // beginning. So the channels of waiters are subscribed before those of events. They are not
-        // delayed if no connection for events can be opened.
+        // taken from the end of the sorted set. The internal names of event channels are at its
+        // beginning, so the channels of waiters are subscribed first. They are not delayed if no
+        // connection for events can be opened.
         let mut others = Vec::new();
         while diff.additions.len() < CHUNK {
             let Some(name) = to_subscribe.pop_last() else { break };

@@ -1,4 +1,4 @@
--- set_waiting.lua: announce to lock holders the waiters that receive no messages.
+-- set_waiting.lua: sets the flags by which lock holders learn of waiters that receive no messages.
 --
 -- KEYS     any number of waiter flags, all in one slot
 -- ARGV[1]  lifetime  milliseconds

@@ -57,9 +57,9 @@ pub struct PubSubStream {
     registrations: Vec<Registration>,
 }
 
-/// Returns the internal name of a plain channel. Such a channel is subscribed with SUBSCRIBE on
-/// every server. The name must differ from the name on the wire, because waiters may have a sharded
-/// channel of that name.
+/// Returns the internal name of a plain channel. Such a channel is subscribed with SUBSCRIBE, with
+/// or without a cluster. The name must differ from the name on the wire, because waiters may have a
+/// sharded channel of that name.
 pub(super) fn plain_name(channel: &[u8]) -> Bytes {
     qualified_name("plain", channel)
 }
@@ -70,8 +70,8 @@ pub(super) fn internal_names(channel: &Bytes) -> [Bytes; 3] {
     [channel.clone(), plain_name(channel), sharded_name(channel)]
 }
 
-/// Returns the internal name of a sharded channel. Such a channel is subscribed with SSUBSCRIBE on
-/// every server.
+/// Returns the internal name of a sharded channel. Such a channel is subscribed with SSUBSCRIBE,
+/// with or without a cluster.
 pub(super) fn sharded_name(channel: &[u8]) -> Bytes {
     qualified_name("sharded", channel)
 }
@@ -106,7 +106,8 @@ pub async fn subscribers(core: &Core, channel: &Bytes) -> Result<u64, ServerErro
     Ok(counts.into_iter().flat_map(|pairs| pairs.0).map(|(_, count)| count).sum())
 }
 
-/// Returns the channels that match a pattern and have a subscriber at any known node, sorted.
+/// Returns the sorted list of the channels that match a pattern and have a subscriber at any known
+/// node.
 pub async fn channels_matching(core: &Core, pattern: &Bytes) -> Result<Vec<Bytes>, ServerError> {
     let request = Request::command("PUBSUB").arg("CHANNELS").arg(pattern.clone()).idempotent();
     let mut channels = query_all_nodes::<Vec<Bytes>>(core, request).await?.concat();

@@ -54,7 +54,8 @@ pub trait ClientExt: Sealed {
         self.client().core().settings.response_timeout
     }
 
-    /// Returns how long a call waits for contact: `response_timeout × (retries + 1)`.
+    /// Returns how long a call waits for contact with the server:
+    /// `response_timeout × (retries + 1)`.
     fn patience(&self) -> Duration {
         self.client().core().settings.patience()
     }
@@ -118,9 +119,9 @@ pub trait ClientExt: Sealed {
     ///
     /// The call waits up to `response_timeout × (retries + 1)`, and retransmits the request after a
     /// lost reply. If the call fails with an unknown outcome, the client continues the
-    /// retransmissions until 30 s after the start. Later requests of this client for the same name
-    /// wait until the retransmissions end. If the future is dropped, the client continues the
-    /// request only if it was already sent.
+    /// retransmissions until 30 s after the start of the call. Later requests of this client for
+    /// the same name wait until the retransmissions end. If the future is dropped, the client
+    /// continues the request only if it was already sent.
     fn run_exactly_once<T: FromReply>(
         &self,
         request: IdempotentRequest,
@@ -153,11 +154,11 @@ pub trait ClientExt: Sealed {
     }
 
     /// Sends many requests, with retries until `until`. Returns one outcome for each request, in
-    /// the same order. An outcome also says whether the write is as durable as requested.
+    /// the same order. An outcome also says whether the request's write is as durable as requested.
     ///
-    /// Requests to one node are sent together. They are executed in their order if all of them are
-    /// [`in_order`](Request::in_order). Requests to different nodes are concurrent, and so are
-    /// requests of different callers.
+    /// Requests to one node are sent together. They are executed in the order of `requests` if all
+    /// of them are [`in_order`](Request::in_order). Requests to different nodes are concurrent, and
+    /// so are requests of different callers.
     ///
     /// A request is sent again if a node refuses it for a temporary reason, mostly because a slot
     /// is moving. An idempotent request is also sent again if it gets no reply. Retries of the
@@ -241,8 +242,7 @@ pub trait ClientExt: Sealed {
     /// was longer ago than the response timeout. Otherwise returns `None`.
     ///
     /// The error says why there was no contact. `answered` is the time at which the server last
-    /// answered the waiter. While the connection has no outstanding reply, the last contact is the
-    /// present time.
+    /// answered the waiter. A connection that awaits no reply counts as in contact now.
     fn out_of_contact(&self, key: &[u8], answered: Instant) -> Option<ServerError> {
         let core = self.client().core();
         let contact = core.contact(key).map_or(answered, |contact| contact.max(answered));
@@ -300,7 +300,7 @@ pub trait ClientExt: Sealed {
         self.client().core().open_stream(channels, capacity)
     }
 
-    /// Subscribes to `channels` in the slot of `key`, on which scripts publish messages.
+    /// Subscribes to `channels` on which scripts publish messages, all in the slot of `key`.
     ///
     /// The future completes when all channels are subscribed, or fails as [`ClientExt::subscribe`]
     /// does. The stream keeps up to `capacity` messages for a slow reader.

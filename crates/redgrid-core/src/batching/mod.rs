@@ -5,10 +5,10 @@
 //! always be idle: each works while the other waits. So two or three batches can be in flight on
 //! such a runtime, each with an equal share of all requests (measured: 1.1 to 1.5 times as fast).
 //!
-//! A lone caller polls the loop that sends its request. When a second caller submits a request, a
-//! task of the client takes the loop over. The state of a caller is one slot of a list. The slot
-//! can be reused once the caller has its result or is dropped. The loop checks the deadlines of all
-//! callers.
+//! A loop sends the batches. A lone caller polls this loop itself. When a second caller submits a
+//! request, a task of the client takes the loop over. The state of each caller is stored in one
+//! slot of a list. The slot can be reused once the caller has its result or is dropped. The loop
+//! checks the deadlines of all callers.
 
 mod waiters;
 
@@ -62,7 +62,8 @@ pub trait BatchExecutor: Send + Sync + 'static {
     where
         Self::Request: 'a;
 
-    /// Executes a batch by `until`, and returns one reply for each request, in the same order.
+    /// Executes a batch before the deadline `until`, and returns one reply for each request, in the
+    /// same order.
     ///
     /// The future is dropped when no caller waits for any of the replies, even while other batches
     /// are in flight.
@@ -107,7 +108,7 @@ impl<C: BatchExecutor> Batcher<C> {
     /// `response_timeout × (retries + 1)`, because earlier requests took too long.
     /// [`ServerError::ShuttingDown`] if the client ended before the request was sent.
     /// [`ServerError::Unknown`] if the client ended before a reply arrived, or if no reply arrived
-    /// within that time plus one more `response_timeout`.
+    /// within `response_timeout × (retries + 2)`.
     ///
     /// # Cancel safety
     ///
@@ -199,7 +200,7 @@ impl<C: BatchExecutor> Inner<C> {
     /// Takes the next batch. Also returns the latest and the earliest deadline of its requests.
     ///
     /// Returns `None` if no request is queued, or if the maximum number of batches is in flight. If
-    /// there is no batch, neither a next one nor one in flight, the loop is marked as ended.
+    /// there is no next batch and no batch in flight, the loop is marked as ended.
     fn next_batch(
         &self,
         now: Instant,
@@ -257,7 +258,8 @@ struct LoopGuard<C: BatchExecutor> {
 
 impl<C: BatchExecutor> Drop for LoopGuard<C> {
     fn drop(&mut self) {
-        // After a regular end, another loop may already run.
+        // If the loop has finished regularly, nothing is reset: another loop may already be
+        // running.
         if !self.finished {
             let mut state = self.inner.state.lock();
             (state.loop_running, state.inline_task) = (false, None);

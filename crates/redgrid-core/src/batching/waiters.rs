@@ -74,8 +74,9 @@ pub(super) struct WakeList {
 
 /// A waker that is no longer needed, or none.
 ///
-/// Dropping the waker can drop the task of another caller. The mutex of the state is then locked,
-/// to cancel the slot of that caller. So the waker must be dropped while that mutex is not locked.
+/// Dropping the waker can drop the task of another caller. That drop cancels the caller's slot, and
+/// locks the mutex of the state for it. So the waker must be dropped while that mutex is not
+/// locked.
 pub(super) type ReplacedWaker = Option<Waker>;
 
 impl WakeList {

@@ -1,10 +1,10 @@
 //! Requests that are executed exactly once, although they are sent again when a reply is lost.
 //!
 //! A request that sets a value can safely be executed twice. A request that adds to a value must be
-//! executed only once. Its script stores the number and the reply of the request under a
-//! deduplication key. Each client has one such key for each name. A later copy of the same request
-//! has the same number, and gets the stored reply. A late copy of an earlier request has a smaller
-//! number, and does nothing.
+//! executed only once. So such a request has a number, and its script stores this number and the
+//! reply under a deduplication key. Each client has one such key for each name. A later copy of the
+//! same request has the same number, and gets the stored reply. A late copy of an earlier request
+//! has a smaller number, and does nothing.
 //!
 //! A client has at most one such request for a name in flight, and sends it until it is answered.
 //! If the caller is dropped, the request continues. The next request waits until this one has
@@ -33,7 +33,7 @@ pub(crate) const RETRY_WINDOW: Duration = Duration::from_secs(30);
 /// The beginning of a script that is executed exactly once.
 const PRELUDE: &str = include_str!("dedup.lua");
 
-/// The beginning of the same script if it is sent at most once.
+/// The beginning of such a script if it is sent at most once.
 const PLAIN_PRELUDE: &str = include_str!("plain.lua");
 
 /// A script that is executed exactly once, however often it is sent.
@@ -167,8 +167,8 @@ pub(crate) fn dedup_key(core: &Core, key: &[u8], of: &str) -> Bytes {
     dedup_key.into()
 }
 
-/// Sends a numbered request until it has a final answer. Also returns the outcome of the last
-/// `exchange`.
+/// Sends a numbered request until it has a final answer. Also returns the outcome of the last call
+/// of `Core::exchange`.
 ///
 /// The caller must ensure that no other request with the same deduplication key is in flight.
 pub(crate) async fn send_until_answered(

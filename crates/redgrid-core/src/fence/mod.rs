@@ -27,8 +27,8 @@ const LIFETIME: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
 /// The shortest lifetime of a fence: 1 minute.
 ///
-/// A minute is much longer than the usual clock difference between two servers, and than the
-/// duration of a call.
+/// The usual clock difference between two servers and the duration of a call are much shorter than
+/// a minute.
 const MIN_LIFETIME: Duration = Duration::from_secs(60);
 
 /// Returns the key of the fence that guards the key `guarded`.
@@ -75,13 +75,14 @@ static NEXT_CALL: AtomicU64 = AtomicU64::new(1);
 /// # Lifetime
 ///
 /// The fence remembers the highest token until 30 days after the last token has passed (see
-/// [`Fence::lifetime`]). Tokens are times: after that, the fence rejects every token that is more
-/// than 30 days old. The forgotten token is that old, so every lower token is rejected, too.
+/// [`Fence::lifetime`]). Tokens are times. Once the highest token is forgotten, the fence rejects
+/// every token that is more than 30 days old. The forgotten token is that old, so every lower token
+/// is rejected, too.
 ///
-/// If a token is later than the time of the fence's server, the fence remembers the token for
-/// longer, by the difference. A holder may write nothing for longer than the lifetime. Its next
-/// write then fails with [`FenceError::Expired`], and it must acquire the lock again. All clients
-/// should use the same lifetime. If the server loses its data, it loses the fence, too.
+/// If a token is later than the time of the fence's server, the fence adds the difference to the
+/// time for which it remembers the token. If a holder writes nothing for longer than the lifetime,
+/// its next write fails with [`FenceError::Expired`], and the holder must acquire the lock again.
+/// All clients should use the same lifetime. If the server loses its data, it loses the fence, too.
 #[derive(Debug, Clone)]
 pub struct Fence {
     client: Client,

@@ -13,7 +13,7 @@ use crate::name::Name;
 /// ago than this, the next wait replaces it.
 const HALF_LIFE: Duration = Duration::from_secs(600);
 
-/// The sums are reduced because of their age at intervals of at least 1 s.
+/// Minimum time between two reductions of the sums: 1 s. A reduction makes older waits count less.
 const AGING_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Maximum number of names that are remembered: 1,000. If there are more, the half of them with the

@@ -38,7 +38,7 @@ struct Event {
     at: Instant,
     what: &'static str,
     name: Name,
-    /// The detail; if several events were joined into one, that of the latest.
+    /// The detail. If several events were joined into one, this is the detail of the latest.
     detail: String,
     /// The number of events that were joined into this one, including itself.
     times: u64,

@@ -139,8 +139,8 @@ impl<T> Oldest<T> {
         Oldest { heap: BinaryHeap::new(), most, accepted: 0, is_cut: false }
     }
 
-    /// Adds the value that `make` returns. If the list is full, the newest value is dropped. `make`
-    /// is not called if its value would be the newest one.
+    /// Adds the value that `make` returns. If the list is full, the newest value is dropped. If
+    /// that would be the new value, `make` is not called.
     fn offer(&mut self, since: Instant, make: impl FnOnce() -> T) {
         if self.heap.len() == self.most {
             self.is_cut = true;

@@ -4,8 +4,8 @@
 //! An acquire that does not wait has no extra cost, because a report reads the existing holds and
 //! waiters. The durations of waits are summed for each lock and semaphore, under a mutex that a
 //! waiting task locks anyway. A report reads the locks of the client in parts of [`PART`], so that
-//! other tasks never wait long for the table. While a report is collected, its lists never exceed
-//! their limits.
+//! other tasks never wait long for the client's table of locks. While a report is collected, its
+//! lists never exceed their limits.
 
 mod contention;
 mod events;

@@ -48,7 +48,7 @@ pub(crate) fn margin(lease: Duration) -> Duration {
     (lease / 20).max(Duration::from_millis(20))
 }
 
-/// Returns how long a lease on the server must be, so that it is valid locally for `validity`.
+/// Returns how long a lease on the server must be to be valid locally for `validity`.
 pub(crate) fn with_margin(validity: Duration) -> Duration {
     // The margin is a twentieth of the whole lease. So the lease is 20/19 of `validity`, rounded
     // up.
@@ -64,8 +64,8 @@ pub(crate) fn deadline(sent: Instant, lease: Duration) -> Instant {
 /// Returns when a lease is renewed or checked next. `from` is when the last request for the lease
 /// was sent.
 ///
-/// The instant is a third of the lease after `from`, so that one failed renewal does not lose the
-/// lease.
+/// Normally this is `from` plus a third of the lease, so that the lease survives one failed
+/// renewal.
 pub(crate) fn next_renewal(lease: Duration, deadline: Instant, from: Instant) -> Instant {
     // If less than two thirds of the lease are left, the renewal is due after half of the remaining
     // time.
@@ -97,8 +97,8 @@ const SHORTEST_WINDOW: Duration = Duration::from_millis(10);
 
 /// Returns the length of a hand-over window: `set`, or ten round trips if `set` is `None`.
 ///
-/// If ten round trips are shorter than [`SHORTEST_WINDOW`], the window has that length. No window
-/// is longer than [`LONGEST_WINDOW`].
+/// If ten round trips are shorter than [`SHORTEST_WINDOW`], the window lasts [`SHORTEST_WINDOW`].
+/// No window is longer than [`LONGEST_WINDOW`].
 ///
 /// After the window, the release and the next acquire take two more round trips. With a window of
 /// ten round trips or more, these two are at most a sixth of the time between two acquires.
@@ -280,8 +280,8 @@ impl<L: Lease> Schedule<L> {
 
     /// Returns the leases that have ended at `now`.
     ///
-    /// A renewal moves the end of a lease, but not its recorded end. This method updates the
-    /// recorded ends up to `soon`, which is later than `now`, so that one pass updates many leases.
+    /// A renewal moves the end of a lease, but not its recorded end. This method also updates
+    /// recorded ends between `now` and `soon`, so that one pass updates many leases.
     pub(crate) fn ended(&mut self, now: Instant, soon: Instant) -> Vec<Arc<L>> {
         let mut out = Vec::new();
         while let Some((noted, id)) = self.ends.first().copied()
@@ -359,8 +359,8 @@ impl<L: Lease> Schedule<L> {
 /// each removal would cost more: the next lease would bring it forward again, and wake the task.
 ///
 /// Callers of `set` and `bring_forward` take the time from a schedule, and must keep the mutex of
-/// that schedule locked meanwhile. A loop with several schedules sets [`Instant::MAX`] first. Each
-/// schedule then brings the alarm forward.
+/// that schedule locked until the call has returned. A loop with several schedules sets
+/// [`Instant::MAX`] first. Each schedule then brings the alarm forward.
 pub(crate) struct Wakeup {
     at: AtomicU64,
     moved: Notify,

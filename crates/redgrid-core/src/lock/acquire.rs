@@ -22,8 +22,8 @@ use crate::observe::{OpContext, OpSpan, Outcome, count};
 use crate::service::ClientParts;
 use crate::unpolled::{BackgroundTask, InlineTask};
 
-/// How much later than its request a caller gives up: 20 ms. So the caller receives the request's
-/// own error.
+/// How long a caller still waits after its request has timed out: 20 ms. So the caller receives the
+/// request's own error.
 pub(crate) const GRACE: Duration = Duration::from_millis(20);
 
 impl Table {
@@ -218,8 +218,8 @@ impl PendingAcquire {
         async move {
             let core = Arc::clone(&self.table().core);
             let contact_timeout = match self.request.wait {
-                // A request with a timeout has no other limit: it waits that long, even without
-                // contact to the server.
+                // A request with a timeout has no other limit: it waits until the timeout, even
+                // without contact to the server.
                 Some(_) => Duration::MAX,
                 // The caller waits slightly longer than the request, so that it receives the
                 // request's own error.
@@ -228,9 +228,9 @@ impl PendingAcquire {
             // A try-only request without a connection waits for one response timeout at most. Once
             // the request was sent, the usual limit applies.
             let mut is_unsent_try = self.request.once && !core.is_connected(self.key.key());
-            // An inline request without a timeout wakes its caller before `contact_timeout` ends.
-            // Usually it wakes the caller with the answer, so the caller starts a timer only if it
-            // is woken without an answer.
+            // An inline request without a timeout always wakes its caller before `contact_timeout`
+            // has passed, usually with the answer. So the caller starts a timer only if it is woken
+            // without an answer.
             let mut wakes_itself = self.inline_task.is_some() && self.request.wait.is_none() && !is_unsent_try;
             let mut contact = self.entered;
             let answer = loop {
@@ -277,8 +277,8 @@ impl PendingAcquire {
 
     /// Accepts the grant. Returns `None` if the request must be made again.
     ///
-    /// That is so if the caller polled so late that another waiter got the grant, or if another
-    /// request of the same holder was granted.
+    /// The request must be made again if the caller polled so late that another waiter got the
+    /// grant, or if another request of the same holder was granted.
     fn answered(&mut self, answer: Answer) -> Option<Result<Option<HoldGuard>, AcquireError>> {
         let granted = match answer {
             Ok(granted) => granted,

@@ -21,7 +21,7 @@ use crate::clock::Instant;
 use crate::config::Durability;
 use crate::lease::{deadline, next_renewal};
 
-/// One acquire attempt: the waiter that it is for, and the parameters of its request.
+/// One acquire attempt: the waiter for which it is made, and the parameters of its request.
 pub(super) struct Attempt {
     pub(super) key: LockId,
     pub(super) protocol: &'static dyn LockProtocol,
@@ -101,7 +101,8 @@ impl Table {
     pub(super) fn attempt_for(&self, key: &LockId, lock: &mut LockState, at: usize, now: Instant) -> Option<Attempt> {
         let waiter = lock.queue.get(at)?;
         let spare = self.extra_lease(lock.protocol, key);
-        // A request with a timeout uses all of it, even if there is no contact with the server.
+        // A request with a timeout waits until the timeout, even if there is no contact with the
+        // server.
         let contact_timeout = if waiter.request.wait.is_some() { Duration::MAX } else { self.core.settings.patience() };
         Some(Attempt {
             key: key.clone(),
@@ -184,8 +185,7 @@ impl Table {
         let mut granted =
             GrantReply::by(outcome, id, token, (attempt.lease, attempt.request.durability), handover_ends);
         if in_queue {
-            // Not only this request can execute late: an earlier request for the same queue
-            // position can, too.
+            // An earlier request for the same queue position can execute late, too.
             let unsure = Some(attempt.status.may_execute_until()).filter(|until| *until > sent);
             granted.retransmission_ends = granted.retransmission_ends.max(unsure);
         }
@@ -319,7 +319,7 @@ impl Table {
         lock.shrink_if_idle();
         let mut answers: Answers = smallvec![(waiter.answer, Ok(Some(HoldGuard::first(waiter.client, hold))))];
         // The holder's other requests re-enter the hold when their callers poll next, or fail if
-        // they must not re-enter.
+        // these requests must not re-enter.
         let again = |waiter: Waiter| match waiter.request.reenters {
             true => (waiter.answer, Err(AcquireFailure::Reenters)),
             false => (waiter.answer, Err(AcquireFailure::AlreadyHeld)),

@@ -17,7 +17,7 @@ use crate::config::Durability;
 use crate::lease::deadline;
 
 pub(super) enum LeaseChange {
-    /// The server has the new lease. It counts from `sent`, the time at which the request was sent.
+    /// The server has the new lease. It counts from `sent`: the request was sent then or later.
     Done {
         sent: Instant,
     },

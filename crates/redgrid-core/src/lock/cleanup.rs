@@ -1,5 +1,5 @@
 //! Background releases: of locks that may be held without a local owner, of holds whose release was
-//! denied, and of locks that stay taken for a while.
+//! denied, and of locks that become free only after a while.
 //!
 //! A late copy of an acquire can execute after a release. So the release is sent again when no
 //! acquire for its holder field can execute any more.
@@ -17,7 +17,7 @@ use super::release::ReleaseMode;
 use super::table::Table;
 use crate::clock::Instant;
 
-/// How much longer a cleanup waits at most if the server's clock was set back: 20 s. No
+/// The longest additional wait of a cleanup after the server's clock was set back: 20 s. No
 /// retransmission is in flight for longer than that.
 const LONGEST_STEP: Duration = Duration::from_secs(20);
 
@@ -103,7 +103,7 @@ impl Table {
         }
     }
 
-    /// Releases in the background the locks that an unanswered request may have acquired.
+    /// Starts a background release of the locks that an unanswered request may have acquired.
     ///
     /// The release is sent at once if the locks may be held already, and again when no
     /// retransmission can execute any more.
@@ -149,9 +149,9 @@ impl Table {
 
     /// Sends the releases until each is answered or its lease has ended.
     ///
-    /// Returns when the answered transmission was sent. If no transmission was answered, returns
-    /// when the last one was sent. If there are several requests, returns the earliest of their
-    /// times.
+    /// Returns the time at which the answered transmission was sent or, if none was answered, the
+    /// time at which the last one was sent. If there are several requests, returns the earliest of
+    /// their times.
     async fn release_unclaimed(&self, what: &DeferredRelease) -> Instant {
         let (protocol, mut sent) = (what.protocol, Instant::MAX);
         let fields: Vec<_> = what.claims.iter().map(|(_, id)| self.core.field(*id)).collect();
@@ -221,8 +221,8 @@ impl Table {
         }
         let lacks_permission = |error: &ServerError| error.code() == Some(Code::NoPermission);
         if mode == ReleaseMode::Yield && outcome.result.as_ref().is_err_and(lacks_permission) {
-            // Perhaps the server has only denied that the script reads the flag of polling waiters.
-            // So release without reading the flag.
+            // Perhaps the server denied only the read of the flag of polling waiters. So release
+            // the lock without reading that flag.
             outcome = self.send_release(server_lease, ReleaseMode::Release, until).await;
         }
         (mode, outcome)

@@ -54,7 +54,7 @@ pub enum AcquireError {
     },
     /// The caller would wait for its own hold, in one of two cases: the holder of the current scope
     /// has the lock, but the request is made without this holder; or the request is for the write
-    /// lock of a key that its holder reads.
+    /// lock of a key, and the holder of the request already has the read lock of that key.
     #[error("cannot wait for `{name}`: the caller's own scope holds it (pass its holder)")]
     WouldDeadlock {
         /// Name of the lock.
@@ -296,7 +296,8 @@ pub enum DetachError {
         /// How the hold ended.
         reason: LostReason,
     },
-    /// A renewal has failed. It was to give the other process time to attach the hold.
+    /// The renewal before the detach has failed. It would have given the other process time to
+    /// attach the hold.
     #[error("cannot detach `{name}`: {source}")]
     NotRenewed {
         /// Name of the lock.

@@ -22,8 +22,9 @@ use crate::service::ClientParts;
 impl HoldGuard {
     /// Sets the lease of the hold to `lease`, counted from now.
     ///
-    /// The future does not keep the hold alive: dropping the last guard releases the hold all the
-    /// same. If the future is first polled after the release, it fails and changes nothing.
+    /// The future does not keep the hold alive: dropping the last guard releases the hold, even if
+    /// the future still exists. If the future is first polled after the release, it fails and
+    /// changes nothing.
     ///
     /// # Errors
     ///
@@ -59,12 +60,12 @@ async fn set_lease(table: &Arc<Table>, hold: &Arc<Hold>, lease: Duration) -> Res
         return Err(ExtendError::Lost { name: name(), reason });
     }
     if hold.end.get().is_some() {
-        // Another task may have the server lease by now.
+        // No request is sent: another task may have the server lease by now.
         return Err(ExtendError::NotExtended { name: name(), source: ServerError::not_sent("the hold was released") });
     }
     let now = server_lease.clock.now();
     let fixed = matches!(hold.request.lease, LeaseMode::Fixed(_));
-    // The lock stays taken for `at_least`, even if the hold ends earlier.
+    // The lease on the server also covers the rest of `at_least`, even if the hold ends earlier.
     let on_server = if fixed {
         let keep = hold.retained_until().since(now);
         AcquireRequest { lease: LeaseMode::Fixed(lease), at_least: keep, ..AcquireRequest::clone(&hold.request) }
@@ -84,8 +85,8 @@ async fn set_lease(table: &Arc<Table>, hold: &Arc<Hold>, lease: Duration) -> Res
             table.owner_moved(&mut table.state(), hold);
         }
         if table.is_shared(hold) {
-            // Other tasks share the lease on the server, so it stays as it is. Only this hold ends
-            // earlier, by the local clock.
+            // The lease on the server is not shortened, because other tasks share it. Only this
+            // hold ends earlier, by the local clock.
             return Ok(());
         }
         table.shorten(server_lease, on_server, hold.request.durability).await
@@ -117,7 +118,7 @@ async fn set_lease(table: &Arc<Table>, hold: &Arc<Hold>, lease: Duration) -> Res
 }
 
 impl Table {
-    /// Reschedules the server lease after a hold's own lease was changed.
+    /// Moves the server lease in the schedule after a hold's own lease was changed.
     pub(super) fn owner_moved(&self, state: &mut State, hold: &Arc<Hold>) {
         let lock = state.locks.get(&hold.server_lease.lock_id());
         if let Some(lock) = lock.filter(|lock| lock.position(hold).is_some()) {

@@ -3,9 +3,10 @@
 //!
 //! The release reports the number n of subscribers that its message reached, normally including
 //! this process. Every other subscriber that waits for the lock acquires and releases it, and each
-//! of these releases publishes one message. The first message is from this process. So after n
-//! messages, every waiting process has had the lock once. A yield ends early only after a quiet
-//! period, in which no message arrives. A limit on the total time of a yield would break the order.
+//! of these releases publishes one message. The first of the n messages is from this process. So
+//! after n messages, every waiting process has had the lock once. A yield ends early only after a
+//! quiet period, in which no message arrives. A limit on the total time of a yield would break the
+//! order.
 
 #[cfg(test)]
 mod tests;
@@ -39,7 +40,7 @@ const REPLICA_QUIET_PERIOD: Duration = Duration::from_millis(20);
 /// Divisor of the poll interval: 4. If the server did not publish a release, listeners notice the
 /// release only when they poll. The quiet period is then their poll interval plus a quarter of it.
 ///
-/// [`POLL_TICK`] is added, because polls are sent at most every 100 ms.
+/// [`POLL_TICK`] is added, because a client sends polls at most once in 100 ms.
 const LATE_POLL: u32 = 4;
 const POLL_TICK: Duration = Duration::from_millis(100);
 
@@ -61,13 +62,13 @@ pub(crate) struct SubscriberCount {
     pub(crate) unseen: bool,
     /// The interval at which listeners poll, if the server refused to publish the release.
     pub(crate) unannounced: Option<Duration>,
-    /// The subscription of this process, before the release was sent.
+    /// The subscription of this process, as it was before the release was sent.
     pub(crate) own: OwnSubscription,
     /// Number of further listeners, which are not part of `listeners` because they never acquired
     /// the lock.
     pub(crate) ignored: u64,
-    /// Whether the yield has a long quiet period. A listener that still does not acquire the lock
-    /// can then count as a phantom.
+    /// Whether the yield has a long quiet period. If so, a listener that does not acquire the lock
+    /// in this yield can count as a phantom.
     pub(crate) long_quiet_period: bool,
 }
 
@@ -154,8 +155,8 @@ impl YieldPlan {
     /// Returns whether another process waits for the lock, with certainty or by assumption.
     ///
     /// A subscriber alone is no proof, because it may listen for another reason. The flag of a
-    /// polling waiter is a proof. If the release was not published, its listeners are assumed to
-    /// wait.
+    /// polling waiter is a proof. If the release was not published, the listeners of the channel
+    /// are assumed to wait.
     pub(crate) fn is_wanted(&self) -> bool {
         self.unseen || self.unannounced
     }
@@ -169,7 +170,7 @@ impl YieldPlan {
     /// A probe at the moment of another process's release would overtake a process that waits for
     /// the message of that release. A busy process releases at the end of its hand-over window. The
     /// period is therefore normally shorter than a window, so that the probe is sent before such a
-    /// release. Only for polling waiters, replicas and slow listeners is the period longer.
+    /// release. The period is longer only for polling waiters, replicas and slow listeners.
     pub(crate) fn quiet_period(&self, message_count: Option<u64>) -> Duration {
         if self.unannounced {
             return self.base_quiet_period;
@@ -223,7 +224,7 @@ impl YieldPlan {
             return true;
         }
         let from = *self.from.get_or_insert(message_count);
-        // A lower count belongs to a new subscription: count from its beginning.
+        // A lower count belongs to a new subscription: counting begins anew with this count.
         if message_count < from {
             self.from = Some(message_count);
             return false;
@@ -319,7 +320,7 @@ impl Table {
         lock.reject_try_waiters()
     }
 
-    /// Remembers that other processes go first, while no request of this process waits.
+    /// Remembers a yield when no request of this process waits.
     ///
     /// The next request of this process obeys the plan if it arrives soon.
     pub(super) fn remember_yield(&self, state: &mut State, key: &LockId, plan: YieldPlan, handover_ends: Instant) {

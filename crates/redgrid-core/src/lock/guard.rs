@@ -123,7 +123,8 @@ impl HoldGuard {
         self.hold.retained_until().since(self.hold.server_lease.clock.now())
     }
 
-    /// Records that another hold keeps the lock taken for `at_least`. So this hold no longer does.
+    /// Records that another hold keeps the lock taken for `at_least`. So this hold no longer keeps
+    /// it taken.
     ///
     /// This has an effect only on the last guard of the hold.
     pub fn drop_retention(&self) {
@@ -153,7 +154,7 @@ impl Table {
                 hold.server_lease.stop_renewing();
             } else if matches!(hold.request.lease, LeaseMode::Renewed(_)) {
                 // Other tasks share the server lease, so it is still renewed. But this hold ends
-                // when the server lease, as it is confirmed now, would end.
+                // when the server lease would end without a further renewal.
                 let now = self.now();
                 hold.set_end(now, with_margin(hold.server_lease.deadline().since(now)), now);
                 self.owner_moved(&mut state, hold);

@@ -1,7 +1,7 @@
 //! Hand-over of a server lease from task to task of this process.
 //!
 //! Tasks get the lock in the order of their requests. While the hand-over window lasts, a hand-over
-//! needs no request to the server.
+//! normally needs no request to the server.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,19 +17,19 @@ use crate::config::Durability;
 use crate::lease::deadline;
 use crate::observe::count;
 
-/// How many times a hand-over reads the clock before it sleeps, while it waits for the next token.
-/// These reads take some microseconds.
+/// How many times a hand-over that waits for the next token reads the clock before it sleeps. These
+/// reads take some microseconds.
 ///
 /// Such a wait is needed only if a thousand tasks in a row hold the lock for less than a
 /// microsecond each.
 const SPINS: usize = 100;
 
-/// The last adjustment of an unused server lease: the id of the waiter that it was made for, and
-/// when it was sent.
+/// The last adjustment of an unused server lease: the id of the waiter for whose request the lease
+/// was adjusted, and when the adjustment was sent.
 pub(super) type Fitted = (u64, Instant);
 
 impl ServerLease {
-    /// Returns whether another task can take the server lease over, or share it, without a request.
+    /// Returns whether another task can get the server lease, or share it, without a request.
     pub(super) fn may_hand_over(&self, now: Instant) -> bool {
         now < self.handover_ends && !self.sealed.load(Ordering::Acquire)
     }
@@ -84,8 +84,8 @@ impl Table {
         let next = &lock.queue[at];
         let confirmed = fitted.filter(|(waiter, _)| *waiter == next.id).map(|(_, sent)| sent);
         let is_usable = match confirmed {
-            // The lease was adjusted. But if a pass request was slow after that, the lease may be
-            // over.
+            // The lease was adjusted. But if a pass request was slow after that, the lease may have
+            // ended.
             Some(sent) => !in_queue || now < deadline(sent, next.request.lease.duration()),
             // A grant that has had no owner yet can be used, even if it arrived after the end of
             // its hand-over window.
@@ -139,8 +139,8 @@ impl Table {
 
     /// Releases a server lease that no local task needs or can use.
     ///
-    /// A new request can reclaim the server lease until the release is sent. If the lock is to stay
-    /// taken until `keep_until`, that is not possible.
+    /// A new request can reclaim the server lease until the release is sent, unless the lock must
+    /// stay taken until `keep_until`.
     pub(super) fn release_unclaimed_grant(
         self: &Arc<Self>,
         lock: &mut LockState,

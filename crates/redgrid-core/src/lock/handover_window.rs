@@ -27,8 +27,8 @@ pub(super) enum LeaseFit {
     Yes,
     /// Before the hand-over, the server must confirm that the lease was extended to this length.
     Lengthen(Duration),
-    /// Before the hand-over, the lease must be shortened to this length. Otherwise the lock would
-    /// stay taken for longer than requested after a crash.
+    /// Before the hand-over, the lease must be shortened to this length. Otherwise, after a crash,
+    /// the lock would stay taken for longer than requested.
     Shorten(Duration),
 }
 
@@ -53,8 +53,8 @@ fn fit(held: &CurrentLease, next: &AcquireRequest, handover_window: Duration, no
             LeaseMode::Renewed(wanted) => held.renewed && held.lease == wanted && now + wanted / 2 <= held.deadline,
             LeaseMode::Fixed(wanted) => !held.renewed && now + wanted <= held.deadline,
         };
-    // After a crash, the lock would stay taken until the lease ends. More than twice the requested
-    // lease plus a second is too long.
+    // After a crash, the lock would stay taken until the lease ends. If more than twice the
+    // requested lease plus a second is left, that is too long.
     let too_long = held.deadline.since(now) > lease * 2 + Duration::from_secs(1);
     match (covered, too_long) {
         (true, false) => LeaseFit::Yes,

@@ -53,7 +53,7 @@ pub(crate) struct ServerLease {
     pub(super) deadline: Deadline,
     /// The lease that renewals request, in nanoseconds.
     lease: AtomicU64,
-    /// When the current owner's lease or its offer ends; `Instant::MAX` if neither does.
+    /// When the current owner's lease or offer ends; `Instant::MAX` if neither does.
     owner_due: AtomicU64,
     /// Fields behind a mutex, which is also locked while the deadline is extended.
     inner: Mutex<LeaseInner>,
@@ -75,7 +75,7 @@ impl Lease for ServerLease {
         self.id
     }
 
-    /// Returns when the server lease, its owner's lease or the owner's offer ends: the earliest.
+    /// Returns the earliest end: of the server lease, its owner's lease, or the owner's offer.
     fn next_end(&self) -> Instant {
         self.deadline().min(self.owner_due())
     }
@@ -263,7 +263,7 @@ impl Hold {
         self.request.holder
     }
 
-    /// Returns whether a guard of the hold is alive. A forgotten hold, left to its lease, has none.
+    /// Returns whether a guard of the hold is alive. A forgotten hold has only its lease.
     pub(super) fn is_guarded(&self) -> bool {
         self.guards.load(Ordering::Acquire) > 0
     }
@@ -372,7 +372,7 @@ impl Hold {
 
     /// Ends the hold like [`end`](Hold::end), for callers that call `notify_ended` later.
     ///
-    /// When several holds end together, all are marked before the first waiter is woken.
+    /// When several holds end together, all are marked before the first watcher is woken.
     pub(super) fn mark_ended(&self, lost: Option<LostReason>) -> bool {
         let has_ended = self.end.set(lost).is_ok();
         if has_ended && cfg!(feature = "metrics") {

@@ -15,7 +15,7 @@ use crate::token::Token;
 /// Maps the token of each watched hold of one server lease to the notification of the hold's end.
 ///
 /// A hold that no task watches has no entry. Each hold has a notification of its own. With a common
-/// one, the release of one reader would wake the watchers of all readers.
+/// notification, the release of one reader would wake the watchers of all readers.
 #[derive(Default)]
 pub(super) struct EndWatchers(pub(super) HashMap<u64, Arc<Notify>, foldhash::fast::RandomState>);
 
@@ -108,7 +108,8 @@ impl Hold {
         if !self.is_given() {
             count::never_held(labels);
         } else if lost.is_some() && !self.is_guarded() {
-            // The hold had no guard when it was lost: it was forgotten.
+            // The hold had no guard when it was lost, because it was forgotten. So it counts
+            // neither as released nor as lost.
             count::ended(labels, held, None);
         } else {
             // A hold that is released after its deadline is counted as lost.

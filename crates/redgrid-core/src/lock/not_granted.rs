@@ -114,8 +114,8 @@ impl Table {
     /// Handles a grant that counts as lost to a takeover before this process installed it.
     pub(super) fn superseded(self: &Arc<Self>, attempt: &Attempt, server_lease: &Arc<ServerLease>) {
         // If there was a forced takeover, this release finds no hold. If there was none, this grant
-        // has the lower token only because of a difference between clocks. Then the release is
-        // needed.
+        // has a lower token than the last grant only because of a difference between clocks. Then
+        // the release is needed.
         self.release_unreceived(server_lease);
         attempt.status.position.moved(self.number());
         self.refused(attempt, server_lease.granted, None, 0);
@@ -187,7 +187,7 @@ impl Table {
             }
             if attempt.queue().is_some() && lock.queue.iter().all(|waiter| waiter.id != attempt.entry) {
                 // The waiter left while its request was in flight, and the request may still
-                // execute.
+                // execute. So the waiter's position is released.
                 attempt.status.position.request_ended(false);
                 self.leave_queue(attempt);
             }
@@ -216,22 +216,21 @@ impl Table {
     fn contact(&self, key: &LockId) -> Option<Instant> {
         let state = self.state();
         let lock = state.locks.get(key)?;
-        // This process holds the lock, so there is contact. While a server lease is being adjusted
-        // or released, no task has a hold. Then only a reply counts as contact.
+        // This process holds the lock, so it counts as in contact now. While a server lease is
+        // being adjusted or released, no task has a hold. Then only a reply counts as contact.
         if lock.holds.first().is_some_and(|hold| hold.server_lease.is_valid_locally()) {
             return Some(self.now());
         }
-        // Another process holds the lock. While the connection is up and the server answers other
-        // requests, a waiter counts as in contact with the server, even without a reply about this
-        // key.
+        // If another process holds the lock, a waiter counts as in contact with the server while
+        // the connection is up and the server answers other requests. A reply about this key is not
+        // needed.
         let waits = if lock.contended { self.core.contact(key.key()) } else { None };
         Some(lock.contact.max(self.core.subscriptions.contact(key.key())).max(waits.unwrap_or(Instant::MIN)))
     }
 }
 
-/// Returns whether `other` would fail for the same lack of durability as `first`. That is so if
-/// `other` requests at least the durability of `first`, and waits at most as long for the
-/// confirmation.
+/// Returns whether `other` would fail for the same lack of durability as `first`. It would if it
+/// requests at least the durability of `first`, and waits at most as long for the confirmation.
 fn also_lacks_durability(failure: &AcquireFailure, first: &AcquireRequest, other: &AcquireRequest) -> bool {
     let is_lacking =
         matches!(failure, AcquireFailure::NotDurable(CommitError::Shortfall { .. } | CommitError::Unsupported { .. }));

@@ -11,17 +11,17 @@ use super::fairness::SubscriberCount;
 use super::table::{ByName, LockId};
 use crate::clock::Instant;
 
-/// After this many consecutive yields that ended by their quiet period, subscribers are treated as
+/// Number of consecutive yields that end by their quiet period, after which subscribers count as
 /// phantoms: 3.
 ///
-/// The last of these yields has a long quiet period, so that a slow subscriber can still acquire
-/// the lock.
+/// Only subscribers that acquired nothing in these yields count as phantoms. The last yield has a
+/// long quiet period, so that a slow subscriber can still acquire the lock.
 const ENOUGH: u32 = 3;
 
 /// How long phantoms are ignored: 1 s.
 ///
-/// After that time, one yield with a long quiet period shows whether they still acquire nothing.
-/// That yield takes 20 to 40 ms.
+/// After that time, one yield with a long quiet period shows whether the phantoms still acquire
+/// nothing. That yield takes 20 to 40 ms.
 const IGNORED: Duration = Duration::from_secs(1);
 
 /// For each key, observations that show whether it has subscribers that never acquire the lock.
@@ -35,7 +35,7 @@ pub(super) struct Phantoms {
 pub(crate) struct Phantom {
     /// Number of consecutive yields that ended by their quiet period.
     quiet_yields: u32,
-    /// The minimum, over these yields, of the number of subscribers that acquired nothing. There
+    /// The smallest number of subscribers that acquired nothing in one of these yields. There
     /// cannot be more phantoms than that.
     count: u64,
     /// Number of subscribers in the last of these yields. If a later release reports fewer

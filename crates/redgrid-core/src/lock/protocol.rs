@@ -180,7 +180,7 @@ pub trait LockProtocol: Send + Sync + 'static {
         None
     }
 
-    /// Returns the mode, reading or writing, of a kind of read-write lock; `None` for all others.
+    /// Returns the mode of a kind of read-write lock: reading or writing. `None` for other kinds.
     fn read_write(&self) -> Option<&dyn ReadWriteMode> {
         None
     }
@@ -220,8 +220,8 @@ pub trait LockProtocol: Send + Sync + 'static {
     ///
     /// The reply is `{status, time, left}`. Status 1 means that the hold was taken over and lasts
     /// for `left` milliseconds. Status 0 means that `former` no longer holds the lock, and 2 that
-    /// the request was too late. If the claim's lease is zero, the lifetime of the key stays as it
-    /// is. Returns `None` if holds of this kind cannot be handed to another process.
+    /// the request was too late. If the claim's lease is zero, the lifetime of the key is not
+    /// changed. Returns `None` if holds of this kind cannot be handed to another process.
     fn adopt(&self, _claim: HoldArgs<'_>, _former: &Bytes) -> Option<Request> {
         None
     }
@@ -252,7 +252,7 @@ pub trait LockProtocol: Send + Sync + 'static {
     /// The reply is `{status, time}`: status 1 if done, 0 if the lock is not held, 2 if too late.
     fn extend(&self, claim: HoldArgs<'_>) -> Request;
 
-    /// Extends several leases. A lease that is already longer than requested stays as it is.
+    /// Extends several leases. A lease that is already longer than requested is not changed.
     ///
     /// The reply lists a status for each claim: 1 if it was renewed, 0 if it is not held. Any other
     /// number means that the state of the claim is unknown.

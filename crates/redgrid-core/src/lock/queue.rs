@@ -135,8 +135,8 @@ impl LockState {
 }
 
 impl Table {
-    /// Continues after a waiter has joined a lock in use: reclaims the server lease, or starts the
-    /// loop.
+    /// Continues after a waiter has joined the queue of a lock in use: reclaims the server lease,
+    /// or starts the loop.
     pub(super) fn join_queue(self: &Arc<Self>, mut state: MutexGuard<'_, State>, key: &LockId, now: Instant) {
         let Some(lock) = state.locks.get_mut(key) else { return };
         let (mut answers, mut inline_task) = (Answers::new(), None);
@@ -147,8 +147,8 @@ impl Table {
             answers = self.hand_over_next(&mut state, key, None, self.now());
             self.go_on(&mut state, key);
         } else {
-            // A second waiter now depends on the in-flight request. So that request must go on even
-            // if its caller does not poll it.
+            // A second waiter now depends on the in-flight request. Therefore the request must go
+            // on even if its caller does not poll it.
             inline_task = lock.inline_task.take();
             // A running loop needs no notification while an operation is in flight or the lock is
             // held, because the loop examines the queue afterwards. But if the lock kind has a

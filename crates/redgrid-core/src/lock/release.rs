@@ -122,12 +122,12 @@ impl Drop for InlineRelease {
 
 /// The consequence of dropping one guard of a hold.
 pub(super) enum Dropped {
-    /// Nothing is to be released: other guards or sharers remain, or another task has the lock now.
+    /// No release is due: other guards or sharers remain, or another task has the lock now.
     Done,
     /// The hold was lost before the guard was dropped.
     Lost(LostReason),
-    /// The last guard was dropped, and no local task takes the server lease over. So the server
-    /// lease must be released.
+    /// The last guard was dropped, and no local task gets the server lease. So the server lease
+    /// must be released.
     Last(Release),
     /// The last guard was dropped. The release has begun, and the caller polls it inline.
     Inline(InlineTask, oneshot::Receiver<Result<(), ReleaseError>>),
@@ -135,7 +135,7 @@ pub(super) enum Dropped {
 
 /// A server lease that is about to be released.
 pub(super) struct Release {
-    /// Id of the release; `None` if the server lease was removed from its lock state before.
+    /// Id of the release; `None` if the server lease had already been removed from its lock state.
     pub(super) id: Option<u64>,
     pub(super) server_lease: Arc<ServerLease>,
     /// Until when the lock stays taken; in the past if the lock becomes free at once.
@@ -146,7 +146,7 @@ pub(super) struct Release {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum ReleaseMode {
     Release,
-    /// The lock is released so that other processes go first: requests of this process wait, too.
+    /// The lock is released, and other processes go first, although requests of this process wait.
     Yield,
     /// The lock stays taken for this long.
     Retain(Duration),
@@ -155,7 +155,7 @@ pub(super) enum ReleaseMode {
 /// The outcome of a release.
 pub(super) struct Released {
     pub(super) result: Result<(), ReleaseError>,
-    /// Subscribers that may wait for the lock; `None` if none can, or if the lock stays taken.
+    /// Subscribers that may wait for the lock; `None` if there are none, or if it stays taken.
     pub(super) subscribers: Option<SubscriberCount>,
 }
 
@@ -372,7 +372,7 @@ pub(super) fn yields_to_others(kind: &dyn LockProtocol) -> bool {
     kind.queue().is_none() && !kind.is_shared()
 }
 
-/// Returns the outcome of a release. `was_ours` is the reply: whether the lock was held until then.
+/// Returns the outcome of a release. `was_ours` is the reply: whether the lock was still held.
 pub(super) fn released(
     server_lease: &ServerLease,
     outcome: &RequestOutcome,
@@ -389,8 +389,8 @@ pub(super) fn released(
             unclear("the lease may have ended in between")
         }
         Ok(true) => Ok(()),
-        // An earlier transmission of the release may have released the lock. No other process can
-        // have held the lock before the deadline.
+        // The lock is no longer ours, but its lease cannot have ended. So an earlier transmission
+        // has released it, unless a takeover or deletion came first: the reply is the same.
         Ok(false) if repeat && in_time => Ok(()),
         Ok(false) if repeat => unclear("the lease ended before the release was answered"),
         Ok(false) => Err(ReleaseError::Lost { name: name(), reason: LostReason::Gone }),

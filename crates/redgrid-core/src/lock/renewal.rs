@@ -215,7 +215,7 @@ impl Table {
                     let durability = (0..leases.len()).find(is_renewed).map(|nth| wanted[nth]).unwrap_or_default();
                     if !Durability::Primary.covers(durability) {
                         // The primary has renewed the leases, even if the durability check fails or
-                        // takes long.
+                        // takes long. So the leases' upper bounds are raised before the check.
                         unsure(self.now());
                     }
                     if let Err(error) = answer.commit(durability, &server_leases[0].keys.key).await {

@@ -13,7 +13,7 @@ pub(super) struct RequestStatus {
     pub(super) progress: Progress,
     /// Whether the lock is known to be taken.
     busy: AtomicBool,
-    /// Whether the wait for the taken lock was added to the contention statistics.
+    /// Whether the request's wait was added to the contention statistics.
     is_counted: AtomicBool,
     /// Until when a retransmission of the request can still acquire the lock, in nanoseconds.
     may_execute_until: AtomicU64,

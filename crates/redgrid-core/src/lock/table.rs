@@ -53,7 +53,7 @@ pub(super) type Schedule = crate::lease::Schedule<ServerLease>;
 #[derive(Default)]
 pub(super) struct State {
     pub(super) locks: ByName<Box<LockState>>,
-    /// The options of the last request. Following requests with equal options share this value.
+    /// The options of the last request. Later requests with equal options share this value.
     wished: Option<Arc<AcquireRequest>>,
     /// The numbers of all grants except grant 0, by lock kind and key.
     pub(super) grants: GrantSet,
@@ -320,7 +320,7 @@ impl Table {
         self.core.clock.now()
     }
 
-    /// Returns a number that is higher than all numbers that it returned before.
+    /// Returns a number that is higher than all numbers that this method returned before.
     pub(crate) fn number(&self) -> u64 {
         self.next.fetch_add(1, Ordering::Relaxed)
     }

@@ -24,16 +24,16 @@ use crate::lease::{LONGEST_WINDOW, deadline, with_margin};
 pub enum TakeoverFrom {
     /// From all holders. A free lock is acquired.
     Anybody,
-    /// From all holders. A free lock is left alone.
+    /// From all holders. A free lock is not acquired.
     Holders,
     /// From all holders, but only if one of them has this holder field, and is the only holder if
-    /// the kind allows only one. Otherwise the lock is left alone.
+    /// the kind allows only one. Otherwise nothing is changed.
     Holder(Bytes),
 }
 
 /// The result of a takeover.
 #[must_use = "the lock may not be taken over"]
-// Exhaustive: only authors of objects use it.
+// Not `#[non_exhaustive]`: only implementations of object types use it.
 pub enum Takeover {
     /// The lock was taken over.
     Done(HoldGuard),
@@ -104,8 +104,8 @@ impl Table {
             (AcquireReply::Failed(failure), None) => return Err(failure),
             (reply, Some(limit)) => {
                 // Release only after the hand-over window of the former holder. Otherwise the next
-                // holder could get a lower token than those that the former holder issues in its
-                // window.
+                // holder could get a lower token than the tokens that the former holder issues in
+                // its window.
                 self.free(&takeover, id, limit + LONGEST_WINDOW);
                 let why = "an earlier copy of the request was not answered, and no time is left for another";
                 return Err(match reply {
@@ -155,16 +155,17 @@ impl Table {
         self.core.clock.sleep_until(granted.received + LONGEST_WINDOW).await;
         let (id, field) = (granted.id, self.core.field(granted.id));
         let claim = HoldArgs { target: &takeover.target, field: &field, lease: takeover.lease };
-        // The request finds the hold of this takeover. So it acquires nothing, restarts the lease,
-        // and returns the time.
+        // The request finds the hold of this takeover. So it acquires nothing, but restarts the
+        // lease and returns the server's time.
         let request = takeover.kind.acquire(claim);
         let until = deadline(granted.sent, takeover.lease);
         let outcome = self.core.exchange(request, until, RetryPolicy::Retries, &Progress::default()).await;
         let unanswered_until = outcome.retransmission_ends.max(granted.retransmission_ends);
         // While the hold of this takeover exists, a late retransmission changes nothing. Without
-        // that hold, a late retransmission can take the lock from a third holder. So `free` waits
-        // until no retransmission can execute any more, and then until the hand-over window of a
-        // third holder must be over.
+        // that hold, a late retransmission can take the lock from yet another holder. So
+        // `Self::free` releases the lock only at `settled`. By then no retransmission can execute
+        // any more. If one has taken the lock, the hand-over window of the holder that lost it is
+        // over.
         let settled = unanswered_until.map_or(Instant::MIN, |limit| limit + LONGEST_WINDOW);
         match parse_reply(&outcome) {
             AcquireReply::Granted { token, .. } => {
@@ -234,9 +235,10 @@ impl Table {
                 Some(grant)
             }
             InstallOutcome::Superseded => {
-                // Another takeover ended this grant before it was installed here. If the server has
-                // lost data since that takeover, the acquire request of `wait_out_previous` may
-                // have taken the lock again. So the lock is released.
+                // Another takeover ended this grant before it was installed here. Usually nothing
+                // is left to release. But if the server has lost data since that takeover, the
+                // acquire request of `wait_out_previous` may have taken the lock again. So the lock
+                // is released in any case.
                 server_lease.end();
                 let hold = Arc::new(Hold::new(Arc::clone(&server_lease), sent, now, wanted));
                 hold.end(Some(LostReason::Forced));

@@ -32,7 +32,7 @@ use crate::clock::Instant;
 /// release is in flight.
 const STAYS_FREE: Duration = Duration::from_millis(1);
 
-/// When the last waiter of a lock has left, the subscription stays active for this long at most:
+/// Longest time for which the subscription stays active after the last waiter of a lock has left:
 /// 500 ms. A new request in that time can use it.
 const IDLE: Duration = Duration::from_millis(500);
 
@@ -244,8 +244,8 @@ impl Table {
                     if wake.messages > 0 {
                         (quiet_until, found_free) = (anew, false);
                     } else {
-                        // A wake-up without a message does not restart the quiet period. If there
-                        // is none, the wake-up starts one.
+                        // A wake-up without a message does not restart the quiet period. If no
+                        // quiet period runs, the wake-up starts one.
                         quiet_until = quiet_until.min(anew);
                     }
                 }
@@ -277,8 +277,8 @@ impl Table {
         }
     }
 
-    /// Evicts expired holders, if the next eviction is due. Without evictions, they would block
-    /// others until the key's TTL ends.
+    /// Evicts expired holders, if the next eviction is due. Without evictions, expired holders
+    /// would block others until the key's TTL ends.
     async fn evict_expired_holders(&self, wait_loop: &mut WaitLoop) {
         if let Some(timeout) = wait_loop.announces.filter(|_| self.now() >= wait_loop.next_eviction) {
             self.evict_expired(&wait_loop.key, timeout).await;

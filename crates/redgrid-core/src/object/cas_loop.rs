@@ -33,8 +33,9 @@ pub struct CasLoop {
     /// left, and rarely ends with an unknown outcome.
     last: Instant,
     lost: u32,
-    /// The stored value, if the last failed attempt reported it, or if the update with the previous
-    /// turn stored it. `Some(None)` means that no value is stored.
+    /// The stored value, if it is known: from the reply to the last failed attempt, or from the
+    /// task that had the turn before this one and stored it. `Some(None)` means that no value is
+    /// stored.
     reported: Option<Option<Bytes>>,
     turn: Option<UpdateTurn>,
 }
@@ -178,8 +179,8 @@ impl CasLoop {
         }
     }
 
-    /// Records that an attempt failed because another client changed the object first. Waits for
-    /// the pause before the next attempt, if there is one.
+    /// Records that an attempt failed because another client changed the object first. If a pause
+    /// is due before the next attempt, waits for its end.
     ///
     /// Returns true if there was no pause. In that case, a value that the failed attempt reported
     /// is still recent.
@@ -207,7 +208,7 @@ impl CasLoop {
         }
     }
 
-    /// Does the same as [`CasLoop::lost`]. Also keeps `reported`, the stored value if the failed
+    /// Does the same as [`CasLoop::lost`]. Also keeps `reported`: the stored value, if the failed
     /// attempt reported it.
     ///
     /// If there was no pause, the next call of [`CasLoop::stored`] returns that value and sends no

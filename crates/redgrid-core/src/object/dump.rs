@@ -75,8 +75,8 @@ impl Object {
 
     /// Creates the object from a dump when awaited. The result says whether the object was created.
     ///
-    /// An existing object is replaced only if [`Restore::replacing`] is set. Otherwise it stays as
-    /// it is.
+    /// An existing object is replaced only if [`Restore::replacing`] is set. Otherwise it is not
+    /// changed.
     #[doc(alias = "restoreAndReplace")]
     pub fn restore(&self, dump: impl Into<Dump>) -> Restore {
         Restore { object: self.clone(), dump: dump.into(), replaces: false, lifetime: None }
@@ -107,8 +107,7 @@ impl Inner {
 
     /// Returns the request that creates this object from a snapshot of an object of the same type.
     ///
-    /// If the snapshot has fewer keys than the object, the last keys of the object stay as they
-    /// are.
+    /// If the snapshot has fewer keys than the object, the last keys of the object are not changed.
     pub(super) fn restore_request(&self, snapshot: &Snapshot, overwrite: &Overwrite<'_>, return_shas: bool) -> Request {
         let keys = self.all_keys().into_iter().take(snapshot.dump.0.len());
         let condition = match overwrite {

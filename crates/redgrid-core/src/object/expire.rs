@@ -35,7 +35,8 @@ impl Lifetime {
     }
 }
 
-/// A condition on the current lifetime of an object. A new lifetime is set only if it is met.
+/// A condition on the current lifetime of an object. A new lifetime is set only if the condition is
+/// met.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ExpireCondition {
@@ -88,7 +89,8 @@ impl Expiry {
     /// argument in milliseconds, and the condition.
     ///
     /// The condition is `none` (there is no current lifetime), `some` (there is one), `later` or
-    /// `sooner` (the new lifetime ends later or sooner than the current one), or empty.
+    /// `sooner` (the new lifetime ends later or sooner than the current one), or empty (always
+    /// met).
     ///
     /// # Errors
     ///
@@ -105,8 +107,8 @@ impl Expiry {
 /// A request to set the lifetime of an object, sent when awaited.
 ///
 /// Created by [`Object::expire_in`] and [`Object::expire_at`]. The result says whether the lifetime
-/// was set. It is not set if the object is absent, or if the condition of [`Expire::only_if`] is
-/// not met.
+/// was set. The lifetime is not set if the object is absent, or if the condition of
+/// [`Expire::only_if`] is not met.
 #[must_use = "does nothing until awaited"]
 #[derive(Clone, Debug)]
 pub struct Expire {

@@ -1,8 +1,9 @@
 //! Finds the object to which a key belongs, and all keys that an object with a given name can have.
 //! The type of the object need not be known.
 //!
-//! This module is used to delete objects by name, and to list objects. The keys of each type are in
-//! [`layouts`](super::layouts); the rules for all types are here.
+//! This module is used to delete objects by name, and to list objects. The module
+//! [`layouts`](super::layouts) lists the keys of each type; this module contains the rules that
+//! apply to all types.
 //!
 //! If a key has a form that users do not give to names, its object is derived from the key alone
 //! ([`owner_of`]). Other keys are ambiguous: `{a}:timeout` may be a companion of `a`, or another
@@ -30,11 +31,11 @@ pub enum OnDelete {
     /// otherwise it is a companion. An example is the capacity of a ring.
     PrimaryIfAlone,
     /// The key is not deleted with the object, because it protects against late requests. Examples
-    /// are tokens, fences and stored replies. The key expires later, or stays for good.
+    /// are tokens, fences and stored replies. The key expires later, or never.
     Keep,
 }
 
-/// A prefix of keys. The name in braces follows it.
+/// A prefix of keys. In these keys, the name of the object follows the prefix, in braces.
 struct Prefix {
     text: String,
     on_delete: OnDelete,
@@ -45,8 +46,8 @@ struct Prefix {
 /// The prefixes of keys that are in no [layout](super::layouts). For each prefix: the role of its
 /// keys, and whether an id can follow the name.
 ///
-/// The first prefix is that of the key with the saved total of an adder. Each of the other keys
-/// belongs to a single client or to a round of an adder, is short-lived, or outlives its object.
+/// The key with the first prefix stores the saved total of an adder. Each of the other keys belongs
+/// to a single client or to one round of an adder, is short-lived, or outlives its object.
 const OTHER_PREFIXES: [(&str, OnDelete, bool); 13] = [
     ("redgrid_adder", OnDelete::Primary, false),
     ("redgrid_wait", OnDelete::Delete, false),
@@ -104,14 +105,15 @@ static PREFIXES: LazyLock<Vec<Prefix>> = LazyLock::new(|| {
 /// whether this key is a companion.
 pub const COMPANION_SUFFIXES: [&str; 5] = ["timeout", "value", "permits", "allocation", "config"];
 
-/// Index in [`COMPANION_SUFFIXES`] of a Bloom filter's configuration, which is the only key of an
-/// empty filter.
+/// Index of `config` in [`COMPANION_SUFFIXES`]. The key with this suffix stores the configuration
+/// of a Bloom filter, and is the only key of an empty filter.
 pub const FILTER_CONFIG: usize = 4;
 
 /// Returns the keys that an object with this name can have. The [`primary_keys`] come first.
 ///
-/// The list covers all types of objects, so most of its keys do not exist. It omits the
-/// [`suffixed_companions`], keys that also contain an id, and keys that outlive the object.
+/// The list covers all types of objects, so most of its keys do not exist. It omits three groups:
+/// the [`suffixed_companions`], the keys that also contain an id, and the keys that outlive the
+/// object.
 pub fn owned_keys(key: &[u8]) -> Vec<Bytes> {
     let suffixed_companions = suffixed_companions(key);
     let all = ALL.iter().flat_map(|kind| (kind.keys)(key)).filter(|own| !suffixed_companions.contains(own));
@@ -125,8 +127,8 @@ pub fn owned_keys(key: &[u8]) -> Vec<Bytes> {
     own
 }
 
-/// Returns the key of an object's name, and the other primary keys under which an object of this
-/// name can exist without the first key.
+/// Returns the primary keys that an object with this name can have. The key of the bare name comes
+/// first; the object can also exist without it.
 ///
 /// The object exists if one of these keys exists, or if the configuration of a Bloom filter exists
 /// ([`FILTER_CONFIG`]).
@@ -155,8 +157,8 @@ pub fn owner_of(key: &[u8]) -> Option<(Bytes, OnDelete)> {
         return Some((Bytes::copy_from_slice(key), OnDelete::Keep));
     }
     let (object, on_delete) = by_shape(key)?;
-    // `object` may itself be a companion of another object. It is then a lock with a queue, or a
-    // round of an adder with a stored reply. There are no more than these two levels.
+    // `object` may itself be a companion of another object: a lock with a queue, or a round of an
+    // adder with a stored reply. There are no more than these two levels.
     let of_round =
         || by_id(&object).filter(|_| on_delete == OnDelete::Keep).map(|candidate| (candidate.object, on_delete));
     match by_shape(&object).or_else(of_round) {
@@ -243,8 +245,8 @@ fn by_suffix(key: &[u8]) -> Option<(Bytes, OnDelete)> {
     Some((untagged(before).filter(|_| is_known)?, OnDelete::Delete))
 }
 
-/// Recognizes keys with an id: those of a rate limiter's permits for one client, and of a round of
-/// an adder.
+/// Recognizes keys with an id: a rate limiter's keys for the permits of one client, and the keys of
+/// one round of an adder.
 fn by_id(key: &[u8]) -> Option<MaybeOwned> {
     let (before, [first, last]) = last_segments(key)?;
     let index_of = |segment: &[u8]| COMPANION_SUFFIXES.iter().position(|suffix| suffix.as_bytes() == segment);

@@ -2,8 +2,8 @@
 //!
 //! A layout lists the *primary keys* first, then the companions. An object exists while at least
 //! one of its primary keys exists. A Bloom filter, a ring and a delayed queue have two primary
-//! keys, all other types have one. Layouts omit keys that expire within seconds, and keys of single
-//! clients. docs/internals/keys.md lists all keys.
+//! keys, all other types have one. Layouts omit keys that expire within seconds, and keys that
+//! belong to a single client. docs/internals/keys.md lists all keys.
 
 use bytes::Bytes;
 
@@ -22,8 +22,8 @@ pub struct Kind {
     /// The number of primary keys, which come first. The object exists while at least one of them
     /// exists.
     pub primary_keys: usize,
-    /// Further keys, which are renamed and copied with an object. They stay when the object is
-    /// deleted, and the object's lifetime does not apply to them.
+    /// Further keys, which are renamed and copied with an object. They are not deleted with the
+    /// object, and the object's lifetime does not apply to them.
     pub renamed_with: Layout,
 }
 
@@ -62,8 +62,7 @@ pub fn fair_lock(key: &[u8]) -> Vec<Bytes> {
 
 /// Returns the key of a fenced lock's token counter.
 ///
-/// This key stays when the lock is deleted. Otherwise later tokens would be lower than earlier
-/// ones.
+/// This key is not deleted with the lock. Otherwise later tokens would be lower than earlier ones.
 pub fn fenced_lock_token(key: &[u8]) -> Vec<Bytes> {
     vec![companion("redisson_lock_token", key)]
 }
@@ -171,8 +170,8 @@ pub fn sharded(key: &[u8]) -> Vec<Bytes> {
 
 /// Returns the keys of a map with a lifetime for each entry.
 ///
-/// They store the entries, three times for each entry, and the options of the cache. The three
-/// times are the end of the lifetime, the end of the idle time, and the last use.
+/// The keys store the entries, the options of the cache, and three instants for each entry: when
+/// its lifetime ends, when its idle time ends, and when it was last used.
 pub fn map_cache(key: &[u8]) -> Vec<Bytes> {
     let sets = ["redisson__timeout__set", "redisson__idle__set", "redisson__map_cache__last_access__set"];
     let sets = sets.into_iter().map(|prefix| companion(prefix, key));
@@ -188,8 +187,9 @@ pub const SET_MULTIMAP_ENDS: &str = "redisson_set_multimap_ttl";
 /// Suffix of the key with the expiry times of the multimap keys, for a multimap of lists.
 pub const LIST_MULTIMAP_ENDS: &str = "redisson_list_multimap_ttl";
 
-/// Returns the Redis keys of a multimap: one for the multimap keys, and two for their expiry times.
-/// A multimap of sets uses the second Redis key, a multimap of lists the third.
+/// Returns the Redis keys of a multimap: the first for the multimap keys, the second and the third
+/// for their expiry times. A multimap of sets uses the second Redis key, a multimap of lists the
+/// third.
 ///
 /// The values of each multimap key are stored in a further Redis key. Its name contains a hash of
 /// the multimap key. Those Redis keys are not listed here.
@@ -200,9 +200,9 @@ pub fn multimap(key: &[u8]) -> Vec<Bytes> {
 /// Returns the keys of a delayed queue.
 ///
 /// The first key stores all delayed elements. The second stores the elements that a Redisson client
-/// has moved there because they were due, and those that were put back. The third is Redisson's own
-/// list of the elements that Redisson's clients have delayed; these elements are also in the first
-/// key. The first two are the primary keys.
+/// has moved there because they were due, and elements that were put back. The third is Redisson's
+/// own list of the elements that Redisson's clients have delayed; these elements are also in the
+/// first key. The first two are the primary keys.
 pub fn delayed_queue(key: &[u8]) -> Vec<Bytes> {
     let [delayed, redissons] =
         ["redisson_delay_queue_timeout", "redisson_delay_queue"].map(|prefix| companion(prefix, key));

@@ -43,8 +43,9 @@ static LIFETIME: BulkScript = BulkScript::new("object/lifetime", include_str!("s
 /// A function that derives all keys of an object from the key of its name. All of these keys are in
 /// one slot.
 ///
-/// The list begins with the primary keys: the object exists while at least one of them exists. The
-/// companion keys follow. All keys are deleted and renamed together, and expire together.
+/// The returned list begins with the primary keys: the object exists while at least one of them
+/// exists. The companion keys follow. All keys are deleted and renamed together, and expire
+/// together.
 pub type Layout = fn(&[u8]) -> Vec<Bytes>;
 
 /// Returns the key of an object's fence: the fence that has the same name.
@@ -91,7 +92,7 @@ struct Inner {
     name: Name,
     layout: Layout,
     renamed_with: Layout,
-    /// Number of primary keys. They are the first ones of `keys`.
+    /// Number of primary keys. They come first in `keys`.
     primary_keys: usize,
     keys: Vec<Bytes>,
 }
@@ -111,8 +112,8 @@ impl Object {
 
     /// Returns an object that fails all calls with this error.
     ///
-    /// Authors of object types use this function if a name is invalid, so that the first call
-    /// reports this.
+    /// Authors of object types use this function if a name is invalid: then the first call reports
+    /// the error.
     pub fn unusable(why: impl Into<ObjectError>) -> Self {
         Object(Err(why.into()))
     }

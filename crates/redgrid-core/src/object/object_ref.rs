@@ -11,8 +11,8 @@ use crate::fence::{Fence, Write};
 use crate::name::{InvalidName, Name};
 use crate::token::Token;
 
-/// The client and the name of an object, with methods that send requests about it. For authors of
-/// object types.
+/// The client and the name of an object, with methods that send requests about the object. For
+/// authors of object types.
 ///
 /// An invalid name is reported by the first request. Errors of requests are [`ObjectError`]s that
 /// contain the name.
@@ -58,7 +58,7 @@ impl ObjectRef {
     }
 
     /// Returns the key of the object with the name `other`, for a request that uses the keys of
-    /// both objects. In an error message, this argument is called `option`.
+    /// both objects. `option` is the name of the argument `other` in error messages.
     ///
     /// # Errors
     ///
@@ -195,7 +195,7 @@ impl ObjectRef {
     /// replies.
     ///
     /// `request` creates a request, to which the values of a chunk are added as arguments. If a
-    /// request fails, those for the earlier chunks have already been executed.
+    /// request fails, the requests for the earlier chunks have already been executed.
     ///
     /// # Errors
     ///

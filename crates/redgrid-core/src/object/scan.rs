@@ -75,7 +75,7 @@ impl<T> Scan<T> {
     }
 
     /// Creates a stream from requests that `request` builds. Their replies must have the same form
-    /// as those to HSCAN, SSCAN and ZSCAN.
+    /// as the replies to HSCAN, SSCAN and ZSCAN.
     ///
     /// The arguments of `request` are the object, the cursor of the page, the approximate number of
     /// its entries, and the pattern, if there is one. For authors of object types.

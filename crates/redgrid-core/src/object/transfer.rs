@@ -39,9 +39,9 @@ impl Object {
 
     /// Copies the object with all its keys to another name when awaited.
     ///
-    /// The copy has the same lifetime. If an object with that name exists, it stays and the call
-    /// returns false, unless [`Copy::replacing`] is set. Even in another slot, the copy consists of
-    /// the contents that all keys of the object had at one moment.
+    /// The copy has the same lifetime. If an object with that name exists, it is not replaced and
+    /// the call returns false, unless [`Copy::replacing`] is set. Even if the copy is in another
+    /// slot, it is consistent: it has the contents of all keys at one moment.
     #[doc(alias = "copyAndReplace")]
     #[doc(alias = "copy")]
     pub fn copy_to(&self, to: impl AsRef<str>) -> Copy {
@@ -93,8 +93,8 @@ impl Inner {
     /// slot, this object is the original or the copy.
     ///
     /// The object counts as unchanged if its contents have the SHA-1s `shas`. If `ends` are given,
-    /// its lifetimes must also have these ends. If a `receipt` is given, it is stored in the same
-    /// step.
+    /// the lifetimes of its keys must also end at these times. If a `receipt` is given, it is
+    /// stored in the same step.
     fn delete_request(
         &self,
         snapshot: &Snapshot,
@@ -137,7 +137,7 @@ impl Inner {
                 if let Some((snapshot, shas)) = written {
                     let current: Option<Bytes> = cas_loop.read(Request::command("GET").key(self.receipt_key())).await?;
                     // Another call may have moved the object to the same name. In that case the
-                    // copy is now the only object, and has to stay.
+                    // copy is now the only object, and must not be deleted.
                     let is_there =
                         current != former && current.is_some_and(|current| names_target(&current, &to.keys[0]));
                     if !is_there {
@@ -153,7 +153,8 @@ impl Inner {
             };
             let reply: Vec<Bytes> = cas_loop.change(to.restore_request(&snapshot, &overwrite, true)).await?;
             if reply.len() <= 1 {
-                // The new name is taken, or another client has since overwritten the copy.
+                // Nothing was written: the new name is taken, or another client has since
+                // overwritten the copy.
                 return if replaces { Err(cas_loop.contended()) } else { Ok(false) };
             }
             let shas = reply[1..].to_vec();

@@ -20,8 +20,8 @@ use crate::clock::Instant;
 /// is rarely suspended for longer.
 const MIN_SILENCE: Duration = Duration::from_millis(100);
 
-/// Number of round trips without a reply after which an update loses its turn: 8. This time is at
-/// least [`MIN_SILENCE`], and at most the response timeout.
+/// Number of round trips without a reply after which an update loses its turn: 8. The limit is
+/// never shorter than [`MIN_SILENCE`], and never longer than the response timeout.
 const SILENCE_ROUND_TRIPS: u32 = 8;
 
 /// Time limit for a woken update to start its turn: 10 ms. After that, it loses the turn.

@@ -19,7 +19,7 @@ macro_rules! labelled {
     ($(#[$doc:meta])* $name:ident { $($(#[$of:meta])* $variant:ident $label:literal,)* }) => {
         $(#[$doc])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-        // Exhaustive: only authors of objects use it.
+        // Not `#[non_exhaustive]`: only implementations of object types use it.
         pub enum $name {
             $($(#[$of])* $variant,)*
         }

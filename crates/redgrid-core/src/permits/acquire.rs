@@ -140,7 +140,7 @@ macro_rules! options {
             /// Zero makes the request try-only.
             ///
             /// Without this call, an `Acquire` waits without limit, as long as there is contact
-            /// with the server. A `TryAcquire` then does not wait.
+            /// with the server, and a `TryAcquire` does not wait.
             pub fn timeout(mut self, timeout: Duration) -> Self {
                 self.0.timeout = Some(timeout);
                 self
@@ -167,7 +167,7 @@ macro_rules! options {
 
             /// Makes the request wait if the number of permits is not set yet.
             ///
-            /// Without this call, the request then fails with
+            /// Without this call, such a request fails with
             /// [`NotInitialised`](AcquireError::NotInitialised). The call has no effect if the
             /// handle has a capacity, because the request then sets the number of permits.
             pub fn wait_for_init(mut self) -> Self {
@@ -187,8 +187,8 @@ macro_rules! options {
 
             /// Gives the permits a label of at most 64 bytes, such as the job that they are for.
             ///
-            /// [Reports about the client](redgrid_client::report) show it. It is not stored on the
-            /// server.
+            /// [Reports about the client](redgrid_client::report) show the label. It is not stored
+            /// on the server.
             pub fn label(mut self, label: impl Into<String>) -> Self {
                 self.0.label = Some(Label::new(label));
                 self

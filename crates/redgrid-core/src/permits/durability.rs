@@ -1,6 +1,6 @@
 //! Grants and extensions that are valid only once they are as durable as requested.
 //!
-//! Separate tasks wait for replicas and disks, so that other exchanges of the semaphore go on.
+//! Separate tasks wait for replicas and disks, so other exchanges of the semaphore need not wait.
 
 use std::sync::Arc;
 
@@ -60,7 +60,7 @@ pub(super) struct LeaseConfirmation {
 }
 
 impl LeaseConfirmation {
-    /// Returns those of the requested durabilities that are not yet proven by the reply.
+    /// Returns the requested durabilities that the reply to the exchange does not prove.
     fn missing_durability(&self) -> Vec<Durability> {
         let mut missing = Vec::new();
         for (lease, _) in &self.leases {
@@ -129,8 +129,8 @@ impl LocalSemaphore {
         }
     }
 
-    /// Starts a task that waits until the answered request is as durable as requested, and then
-    /// calls `apply`.
+    /// Starts a task that waits for the `durabilities` of an answered request, and then calls
+    /// `apply` with the result.
     fn when_durable(
         self: &Arc<Self>,
         outcome: &Arc<RequestOutcome>,

@@ -104,7 +104,7 @@ pub enum ReleaseError {
     /// permits are available again at the end of their lease at the latest. A release of permits
     /// without a lease is sent again for 30 s at most. If it is never answered, these permits may
     /// be lost.
-    #[error("the release of permits of `{name}` is not confirmed; it is sent again: {source}")]
+    #[error("the release of permits of `{name}` is not confirmed; it may be sent again: {source}")]
     OutcomeUnknown {
         /// Name of the semaphore.
         name: Name,

@@ -16,8 +16,9 @@ use crate::lease::{LeaseMode, with_margin};
 use crate::name::{InvalidName, Name, companion, suffixed};
 
 static EXCHANGE: IdempotentScript<2> = IdempotentScript::new("permits/exchange", include_str!("scripts/exchange.lua"));
-/// `EXCHANGE` with the keys of a fair semaphore's server queue. Other kinds do not declare these
-/// keys, because the server may reject a request with absent keys while their slot migrates.
+/// `EXCHANGE` with the keys of a fair semaphore's server queue. Exchanges of other semaphores do
+/// not declare these keys, because the server may reject a request with absent keys while their
+/// slot migrates.
 static FAIR_EXCHANGE: IdempotentScript<4> =
     IdempotentScript::new("permits/exchange", include_str!("scripts/exchange.lua"));
 
@@ -122,8 +123,8 @@ pub(super) struct LeaseCheck {
     pub(super) lease: Arc<PermitLease>,
     /// The length of the lease from now on. Zero means that the lease is only checked.
     pub(super) duration: Duration,
-    /// True to set the end of the lease exactly, even to an earlier time; false to leave a later
-    /// end as it is.
+    /// True to set the end of the lease exactly, even if the end on the server is later; false to
+    /// keep a later end.
     pub(super) exact: bool,
 }
 

@@ -59,13 +59,14 @@ pub(super) struct DriverHandoff {
 }
 
 impl DriverHandoff {
-    /// Moves the other caller's loop to a task. Returns the new loop, for this caller to poll.
+    /// If another caller polls the loop, moves it to a task. If the loop is new, returns it, for
+    /// this caller to poll.
     pub(super) fn into_inline(self, registry: &SemaphoreRegistry) -> Option<InlineTask> {
         self.to_background.and_then(|task| task.take()).into_iter().for_each(|work| registry.spawn_background(work));
         self.inline
     }
 
-    /// Moves both loops to tasks.
+    /// Moves the loop to a task, whether it is new or another caller polls it.
     pub(super) fn into_background(self, registry: &SemaphoreRegistry) {
         let inline = self.into_inline(registry);
         inline.and_then(|task| task.take()).into_iter().for_each(|work| registry.spawn_background(work));
@@ -98,9 +99,9 @@ impl<T> Future for LoopResult<T> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<T>> {
         if self.inline_loop.as_ref().is_some_and(|inline_loop| inline_loop.poll(cx)) {
-            // The receiver is not polled, because that would register this task with it. Sending
-            // the result would then wake this task needlessly, because the task itself polls the
-            // loop that sends it.
+            // The receiver is not polled, because that would register this task to be woken when
+            // the result is sent. This wake-up would be needless: the task itself polls the loop
+            // that sends the result.
             return match self.receiver.try_recv() {
                 Err(oneshot::error::TryRecvError::Empty) => Poll::Pending,
                 result => Poll::Ready(result.ok()),
@@ -162,8 +163,8 @@ impl LocalSemaphore {
 
     /// Returns the time of the last contact with the server.
     ///
-    /// While the subscription is active and the server answers other requests, this process counts
-    /// as in contact with the server, even without a reply about this semaphore.
+    /// While the subscription is active, every contact with the server counts, not only replies
+    /// about this semaphore.
     pub(super) fn contact(&self, state: &SemaphoreState) -> Instant {
         let subscribed = if state.is_subscribed { self.core.contact(&self.keys.key) } else { None };
         state.last_contact.max(subscribed.unwrap_or(Instant::MIN))
@@ -259,7 +260,7 @@ impl LocalSemaphore {
         AcquireError::of(&self.keys.name, self.core.life.why())
     }
 
-    /// Makes the renewal task run when a lease of this process is next due, or ends.
+    /// Makes the renewal task run when the next lease of this process is due, or ends.
     pub(super) fn wake_renewal(&self, state: &SemaphoreState) {
         self.registry.alarm.bring_forward(state.leases.next());
     }

@@ -2,7 +2,7 @@
 //! server.
 //!
 //! A process has a `LocalSemaphore` for each semaphore in use. This struct keeps the local waiters,
-//! the permits on the server that belong to this process, and the permits to be returned. One
+//! the permits that the process has on the server, and the permits to be returned. One
 //! *exchange* with the server is in flight at a time. An exchange carries all pending returns,
 //! renewals and requests. The requests are in the order in which they were made. An exchange is
 //! executed exactly once, however often it is sent. While the first waiter cannot be served, all
@@ -13,9 +13,9 @@
 //! subscribed to the semaphore then go first, as with locks.
 //!
 //! Permits are a plain number, as in Redisson's RSemaphore, or have leases, as in its
-//! RPermitExpirableSemaphore. A leased permit has an id, is renewed while its guard lives, and is
-//! available again by itself if its process dies. Semaphores of both kinds use the same counter,
-//! and both add the permits of expired leases to it.
+//! RPermitExpirableSemaphore. A leased permit has an id, and is renewed while its guard lives. If
+//! its process dies, the permit is available again when its lease ends. Semaphores of both kinds
+//! use the same counter, and both add the permits of expired leases to it.
 //!
 //! A handle can be created with a *capacity*: the number of all permits, available ones and those
 //! with a lease. A request of such a handle sets this number if none is set, and fails if the

@@ -173,9 +173,9 @@ impl PendingPermit {
 impl Drop for PendingPermit {
     fn drop(&mut self) {
         if !self.done {
-            // If the grant arrives later, it finds the receiver closed, and its permits become
-            // idle. If it arrived earlier, it is dropped with the receiver, and the drop releases
-            // its permits.
+            // If the grant arrives after this drop, it finds the receiver closed, and its permits
+            // become idle. If the grant arrived before, it is dropped with the receiver, and the
+            // drop releases its permits.
             self.result.receiver.close();
             self.semaphore.cancel(self.id);
         }

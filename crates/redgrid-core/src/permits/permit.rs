@@ -102,7 +102,7 @@ impl Permit {
 
     /// Returns the permits and waits for the reply, for at most `response_timeout`.
     ///
-    /// After that time the release goes on in the background.
+    /// If no reply has arrived by then, the release goes on in the background.
     ///
     /// # Errors
     ///
@@ -145,8 +145,8 @@ impl Permit {
     /// # Cancel safety
     ///
     /// If the future is dropped before the request is sent, the request is never sent. A request
-    /// that was sent may or may not be executed. Until it is confirmed, the permits are valid
-    /// locally until the old or the new end of the lease, whichever is earlier.
+    /// that was sent may or may not be executed. As long as it is not confirmed, the permits are
+    /// valid locally until the old or the new end of the lease, whichever is earlier.
     pub async fn extend(&self, lease: Duration) -> Result<(), ExtendError> {
         let name = || self.name().clone();
         if !(SHORTEST_LEASE..=LONGEST_LEASE).contains(&lease) {
@@ -164,7 +164,7 @@ impl Permit {
         if renewed && deadline(now, lease) < self.permits.deadline() {
             return Ok(());
         }
-        // The loop of the semaphore sends extensions in order, so a later one is executed last.
+        // The loop of the semaphore sends extensions in order, so the last one is executed last.
         let (result_sender, receiver) = oneshot::channel();
         let leases = self.permits.leases.clone();
         let pending = PendingGuard(Arc::default());
@@ -203,9 +203,9 @@ impl Permit {
     /// Returns `other` if `other` belongs to another semaphore or client.
     pub fn merge(&mut self, mut other: Permit) -> Result<(), Permit> {
         if !Arc::ptr_eq(&self.semaphore, &other.semaphore) {
-            // A guard without permits does not keep its `LocalSemaphore` registered. So the two
-            // guards may be of the same semaphore although they have different `LocalSemaphore`s.
-            // The keys show this.
+            // A guard without permits does not keep its `LocalSemaphore` registered. So two guards
+            // with different `LocalSemaphore`s may belong to the same semaphore. The keys show
+            // whether they do.
             let (own, others) = (&self.semaphore.keys, &other.semaphore.keys);
             let is_same = own.id() == others.id();
             let has_none = self.permits.is_empty() || other.permits.is_empty();

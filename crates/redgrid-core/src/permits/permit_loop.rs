@@ -26,8 +26,8 @@ use crate::exactly_once;
 use crate::lease::{self, deadline};
 use crate::lock::{ExtendError, LostReason, SubscriberCount, YieldPlan};
 
-/// Pause before the return of permits is sent again after the server refused it: 100 ms at first,
-/// doubled each time, up to 30 s.
+/// Pause before a refused return of permits is sent again: 100 ms at first, doubled each time, up
+/// to 30 s.
 const REFUSED_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
@@ -235,14 +235,14 @@ impl LocalSemaphore {
                 }
             }
         }
-        // No permits were requested for the waiters behind the rejected ones. They need another
-        // exchange; otherwise they would wait until a message arrives.
+        // The exchange requested no permits for the waiters behind the rejected ones. These waiters
+        // need another exchange; otherwise they would wait until a message arrives.
         state.should_request |= matches!(refusal, Some(Refusal::PermitsDiffer(_)));
         if let Some((listeners, missing)) = state.quiet_yield.take_if(|_| requested > 0) {
             let granted: u64 = grants.iter().map(|grant| grant.permits.count).sum();
-            // Taking permits publishes no message. If fewer permits are available than before, a
-            // subscriber that sent no message may have taken the difference. Then this yield does
-            // not show that the subscriber never acquires permits.
+            // Taking permits publishes no message. If fewer permits are available than when the
+            // yield began, a subscriber that sent no message may have taken the difference. Then
+            // this yield does not show that the subscriber never acquires permits.
             let is_untouched =
                 reply.left.saturating_add_unsigned(granted) == state.left_at_yield.saturating_add_unsigned(returned);
             if missing == 0 || granted > 0 && is_untouched {
@@ -277,8 +277,8 @@ impl LocalSemaphore {
             let round_trip = outcome.received.since(outcome.sent);
             match YieldPlan::after(subscribers, round_trip) {
                 Some(plan) => {
-                    // During its hand-over window, another process sends no message. So the length
-                    // of the window is added to the quiet period.
+                    // Another process sends no message during its own hand-over window. So the
+                    // length of the window is added to the quiet period.
                     let quiet_until = now + plan.quiet_period(own.message_count) + self.handover_window();
                     state.yield_plan = Some((plan, quiet_until));
                     state.left_at_yield = reply.left;
@@ -298,8 +298,8 @@ impl LocalSemaphore {
         }
     }
 
-    /// Remembers the returns of leased permits, so that they are repeated if another primary takes
-    /// over.
+    /// Remembers the returns of leased permits, so that they are repeated if another node becomes
+    /// the primary.
     ///
     /// Returns of permits without leases are not repeated. Such permits are only a number on the
     /// server, so a second return would add permits that do not exist.

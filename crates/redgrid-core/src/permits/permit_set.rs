@@ -1,4 +1,4 @@
-//! Permits on the server that belong to this process: their number, and their leases if they have
+//! The permits that this process has on the server: their number, and their leases if they have
 //! any.
 
 use std::fmt;
@@ -145,7 +145,7 @@ impl PermitLease {
     /// `sent`.
     ///
     /// A lost permit stays lost, because the loss may have been reported. If a request that was
-    /// sent later has shortened the lease, the deadline stays as it is.
+    /// sent later has shortened the lease, the deadline is not changed.
     pub(super) fn confirm(&self, deadline: Instant, sent: Instant) {
         if self.lost().is_none() && sent.as_nanos() >= self.set_at.load(Ordering::Acquire) {
             self.deadline.extend(deadline, self.clock.now());
@@ -154,8 +154,8 @@ impl PermitLease {
 
     /// Lowers the deadline to `deadline`, for a request that sets the end of the lease exactly.
     ///
-    /// That request is sent at `sent` or later. From now on, requests that were sent earlier do not
-    /// extend the lease.
+    /// That request is sent at `sent` or later. From now on, requests that were sent before `sent`
+    /// do not extend the lease.
     pub(super) fn shorten(&self, deadline: Instant, sent: Instant) {
         self.set_at.store(sent.as_nanos(), Ordering::Release);
         self.deadline.lower(deadline);
@@ -210,9 +210,10 @@ impl PermitSet {
         self.leases.iter().find_map(|lease| lease.lost())
     }
 
-    /// Returns whether the permits satisfy a request for `mode` and `durability` as they are.
+    /// Returns whether the permits can serve a request for `mode` and `durability` without an
+    /// exchange.
     ///
-    /// Permits with a fixed lease never satisfy a request, because a fixed lease must begin with
+    /// Permits with a fixed lease can never serve a request, because a fixed lease must begin with
     /// the grant.
     pub(super) fn satisfies(&self, mode: Option<LeaseMode>, durability: Durability, now: Instant) -> bool {
         if !self.durability.covers(durability) {

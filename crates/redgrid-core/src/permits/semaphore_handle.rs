@@ -85,7 +85,7 @@ impl SemaphoreHandle {
         self.with(|keys| keys.capacity = Some(permits))
     }
 
-    /// Returns a handle to the same semaphore, with waiters served in the order of their requests.
+    /// Returns a handle to the same semaphore that serves waiters in the order of their requests.
     #[must_use]
     pub fn fair(self) -> Self {
         self.with(|keys| keys.fair = true)

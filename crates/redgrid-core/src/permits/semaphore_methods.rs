@@ -7,7 +7,7 @@
 macro_rules! semaphore_methods {
     ($type:ident) => {
         impl $type {
-            /// Returns a handle to the same semaphore, with waiters served in the order of their
+            /// Returns a handle to the same semaphore that serves waiters in the order of their
             /// requests.
             ///
             /// The order covers the requests of all processes that use `fair`. So a large request

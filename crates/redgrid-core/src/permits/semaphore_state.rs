@@ -70,7 +70,8 @@ pub(super) struct SemaphoreState {
     pub(super) due: Vec<Arc<PermitLease>>,
     /// Whether the loop runs: in a task, or polled by a caller.
     pub(super) loop_running: bool,
-    /// The loop, while a caller polls it.
+    /// The loop that a caller polls. It may have moved to a task meanwhile. `None` if the loop
+    /// certainly runs in a task, or if no loop runs.
     pub(super) inline_loop: Option<InlineTask>,
     /// Whether the next exchange requests permits for the waiters.
     pub(super) should_request: bool,
@@ -78,8 +79,8 @@ pub(super) struct SemaphoreState {
     pub(super) left: i64,
     /// When the hand-over window ends.
     pub(super) window_ends: Instant,
-    /// Set while other processes go first. The time is the end of the quiet period. At that time,
-    /// this process requests permits in any case.
+    /// Set while other processes go first. The instant is the end of the quiet period: then this
+    /// process requests permits in any case.
     pub(super) yield_plan: Option<(YieldPlan, Instant)>,
     /// Number of available permits when the yield began.
     pub(super) left_at_yield: i64,
@@ -198,9 +199,9 @@ impl SemaphoreState {
 
     /// Returns whether permits might be granted to the first waiters.
     ///
-    /// This is so in three cases: the first waiters include a try-only request; the semaphore is
-    /// fair, and a request of the first waiters was not sent yet; or the semaphore is not fair, and
-    /// the last reply left enough permits for the first waiter.
+    /// A grant is possible in three cases: the first waiters include a try-only request; the
+    /// semaphore is fair, and a request of the first waiters was not sent yet; or the semaphore is
+    /// not fair, and the last reply left enough permits for the first waiter.
     fn has_unrequested(&self, fair: bool) -> bool {
         let may_be_granted =
             |waiter: &Waiter| i64::try_from(waiter.request.permits).is_ok_and(|permits| permits <= self.left);
@@ -213,8 +214,8 @@ impl SemaphoreState {
 
     /// Returns the number of waiters for which the next exchange requests permits.
     ///
-    /// These are waiters at the front that request the same durability, and together at most
-    /// [`MAX_IDS`] ids. Only the first waiter by itself may need more ids.
+    /// The waiters are at the front of the queue, request the same durability, and together need at
+    /// most [`MAX_IDS`] ids. If the first waiter alone needs more ids, it is the only one.
     fn batch_len(&self) -> usize {
         let durability = self.queue.front().map(|first| first.request.durability);
         let mut ids = 0;
@@ -307,8 +308,8 @@ impl SemaphoreState {
                 // The lease of a renewed permit is never shortened.
                 let exact = !lease.is_renewed();
                 if exact {
-                    // From now on, the server may have the new end of the lease. If it is earlier
-                    // than the old end, it applies locally at once.
+                    // From now on, the server may have the new end of the lease. If the new end is
+                    // earlier than the old one, it applies locally at once.
                     lease.shorten(deadline(now, duration), now);
                     self.leases.moved(lease.id);
                     semaphore.lost.notify_waiters();

@@ -35,7 +35,7 @@ pub(super) struct Waiter {
     pub(super) id: u64,
     pub(super) request: PermitRequest,
     pub(super) client: Client,
-    /// When the task made the request.
+    /// When the caller made the request.
     pub(super) entered: Instant,
     pub(super) until: Instant,
     pub(super) status: Arc<RequestStatus>,

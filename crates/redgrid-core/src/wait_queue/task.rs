@@ -48,8 +48,8 @@ impl<R: Resource> RunningTask<R> {
 
 impl<R: Resource> Drop for RunningTask<R> {
     fn drop(&mut self) {
-        // If `is_over` is true, the task ended because the queue was empty. Then another task may
-        // already run.
+        // If `is_over` is true, the task ended because the queue was empty. Then nothing is reset,
+        // because another task may already run.
         if !self.is_over {
             let mut state = self.queue.state();
             state.running = false;
@@ -73,9 +73,9 @@ pub(super) async fn run<R: Resource>(mut task: RunningTask<R>) {
     let mut subscription: Option<OrderedSubscription> = None;
     let mut in_flight: Option<(WaiterId, PollFuture<R::Reply>)> = None;
     let mut next_poll = Instant::MIN;
-    // Messages that arrived after the last poll was sent may have requested another poll. This is
-    // the earliest time that they requested. The reply to the last poll may not reflect these
-    // messages.
+    // The time of the earliest poll that messages have requested since the last poll was sent. The
+    // reply to the last poll may not reflect these messages, so it does not postpone the requested
+    // poll.
     let mut announced = Instant::MAX;
     // The instant at which the task ends; set while there are no waiters.
     let mut ends_at: Option<Instant> = None;

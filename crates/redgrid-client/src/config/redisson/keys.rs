@@ -1,7 +1,7 @@
 //! The meaning of each key in a file of Redisson. The tables have the keys of Redisson 4.7.0, and
 //! keys of 3.x that still occur in files.
 
-/// How a key's value is used.
+/// How a key's value is used. "This setting" means the setting of redgrid in the first field.
 #[derive(Clone, Copy)]
 pub(super) enum Take {
     /// Milliseconds for this setting.
@@ -12,7 +12,8 @@ pub(super) enum Take {
     /// The value is copied unchanged to this setting.
     Plain(&'static str),
     /// An address with a scheme. Its host and port are copied to this setting. The address can be a
-    /// Unix socket only if this setting is `single`; its path is then copied to `unix`.
+    /// Unix socket only if this setting is `single`; the path of the socket is then copied to
+    /// `unix`.
     Address(&'static str),
     /// Several addresses with schemes. Their hosts and ports are copied to this setting.
     Addresses(&'static str),

@@ -16,7 +16,7 @@ use values::AddressSettings;
 /// The codec if the file does not set one: Redisson's default since 3.19.
 const CODEC: &str = "org.redisson.codec.Kryo5Codec";
 
-/// Returns whether the text may be a configuration file of Redisson, without parsing it.
+/// Returns whether the text may be a configuration file of Redisson. The text is not parsed.
 pub(super) fn looks_like(text: &str) -> bool {
     text.contains("ServersConfig") || text.contains("ServerConfig")
 }
@@ -34,8 +34,8 @@ pub(super) fn prepare(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> 
 }
 
 /// Replaces `${NAME}` and `${NAME:-default}` as Redisson does: in the whole text, before it is
-/// parsed. If a variable has neither a value nor a default, its `${…}` stays in the text. It causes
-/// an error as soon as a value that contains it is read.
+/// parsed. If a variable has neither a value nor a default, its `${…}` stays in the text. An error
+/// is reported when a value that contains this `${…}` is read.
 fn substitute(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;

@@ -20,8 +20,8 @@ use crate::pubsub::SubscriptionManager;
 
 /// Returns whether the current runtime has one thread.
 ///
-/// On such a runtime, several batches are kept in flight. With only one, the client and a nearby
-/// server would alternate: each would be idle half of the time.
+/// On such a runtime, several batches are kept in flight. With only one batch in flight, the client
+/// and a nearby server would alternate: each would be idle half of the time.
 pub(in crate::connection) fn is_one_thread() -> bool {
     Handle::current().metrics().num_workers() == 1
 }
@@ -44,8 +44,8 @@ pub struct Core {
     pub(crate) participants: Participants,
     /// The releases that are repeated after a failover.
     pub given_back: GivenBack,
-    /// Queue of the background tasks that the client's driver runs. `Drop` uses it instead of
-    /// spawning tasks.
+    /// Queue of the background tasks that the client's driver runs. `Drop` implementations, such as
+    /// those of guards, send tasks to this queue instead of spawning them.
     pub(in crate::connection) background: mpsc::UnboundedSender<BackgroundTask>,
     /// Whether the runtime of the client has one thread.
     pub one_thread: bool,
@@ -100,7 +100,7 @@ impl Core {
         }
     }
 
-    /// Sends a request until it is finally answered or `until` has passed.
+    /// Sends a request until it has a final reply or `until` has passed.
     ///
     /// # Errors
     ///
@@ -122,8 +122,8 @@ impl Core {
         }
     }
 
-    /// Spawns a background task. If the client has ended, the task is dropped. Holds and permits
-    /// that the task would have released then end with their leases.
+    /// Spawns a background task. If the client has ended, the task is dropped. In that case, holds
+    /// and permits that the task would have released end with their leases.
     pub fn spawn_background(&self, work: BackgroundTask) {
         let _ = self.background.send(work);
     }

@@ -50,8 +50,8 @@ impl fmt::Display for DeploymentKind {
 pub struct Shard {
     /// The primary.
     pub primary: NodeId,
-    /// The slots that the primary serves, in order. Empty outside a cluster, where a primary serves
-    /// every key.
+    /// The slots that the primary serves, in order. Empty if the deployment is no cluster: the
+    /// primary then serves every key.
     pub slots: Vec<RangeInclusive<u16>>,
     /// The replicas that the client uses for reads or subscriptions.
     ///

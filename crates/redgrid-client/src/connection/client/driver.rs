@@ -86,7 +86,7 @@ impl Driver {
                 () = &mut closed => break,
                 () = core.clock.sleep_until(by) => break,
                 // A background task that arrives now is dropped without being run. The drop
-                // notifies its caller.
+                // notifies the caller that awaits the task's result.
                 Some(_) = work.recv() => {}
             }
         }

@@ -1,9 +1,9 @@
 //! Events of a client's connections, published to all receivers.
 //!
 //! For each node, a task watches the connection to the node, and publishes an event when the
-//! connection comes up or is lost. Other code detects changes of the topology, and subscriptions
-//! that are active again after an interruption. That code publishes these events itself. All events
-//! get their order from the mutex in [`Events`].
+//! connection comes up or is lost. The other events are published by the code that detects them:
+//! changes of the topology, and subscriptions that are active again after an interruption. All
+//! events get their order from the mutex in [`Events`].
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -30,8 +30,8 @@ const KEPT: usize = 256;
 /// - For each node, [`Connected`](ConnectionEvent::Connected) and [`Lost`](ConnectionEvent::Lost)
 ///   alternate, beginning with `Connected`. A receiver that is created later may see a `Lost`
 ///   first.
-/// - A [`Gap`](ConnectionEvent::Gap) is never reported while the node is lost. It is reported after
-///   the node's next `Connected`.
+/// - A [`Gap`](ConnectionEvent::Gap) is never reported while the node is lost, but after the node's
+///   next `Connected`.
 /// - The `Connected` of a new primary comes after its
 ///   [`PrimaryChanged`](ConnectionEvent::PrimaryChanged).
 ///
@@ -59,8 +59,8 @@ pub enum ConnectionEvent {
         /// The new primary.
         to: NodeId,
     },
-    /// The topology became known, or changed otherwise than by a new primary: slots have moved, or
-    /// nodes were added or removed.
+    /// The topology became known, or has a change other than a replaced primary: slots have moved,
+    /// or nodes were added or removed.
     TopologyChanged,
     /// Subscriptions were interrupted, and are active again at this node.
     ///
@@ -231,8 +231,7 @@ async fn watch(events: Arc<Events>, watcher: u64, server: Arc<dyn Server>) {
     loop {
         let present = epoch.borrow_and_update().clone();
         if present != last {
-            // If the connection was lost and made again before this poll, both events are
-            // published.
+            // If the connection was lost and reopened before this poll, both events are published.
             events.lost(server.id(), watcher, || server.trouble().unwrap_or_default());
             if present.is_some() {
                 events.connected(server.id(), watcher, again);

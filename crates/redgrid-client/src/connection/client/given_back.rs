@@ -1,12 +1,12 @@
 //! Repeats recent releases after a failover.
 //!
-//! A primary can fail before a replica has the releases of the last seconds. The promoted replica
-//! then keeps the released holds until their leases end. So the client sends these releases again
-//! to every server process that becomes the primary of their keys.
+//! A primary can fail before its replicas have received the releases of the last seconds. The
+//! promoted replica then keeps the released holds until their leases end. So the client sends these
+//! releases again to every server process that becomes the primary of their keys.
 //!
-//! Only releases are remembered. Each release contains a holder field, or the id of a permit. No
-//! later grant uses the same one. So a release has no effect if the new primary has executed it
-//! before, or if the name has another holder.
+//! Only releases are remembered. Each release contains a holder field or the id of a permit, which
+//! no later grant uses again. So a release has no effect if the new primary has executed it before,
+//! or if the name has another holder.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -51,9 +51,10 @@ type ByProcess = Vec<(Process, Last)>;
 
 /// The last releases that a server process answered, in the order of the replies.
 ///
-/// Only their bytes are kept, one release after another. Keeping the requests themselves costs 4 %
-/// more CPU time, measured with 256 tasks that acquire and release. The reason is that the memory
-/// of a request would be freed a thousand requests later, when it has left the processor's cache.
+/// Only their bytes are kept, one release after another. Keeping the requests themselves would cost
+/// 4 % more CPU time, measured with 256 tasks that acquire and release. The reason is that the
+/// memory of a request would be freed a thousand requests later, when it has left the processor's
+/// cache.
 #[derive(Default)]
 struct Last {
     releases: VecDeque<Release>,
@@ -61,7 +62,7 @@ struct Last {
     keys: usize,
 }
 
-/// Kind of an item in [`Last::bytes`]: a key, or an argument that is sent as it is. An item
+/// Kind of an item in [`Last::bytes`]: a key, or an argument that is sent unchanged. An item
 /// consists of one byte for its kind, four bytes for its length, and its content.
 const BYTES: u8 = 0;
 const NOT_AFTER: u8 = 1;
@@ -126,7 +127,7 @@ impl Last {
         self.bytes.drain(..first.size);
     }
 
-    /// Removes and returns each release if `is_moved` returns true for its first key.
+    /// Removes and returns every release for whose first key `is_moved` returns true.
     fn take(&mut self, is_moved: impl Fn(&[u8]) -> bool) -> Vec<(Instant, Request)> {
         let (mut kept, mut moved) = (Last::default(), Vec::new());
         let Last { releases, mut bytes, .. } = std::mem::take(self);

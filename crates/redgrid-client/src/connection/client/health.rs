@@ -78,8 +78,9 @@ pub struct Health {
     /// The reason why no node reports which server is the primary; `None` if a node reports it.
     /// While this is set, the client cannot detect a failover.
     ///
-    /// The value is set only in deployments with sentinels or a list of nodes, and cleared by the
-    /// next report. Requests to the last known primary can succeed nevertheless.
+    /// The value is set only in deployments with sentinels or a list of nodes, and cleared when a
+    /// node reports the primary again. Until then, requests to the last known primary can still
+    /// succeed.
     pub trouble: Option<String>,
     /// Number of holds that are valid by the local clock.
     pub held: usize,
@@ -173,7 +174,7 @@ async fn ping(
     let now = clock.now();
     let trouble = match answer {
         Ok(Ok(_)) => None,
-        // A refusal of the PING is a sign of life, too, unless its reason is temporary.
+        // A refusal counts as an answer, too, unless its reason is temporary (such as LOADING).
         Ok(Err(ServerError::Refused { code, .. })) if !code.is_passing() => None,
         Ok(Err(ServerError::NotSent { reason })) => Some(server.trouble().unwrap_or_else(|| reason.into_owned())),
         Ok(Err(ServerError::Unauthorized { message })) => Some(message),

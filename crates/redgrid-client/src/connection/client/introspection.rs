@@ -1,8 +1,8 @@
-//! The notice channel of a client: questions are answered, all other notices go to the service.
+//! The notice channel of a client: questions are answered, other notices go to the service.
 //!
-//! A client answers a question by a [`ClientReport`], which it publishes at the reply channel of
-//! the question. Notices are read even while an answer is being prepared, because a notice may
-//! report that a hold was taken over by force.
+//! A question is a request for a report about the client. The client publishes its answer, a
+//! [`ClientReport`], at the reply channel of the question. Notices are read even while an answer is
+//! being prepared, because a notice may report that a hold was taken over by force.
 
 use std::io;
 use std::sync::{Arc, OnceLock};
@@ -165,9 +165,9 @@ fn encoded(mut report: ClientReport) -> Vec<u8> {
     let ClientReport { held, waits, contention, events, .. } = &mut report;
     let lists = (std::mem::take(held), std::mem::take(waits), std::mem::take(contention), std::mem::take(events));
     let (mut held, mut waits, mut contention, mut events) = lists;
-    // The result is never longer than this estimate: `is_truncated` may change from `false` to the
-    // shorter `true`, and each entry is counted with a comma, although the last entry of a list has
-    // none.
+    // The lengths that are subtracted are never too small: `is_truncated` may change from `false`
+    // to the shorter `true`, and each entry is counted with a comma, although the last entry of a
+    // list has none.
     let mut left = MAX_REPORT_BYTES.saturating_sub(json_len(&report));
     let quarter = left / 4;
     let mut is_cut = cut(&mut waits, quarter, &mut left);

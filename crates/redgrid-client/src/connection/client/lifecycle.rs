@@ -131,8 +131,8 @@ impl Client {
         self.0.core.life.closes_by().is_some()
     }
 
-    /// Completes when the client begins to shut down. Use it in tasks that wait for something other
-    /// than the client.
+    /// Completes when the client begins to shut down. Use this method in tasks that wait for
+    /// something other than the client.
     ///
     /// # Cancel safety
     ///

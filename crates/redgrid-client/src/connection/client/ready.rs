@@ -64,8 +64,8 @@ impl Client {
 ///
 /// # Errors
 ///
-/// The error in [`Server::refusal`] of a primary, as soon as a
-/// primary has such an error. If the client has ended, the error says why it has ended.
+/// If a primary has an error in [`Server::refusal`], that error is returned at once. If the client
+/// has ended, the error says why it has ended.
 async fn ready(core: &Core) -> Result<(), ServerError> {
     let mut changes = core.topology.changes();
     loop {

@@ -19,7 +19,7 @@ use crate::sync::Mutex;
 /// Work that ends by itself and delivers its own result.
 pub type BackgroundTask = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Manages everything that is held through a client: its locks and permits.
+/// Manages the locks and permits that are held through a client.
 pub trait Service: Any + Send + Sync {
     /// Returns a future that does the work of the service. The client runs it concurrently with its
     /// own tasks, until the client ends.
@@ -29,9 +29,9 @@ pub trait Service: Any + Send + Sync {
     /// client) arrive on the same channel, but are not passed to this method.
     fn notice(&self, notice: &ChannelEvent);
 
-    /// Makes the service's part of a report about the client: what is held and awaited, and what
-    /// has happened. The setting `introspection` limits the content. The client fills in the fields
-    /// about itself.
+    /// Makes the service's part of a report about the client: the held locks and permits, the names
+    /// that tasks wait for, contention, and the latest events. The setting `introspection` limits
+    /// the content. The client fills in the fields about itself.
     fn report(self: Arc<Self>) -> Pin<Box<dyn Future<Output = ClientReport> + Send>>;
 
     /// Handles a new connection of a node. The server of the node may have lost holds and permits.

@@ -44,8 +44,9 @@ impl Shared {
         if let Some(value) = known.get(&of).and_then(Weak::upgrade).and_then(|value| value.downcast().ok()) {
             return value;
         }
-        // When the map is full, the entries of dropped values are removed. It grows if more than
-        // half of them stay. So the next removal comes only after many more insertions.
+        // When the map is full, the entries of dropped values are removed. If more than half of the
+        // entries are left, the map grows. So the next removal comes only after many more
+        // insertions.
         if known.len() == known.capacity() {
             known.retain(|_, value| value.strong_count() > 0);
             let len = known.len();

@@ -7,8 +7,8 @@ pub(in crate::connection) struct Views {
     /// New primaries that took over slots of a primary that still exists. Each of them is stored
     /// with the former shard of that primary.
     ///
-    /// A redirect reports only one slot. That slot may be the first one that moves, or the first
-    /// sign that a primary was replaced. The primary is reported as replaced if it disappears
+    /// A redirect reports the new primary of only one slot. Either the slots move one after
+    /// another, or the former primary was replaced. It is reported as replaced if it disappears
     /// later, and the new primary then serves all slots of the stored shard.
     heirs: Vec<(NodeId, Shard)>,
 }
@@ -121,7 +121,7 @@ mod tests {
         assert_eq!(views.next(first), [ConnectionEvent::TopologyChanged]);
         assert_eq!(views.next(after), [changed("a", "c"), ConnectionEvent::TopologyChanged]);
         assert!(views.heirs.is_empty());
-        // A primary whose slots went to several others was given up, not replaced.
+        // A primary whose slots went to several others is not reported as replaced.
         let first = cluster(&[shard("c", &[(0, 49)], &[]), shard("d", &[(50, 99)], &[]), before.shards[1].clone()]);
         let parted = cluster(&[shard("d", &[(50, 99)], &[]), shard("b", &[(0, 49), (100, 199)], &[])]);
         assert_eq!(views.next(first), [ConnectionEvent::TopologyChanged]);

@@ -169,8 +169,8 @@ impl GroupCommit {
     /// Runs `work`. Until `work` completes, this method also queues new waiters, and answers queued
     /// waiters at their deadline.
     ///
-    /// An answer at the deadline reports zero acknowledgements: too few replicas have acknowledged
-    /// even the write of the group that is being processed, and that write is older.
+    /// An answer at the deadline reports zero acknowledgements: a queued waiter needs the write of
+    /// a later group, and too few replicas have acknowledged even the write of the present group.
     async fn meanwhile<T>(&mut self, work: impl Future<Output = T>) -> T {
         let mut work = pin!(work);
         let mut first = self.queue.iter().map(|member| member.by).min().unwrap_or(Instant::MAX);

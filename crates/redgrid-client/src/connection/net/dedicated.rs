@@ -9,9 +9,10 @@
 //!
 //! MULTI and the commands are written back to back, as one piece. So all of them use one
 //! connection, or are lost with it. EXEC is sent only after the server has confirmed that every
-//! command is queued. On any other connection the server would refuse EXEC. If EXEC is not sent,
-//! the queued commands are discarded. If MULTI were refused, the server would execute the commands
-//! one by one. So the permission for MULTI is checked first, once per connection.
+//! command is queued. On a connection that was opened meanwhile, the server would refuse EXEC. If
+//! EXEC is not sent, the queued commands are discarded. If MULTI were refused, the server would
+//! execute the commands one by one. So the permission for MULTI is checked first, once per
+//! connection.
 //!
 //! A keep-alive request may be sent on the connection before EXEC. The server then queues it after
 //! the commands. In the result of EXEC, its reply comes after the replies of the commands.
@@ -180,8 +181,8 @@ impl DedicatedConnection {
         match link.send(wire(["EXEC"])).await.map_err(discarded) {
             Ok(Reply::Array(mut answers)) if answers.len() >= names.len() => {
                 if answers.len() > names.len() {
-                    // A probe or a handshake ran within the transaction. Its commands were queued,
-                    // so it got unexpected replies.
+                    // A probe or a handshake ran within the transaction. The server queued its
+                    // commands, so the probe or handshake got unexpected replies.
                     link.renew();
                     answers.truncate(names.len());
                 }
@@ -243,7 +244,8 @@ fn nothing(error: &ServerError) -> ServerError {
 /// Replaces the error of EXEC by the server's reason for discarding the queued commands, if the
 /// error contains that reason.
 ///
-/// In this case the transaction had no effect, like a single command that is refused.
+/// If the server gives such a reason, the transaction had no effect, like a single command that is
+/// refused.
 fn discarded(error: ServerError) -> ServerError {
     let why = |message: &str| message.strip_prefix("EXECABORT Transaction discarded because of: ").map(str::to_owned);
     match &error {

@@ -37,8 +37,8 @@ mod with {
 
     struct Current {
         connector: TlsConnector,
-        /// The PEM texts from which the connector was made; `None` if no file is configured, so
-        /// that nothing can change.
+        /// The PEM texts from which the connector was made. `None` if no file is configured: then
+        /// the texts cannot change.
         pems: Option<Pems>,
         /// Why the files cannot be used at the moment; this reason has been logged.
         trouble: Option<String>,

@@ -113,7 +113,7 @@ pub(crate) struct ConnectOptions {
 }
 
 impl ConnectOptions {
-    /// Returns the options of the data servers. This function reads the certificate files.
+    /// Returns the options for the data servers. This function reads the certificate files.
     ///
     /// # Errors
     ///
@@ -130,7 +130,7 @@ impl ConnectOptions {
         })
     }
 
-    /// Returns the options of sentinels: separate credentials, the same certificates, and database
+    /// Returns the options for sentinels: separate credentials, the same certificates, and database
     /// 0.
     pub(crate) fn at_sentinels(&self, sentinel: &Sentinel, settings: &Settings) -> ConnectOptions {
         let provider = sentinel.provider.clone();

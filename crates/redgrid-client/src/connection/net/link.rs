@@ -1,6 +1,6 @@
-//! One supervised connection to one node. Its task reports when the connection is up. It probes the
-//! server at intervals, and whenever the server is suspected of hanging. When the connection has
-//! ended, the task sets it up again.
+//! One supervised connection to one node. Its task reports when the connection is up. The task
+//! probes the server at intervals, and whenever the server is suspected of hanging. When the
+//! connection has ended, the task sets it up again.
 //!
 //! [`Connection::epoch`] is `Some` from the answer to the handshake until the connection is lost or
 //! given up.
@@ -239,7 +239,7 @@ impl Connection {
     /// Handles an error that says that the server accepts no writes.
     ///
     /// If a certain [role](NodeRole) is expected of the server, the role is checked. Otherwise the
-    /// connection is replaced, at most once every 2 s. The same address may already lead to a new
+    /// connection is replaced, at most once in 2 s: the same address may already lead to a new
     /// primary, while the former primary keeps this connection open.
     pub(crate) fn report_read_only(&self) {
         if !matches!(self.greeting, Handshake::Identity | Handshake::Data { part: NodeRole::Any, .. }) {

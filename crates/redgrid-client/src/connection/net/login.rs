@@ -3,9 +3,9 @@
 //! The credential provider is called before each connection is set up. While connections are up, it
 //! is called every `credentials_interval`, once for all connections of a client. The connections
 //! log in again if the credentials have changed. If the server refuses such a login, the connection
-//! stays as it is. So no connection is lost while the server still has the old password. With RESP2
-//! a connection with subscriptions accepts no login. Such a connection is replaced once a temporary
-//! connection has logged in with the new password.
+//! continues with its previous login. So no connection is lost while the server still has the old
+//! password. With RESP2 a connection with subscriptions accepts no login. Such a connection is
+//! replaced once a temporary connection has logged in with the new password.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -198,8 +198,8 @@ impl Server for Node {
                 let limit = request.limit();
                 vec![self.start(&Arc::new(request), limit).await]
             }
-            // `join_all` polls the futures in order, and the first poll of each hands its bytes to
-            // the connection.
+            // `join_all` polls the futures in order. When a future is polled for the first time, it
+            // hands the bytes of its request to the connection. So the requests are sent in order.
             Err(requests) => {
                 // Requests that must stay in order use one connection.
                 let link = requests.iter().all(|it| it.in_order).then(|| Arc::clone(self.link_for(&requests[0])));

@@ -105,8 +105,8 @@ impl ConnectionPool {
         self.links.iter().for_each(|link| link.suspect());
     }
 
-    /// Handles the error of a server that accepts no writes, received on a connection outside the
-    /// pool; see [`Connection::report_read_only`].
+    /// Handles an error which says that the server accepts no writes, and which a connection
+    /// outside the pool has received; see [`Connection::report_read_only`].
     pub(crate) fn report_read_only(&self) {
         self.links.iter().for_each(|link| link.report_read_only());
     }
@@ -181,7 +181,7 @@ impl PoolMember {
     }
 }
 
-/// Sets a watched value; watchers are notified if it differs.
+/// Sets a watched value, and notifies its watchers if the value has changed.
 pub(crate) fn publish<T: PartialEq>(watched: &watch::Sender<T>, value: T) {
     watched.send_if_modified(|known| {
         let changed = *known != value;

@@ -19,13 +19,14 @@ const DRIFT_PPM: u64 = 500;
 /// How long samples are collected before newer, lower samples can replace them: 10 s. A sample is
 /// the bound that one reply proves.
 ///
-/// The best (highest) sample of this time is used, because its reply was the fastest. If the
+/// The best (highest) sample of a window is used, because its reply was the fastest. If the
 /// server's clock was set back, the estimate follows within two windows at the latest.
 const WINDOW: Duration = Duration::from_secs(10);
 
 /// Tolerance for detecting that the server's clock was set back: 1000 µs. An exchange proves an
-/// upper bound. If the known lower bound exceeds this upper bound by more than the tolerance, the
-/// clock was set back. Rounding and a slew of the clock cause only smaller differences.
+/// upper bound of `server time − local time`. If the known lower bound exceeds this upper bound by
+/// more than the tolerance, the clock was set back. Rounding and a slew of the clock cause only
+/// smaller differences.
 const SLACK: i128 = 1000;
 
 /// A lower bound of `server time − local time`, and the round-trip time. All users of a node share
@@ -33,7 +34,7 @@ const SLACK: i128 = 1000;
 #[derive(Debug, Default)]
 pub struct ServerClock {
     samples: Mutex<Samples>,
-    /// The time of the fastest exchange in this window, in nanoseconds; 0 if there was none.
+    /// The time of the fastest exchange in the current window, in nanoseconds; 0 if there was none.
     /// `former_round_trip` is the same for the previous window.
     round_trip: AtomicU64,
     former_round_trip: AtomicU64,
@@ -133,8 +134,8 @@ impl ServerClock {
     /// Returns by how much the server's clock was set back, if this was detected within the last 20
     /// s; zero otherwise.
     ///
-    /// A request that was sent before the clock was set back may be executed up to this long after
-    /// its limit.
+    /// A request that was sent before the clock was set back may be executed later than its limit,
+    /// by up to this duration.
     pub fn set_back(&self, now: Instant) -> Duration {
         self.samples.lock().set_back(now)
     }
@@ -162,8 +163,8 @@ impl ServerClock {
         self.former_round_trip.store(0, Ordering::Relaxed);
     }
 
-    /// Returns the server's time at the local instant `at`, in microseconds since 1970, or a little
-    /// less.
+    /// Returns the server's time at the local instant `at`, or a little less, in microseconds since
+    /// 1970.
     ///
     /// Returns `None` before the first sample.
     pub fn at(&self, at: Instant, now: Instant) -> Option<u64> {
@@ -234,10 +235,10 @@ mod tests {
         let by = Duration::from_secs(8998);
         let set_back = clock.set_back(at(5002));
         assert!(set_back <= by && set_back + Duration::from_secs(1) > by, "{set_back:?}");
-        // This request was sent before the step, and answered before it.
+        // This request was sent and answered before the step, but its reply arrived later.
         clock.observe_exchange(9_004_999_000, at(4990), at(5010));
         assert!(clock.at(at(5010), at(5010)).unwrap() <= 7_010_000);
-        // Another step adds to that time. The sum is forgotten 20 s later.
+        // A second step back is added to the 8,998 s of the first. The sum is forgotten 20 s later.
         clock.observe_exchange(5_000_000, at(6000), at(6001));
         assert!(clock.set_back(at(6001)) > set_back);
         assert_eq!(clock.set_back(at(26_001)), Duration::ZERO);

@@ -17,7 +17,8 @@ use crate::connection::{
 };
 use crate::error::{ServerError, after_unanswered};
 
-/// Maximum number of requests in flight per node. Each occupies memory until its reply arrives.
+/// Maximum number of requests in flight per node. Each request occupies memory until its reply
+/// arrives.
 const AT_ONCE: usize = 1000;
 
 /// Maximum number of slots whose requests are retried concurrently. Requests of one slot are
@@ -34,12 +35,12 @@ pub struct Batched {
     pub durable: Result<(), CommitError>,
 }
 
-/// A reply, the node that sent it, and the connection.
+/// A reply, the node that sent it, and the connection on which the request was sent.
 type Answered = (Result<Reply, ServerError>, Arc<dyn Server>, Option<ConnectionId>);
 
 impl Core {
-    /// Sends many requests, with retries until `until`, and returns one result for each, in their
-    /// order.
+    /// Sends many requests, and retries them until `until`. Returns one result per request, in the
+    /// order of the requests.
     pub async fn send_batch(&self, requests: Vec<Request>, until: Instant, durability: Durability) -> Vec<Batched> {
         if self.life.is_closed() {
             let shut = || Err(ServerError::not_sent("the client is shut down"));
@@ -113,7 +114,8 @@ async fn one_round(
         for (at, result) in those.into_iter().zip(results) {
             let request = &requests[at];
             let result = match result {
-                // The former primary hung, and still acts as a primary although it was replaced.
+                // `home` hung, was replaced, and still acts as a primary. So its reply is not
+                // valid.
                 Ok(_) if replaced => {
                     Err(ServerError::unknown("the node that answered is no longer the primary of the key"))
                 }

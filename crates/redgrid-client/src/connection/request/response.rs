@@ -56,7 +56,7 @@ impl Future for ResponseFuture<'_> {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         match &mut self.0 {
             Inner::Caller(fetched) => fetched.as_mut().poll(cx),
-            // If the sender of the reply is gone, the request may have been sent.
+            // If the channel was closed without a reply, the request may have been sent.
             Inner::Others(receiver) => Pin::new(receiver)
                 .poll(cx)
                 .map(|receiver| receiver.unwrap_or_else(|_| Err(ServerError::unknown("no answer came in time")))),

@@ -1,7 +1,8 @@
-//! Decides by the class of an error whether a request is retried, within one deadline.
+//! Decides by the class of an error whether a request is retried. All retries of a request share
+//! one deadline.
 //!
-//! A request that was not sent, or was refused for a temporary reason, is retried with jittered
-//! waits. A request that may have been executed is sent again only if it is idempotent.
+//! A request that was not sent, or was refused for a temporary reason, is retried after a jittered
+//! pause. A request that may have been executed is sent again only if it is idempotent.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -33,10 +34,10 @@ pub enum RetryPolicy {
     /// some of the keys. That error is returned at once, because the caller can then send one
     /// request for each key.
     Together,
-    /// Like `Retries`, with a limit: no transmission executes later than this duration after the
-    /// first unanswered transmission was sent.
+    /// Like `Retries`, with a limit: no transmission executes after this duration, which begins
+    /// when the first unanswered transmission is sent.
     ///
-    /// After that time, the effect of the first transmission may have ended, and another
+    /// After this duration, the effect of the first transmission may have ended, and another
     /// transmission would act a second time.
     Within(Duration),
 }
@@ -233,7 +234,7 @@ pub(super) async fn admitted<'a>(
             biased;
             permit = limit.acquire() => permit.map_err(|_| waited()),
             // The client's clock is not used here, because it wakes each waiting caller every
-            // second to detect suspension, and very many callers may wait.
+            // second to detect a suspend of the machine, and very many callers may wait.
             () = tokio::time::sleep(until.since(clock.now())) => Err(waited()),
         }
     };
@@ -287,10 +288,12 @@ pub fn may_execute_until(limit: Instant, window: Duration) -> Instant {
     limit + window / 1000 + Duration::from_millis(1)
 }
 
-/// Waits for the retry delay and then for a connection, at most until `until`.
+/// Waits until the next transmission may be sent, at most until `until`.
 ///
-/// A topology change or the end of the client ends the wait at once. If `heeds_refusal` is true, a
-/// refusal of this client by the server ends the wait, too.
+/// That is after the retry delay and, at the primary of the key (`at_home`), once it is connected.
+/// If that primary is not connected now, there is no retry delay. A topology change or the end of
+/// the client ends the wait at once. If `heeds_refusal` is true, a refusal of this client by the
+/// server ends the wait, too.
 async fn pause(
     core: &Core,
     key: &[u8],

@@ -1,5 +1,5 @@
-//! Sends one request until it is finally answered: to the node of its key, with a time limit for
-//! each transmission.
+//! Sends one request to the node of its key until the request is finally answered. Each
+//! transmission has a time limit.
 //!
 //! This file has the code for a request that is answered at once. Everything else is in `retry`
 //! (further transmissions and the pauses before them) and in `route` (redirects).
@@ -43,8 +43,8 @@ pub struct RequestOutcome {
 impl Core {
     /// Sends a request until it is finally answered or `until` has passed.
     ///
-    /// The future is boxed here, because every operation contains it: unboxed, it would enlarge the
-    /// operation's future by two or three times its size.
+    /// The future is boxed, because every operation contains it. Unboxed, it would make an
+    /// operation's future three to four times as large.
     pub fn exchange<'a>(
         &'a self,
         request: Request,
@@ -92,8 +92,8 @@ impl Core {
                     Some(limit) if policy != RetryPolicy::ToTheEnd => match limit.try_acquire() {
                         Ok(permit) => Some(permit),
                         Err(_) => match Box::pin(admitted(limit, &self.clock, until, progress)).await {
-                            // The primary was replaced during the wait, and the permit is for the
-                            // former one.
+                            // The primary was replaced during the wait. The permit is for requests
+                            // to the former primary, so it is dropped.
                             Ok(_) if !request.reads && !is_same(&topology.primary(request.first_key()), &to) => {
                                 continue;
                             }

@@ -28,11 +28,12 @@ use crate::connection::slot::slot;
 use crate::connection::{DeploymentKind, Server, ShardServers, Topology, TopologyHint};
 use crate::sync::Mutex;
 
-/// How long a redirect keeps a node open that is in no map: 30 s. The migration of a slot takes
-/// less time.
+/// How long a node that is in no map stays open after a redirect has named it: 30 s. The migration
+/// of a slot takes less time.
 const NAMED_FOR: Duration = Duration::from_secs(30);
 
-/// How long a MOVED overrides the map: 1 s. The change reaches all nodes within that time.
+/// How long a MOVED overrides the map: 1 s. Within that time, all nodes learn the new owner of the
+/// slot.
 const MOVED_FOR: Duration = Duration::from_secs(1);
 
 /// Opens the topology of a cluster, and starts to query its seeds.

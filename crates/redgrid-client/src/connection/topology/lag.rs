@@ -103,7 +103,7 @@ async fn any_changed(epochs: &mut [watch::Receiver<Option<ConnectionId>>]) {
 enum ReplOffset {
     Primary(i64),
     Replica(i64),
-    /// The user is not allowed to query the offset, or the reply contains no offset.
+    /// The client's user is not allowed to query the offset, or the reply contains no offset.
     Unknown,
     /// The server did not answer in time, or refused the query for a temporary reason.
     NoReply,
@@ -139,7 +139,7 @@ fn offset_in(role: Reply) -> ReplOffset {
 /// Returns whether a replica lags behind the offset `wanted`; `None` if nothing new is known.
 ///
 /// Nothing new is known, for example, while the history of a new primary is too short for a
-/// comparison. A promotion does not mean that a lagging replica has caught up.
+/// comparison: a promotion does not mean that a lagging replica has caught up.
 fn is_behind(reported: &ReplOffset, at_primary: &ReplOffset, wanted: Option<i64>) -> Option<bool> {
     match *reported {
         ReplOffset::Replica(offset) => match wanted {
@@ -162,8 +162,8 @@ struct OffsetHistory {
 impl OffsetHistory {
     /// Adds an offset that was requested at `sent` and received at `received`.
     ///
-    /// The primary had reached this offset by `received`. The replicas were queried at `sent`, at
-    /// the same time as the primary.
+    /// The primary had reached this offset by `received`, so the offset is stored with that time.
+    /// The replicas were queried at `sent`, at the same time as the primary.
     fn record(
         &mut self,
         connection: Option<ConnectionId>,

@@ -81,8 +81,9 @@ impl Watch {
         let election = Election {
             answers: &answers,
             present: present.as_ref(),
-            // The connection decides here, because a busy primary may have a live connection and
-            // still not answer this query in time.
+            // Whether the primary answers is taken from its connection, not from the ROLE query
+            // above: a busy primary can miss the query's time limit although its connection is
+            // alive.
             present_answers: missed_for.is_none(),
             is_silent_for_long: self.is_for_long(missed_for),
             is_open_for_long: self.is_for_long(self.open_since.map(|since| since.elapsed())),

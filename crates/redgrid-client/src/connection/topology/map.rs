@@ -21,7 +21,7 @@ const LEFT_FOR: Duration = Duration::from_secs(10);
 
 /// How long slots stay with their node although no map assigns them to any node: 60 s.
 ///
-/// After a primary has stopped answering, the map is refreshed more often for the same time. A node
+/// After a primary has stopped answering, the map is refreshed more often, also for 60 s. A node
 /// that was not replaced within that time has lost its slots or given them up.
 const KEPT_FOR: Duration = EAGER_FOR;
 

@@ -176,7 +176,7 @@ impl Replicated {
         let node = opened.unwrap_or_else(|| self.open(&address));
         tracing::info!(%address, "primary");
         // If the new primary was a replica, the node that was opened for the replica is closed: two
-        // nodes at one address would be confused.
+        // nodes at one address would be confused with each other.
         let (promoted, replicas): (Vec<_>, Vec<_>) =
             std::mem::take(&mut members.replicas).into_iter().partition(|replica| replica.is_at(&address));
         (members.replicas, members.missed_since) = (replicas, None);
@@ -189,8 +189,9 @@ impl Replicated {
     /// Sets the replicas.
     ///
     /// Replicas in `doubted` were reported as down by a sentinel, or failed to answer. These
-    /// replicas stay while they are connected, because the next query may have another result. If
-    /// the client uses replicas neither for reads nor for subscriptions, this method does nothing.
+    /// replicas stay in use while they are connected, because the next query may have another
+    /// result. If the client uses replicas neither for reads nor for subscriptions, this method
+    /// does nothing.
     pub(super) fn set_replicas(&self, addresses: &[Address], doubted: &[Address]) {
         let mut members = self.change_members();
         if !self.nodes.settings.uses_replicas() || self.closed.load(Ordering::Acquire) {
@@ -204,7 +205,7 @@ impl Replicated {
         members.replicas = stay;
         let mut changed = !leave.is_empty();
         // A server with outdated information may report the new primary as a replica. That address
-        // is skipped here, because two nodes at one address would be confused.
+        // is skipped here, because two nodes at one address would be confused with each other.
         for address in addresses {
             if !members.replicas.iter().chain(&members.primary).any(|known| known.is_at(address)) {
                 members.replicas.push(self.nodes.open(address, NodeRole::Replica));

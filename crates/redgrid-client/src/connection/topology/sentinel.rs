@@ -5,12 +5,12 @@
 //! server is used only if it confirms the role that the sentinels report.
 //!
 //! In a failover, planned or not, the leading sentinel promotes a replica at once. But it reports
-//! the new primary only after it has queried that server again, up to a second later. So this
-//! client queries the chosen replica itself, and uses it as soon as the replica reports the role of
-//! a primary. If the promotion was given up, the client returns to the former primary, unless most
-//! sentinels that answer report the former primary as down. During the promotion, requests to the
-//! former primary are briefly suspended: writes that it acknowledges after the promotion would be
-//! lost.
+//! the new primary only after it has queried the promoted replica again, up to a second later. So
+//! this client queries the chosen replica itself, and uses it as soon as the replica reports the
+//! role of a primary. If the promotion was given up, the client returns to the former primary,
+//! unless most sentinels that answer report the former primary as down. During the promotion,
+//! requests to the former primary are briefly suspended: writes that it acknowledges after the
+//! promotion would be lost.
 
 mod elected;
 mod events;
@@ -87,7 +87,7 @@ struct Watch {
     sentinels: HashMap<Address, WatchedSentinel>,
     /// Notified when a sentinel publishes a new primary, or a replica chosen for promotion.
     switched: Arc<Notify>,
-    /// The number of the election whose reported result this client used last.
+    /// The number of the election whose result this client used last.
     latest: u64,
     /// The replica that will probably win the next election.
     elected: Option<Elected>,
@@ -233,12 +233,12 @@ impl Watch {
         {
             self.replicated.set_replicas(&up, &down);
         }
-        // Configured sentinels stay even if no other sentinel lists them: if all others fail, a
+        // Configured sentinels are kept even if no other sentinel lists them: if all others fail, a
         // configured one may be the last that answers.
         if let Ok(others) = others_by(&*by, name).await {
             let wanted: HashSet<&Address> = others.iter().chain(&self.seeds).chain(self.known(&by)).collect();
             // A sentinel does not list itself, and may list others by addresses that this client
-            // does not use. So every connected sentinel stays.
+            // does not use. So every connected sentinel is kept.
             let is_obsolete = |(known, sentinel): &(&Address, &WatchedSentinel)| {
                 !wanted.contains(known) && sentinel.node.connection_id().borrow().is_none()
             };
@@ -256,8 +256,8 @@ impl Watch {
     ///
     /// `has_leader_answered`: whether the leader of the failover has answered in this refresh.
     fn follow(&mut self, by: &Arc<Node>, report: PrimaryReport, has_leader_answered: bool) {
-        // A failover is over once the sentinels have counted its election: from then on they report
-        // its new primary. It is also over if it was given up.
+        // A failover is over once a new election number is reported: from then on the sentinels
+        // also report the new primary. A failover that was given up is over, too.
         let is_over = |elected: &mut Elected| {
             elected.after != report.epoch || elected.is_given_up(report.elected.as_ref(), has_leader_answered)
         };
@@ -356,9 +356,8 @@ fn is_called_down<'a>(answers: impl Iterator<Item = &'a PrimaryReport>, primary:
 ///
 /// An older election is usually reported by a sentinel that is cut off, perhaps together with the
 /// former primary. But if most sentinels report only older elections, they have been set up anew,
-/// and the client follows the latest of these elections. The caller can leave out of `all` each
-/// sentinel that has been unreachable for [`FORGOTTEN_AFTER`] scan intervals: it was probably
-/// replaced.
+/// and the client follows the latest of these elections. `all` need not include a sentinel that has
+/// been unreachable for [`FORGOTTEN_AFTER`] scan intervals: it was probably replaced.
 fn is_followed(reported: u64, latest: u64, answered: usize, all: usize) -> bool {
     reported >= latest || answered * 2 > all
 }

@@ -43,7 +43,7 @@ struct Votes {
 }
 
 impl<'a> Election<'a> {
-    /// Returns the primary with the most votes. With equal votes the current primary stays.
+    /// Returns the primary with the most votes. With equal votes, the current primary is kept.
     ///
     /// "For long" below means for two thirds of `response_timeout`.
     ///
@@ -236,7 +236,7 @@ mod tests {
         follows(&[primary(2), primary(0), cut_from("b")], Present::Answers("a"), "b");
         // Each primary has one vote: that of the connected replica wins.
         follows(&[primary(2), primary(1), cut_from("a"), copies("b")], Present::Answers("a"), "b");
-        // With equal votes the current primary stays.
+        // With equal votes, the current primary is kept.
         follows(&[primary(1), primary(9), copies("a"), copies("b")], Present::Answers("a"), "a");
     }
 

@@ -1,6 +1,6 @@
 //! The loop of a fair lock, whose waiters queue on the server.
 //!
-//! The first waiters of this process get positions in that queue, in their local order. One
+//! The first waiters of this process get positions in the server's queue, in their local order. One
 //! keepalive every 250 ms covers all of these positions. A waiter with a position sends its acquire
 //! request again when
 //!
@@ -119,12 +119,13 @@ impl Table {
         if !lock.request_in_flight
             && (lock.server_lease.is_some() || lock.queue.iter().any(|entry| !entry.request.once))
         {
-            // Waiting requests of this process go before try-only requests.
+            // A try-only request does not wait: neither for a task of this process that has the
+            // lock, nor for one that waits for it.
             answers = lock.reject_try_waiters();
         }
         for entry in lock.queue.iter().filter(|entry| entry.until <= now) {
-            // The waiter's timeout has passed, but its caller has not polled for the error. Until
-            // then, the waiter's position must not delay the waiters behind it.
+            // The waiter's timeout has passed, but its caller has not polled for the error yet. The
+            // position is released now, because it would delay the waiters behind it.
             let position = &entry.status.position;
             if position.was_requested() && !position.has_request_in_flight() {
                 self.release_position_of(lock, entry);
@@ -133,8 +134,9 @@ impl Table {
         self.listen(fair_loop, lock, now);
         let passes_locally = self.passes_locally(lock).is_some();
         if passes_locally {
-            // Notifications from before this process acquired the lock are stale. But they are kept
-            // while an operation is in flight, because that may be the release.
+            // Notifications from before this process acquired the lock are stale. But while an
+            // operation is in flight, notifications are kept, because the operation may be the
+            // release.
             let is_idle = lock.busy == Busy::No;
             lock.queue.iter().filter(|_| is_idle).for_each(|entry| entry.status.position.clear_notification());
         } else if let Some(at) = self.next_to_request(lock, now)
@@ -209,8 +211,8 @@ impl Table {
     /// That is the first waiter whose position is due, if any. Otherwise it is the first waiter
     /// without a position, provided that this waiter is among the first `fair_depth` waiters.
     ///
-    /// A pass request in flight may enqueue a waiter. Until it is answered, that waiter and all
-    /// waiters behind it send no enqueue requests of their own.
+    /// A pass request in flight may enqueue a waiter. Until the pass request is answered, neither
+    /// that waiter nor any waiter behind it sends an enqueue request.
     fn next_to_request(&self, lock: &LockState, now: Instant) -> Option<usize> {
         if !may_request(lock) {
             return None;
@@ -225,7 +227,7 @@ impl Table {
                 let may = nth < depth && (!holds || !entry.request.once);
                 not_queued = not_queued.or(may.then_some((at, position.has_request_in_flight())));
             } else if holds {
-                // The notification is from before this process acquired the lock.
+                // A notification of this position is from before this process acquired the lock.
                 position.clear_notification();
             } else if position.due() <= now {
                 return Some(at);
@@ -243,7 +245,8 @@ impl Table {
             fair_loop.next_scores = sent + SCORES_INTERVAL - KEEPALIVE_INTERVAL / 2;
         }
         let request = fair_loop.queue.keep(&fair_loop.key.keys, &fields, self.position_ttl(), all);
-        // One slow reply must not delay the next keepalive.
+        // A slow reply must not delay the next keepalive for longer than the server keeps the
+        // positions.
         let limit = sent + self.core.settings.response_timeout.min(self.position_ttl());
         let answer = once(&*self.core.topology, request, limit).await;
         let received = self.now();
@@ -252,7 +255,7 @@ impl Table {
         let parts = match answer.result.and_then(|reply| reply.into_typed::<Vec<i64>>()) {
             Ok(parts) if parts.len() == positions.len() + 3 => parts,
             other => {
-                // Without a reply, the waiters count as out of contact with the server.
+                // Without a valid reply, the waiters count as out of contact with the server.
                 lock.contended = false;
                 let error = other.err().map_or("wrong number of values".to_owned(), |error| error.to_string());
                 tracing::debug!(name = %fair_loop.key.keys.name, error, "a keepalive got no valid reply");

@@ -35,9 +35,9 @@ use crate::lock::table::{Answers, Busy, LockId, LockState, State, Table, Waiter,
 #[derive(Default)]
 pub(in crate::lock) struct LocalPass {
     /// Numbers of the next positions, in their order. Some of their waiters may have left since the
-    /// reply.
+    /// reply that listed the positions.
     next: VecDeque<u64>,
-    /// Send time of the pass request; its reply listed the positions in `next`.
+    /// Send time of the pass request whose reply listed the positions in `next`.
     listed: Option<Instant>,
     /// Numbers of the served positions, which stay in the server's queue until they are reported.
     served: Vec<u64>,
@@ -45,8 +45,9 @@ pub(in crate::lock) struct LocalPass {
     in_flight: bool,
     /// The served positions that the pass request in flight reports.
     reporting: Vec<u64>,
-    /// Set if a hand-over is suspended until the pass request completes. Has the id of the server
-    /// lease and, if that lease was adjusted to a waiter's request, the last adjustment.
+    /// Set if a hand-over is suspended until the pass request in flight completes. Contains the id
+    /// of the server lease and, if that lease was adjusted to a waiter's request, the last
+    /// adjustment.
     suspended: Option<(u64, Option<Fitted>)>,
     /// Id of a server lease that is no longer passed along, because a pass request has failed, or
     /// because a retransmitted pass request can still release the lock.
@@ -58,7 +59,7 @@ impl LocalPass {
         self.in_flight
     }
 
-    /// Forgets a next position, because it was served or is no longer in the queue.
+    /// Forgets a position of the run, because it was served or is no longer in the queue.
     pub(super) fn lost(&mut self, number: u64) {
         self.next.retain(|next| *next != number);
     }
@@ -109,8 +110,8 @@ impl Table {
     /// Moves the next waiter of the run to the front of the local queue. Returns false if the next
     /// waiter is not known.
     ///
-    /// If it is not known, a pass request fetches the next positions, or the server lease is
-    /// released.
+    /// If the next waiter is not known, a pass request fetches the next positions, or the server
+    /// lease is released.
     pub(in crate::lock) fn is_next(
         self: &Arc<Self>,
         state: &mut State,
@@ -148,15 +149,15 @@ impl Table {
         let limit = waiter.status.may_execute_until();
         if now < limit {
             // An earlier request for this position can still execute, and create a position without
-            // a waiter.
+            // a waiter. So the position is removed again at `limit`.
             self.take_out(lock, number, Some(limit), false);
         }
     }
 
     /// Releases a server lease by a pass request that reports the served positions.
     ///
-    /// Returns `None` if the caller must send a plain release. That is so if there are no served
-    /// positions, if the lock is to stay taken for a while, or if the pass request failed.
+    /// Returns `None` if the caller must send a plain release: if there are no served positions, if
+    /// the lock must stay taken for a while, or if the pass request failed.
     pub(in crate::lock) async fn release_in_queue(
         self: &Arc<Self>,
         server_lease: &ServerLease,
@@ -171,8 +172,8 @@ impl Table {
         let served = {
             let mut state = self.state();
             let pass = Self::pass_of(&mut state, server_lease)?.local_pass.as_mut()?;
-            // If another pass request is in flight, perhaps it is never sent. So this request also
-            // reports the served positions that the other request was to report.
+            // Another pass request may have been started, and may never be sent. So this request
+            // also reports the served positions of that request.
             pass.reporting.iter().copied().chain(std::mem::take(&mut pass.served)).collect::<Vec<_>>()
         };
         if served.is_empty() {
@@ -187,7 +188,7 @@ impl Table {
             let lock = state.locks.get_mut(&server_lease.lock_id())?;
             lock.local_pass.get_or_insert_default().served.extend(served);
             self.take_out_served(lock);
-            // The server may refuse only pass requests, so a plain release follows.
+            // The server may refuse pass requests but no plain release, so a plain release follows.
             return None;
         }
         self.released_by_pass(server_lease, &outcome);
@@ -202,8 +203,8 @@ impl Table {
 
     /// Completes the release of a server lease by a pass request.
     ///
-    /// If a retransmission can acquire the lock again, another release is scheduled. A plain
-    /// release is remembered, which can be repeated after a failover.
+    /// If a retransmission can acquire the lock again, schedules another release. Remembers a plain
+    /// release, which can be repeated after a failover.
     fn released_by_pass(self: &Arc<Self>, server_lease: &ServerLease, answered: &RequestOutcome) {
         self.release_late_copies(server_lease, answered.sent, Instant::MIN);
         let field = self.core.field(server_lease.id);
@@ -219,8 +220,8 @@ impl Table {
         }
     }
 
-    /// Removes the served positions of a server lease from the server's queue. The server lease is
-    /// released without a pass request.
+    /// Removes the served positions of a server lease from the server's queue. The caller releases
+    /// the server lease without a pass request.
     pub(in crate::lock) fn take_out_served_of(self: &Arc<Self>, server_lease: &ServerLease) {
         if let Some(lock) = Self::pass_of(&mut self.state(), server_lease) {
             self.take_out_served(lock);
@@ -315,7 +316,8 @@ impl Table {
         match reply {
             Ok(PassReply::Held(next)) => {
                 (pass.next, pass.listed) = (next, Some(outcome.sent));
-                // A late retransmission could release the lock while the next task holds it.
+                // A late retransmission could release the lock while the next task holds it. So the
+                // server lease is not passed along any more.
                 let may_be_undone = frees && outcome.was_retransmitted();
                 if may_be_undone {
                     pass.ended = Some(server_lease.id);
@@ -352,8 +354,8 @@ impl Table {
         send(answers);
     }
 
-    /// Records the outcome of a pass request for one of the waiters that the request enqueues.
-    /// `is_known` means that the waiter is known to be queued.
+    /// Records for one waiter whether a pass request has enqueued it. `is_known` means that the
+    /// waiter is known to be queued.
     fn enqueued(
         self: &Arc<Self>,
         state: &State,

@@ -34,8 +34,8 @@ pub struct PassArgs<'a> {
     pub served: &'a [Bytes],
     /// Positions that are enqueued, in order.
     pub new: &'a [Bytes],
-    /// How long the server keeps positions without another request: the new ones, and those in the
-    /// reply.
+    /// How long the server keeps the new positions, and those in the reply, without another
+    /// request.
     pub kept: Duration,
     /// When the request releases the lock.
     pub gives_back: ReleaseAfterPass,
@@ -56,9 +56,9 @@ pub enum ReleaseAfterPass {
 /// The server's queue of a lock kind. Each waiter has a position. The name of the position becomes
 /// the holder field when the lock is granted.
 ///
-/// For such kinds, `LockProtocol::release` and its variants also remove positions: the field of a
-/// claim can be that of a holder or of a position. `LockProtocol::acquire` only tries, and creates
-/// no position.
+/// For kinds with such a queue, `LockProtocol::release` and its variants also remove positions: the
+/// field in their arguments can be that of a holder or of a position. `LockProtocol::acquire` only
+/// tries, and creates no position.
 pub trait ServerQueue: Send + Sync {
     /// Acquires the lock if it is free and no other position is first; otherwise enqueues the
     /// request.
@@ -76,12 +76,12 @@ pub trait ServerQueue: Send + Sync {
     /// | element | meaning |
     /// |---|---|
     /// | `left` | PTTL of the lock, -2 if it is free |
-    /// | `first` | number of the head of the queue in `places`, from 1; 0 if it is not there |
+    /// | `first` | which of `places` is the head of the queue, from 1; 0 if none of them is |
     /// | `kept` | for each position: 1 if it is in the queue, otherwise 0 |
     fn keep(&self, target: &LockKeys, places: &[Bytes], kept: Duration, all: bool) -> Request;
 
     /// Removes served positions and enqueues new ones. `along` says whether the request also
-    /// releases the lock, which the field of `claim` holds.
+    /// releases the lock, which is held under the field of `claim`.
     ///
     /// The reply is one of:
     ///

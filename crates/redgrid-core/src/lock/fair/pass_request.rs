@@ -21,7 +21,7 @@ pub(super) struct PassRequest {
     pub(super) queue: &'static dyn ServerQueue,
     pub(super) served: Vec<u64>,
     pub(super) new: Vec<NewPosition>,
-    /// Whether the request releases the lock if no position of this process is next. It is set
+    /// Whether the request releases the lock if no position of this process is next. True only
     /// while no local task has the lock.
     pub(super) frees: bool,
 }

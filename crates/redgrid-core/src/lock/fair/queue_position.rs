@@ -58,7 +58,7 @@ impl QueuePosition {
             (true, true, false, None);
     }
 
-    /// Records the end of a request for the position. `waits` says whether its waiter is queued
+    /// Records the end of a request for the position. `waits` says whether the waiter is queued
     /// now.
     ///
     /// If `waits` is false, the waiter has left or the outcome is unknown. If the waiter has left,

@@ -93,7 +93,8 @@ impl MultiCall {
     /// Returns the parsed reply, and the index of the key that the reply concerns.
     fn verdict(&self) -> (AcquireReply, usize) {
         let reply = || self.outcome.result.clone();
-        // The script for a single key replies without the number of a key.
+        // The script for a single key replies without the number of a key: the reply concerns the
+        // first claim.
         let place = |nth: u64| {
             let at = usize::try_from(nth).ok().and_then(|nth| self.claims.get(nth.checked_sub(1)?));
             at.map_or(self.claims[0].0, |claim| claim.0)
@@ -140,8 +141,8 @@ impl Table {
         let (until, seen) = (until.min(contact_deadline), Arc::clone(&progress));
         let multi = MultiRequest { client: client.clone(), kind, targets, request: wanted, until, progress };
         let table = Arc::clone(self);
-        // The attempt runs in a background task. If the caller's future is dropped, the result is
-        // dropped when it is sent, and that releases the grants.
+        // The attempt runs in a background task. If the caller's future is dropped, the result
+        // cannot be delivered and is dropped, which releases the grants.
         self.spawn_background(Box::pin(async move {
             let _ = answer.send(table.try_all(&multi).await);
         }));
@@ -217,8 +218,7 @@ impl Table {
         Err(failure.into_error(&self.core, &multi.targets[at].name))
     }
 
-    /// Schedules a release of the call's keys, because transmissions of the call may still acquire
-    /// them.
+    /// Schedules a release of the call's keys if earlier transmissions may still acquire them.
     ///
     /// With `at_once`, a release is also sent now, because the last transmission may have acquired
     /// the keys.
@@ -243,8 +243,8 @@ impl Table {
             let key = multi.key(at);
             let Some(lock) = state.locks.get_mut(&key) else {
                 // If this process released the key recently, other processes go first. This request
-                // cannot wait behind them in a queue. So the key counts as busy, except that a
-                // try-only request may be delayed instead.
+                // cannot wait behind them in a queue. So the key counts as busy. Only a try-only
+                // request can be delayed instead.
                 let recent = state.recent.get(&key, now);
                 let continued = recent.map(|recent| recent.handover_ends).filter(|ends| *ends > now);
                 if let Some(recent) = recent.filter(|_| continued.is_none()) {
@@ -288,7 +288,8 @@ impl Table {
         Ok(LocalCheck::Reserved { entered, wanted })
     }
 
-    /// Ends the reservation, so that requests that arrived meanwhile can proceed.
+    /// Ends the reservation of all wanted keys, so that requests that arrived meanwhile can
+    /// proceed.
     fn unreserve(self: &Arc<Self>, multi: &MultiRequest, wanted: &[(usize, Option<Instant>)]) {
         let now = self.now();
         for part in wanted.chunks(CHUNK) {
@@ -299,7 +300,8 @@ impl Table {
         }
     }
 
-    /// Ends the reservation of one key.
+    /// Ends the reservation of one key: other requests of this process for the key can be sent
+    /// again.
     fn end_request(self: &Arc<Self>, state: &mut State, key: &LockId, now: Instant) {
         if let Some(lock) = state.locks.get_mut(key) {
             lock.request_in_flight = false;

@@ -47,7 +47,7 @@ impl MultiGrant {
     /// Releases all keys and waits for the replies, for at most `response_timeout`.
     ///
     /// Returns one error for each key whose release failed or is not confirmed. A release that gets
-    /// no reply in this time continues in the background, until the lease ends at the latest.
+    /// no reply in this time continues in the background, at most until the lease ends.
     ///
     /// # Cancel safety
     ///
@@ -71,7 +71,7 @@ impl MultiGrant {
         }
     }
 
-    /// Stops the renewal of all keys and leaves each to its lease.
+    /// Stops the renewal of all keys, so that each hold ends with its lease.
     pub fn forget(mut self) {
         self.0.drain(..).for_each(HoldGuard::forget);
     }
@@ -86,7 +86,7 @@ impl MultiGrant {
         for mut guard in self.0.drain(..) {
             guard.armed = false;
             match table.drop_guard(&guard.hold, guard.is_first, false) {
-                // `Inline` does not occur here, because `caller` is false.
+                // `Inline` does not occur here, because the last argument, `caller`, is false.
                 Dropped::Done | Dropped::Inline(..) => {}
                 Dropped::Lost(reason) => errors.push(ReleaseError::Lost { name: guard.name().clone(), reason }),
                 Dropped::Last(release) => releases.push(release),

@@ -87,8 +87,8 @@ pub trait ReadWriteMode: Send + Sync {
         Vec::new()
     }
 
-    /// Returns the request that ends a retention by [`LockProtocol::retain`]; `None` if no request
-    /// is needed, because the key expires when the retention is over.
+    /// Returns the request that ends a retention, which [`LockProtocol::retain`] began. Returns
+    /// `None` if no request is needed, because the key expires when the retention is over.
     ///
     /// A writer needs the request, because a holder that still reads extends the lifetime of the
     /// key. The request can be sent more than once.
@@ -102,7 +102,7 @@ pub trait ReadWriteMode: Send + Sync {
 pub(in crate::lock) struct SharedGrant {
     /// Id of the server lease with the hold that the requests convert.
     pub(in crate::lock) under: Option<u64>,
-    /// Whether this grant is for a single request, so that no other request is allowed to share it.
+    /// Whether this grant is for a single request: no other request is allowed to share it.
     is_private: bool,
     /// Server time since which the requests wait, in microseconds; 0 while none waits.
     waits_since: u64,
@@ -295,7 +295,7 @@ impl HoldGuard {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves this hold as it is. If the server grants the new hold all the
+    /// Dropping the future does not change this hold. If the server grants the new hold all the
     /// same, the grant is released in the background.
     pub async fn convert(
         &self,
@@ -361,9 +361,9 @@ fn satisfies(server_lease: &ServerLease, request: &AcquireRequest, handover_wind
 }
 
 impl LockState {
-    /// Returns whether the request can join the queue of this lock state. That is so if the request
-    /// can share the grant for which the queued requests wait. It is also so if the request can
-    /// reclaim the server lease before the release of that lease is sent.
+    /// Returns whether the request can join the queue of this lock state. It can if it can share
+    /// the grant that the queued requests wait for, or if it can reclaim the server lease before
+    /// the release of that lease is sent.
     fn can_join_pending(&self, request: &AcquireRequest, handover_window: Duration, now: Instant) -> bool {
         if self.is_reclaimable(now) {
             return self.queue.is_empty()

@@ -8,9 +8,9 @@ use std::borrow::Cow;
 pub enum Kind {
     /// The key was created. The server's name of the event is `new`.
     ///
-    /// Redis publishes it from version 7.0 on, if `notify-keyspace-events` has the letter `n`. Then
-    /// follows the event of the command that created the key, with the kind
-    /// [`Updated`](Kind::Updated).
+    /// Redis publishes this event from version 7.0 on, if `notify-keyspace-events` has the letter
+    /// `n`. After it, the server publishes the event of the command that created the key, with the
+    /// kind [`Updated`](Kind::Updated).
     #[doc(alias = "NewObjectListener")]
     Created,
     /// A command changed the value; [`Event::command`](super::Event::command) names the command.
@@ -162,7 +162,7 @@ impl Kinds {
     }
 
     /// Selects the events of [`Kinds::all`] except [`Kind::Created`]. A server with the setting
-    /// `KEA` publishes all of these.
+    /// `KEA` publishes all of these events.
     pub fn changes() -> Self {
         Kinds { kinds: Kind::ALL[1..].to_vec(), named: Vec::new() }
     }

@@ -31,7 +31,8 @@
 //! normally within a second. A command on several keys causes several events, and a method of an
 //! object may send several commands. An event concerns one key. The companions of an object, such
 //! as the queue of a fair lock, are separate keys with events of their own. A failover may lose a
-//! change whose event was already published. The change may then be executed and published again.
+//! change whose event was already published. If the change is then repeated, its event is published
+//! again.
 
 use std::fmt;
 
@@ -80,7 +81,8 @@ pub enum Gap {
     Interrupted,
     /// The reader was slow, and notifications were dropped.
     Slow {
-        /// Number of dropped notifications, including those of events that are not selected.
+        /// Number of dropped notifications, including those of events that the stream does not
+        /// select.
         missed: u64,
     },
 }

@@ -13,7 +13,8 @@ use crate::failure::Failure;
 
 const SETTING: &str = "notify-keyspace-events";
 
-/// Maximum number of changes to the setting of one server, if other clients change it, too.
+/// Maximum number of times that the setting of one server is changed. One change is enough, unless
+/// other clients change the setting, too.
 const MAX_CHANGES: usize = 3;
 
 /// The servers that publish the events.
@@ -34,7 +35,8 @@ impl EventSource {
     }
 }
 
-/// The letters that must be in the setting `notify-keyspace-events`, and the servers concerned.
+/// The letters that must be in the setting `notify-keyspace-events`, and the servers on which they
+/// must be set.
 #[derive(Clone)]
 pub(super) struct NotifyConfig {
     pub(super) source: EventSource,

@@ -33,8 +33,9 @@ pub struct Events {
     /// A timer of [`GAP_DELAY`], which runs while the report of a gap waits for the end of a check.
     /// If the timer ends first, the gap is reported before the check has ended.
     delayed_gap: Option<BoxFuture<'static, ()>>,
-    /// Whether a gap was reported before the check has ended. If so, the gap is reported again
-    /// after the check, because the servers may publish nothing until their setting is corrected.
+    /// Whether a gap was reported while the check was still running. If so, the gap is reported
+    /// again after the check, because the servers may publish nothing until their setting is
+    /// corrected.
     repeat_gap: bool,
     uncertain: Option<ListenError>,
 }
@@ -58,9 +59,9 @@ pub(super) struct Filter {
 enum Target {
     /// The events of the key with this name, on the key's channel.
     Key(String),
-    /// The events of all keys whose names match `pattern`. The name of a channel is `prefix` and
-    /// the name of the event. The payload of a message is `name_prefix` (the namespace) and the
-    /// name of the key.
+    /// The events of all keys whose names match `pattern`. The name of a channel is `prefix`,
+    /// followed by the name of the event. The payload of a message is `name_prefix` (the
+    /// namespace), followed by the name of the key.
     Pattern { pattern: String, prefix: String, name_prefix: String },
 }
 
@@ -141,8 +142,8 @@ impl Stream for Events {
                 return Poll::Ready(Some(INTERRUPTED));
             }
         }
-        // If a server does not answer the check, the following events are delayed by [`GAP_DELAY`]
-        // at most.
+        // If a server does not answer the check, the events after the gap are delayed by at most
+        // [`GAP_DELAY`].
         if let Some(delay) = &mut self.delayed_gap {
             std::task::ready!(delay.as_mut().poll(context));
             self.delayed_gap = None;
@@ -158,9 +159,8 @@ impl Stream for Events {
                 },
                 Some(PubSubEvent::Gap) => {
                     let Some(notify_config) = self.notify_config.clone() else { return Poll::Ready(Some(INTERRUPTED)) };
-                    // The primary may be a different server now. The setting of that server may be
-                    // incomplete, so that it publishes nothing until the setting is checked and
-                    // changed.
+                    // The primary may be a different server now. If the setting of that server is
+                    // incomplete, the server publishes nothing until the setting is corrected.
                     let (subscriptions, now) = (Arc::clone(&self.subscriptions), self.subscriptions.clock().now());
                     let (until, clock) = (now + subscriptions.settings().patience(), subscriptions.clock().clone());
                     self.checking = Some(Box::pin(notify_config.ensure(subscriptions, until)));

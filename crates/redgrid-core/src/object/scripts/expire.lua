@@ -6,7 +6,7 @@
 -- ARGV[1]  PEXPIRE or PEXPIREAT
 -- ARGV[2]  the time argument of that command, in milliseconds
 -- ARGV[3]  the condition: "none" (there is no lifetime), "some" (there is one), "later" or "sooner"
---          (the new lifetime ends later or sooner than the current one), or empty
+--          (the new lifetime ends later or sooner than the current one), or empty (always met)
 -- ARGV[4]  the number of primary keys: the object exists while one of them exists
 -- Returns  1: set; 0: the condition is not met; -1: the object is absent
 local left = -2

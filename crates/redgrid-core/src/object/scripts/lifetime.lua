@@ -1,4 +1,5 @@
--- lifetime.lua: returns the remaining lifetime of an object: that of its first existing key.
+-- lifetime.lua: returns the remaining lifetime of an object: the lifetime of its first existing
+-- key.
 --
 -- KEYS     the object's primary keys: the object exists while one of them exists
 -- Returns  milliseconds; -1: the object does not expire; -2: the object is absent

@@ -3,9 +3,9 @@
 -- KEYS     the keys of the object, and the additional keys that are renamed with it; then the
 --          target key of each of these keys, in the same order
 -- ARGV[1]  RENAME or COPY
--- ARGV[2]  1 to replace an existing target object; 0 to do nothing if it exists
+-- ARGV[2]  1 to replace an existing target object; 0 to do nothing if the target object exists
 -- ARGV[3]  the number of the object's own keys. If one of them is absent, its target key is
---          deleted. If one of the additional keys is absent, its target key stays as it is
+--          deleted. If one of the additional keys is absent, its target key is not changed
 -- ARGV[4]  the number of primary keys: the object exists while one of them exists
 -- Returns  1: done; 0: the target object exists; -1: the object is absent
 local half, own, primary = #KEYS / 2, tonumber(ARGV[3]), tonumber(ARGV[4])

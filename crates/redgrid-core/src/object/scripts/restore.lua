@@ -5,10 +5,10 @@
 --          "same": the present contents of the object's keys must have the given SHA-1s
 -- ARGV[2]  1 to return the SHA-1 of each key's content
 -- ARGV[3]  the number of the object's own keys. Own keys without a given content are deleted;
---          additional keys without a given content stay as they are
+--          additional keys without a given content are not changed
 -- ARGV[4]  the number of primary keys: the object exists while one of them exists
 -- ARGV[5…] for each key four arguments: 1 if a content is given, else 0; the content; its lifetime
---          in milliseconds (0: none); and with "same" the SHA-1 of the present content
+--          in milliseconds (0: none); and for "same" the SHA-1 that the present content must have
 -- Returns  {1}: done; if requested, the SHA-1 of each key follows, empty for an absent key;
 --          {0}: the condition is not met, and nothing was changed
 local own = tonumber(ARGV[3])

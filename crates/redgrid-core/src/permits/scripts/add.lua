@@ -1,6 +1,6 @@
 -- add.lua: changes the number of available permits. Appended to dedup.lua.
 --
--- KEYS[2]  left      string; the number of available permits; its lifetime stays
+-- KEYS[2]  left      string; the number of available permits; its lifetime is not changed
 -- ARGV[4]  publish, [5] channel   the command and channel that wake waiters; the message is `left`
 -- ARGV[6]  permits   number of permits to add; negative to take permits away
 -- ARGV[7]  exists    `1` to change nothing if no permits were set

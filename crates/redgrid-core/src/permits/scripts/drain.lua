@@ -1,6 +1,6 @@
 -- drain.lua: takes all available permits, without leases. Appended to dedup.lua.
 --
--- KEYS[2]  left  string; the number of available permits; its lifetime stays
+-- KEYS[2]  left  string; the number of available permits; its lifetime is not changed
 -- Returns  {taken}
 --
 -- Work: O(1), writes one key.

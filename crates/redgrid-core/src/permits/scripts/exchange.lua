@@ -17,8 +17,8 @@
 -- ARGV[11] client        the client of the requests and positions
 -- ARGV[12] ttl           milliseconds from now for which the client counts as live
 -- then     r ids; w times id, lease, exact; g positions; and for each request: permits, position,
---          lease, and, unless the lease is 0, an id for each permit. A checked lease then ends
---          `lease` milliseconds from now. But if `exact` is `0`, a later end stays as it is
+--          lease, and, unless the lease is 0, an id for each permit. A checked lease is set to end
+--          `lease` milliseconds from now. But if `exact` is `0`, a later end is not changed
 -- Returns  {granted, left, receivers, next, returned, held}
 --            granted    `1` or `0` for each request. Two other values mean that no request was
 --                       granted: `-` if no permits were set, `=<number>` if another number of
@@ -30,7 +30,7 @@
 --            returned   `1` or `0` for each returned id: whether it was still held
 --            held       `1` or `0` for each checked id: whether it was still held
 --
--- While the slot migrates, a key that has become empty cannot be accessed any more. Removals are
+-- While a slot migrates, a key that has become empty cannot be accessed any more. Removals are
 -- therefore collected, and executed at the end.
 --
 -- Work: O(arguments + expired leases + dead entries of the queue).

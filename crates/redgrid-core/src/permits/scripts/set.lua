@@ -25,8 +25,8 @@ if ARGV[8] ~= '' then
   redis.call('PEXPIRE', KEYS[2], ARGV[8])
   redis.call('PEXPIRE', KEYS[3], ARGV[8])
 else
-  -- An earlier call may have set a lifetime for KEYS[3]. The key must not expire: the permits whose
-  -- leases it stores would never be available again.
+  -- An earlier call may have set a lifetime for KEYS[3]. The key must not expire; otherwise, the
+  -- permits whose leases it stores would never become available again.
   redis.call('PERSIST', KEYS[3])
 end
 redis.pcall(ARGV[4], ARGV[5], ARGV[6])

@@ -51,10 +51,10 @@ impl Listener {
     }
 }
 
-/// Detects the kind of process that listens at the target of `open`, within a second.
+/// Detects within a second what kind of process listens at the target of `open`.
 ///
 /// Returns `None` if a connection cannot be opened. Also returns `None` if the listener closes the
-/// first connection without an answer, and sends nothing on the second.
+/// first connection without an answer, and sends nothing on the second connection.
 pub(super) async fn listener<F>(open: impl Fn() -> F) -> Option<Listener>
 where
     F: Future<Output = Option<Box<dyn Stream>>>,

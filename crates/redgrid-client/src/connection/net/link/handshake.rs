@@ -25,7 +25,7 @@ pub(crate) enum NodeRole {
     Primary,
     /// A replica that is connected to its primary.
     Replica,
-    /// A replica in a cluster, where reads must be enabled on the connection.
+    /// A replica in a cluster. Reads must be enabled on each connection to it (READONLY).
     ClusterReplica,
 }
 
@@ -71,7 +71,7 @@ impl Connection {
         Ok(ConnectionId { run_id, connection })
     }
 
-    /// Reads a section of INFO; empty if the user is not allowed to read it.
+    /// Reads a section of INFO. Returns an empty text if the user is not allowed to read it.
     async fn info(&self, section: &'static str) -> Result<String, ServerError> {
         let info = tolerate_refusal(self.send(wire(["INFO", section])).await)?;
         Ok(info.and_then(|reply| reply.into_typed().ok()).unwrap_or_default())

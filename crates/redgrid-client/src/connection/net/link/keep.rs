@@ -19,8 +19,8 @@ use crate::error::ServerError;
 /// Back-off before the second attempt to connect: 25 to 50 ms. It doubles with each failure.
 const SHORTEST_WAIT: Duration = Duration::from_millis(50);
 
-/// Delay before a server that had an unexpected role is checked again: 100 ms, because a promotion
-/// takes little time.
+/// Delay before a server that had an unexpected role is checked again: 100 ms. The delay is short,
+/// because a promotion takes little time.
 const OTHER_PART: Duration = Duration::from_millis(100);
 
 impl Connection {
@@ -55,8 +55,8 @@ impl Connection {
                     pipeline.abort();
                     pipeline.lost().await;
                     // With RESP2 the set-up can succeed without any exchange, so it does not show
-                    // that a server listens at the address. Therefore the listener is diagnosed,
-                    // unless it was silent: a server that hangs is silent, too.
+                    // that a server listens at the address. So the client checks what listens
+                    // there, unless the connection was silent: a hanging server is silent, too.
                     if !was_up
                         && self.trouble() != SILENT
                         && let Some(trouble) = self.diagnose_listener().await

@@ -1,4 +1,4 @@
-//! Transport of requests over one connection: each is queued as bytes, written, and answered.
+//! Transport over one connection: each request is queued as bytes, written, and answered.
 //!
 //! Requests are written in the order in which they were queued, and answered in that order. Callers
 //! encode their requests. One task per connection writes the encoded bytes, reads the replies, and
@@ -115,7 +115,7 @@ struct Waiting {
 }
 
 impl Connection {
-    /// Sends one command. The order in which the futures are first polled is the order on the wire.
+    /// Sends one command. Commands are sent in the order in which their futures are first polled.
     ///
     /// If a credential provider supplies the password, a command that was refused for a missing
     /// login is sent again after a login.
@@ -193,7 +193,7 @@ impl Pipeline {
     /// When the connection ends, the task ends, and vice versa.
     pub(super) fn start(stream: Box<dyn Stream>, is_resp2: bool, outputs: Outputs) -> Pipeline {
         let pipeline = Pipeline::new(is_resp2, None);
-        // `Finish` also answers the requests if the task is aborted before its first poll.
+        // `Finish` answers the requests even if the task is aborted before its first poll.
         let task = tokio::spawn(drive(Finish(pipeline.clone()), stream, outputs));
         let _ = pipeline.0.task.set(task.abort_handle());
         pipeline

@@ -30,7 +30,8 @@ fn header(out: &mut BytesMut, kind: u8, count: usize) {
 #[derive(Debug)]
 pub(super) enum Frame {
     Reply(Reply),
-    /// Unrequested messages, and confirmations of subscriptions. RESP2 sends both as arrays.
+    /// Unrequested messages, and confirmations of subscriptions. With RESP2, both arrive as arrays
+    /// in a `Reply`.
     Push(Vec<Reply>),
 }
 
@@ -42,8 +43,8 @@ pub(super) enum Frame {
 pub(super) fn decode(buffer: &mut BytesMut, is_resp2: bool) -> Result<Option<Frame>, NoProtocol> {
     match buffer.first() {
         None => return Ok(None),
-        // Errors are decoded here and not by the library, because their text may contain bytes that
-        // are not UTF-8, such as those of a key.
+        // Errors are decoded here and not by redis-protocol, because their text may contain bytes
+        // that are not UTF-8, such as those of a key.
         Some(b'-') => {
             let Some(end) = line_end(buffer) else { return Ok(None) };
             let line = buffer.split_to(end);

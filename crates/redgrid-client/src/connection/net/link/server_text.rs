@@ -48,8 +48,8 @@ fn quoted_command(why: &str) -> Option<&str> {
     (start.ends_with("command ") || end.starts_with(" command")).then_some(name)
 }
 
-/// Beginnings of the errors for unknown commands from proxies, which may omit the name of the
-/// command.
+/// Beginnings of the errors that proxies send for unknown commands. Such an error may omit the name
+/// of the command.
 const UNKNOWN: [&str; 3] = ["ERR unknown command", "ERR unsupported command", "invalid request"];
 
 /// Returns a server's error without the arguments of the command.

@@ -51,7 +51,8 @@ impl Drop for Connected {
 
 struct Failure {
     trouble: Trouble,
-    /// The error of the server or of the layers below; `None` if the server was not reached.
+    /// The error of the server or of a layer below it, such as TLS; `None` if the server was not
+    /// reached.
     text: Option<String>,
     /// The diagnosis of the process that listens at the address, if it has already been made.
     found: Option<Trouble>,
@@ -76,7 +77,8 @@ impl Connection {
     /// A dropped set-up leaves no connection behind.
     pub(super) async fn set_up(&self) -> Result<Connected, Trouble> {
         if let Some(encryption) = &self.target.entry.encryption {
-            // If the files are not read in time, only later connections use their new contents.
+            // The PEM files are read again. If that takes too long, only later connections use
+            // their new contents.
             let _ = timeout(self.connect_timeout(), encryption.refresh()).await;
         }
         let is_resp2 = self.speaks_resp2();
@@ -165,7 +167,7 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// The error text of the server or of a layer below.
+    /// The error text of the server or of a layer below it, such as TLS.
     async fn log_in_on(
         &self,
         stream: Box<dyn Stream>,
@@ -195,8 +197,8 @@ impl Connection {
         Ok(connected)
     }
 
-    /// Returns whether the server accepts the provider's current credentials, tried on a temporary
-    /// connection.
+    /// Tries the provider's current credentials on a temporary connection, and returns whether the
+    /// server accepts them.
     pub(super) async fn is_login_accepted(&self) -> bool {
         let Some(logins) = self.target.entry.logins.clone() else { return false };
         let Ok(stream) = self.dial().await else { return false };
@@ -215,7 +217,7 @@ impl Connection {
         }
     }
 
-    /// Detects, after a failed set-up, which kind of process listens at the address.
+    /// Detects which kind of process listens at the address, if a set-up has failed or takes long.
     ///
     /// Returns `None` if the kind of process does not explain the failure. The check is made only
     /// on connections of a pool, and only until their first handshake is answered: after that, the

@@ -86,10 +86,10 @@ impl Silence {
         if outstanding.answers == 0 { Duration::ZERO } else { clock.now().since(outstanding.since) }
     }
 
-    /// Completes `limit` after the last request or partial transfer, unless a complete frame
-    /// arrives before.
+    /// Completes when no complete frame has arrived for `limit` after the last request or partial
+    /// transfer.
     ///
-    /// At most one task is allowed to wait at a time. That task reads the clock once per `limit`
+    /// Only one task may call this method at a time. That task reads the clock once per `limit`
     /// while requests are sent, and not at all while the connection is idle.
     ///
     /// # Cancel safety

@@ -19,8 +19,8 @@ impl Connection {
         ServerError::not_sent(format!("no connection to {}: {}", self.target.place, self.trouble()))
     }
 
-    /// Returns the error if waiting cannot help: the server rejects this client, or the target is
-    /// wrong ([`Kind::Lasting`]).
+    /// Returns the error for requests if waiting cannot help: the server rejects this client, or
+    /// the target is wrong ([`Kind::Lasting`]).
     ///
     /// With a credential provider, the error for a rejected login is returned only after a grace
     /// period. The error for a wrong target is returned only if the connection has never been up.

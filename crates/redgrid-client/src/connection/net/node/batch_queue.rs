@@ -21,8 +21,8 @@ use crate::sync::Mutex;
 /// Maximum number of a queue's requests in flight. While so many are in flight, new calls wait.
 const MAX_IN_FLIGHT: usize = 4;
 
-/// Maximum number of a queue's requests in flight to a near server while calls are batched. A
-/// second request would cost more than it gains.
+/// Maximum number of a queue's requests in flight to a near server while a sender task sends
+/// batches. A second request would cost more than it gains.
 const MAX_IN_FLIGHT_NEAR: usize = 1;
 
 /// If at least this many calls wait for a near server, up to [`MAX_IN_FLIGHT`] requests are in
@@ -153,8 +153,8 @@ impl Node {
 /// and on whether the runtime has one thread.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum BatchMode {
-    /// A near server: one request in flight while calls are batched, or up to four if [`CROWD`] or
-    /// more calls wait.
+    /// A near server: up to four calls that their callers send themselves. While a sender task
+    /// sends batches, one request in flight, or up to four if [`CROWD`] or more calls wait.
     Near,
     /// A distant server: up to four requests in flight, even with few calls in each.
     Far,
@@ -196,8 +196,8 @@ pub(super) struct Call {
 impl BatchQueue {
     /// Takes the next waiting call that may still be sent.
     ///
-    /// Calls that have waited too long are answered with an error. Calls with dropped callers are
-    /// skipped.
+    /// Calls that may no longer be sent (`until`) are answered with an error. Calls with dropped
+    /// callers are skipped.
     fn next(&mut self, now: Instant) -> Option<Call> {
         loop {
             let call = self.waiting.pop_front()?;
@@ -229,9 +229,9 @@ impl BatchQueue {
 
     /// Returns the maximum size of the next batch.
     ///
-    /// With [`BatchMode::OrderedReplies`], it is a quarter of all calls (waiting and in flight), so
-    /// that four requests share the calls equally. In another mode, or while four other requests
-    /// are in flight, it is [`MAX_BATCH`].
+    /// With [`BatchMode::OrderedReplies`], it is a quarter of all calls (waiting and in flight),
+    /// but at most [`MAX_BATCH`]: four requests share the calls equally. In another mode, or while
+    /// four other requests are in flight, it is [`MAX_BATCH`].
     fn max_batch(&self, mode: BatchMode) -> usize {
         let all = self.waiting.len() + self.in_flight;
         match mode {
@@ -243,8 +243,7 @@ impl BatchQueue {
     }
 
     /// Takes the calls of the next batch, for a task that sends them. With
-    /// [`BatchMode::OrderedReplies`], it also returns the mutex that orders the delivery of
-    /// replies.
+    /// [`BatchMode::OrderedReplies`], also returns the mutex that orders the delivery of replies.
     ///
     /// If the returned list is empty, the task must end; it is then no longer counted in `senders`.
     /// The list is empty if no call waits. It is also empty if the task has already sent a batch,
@@ -318,12 +317,12 @@ mod tests {
         let take = |queue: &mut BatchQueue| queue.take_batch(BatchMode::OrderedReplies, Instant::MIN, false).0.len();
         let (mut many, _replies) = queue(0, 1, 30);
         assert_eq!([(); 4].map(|()| take(&mut many)), [8, 8, 8, 6]);
-        // Calls in flight are included, because their callers will send again.
+        // The calls in flight are counted, too, because their callers will send again.
         let (mut again, _replies) = queue(0, 1, 20);
         again.in_flight = 10;
         assert_eq!(take(&mut again), 8);
-        // While four other requests are in flight, a sender is started only for calls that have
-        // waited too long. It takes all of them.
+        // While four other requests are in flight, a sender is started only for a call that has
+        // waited for `MAX_WAIT`. That sender takes all waiting calls.
         for (inline_in_flight, senders) in [(0, 5), (4, 1)] {
             let (mut late, _replies) = queue(inline_in_flight, senders, 20);
             assert_eq!(take(&mut late), 20);

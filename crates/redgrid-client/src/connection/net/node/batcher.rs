@@ -1,18 +1,19 @@
 //! Server-side batching: a script that executes the calls of many callers as one request.
 //!
 //! A few requests are in flight at a time. All other calls wait, and form a batch when one of the
-//! requests is answered. A lone call has no overhead: its caller sends the script of that single
-//! call. Waiting calls are sent by sender tasks, even if none of their callers is polled. A lone
-//! call whose caller is not polled is counted as in flight, but delays the waiting calls by 10 ms
-//! at most.
+//! requests is answered. A lone call has no overhead: its caller sends the call's own script.
+//! Waiting calls are sent by sender tasks, even if none of their callers is polled. A lone call
+//! whose caller is not polled is counted as in flight, but delays the waiting calls by 10 ms at
+//! most.
 //!
 //! All numbers here were measured on two cores over loopback. Up to four concurrent calls never
 //! wait. With more callers, a near server and a runtime with several threads, one batch at a time
-//! is in flight. The next batch is sent as soon as it has as many calls as the last batch. A
-//! request has a fixed cost on both sides: wake-ups, a write and a read; a larger batch spreads
-//! this cost over more calls. One request needs less CPU time than two requests of half the size.
-//! With 16 tasks it needs three quarters of their CPU time in the client, and four fifths in the
-//! server. With 8 tasks it needs two thirds in both.
+//! is in flight. The next batch is sent as soon as it has as many calls as the last batch, or after
+//! [`MAX_YIELDS`] yields to the runtime. A request has a fixed cost on both sides: wake-ups, a
+//! write and a read; a larger batch spreads this cost over more calls. One request needs less CPU
+//! time than two requests of half the size. With 16 tasks, the one request needs three quarters of
+//! the CPU time of the two in the client, and four fifths in the server. With 8 tasks, it needs two
+//! thirds in both.
 //!
 //! With about a hundred callers or more, four requests in flight are faster than one (256 tasks:
 //! 1.13 times). Four are also faster with a distant server, where waiting for the next batch costs
@@ -71,11 +72,11 @@ const MAX_YIELDS_ONE_THREAD: usize = 2;
 /// their next calls.
 const MAX_REPLY_DELAY: Duration = Duration::from_millis(1);
 
-/// Interval at which waiting calls are checked: 5 ms. So a call is sent after a wait of 5 to 10 ms
-/// at the latest, whatever is in flight.
+/// Interval at which waiting calls are checked: 5 ms. If a call has waited for that long, a further
+/// sender is started, whatever is in flight. So no call waits for more than about 10 ms.
 ///
 /// Calls wait because the requests in flight are expected to be polled and answered soon. If that
-/// does not happen, for example with a distant server, the wait ends after this time.
+/// does not happen, for example with a distant server, the further sender ends the wait.
 const MAX_WAIT: Duration = Duration::from_millis(5);
 
 impl Batchers {
@@ -105,7 +106,8 @@ impl Batchers {
         });
     }
 
-    /// Yields to callers that were answered together, so that their next calls form a batch.
+    /// Yields to the runtime: callers that were answered together then send their next calls, which
+    /// form a batch.
     async fn coalesce(&self, key: BatchKey, answered: usize) {
         for _ in 0..if self.one_thread { MAX_YIELDS_ONE_THREAD } else { MAX_YIELDS } {
             yield_now().await;
@@ -145,8 +147,8 @@ impl Node {
     }
 }
 
-/// Checks the queue while calls wait: starts a sender if a call has waited too long, and answers
-/// calls with an error when they may no longer be sent (`until`).
+/// Checks the queue while calls wait: starts a sender if a call has waited for [`MAX_WAIT`], and
+/// answers calls with an error when they may no longer be sent (`until`).
 pub(super) async fn watch(node: Weak<Node>, key: BatchKey) {
     loop {
         tokio::time::sleep(MAX_WAIT).await;
@@ -195,10 +197,10 @@ async fn release_order(guard: Option<OwnedMutexGuard<()>>) {
 /// Sends calls as a batch. A single call, and calls that failed in the batch, are sent
 /// individually.
 ///
-/// Returns the guard of the [`ReplyOrder`] if this batch has locked it. While the mutex is locked,
-/// the replies of other batches are held back, for at most [`MAX_REPLY_DELAY`]. The sender unlocks
-/// the mutex after it has enqueued its next batch. So the answered callers can send their next
-/// calls before other replies are delivered.
+/// If this batch has locked the mutex `order`, returns its guard. While `order` is locked, the
+/// replies of other batches are held back, for at most [`MAX_REPLY_DELAY`]. The sender unlocks
+/// `order` after it has enqueued its next batch. So the answered callers can send their next calls
+/// before other replies are delivered.
 async fn send(node: &Node, calls: Vec<Call>, order: Option<ReplyOrder>) -> Option<OwnedMutexGuard<()>> {
     let (rest, guard) = if calls.len() > 1 { send_batch(node, calls, order).await } else { (calls, None) };
     if rest.is_empty() {
@@ -229,7 +231,7 @@ async fn send_each(node: &Node, calls: Vec<Call>) {
 async fn in_time<T>(node: &Node, limit: Instant, sent: impl Future<Output = T>) -> Option<T> {
     let reply = tokio::time::timeout(limit.since(node.clock.now()), sent).await.ok();
     if reply.is_none() {
-        // The node is checked, as it is when a single request gets no reply within the client's
+        // The node is checked, as after a single request that got no reply within the client's
         // timeout.
         node.schedule_check();
     }
@@ -239,7 +241,7 @@ async fn in_time<T>(node: &Node, limit: Instant, sent: impl Future<Output = T>) 
 /// Sends calls as a batch, and returns the calls that must be sent individually.
 ///
 /// The returned calls changed nothing in the batch. When such a call is sent individually, its own
-/// script reports the reason of the failure. Also returns the guard of the [`ReplyOrder`] if this
+/// script reports the reason of the failure. Also returns the guard of the mutex `order` if this
 /// batch has locked it.
 async fn send_batch(
     node: &Node,

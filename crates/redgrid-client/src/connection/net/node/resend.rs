@@ -46,7 +46,7 @@ pub(super) fn may_help(request: &Request, refused: &Result<Reply, ServerError>) 
 async fn load(link: &Connection, code: &Bytes) -> Result<(), ServerError> {
     match link.send(vec!["FUNCTION".into(), "LOAD".into(), code.clone()]).await {
         // Another client has loaded the library meanwhile, or another library has that name. The
-        // repeated call shows which.
+        // repeated call shows which of the two has happened.
         Err(ServerError::Refused { message, .. }) if message.contains("already exists") => Ok(()),
         answer => answer.map(drop),
     }

@@ -79,9 +79,9 @@ impl Cluster {
                 });
             }
             let next = async {
-                // Query the next node as well if this one is slow. Check the received maps again,
-                // too: once the previous owner of a slot is regarded as silent, no confirmation is
-                // needed.
+                // Query the next node as well if the previous one is slow. Check the received maps
+                // again, too: once the previous owner of a slot is regarded as silent, no
+                // confirmation is needed.
                 if waiting.len() > 0 || !maps.is_empty() {
                     tokio::time::sleep(SLOW).await
                 } else {
@@ -100,7 +100,7 @@ impl Cluster {
                             let message = why.unwrap_or_else(|| "none is set".into());
                             return Err(Trouble { message, kind: kind_of(all()) });
                         }
-                        // No other node has answered that could confirm this map, so the map is
+                        // No other node that could confirm this map has answered, so the map is
                         // used without confirmation.
                         [ranges] => {
                             self.apply(ranges);
@@ -179,7 +179,8 @@ impl Cluster {
                 continue;
             }
             if !replicas.contains_key(&kept.address) {
-                // The replicas stay as well: one of them may be about to be promoted.
+                // The replicas of this node stay open as well: one of them may be about to be
+                // promoted.
                 let stays = |(address, known): (&Address, &Known)| {
                     let of = map.replicas.get(&kept.address);
                     let is_its = of.is_some_and(|of| of.iter().any(|node| Arc::ptr_eq(node, &known.node)));

@@ -10,7 +10,8 @@ use crate::config::Address;
 use crate::connection::Server;
 use crate::connection::node::Node;
 
-/// How long the leading sentinel can take to count the election of a failover: 10 s.
+/// How long the leading sentinel can take to count the election of a failover (to report its
+/// number): 10 s.
 ///
 /// After that the chosen server is followed only while it reports that it is a primary, and while
 /// [`Elected::is_backed`] is set. 10 s is ample: the sentinel queries that server every second, and

@@ -25,16 +25,16 @@ pub(super) struct SentinelEvents {
     pub(super) replicated: Arc<Replicated>,
     /// Notified when the sentinels must be queried.
     pub(super) switched: Arc<Notify>,
-    /// The pause after a failed or rejected subscription. A failure without a reply replaces the
-    /// connection, which must not happen too often.
+    /// The pause after a failed or rejected subscription. After a failure without a reply, the
+    /// connection is replaced, which must not happen too often.
     pub(super) pause: Duration,
 }
 
 impl SentinelEvents {
     pub(super) async fn listen(self) {
         let mut pushes: mpsc::UnboundedReceiver<Push> = self.node.pushes();
-        // If the user has no permission for [`CHOSEN`], the choice is detected at the next refresh.
-        // A rejected subscription to that channel is not repeated.
+        // If the user has no permission for [`CHOSEN`], the choice of a replica is detected at the
+        // next refresh. A rejected subscription to that channel is not repeated.
         let mut may_subscribe_to_choices = true;
         loop {
             match self.subscribe(SWITCHED).await {

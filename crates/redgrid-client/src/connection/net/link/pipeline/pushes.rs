@@ -123,8 +123,8 @@ pub(super) fn sort(parts: Vec<Reply>, waiting: &mut VecDeque<Waiting>) -> Result
 impl Waiting {
     /// Returns whether a reply answers this request.
     ///
-    /// It is `false` for the error of a SUNSUBSCRIBE before the request's PING, and `None` for a
-    /// reply that violates the protocol.
+    /// The result is `false` for the error of a SUNSUBSCRIBE before the request's PING, and `None`
+    /// for a reply that violates the protocol.
     pub(super) fn is_answered_by(&self, reply: &Reply) -> Option<bool> {
         match (&self.expects, reply) {
             (Expects::Reply, _) | (Expects::Confirmations(..), Reply::Error(_)) => Some(true),
@@ -166,7 +166,8 @@ fn refuses_ping(error: &ServerError) -> bool {
 
 /// Returns why the connection must end after a reply that answers no request.
 ///
-/// A server that refuses a connection sends an error, and then closes the connection.
+/// If the reply is an error, the server refuses the connection: it sends the reason, and then
+/// closes the connection.
 pub(super) fn unasked(reply: Reply) -> String {
     match reply {
         Reply::Error(ServerError::Refused { message, .. } | ServerError::Unauthorized { message }) => message,

@@ -24,7 +24,7 @@ fn text(text: &'static str) -> Reply {
     Reply::Bytes(text.into())
 }
 
-/// An array as a server sends it; a push if `sign` is `>`.
+/// Returns an array as a server sends it; a push if `sign` is `>`.
 fn list(sign: char, parts: &[&str]) -> String {
     let parts: String = parts.iter().map(|part| format!("${}\r\n{part}\r\n", part.len())).collect();
     format!("{sign}{}\r\n{parts}", parts.matches('$').count())
