@@ -113,8 +113,8 @@ pub trait LockExt: Sealed {
 
     /// Takes over a lock by force, and notifies its former holders of the loss.
     ///
-    /// If the future is dropped before it completes, the takeover may still succeed. In that case the
-    /// client releases the lock in the background.
+    /// If the future is dropped before it completes, the takeover may still succeed. In that case
+    /// the client releases the lock in the background.
     fn take_over(
         &self,
         kind: &'static dyn LockProtocol,

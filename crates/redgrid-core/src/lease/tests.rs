@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicUsize;
 use std::task::{Context, Poll, Wake, Waker};
 
 use super::*;
+use crate::clock::Clock;
 
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);

@@ -1,5 +1,4 @@
-//! The contract of a lock kind: its keys, the options of an acquire, the scripts, and the meaning
-//! of their replies.
+//! The contract of a lock kind: its keys, options, scripts, and the meaning of their replies.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -39,8 +38,7 @@ pub struct LockKeys {
 impl LockKeys {
     /// Returns the key of a flag, which exists on the server while a waiter has no subscription.
     ///
-    /// This struct does not store the key, because only waiters and releases under contention need
-    /// it.
+    /// The key is not stored: only waiters and releases under contention need it.
     pub fn poll_waiter_flag(&self) -> Bytes {
         companion("redgrid_wait", &self.key)
     }
@@ -211,8 +209,8 @@ pub trait LockProtocol: Send + Sync + 'static {
     ///
     /// The check of `from` and the acquire are one atomic step. The script notifies each redgrid
     /// holder that loses the lock. The channel of the notice is `notices`, followed by the id of
-    /// the holder's client and `}`. The reply has the form of the reply to `acquire`, except that
-    /// `left` is the number of holders that lost the lock. If `from` does not allow the takeover, the status is 0, and
+    /// the holder's client and `}`. The reply is like that to `acquire`, but `left` is the number of
+    /// holders that lost the lock. If `from` does not allow the takeover, the status is 0, and
     /// `left` is -2 if the lock is free.
     fn take_over(&self, claim: HoldArgs<'_>, notices: &str, from: &TakeoverFrom) -> Request;
 

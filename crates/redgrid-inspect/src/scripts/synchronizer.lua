@@ -3,8 +3,8 @@
 -- KEYS[1]  object  string with a number, or hash
 -- KEYS[2…] companions of any type
 -- ARGV     fields  that are read of a hash
--- Returns  {type, left, now, value, …, number, live, next, …}  as text; `left` is the PTTL; `now`
---                  is in milliseconds since 1970; the values are that of the string, or those of the
+-- Returns  {type, left, now, value, …, number, live, next, …}  as text; `left` is the PTTL;
+--                  `now` is in milliseconds since 1970; the values are that of the string, or those of the
 --                  fields. For each companion: of a sorted set its length, the number of its scores
 --                  in the future, and the milliseconds until the first of them; of a string its
 --                  value, '' and ''; otherwise ''. Values of more than 100 bytes are ''

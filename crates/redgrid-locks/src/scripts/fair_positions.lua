@@ -5,8 +5,8 @@
 -- ARGV[1]  most      maximum number of waiters to return
 -- ARGV[2]  position  holder to search for in the whole queue; '' for none
 -- Returns  {n, index, holder, own, holder, own, …}  as text; `n` is the length of the queue;
---                    `index` is that of the position, from 0, or '' without it; `own` is 1 for a position
---                    of redgrid
+--                    `index` is that of the position, from 0, or '' without it; `own` is 1 for a
+--                    position of redgrid
 --
 -- Work: O(most); O(n) for n positions with a position to search for. Writes nothing. Sent twice, it
 -- returns twice.

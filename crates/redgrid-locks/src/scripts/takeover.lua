@@ -9,8 +9,8 @@
 -- ARGV[5]  notices       prefix of a client's notice channel; the client's id and `}` follow
 -- ARGV[6]  expected      a holder: the lock is taken only if it is the only holder; absent: from
 --                        all holders
--- Returns  {1, time, n}     taken over at `time`, the fencing token; n holders lost it; with KEYS[2]
---                           the token is a fourth element
+-- Returns  {1, time, n}     taken over at `time`, the fencing token; n holders lost it; with
+--                           KEYS[2] the token is a fourth element
 --          {0, time, -2}    nothing was taken over: it was free
 --          {0, time, left}  nothing was taken over: others than `expected` hold it; `left` is
 --                           the PTTL
