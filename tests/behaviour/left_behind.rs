@@ -151,7 +151,8 @@ async fn a_kept_acquire_blocks_no_other_after_a_failed_upgrade() {
     drop(kept);
 }
 
-#[tokio::test(flavor = "multi_thread")]
+// On one thread no reply can arrive during the first poll.
+#[tokio::test]
 async fn a_kept_takeover_and_a_kept_attach_block_no_other() {
     let server = server().await;
     let observer = server.observer().await.unwrap();

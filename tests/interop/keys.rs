@@ -49,11 +49,14 @@ async fn objects_of_java_are_found_by_type_and_pattern(on: Fixture) {
 }
 
 async fn the_queue_of_javas_fair_lock_goes_with_it(on: Fixture) {
-    let (mut holder, mut waiter, client) = (on.java().fair(), on.java().fair(), on.client().await);
+    let (mut holder, redisson, client) = (on.java().fair(), on.own_redisson(SOON).await, on.client().await);
     holder.lock_for(&on.name, Duration::from_secs(600)).await;
+    let mut waiter = redisson.actor().fair();
     waiter.begin_try_lock(&on.name, Duration::from_secs(600)).await;
     let queue = format!("redisson_lock_queue:{{{}}}", on.name);
     wait_until(SOON, async || on.observer.exists(&queue).await.unwrap()).await;
+    // A living waiter tries again when it has subscribed, and could then enter the deleted lock.
+    redisson.kill().await;
     let keys = Keys::new(&client);
     assert_eq!(names(&keys, format!("{}*", on.name)).await, BTreeSet::from([on.name.clone()]));
     let all: BTreeSet<Key> = keys.all().matching(on.name.clone()).try_collect().await.unwrap();

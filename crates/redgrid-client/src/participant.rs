@@ -89,8 +89,8 @@ impl Drop for Participant {
             return core.participants.release(&self.key, self.number);
         };
         // The number is reused only after the request has ended. Otherwise, a new participant with
-        // this number could overwrite the state of this one on the server. The leave request would
-        // then have no effect.
+        // the same number could overwrite the state of the leaving one on the server. The leave
+        // request would then have no effect.
         let (core, key, number) = (Arc::clone(core), self.key.clone(), self.number);
         self.client.core().spawn_background(Box::pin(async move {
             let until = core.clock.now() + core.settings.patience();

@@ -211,8 +211,8 @@ pub(crate) struct InlineTask(Arc<Mutex<Inner>>);
 
 struct Inner {
     work: Option<BackgroundTask>,
-    /// The waker of the caller that polls the work. It is used only when the work is taken away:
-    /// otherwise, the caller finds the result after one of its own polls.
+    /// The waker of the caller that polls the work. This waker is used only when the work is taken
+    /// away: otherwise, the caller finds the result after one of its own polls.
     caller: Option<Waker>,
 }
 
@@ -241,7 +241,7 @@ impl InlineTask {
     /// wake-up: it is woken when the work can continue, or when the work is taken away.
     pub(crate) fn poll(&self, cx: &mut Context<'_>) -> bool {
         let mut inner = self.inner();
-        // The work is taken out while it is polled. So if it panics, it is not polled again.
+        // The work is taken out while it is polled. So if the work panics, it is not polled again.
         let Some(mut work) = inner.work.take() else { return false };
         if work.as_mut().poll(cx).is_ready() {
             inner.caller = None;

@@ -238,10 +238,10 @@ setters! {
     subscription_mode: SubscriptionMode;
 
     /// Sets how far a replica may lag behind its primary and still serve reads and subscriptions:
-    /// 1 s unless set. A replica that is used has all data that its primary had `max_replica_lag`
-    /// ago. The client compares replication offsets every [`scan_interval`](Self::scan_interval).
-    /// With a longer time, slow replicas are used, too. With a shorter one, the client switches to
-    /// the primary sooner.
+    /// 1 s unless set. A replica in use has all data that its primary had `max_replica_lag` ago.
+    /// The client compares replication offsets every [`scan_interval`](Self::scan_interval). With a
+    /// longer time, slow replicas are used, too. With a shorter one, the client switches to the
+    /// primary sooner.
     max_replica_lag: Duration;
 
     /// Sets how often the client checks the topology if no change is reported: every second unless

@@ -156,8 +156,8 @@ impl ConfigError {
     }
 }
 
-/// Returns the name that is most similar to `key`. Returns `None` if it differs from `key` by more
-/// than 1 + `n` / 4 letters, where `n` is the length of the name.
+/// Returns the name that is most similar to `key`. Returns `None` if that name differs from `key`
+/// by more than 1 + `n` / 4 letters, where `n` is the length of the name.
 pub(super) fn nearest(key: &str, names: impl IntoIterator<Item = &'static str>) -> Option<&'static str> {
     let far = |name: &&str| strsim::osa_distance(&key.to_lowercase(), &name.to_lowercase());
     let best = names.into_iter().min_by_key(far)?;

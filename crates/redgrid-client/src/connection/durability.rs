@@ -90,7 +90,8 @@ pub enum CommitError {
         /// What has changed. The error message ends with this text.
         reason: Cow<'static, str>,
     },
-    /// The request that confirms the durability was not sent, was refused, or was not answered.
+    /// The request for the confirmation of the durability was not sent, was refused, or was not
+    /// answered.
     #[error("cannot confirm the durability: {0}")]
     Asking(#[from] ServerError),
 }

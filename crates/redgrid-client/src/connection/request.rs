@@ -113,8 +113,8 @@ impl Request {
     /// Creates a call of a function that is stored on the servers (Redis 7.0 or newer, Valkey).
     ///
     /// If the server does not have the function, the client loads the code of `library`, if given,
-    /// and repeats the call. An error that the function itself returns is final, even if other
-    /// requests are retried after an error with the same code.
+    /// and repeats the call. An error that the function itself returns is final, even if its code
+    /// is one that causes a retry of other requests.
     pub fn function(name: impl Into<Bytes>, library: Option<Bytes>) -> Self {
         Request::new(What::Function { name: name.into(), library })
     }

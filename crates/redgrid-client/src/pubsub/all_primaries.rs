@@ -12,7 +12,7 @@ use super::handles::Registration;
 use super::manager::SubscriptionManager;
 use crate::connection::NodeId;
 
-/// The subscriptions of one reader at every primary. Dropping this value ends them.
+/// The subscriptions of one reader at every primary. Dropping this value ends the subscriptions.
 pub struct AllPrimariesSubscription {
     manager: Arc<SubscriptionManager>,
     id: u64,
@@ -74,7 +74,7 @@ impl SubscriptionManager {
 
 /// Returns the internal name of a channel that is subscribed at one node.
 ///
-/// A channel that is subscribed at several nodes has a separate internal name for each of them.
+/// If a channel is subscribed at several nodes, it has a separate internal name for each node.
 /// These internal names begin with a zero byte; no name on the wire does.
 pub(super) fn name_at_node(node: &NodeId, channel: &[u8]) -> Bytes {
     qualified_name(&node.0, channel)

@@ -167,7 +167,7 @@ impl Channel {
         self.node == *node && self.kind == kind
     }
 
-    /// Returns whether the channel is possibly subscribed at its node. If so, it must be
+    /// Returns whether the channel is possibly subscribed at its node. If so, the channel must be
     /// unsubscribed there once it has no watchers.
     ///
     /// The result can be true although the channel is not subscribed: the loss of a connection is

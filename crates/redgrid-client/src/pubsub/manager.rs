@@ -170,8 +170,8 @@ impl SubscriptionManager {
         }
         let State { channels, node_tasks, draining, denied, .. } = &mut *state;
         let Some(channel) = channels.get_mut(name) else { return id };
-        // Messages that were published between the caller's last check of the key and this
-        // registration were missed. So the watcher must check its key once more.
+        // Between the caller's last check of the key and this registration, messages may have been
+        // published and missed. So the watcher must check its key once more.
         match (&sink, channel.subscription) {
             (Sink::Signal(signal), SubscriptionState::Active) => {
                 signal.active.store(true, Ordering::Release);

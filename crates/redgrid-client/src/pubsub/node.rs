@@ -16,8 +16,8 @@ use crate::clock::Instant;
 use crate::connection::{ChannelKind, NodeId, Push, Server, jittered};
 use crate::error::ServerError;
 
-/// Longest pause (before jitter) after repeated failures to subscribe: 5 s. Each failure may
-/// replace a connection, which must not happen too often.
+/// Longest pause (before jitter) after repeated failures to subscribe: 5 s. After each failure, the
+/// client may have to replace the subscriber connection, which must not happen too often.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// The subscriptions at one node.
@@ -47,9 +47,10 @@ pub(super) struct Failures {
 impl Failures {
     /// Records a failure.
     ///
-    /// The first failure usually comes from a lost connection, and causes no pause. Each later
-    /// failure in a row may replace a connection. So each of them causes a pause that is twice as
-    /// long as the previous one, up to [`LONGEST_PAUSE`].
+    /// The first failure usually comes from a lost connection, and causes no pause. After each
+    /// further consecutive failure, the client may have to replace the subscriber connection. So
+    /// each of these failures causes a pause that is twice as long as the previous one, up to
+    /// [`LONGEST_PAUSE`].
     pub(super) fn add(&mut self, error: &ServerError, now: Instant, delay: Duration) {
         self.last = Some(error.clone());
         if matches!(error, ServerError::NotSent { .. }) {
@@ -145,7 +146,8 @@ impl NodeTask {
     }
 }
 
-/// Returns the pending changes of a node's subscriptions; `None` if a newer node has its address.
+/// Returns the pending changes of these subscriptions; `None` if their node was removed, or
+/// replaced by a new one with the same address.
 pub(super) fn own_desired<'a>(
     node_tasks: &'a mut HashMap<NodeId, NodeTask>,
     subscriptions: &NodeSubscriptions,

@@ -203,15 +203,15 @@ impl SubscriptionManager {
                 for other in internal_names(&wire_name(name)).iter().filter(|other| *other != name) {
                     let other = channels.get_mut(other).filter(|other| other.is_at(subscriptions.server.id(), kind));
                     let Some(other) = other else { continue };
-                    // Because of these flags, the last of these channels unsubscribes the name when
-                    // that channel is removed, even if its own SUBSCRIBE was refused.
+                    // With these flags, the name is unsubscribed when the last of these channels is
+                    // removed, even if that channel's own SUBSCRIBE was refused.
                     (other.subscribe_sent, other.confirmed_or_unknown, still_used) = (true, true, true);
                     has_watchers |= !other.watchers.is_empty();
                 }
                 // Draining sinks of a name normally wait until the name is unsubscribed. If another
                 // channel with the same wire name has watchers, the name stays subscribed, so the
-                // sinks are dropped now. Otherwise they are dropped when the last channel with this
-                // wire name unsubscribes it.
+                // sinks are dropped now. Otherwise the sinks are dropped when the last channel with
+                // this wire name unsubscribes the name.
                 if has_watchers {
                     draining.remove(name);
                 }
@@ -285,8 +285,8 @@ impl SubscriptionManager {
             }
             channel.set_subscription(SubscriptionState::Active);
             // A waiter must check its key after each confirmation, because messages may have been
-            // lost before it. The first confirmation follows the registration, and each later one
-            // ends a gap.
+            // lost before the confirmation. The first confirmation follows the registration, and
+            // each later one ends a gap.
             if channel.has_no_poll() {
                 // No poll wakes these watchers, so all of them are woken now.
                 channel.resync();

@@ -113,8 +113,8 @@ impl<C: BatchExecutor> Batcher<C> {
     /// # Cancel safety
     ///
     /// If the future is dropped while its request is queued, the request is not sent. If the
-    /// request already belongs to a batch that is not sent yet, it is sent only if other callers
-    /// still wait for the batch.
+    /// request already belongs to a batch that is not sent yet, the request is sent only if other
+    /// callers still wait for the batch.
     pub async fn submit(&self, client: &Client, request: C::Request) -> Result<C::Reply, ServerError> {
         let mut inline_loop = InlineLoop { inline_task: None, client };
         // `waiter` is dropped before `inline_loop`. So a task that takes over the loop finds

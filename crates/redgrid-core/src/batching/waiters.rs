@@ -8,8 +8,7 @@ use redgrid_client::ServerError;
 
 use crate::clock::Instant;
 
-/// The result of one request. It is an error if the request was never sent, or if its outcome is
-/// unknown.
+/// The result of one request: an error if the request was never sent, or if its outcome is unknown.
 pub(super) type BatchResult<A> = Result<A, ServerError>;
 
 /// Maximum number of slots that are kept when all are free: 256, about 25 kilobytes.

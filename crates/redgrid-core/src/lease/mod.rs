@@ -307,8 +307,8 @@ impl<L: Lease> Schedule<L> {
         out
     }
 
-    /// Takes the leases that one request renews: the first ones that are due by `soon`, at most
-    /// `most`.
+    /// Takes the leases that one request renews: the first ones that are due by `soon`, but no more
+    /// than `most` of them.
     ///
     /// If no lease is due at `now`, none is taken, even if one is due by `soon`. A taken lease is
     /// due again only after `reschedule`.

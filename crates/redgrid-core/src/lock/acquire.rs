@@ -96,8 +96,8 @@ impl Table {
                 } else if !request.once {
                     lock.yield_plan = Some(Box::new(last.plan));
                 } else if let Some(yields_until) = last.yields_until(now) {
-                    // A try-only request that is sent while other processes are being notified of
-                    // the release would always overtake them.
+                    // If a try-only request were sent while other processes are being notified of
+                    // the release, it would always overtake those processes.
                     recent.insert(key.clone(), last, now);
                     not_before = yields_until;
                     if last.plan.is_wanted() {

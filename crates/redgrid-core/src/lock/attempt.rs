@@ -168,8 +168,9 @@ impl Table {
     /// Installs a grant. The waiter that requested the grant gets it or, if that waiter has left,
     /// the next waiter. If no waiter can use the grant, it is released.
     ///
-    /// Returns `Some(Duration::ZERO)` if another client took the lock over before this process
-    /// installed the grant. `try_for` then returns the same value.
+    /// Returns `None` if the attempt is finished. If another client took the lock over before this
+    /// process installed the grant, returns `Some(Duration::ZERO)`, and so does `try_for`: how long
+    /// the lock stays taken is not known, and the wait loop tries again at once.
     fn granted(self: &Arc<Self>, attempt: &Attempt, id: u64, token: u64, outcome: &RequestOutcome) -> Option<Duration> {
         let (sent, key, in_queue) = (outcome.sent, &attempt.key, attempt.queue().is_some());
         let why = || AcquireFailure::Unknown(ServerError::unknown("the reply arrived after the end of the lease"));

@@ -154,8 +154,8 @@ impl ServerLease {
 struct Shortenings {
     /// Until when each unanswered shortening can execute; `Instant::MAX` for those in flight.
     unanswered: Vec<Instant>,
-    /// When the last reply to a shortening arrived. Requests that were sent before that do not
-    /// extend the deadline, even if they are confirmed later.
+    /// When the last reply to a shortening arrived. Requests from before that reply do not extend
+    /// the deadline, even if they are confirmed later.
     settled: Instant,
 }
 

@@ -41,8 +41,8 @@ pub struct DetachedHold {
     /// The lease. A fixed lease ends at [`ends`](DetachedHold::ends). A renewed lease is extended
     /// when the hold is attached.
     pub lease: LeaseMode,
-    /// How much time was left at the detach until the hold would have ended locally. The server
-    /// keeps the hold longer, by a margin.
+    /// The time from the detach to the hold's local deadline. The server keeps the hold longer, by
+    /// a margin.
     pub left: Duration,
     /// When a fixed lease ends, in microseconds since 1970 by the clock of its server; 0 for a
     /// renewed lease. The value can be slightly too early.
@@ -172,8 +172,8 @@ impl Table {
         let seen = Arc::clone(&progress);
         let over = self.now() + self.core.settings.patience() + durability.timeout() + GRACE;
         let key = target.key.clone();
-        // The attempt runs in its own task. If it ran in the caller's future and that were dropped,
-        // this process could have taken over the hold without any task that owns it.
+        // The attempt runs in its own task. If it ran in the caller's future and this future were
+        // dropped, this process could have taken over the hold without any task that owns the hold.
         self.spawn_background(Box::pin(async move {
             let _ = answer.send(table.attach_for(client, kind, target, detached, (durability, progress)).await);
         }));

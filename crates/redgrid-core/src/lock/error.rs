@@ -62,9 +62,9 @@ pub enum AcquireError {
     },
     /// The request failed for a reason that is not specific to locks.
     ///
-    /// After [`Failure::OutcomeUnknown`] the lock may be held for a while. It is then being
-    /// released, and is free at the latest when its lease ends. After all other failures, the
-    /// request holds nothing.
+    /// After [`Failure::OutcomeUnknown`] the lock may be held for a while. The client is then
+    /// releasing the lock, which is free at the latest when its lease ends. After all other
+    /// failures, the request holds nothing.
     #[error(transparent)]
     Failed(#[from] Failure),
 }

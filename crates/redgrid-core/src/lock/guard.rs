@@ -124,7 +124,7 @@ impl HoldGuard {
     }
 
     /// Records that another hold keeps the lock taken for `at_least`. So this hold no longer keeps
-    /// it taken.
+    /// the lock taken.
     ///
     /// This has an effect only on the last guard of the hold.
     pub fn drop_retention(&self) {

@@ -87,8 +87,8 @@ impl Table {
             // The lease was adjusted. But if a pass request was slow after that, the lease may have
             // ended.
             Some(sent) => !in_queue || now < deadline(sent, next.request.lease.duration()),
-            // A grant that has had no owner yet can be used, even if it arrived after the end of
-            // its hand-over window.
+            // A grant without a previous owner can be used, even if the grant arrived after the end
+            // of its hand-over window.
             None => {
                 let in_window = in_queue || server_lease.may_hand_over(now) || server_lease.is_unowned();
                 in_window && server_lease.is_valid_locally_at(now)

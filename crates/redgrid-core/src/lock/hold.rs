@@ -157,7 +157,7 @@ impl ServerLease {
         !self.over.swap(true, Ordering::AcqRel)
     }
 
-    /// Returns whether renewals extend the lease; otherwise they only verify that it is held.
+    /// Returns whether renewals extend the lease; otherwise they only verify the grant.
     pub(super) fn is_renewed_at(&self, now: Instant) -> bool {
         self.has_renewed_lease() && now.as_nanos() < self.renewed_until.load(Ordering::Acquire)
     }
@@ -332,7 +332,7 @@ impl Hold {
         self.own_deadline.at()
     }
 
-    /// Returns whether the hold's own lease has run out. Once it has returned true, it always does.
+    /// Returns whether the hold's own lease has run out. Once the result is true, it stays true.
     pub(super) fn has_run_out(&self, now: Instant) -> bool {
         self.own_deadline.has_passed(now)
     }

@@ -65,9 +65,9 @@ impl Table {
 
     /// Releases a grant that is not as durable as requested, and then delivers the failure.
     ///
-    /// Because of this order, a new request of the caller does not find the lock taken by that
-    /// grant, even if it is made at once. If the request must be sent again, returns true and
-    /// delivers no failure.
+    /// Because of this order, even an immediate new request of the caller does not find the lock
+    /// taken by that grant. If the request must be sent again, returns true and delivers no
+    /// failure.
     pub(super) async fn not_durable(
         self: &Arc<Self>,
         attempt: &Attempt,
@@ -229,8 +229,9 @@ impl Table {
     }
 }
 
-/// Returns whether `other` would fail for the same lack of durability as `first`. It would if it
-/// requests at least the durability of `first`, and waits at most as long for the confirmation.
+/// Returns whether `other` would fail for the same lack of durability as `first`. This is so if
+/// `other` requests at least the durability of `first`, and waits at most as long for the
+/// confirmation.
 fn also_lacks_durability(failure: &AcquireFailure, first: &AcquireRequest, other: &AcquireRequest) -> bool {
     let is_lacking =
         matches!(failure, AcquireFailure::NotDurable(CommitError::Shortfall { .. } | CommitError::Unsupported { .. }));

@@ -1,9 +1,9 @@
 //! Subscribers that never acquire the lock: a monitor with a pattern subscription, or a process
 //! that only watches the lock.
 //!
-//! The reply to a release counts such subscribers as if they waited. Because of them, each yield
-//! would end only by its quiet period. So these subscribers, called phantoms, are detected for each
-//! key and ignored for a while.
+//! The reply to a release counts such subscribers as if they waited. But they never acquire the
+//! lock: each yield would last until its quiet period is over. So these subscribers, called
+//! phantoms, are detected for each key and ignored for a while.
 
 use std::time::Duration;
 

@@ -109,7 +109,7 @@ pub(super) fn op_context(hold: &Hold) -> OpContext<'_> {
     OpContext { labels: hold.server_lease.labels(), name: &hold.server_lease.keys.name }
 }
 
-/// A release that its caller polls inline. If it is dropped early, a background task continues it.
+/// A release that its caller polls inline. An early drop moves the release to a background task.
 struct InlineRelease(Arc<Table>, InlineTask);
 
 impl Drop for InlineRelease {

@@ -29,8 +29,8 @@ const BATCH: usize = 100;
 
 /// The pause between two scripts of a burst: 2 ms.
 ///
-/// The renewal of 10,000 keys that are due together takes a fifth of a second, and leaves the
-/// server time for other requests.
+/// If 10,000 keys are due together, their renewal takes a fifth of a second, and leaves the server
+/// time for other requests.
 const PACE: Duration = Duration::from_millis(2);
 
 /// The shortest time without a reply after which a renewal is scheduled again: 20 ms.
@@ -189,8 +189,8 @@ impl Table {
             // every reply late would lose holds that the server has kept.
             let shortest =
                 server_leases.iter().map(|server_lease| server_lease.deadline().since(sent)).min().unwrap_or_default();
-            // The reply of a primary that was replaced meanwhile moves no deadline, because the new
-            // primary may not have the lease.
+            // If the primary was replaced meanwhile, its reply moves no deadline: the new primary
+            // may not have the lease.
             let mut response = pin!(unless_replaced(&*self.core.topology, &request, limit));
             // An unanswered renewal may have lengthened the lease on the server. A failing release
             // must then be retried until that longer lease is over.

@@ -311,7 +311,7 @@ impl Table {
     }
 
     /// Returns the state, or `None` if the table is locked. This is for the drop of a client's last
-    /// handle: it can happen while the table is locked, and must not wait.
+    /// handle: the drop can happen while the table is locked, and must not wait.
     pub(super) fn try_state(&self) -> Option<MutexGuard<'_, State>> {
         self.state.try_lock().ok()
     }

@@ -140,7 +140,7 @@ impl Table {
 
     /// Waits until the former holder's hand-over window is over, and renews the grant.
     ///
-    /// Until then, a former holder that has not received the notice can hand the lock over within
+    /// Until then, if a former holder has not received the notice, it can hand the lock over within
     /// its process. At the end of the window, the server's clock is past every token of these
     /// hand-overs. So the renewal at that time gives the grant a new, higher token from this
     /// clock.
@@ -164,8 +164,8 @@ impl Table {
         // While the hold of this takeover exists, a late retransmission changes nothing. Without
         // that hold, a late retransmission can take the lock from yet another holder. So
         // `Self::free` releases the lock only at `settled`. By then no retransmission can execute
-        // any more. If one has taken the lock, the hand-over window of the holder that lost it is
-        // over.
+        // any more. If a retransmission has taken the lock, another holder has lost it, and the
+        // hand-over window of that holder is over.
         let settled = unanswered_until.map_or(Instant::MIN, |limit| limit + LONGEST_WINDOW);
         match parse_reply(&outcome) {
             AcquireReply::Granted { token, .. } => {
@@ -202,7 +202,7 @@ impl Table {
         }
     }
 
-    /// Installs the grant. It replaces this process's holds of the same key.
+    /// Installs the grant, which replaces this process's holds of the same key.
     ///
     /// If no caller can receive the grant, the lock stays taken until `keep_until`.
     pub(super) fn install(

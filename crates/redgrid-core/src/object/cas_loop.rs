@@ -116,8 +116,8 @@ impl CasLoop {
     ///
     /// A recent value is known if the last failed attempt reported it. Before the first attempt, a
     /// recent value is known if another update stored it while this call waited for its turn. In
-    /// all other cases `request` is sent. It goes to the primary, whatever the read mode: with an
-    /// outdated value from a replica, the attempt would only fail.
+    /// all other cases `request` is sent. This request goes to the primary, whatever the read mode:
+    /// with an outdated value from a replica, the attempt would only fail.
     ///
     /// # Errors
     ///

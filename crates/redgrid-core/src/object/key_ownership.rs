@@ -64,8 +64,9 @@ const OTHER_PREFIXES: [(&str, OnDelete, bool); 13] = [
     ("redgrid_commit", OnDelete::Keep, false),
 ];
 
-/// Name, without the namespace, of the key that stores the time since which a server votes in a
-/// quorum.
+/// Name, without the namespace, of the key of a server's incarnation mark: the id of the server's
+/// process, and the time from which that process votes in a quorum. See `Quorum` in
+/// `redgrid-locks`.
 const SERVER_INCARNATION: &[u8] = b"redgrid_birth";
 
 /// Maximum length of keys that are examined. Every key of redgrid is shorter, even the longest: a

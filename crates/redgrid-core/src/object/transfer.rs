@@ -130,7 +130,7 @@ impl Inner {
         let mut written: Option<(Snapshot, Vec<Bytes>)> = None;
         let former: Option<Bytes> = cas_loop.read(Request::command("GET").key(self.receipt_key())).await?;
         // Each receipt is unique. So it differs from the receipt of an earlier rename of an object
-        // with this name, which may still be stored (`former`).
+        // with this name. The earlier receipt may still be stored (`former`).
         let receipt: Bytes = [&to.keys[0][..], format!("\0{:016x}", fastrand::u64(..)).as_bytes()].concat().into();
         loop {
             let Some(snapshot) = self.take_snapshot(&cas_loop).await? else {

@@ -145,8 +145,8 @@ impl Permit {
     /// # Cancel safety
     ///
     /// If the future is dropped before the request is sent, the request is never sent. A request
-    /// that was sent may or may not be executed. As long as it is not confirmed, the permits are
-    /// valid locally until the old or the new end of the lease, whichever is earlier.
+    /// that was sent may or may not be executed. As long as the extension is not confirmed, the
+    /// permits are valid locally until the old or the new end of the lease, whichever is earlier.
     pub async fn extend(&self, lease: Duration) -> Result<(), ExtendError> {
         let name = || self.name().clone();
         if !(SHORTEST_LEASE..=LONGEST_LEASE).contains(&lease) {

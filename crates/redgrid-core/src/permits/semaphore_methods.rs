@@ -96,8 +96,8 @@ macro_rules! semaphore_methods {
             ///
             /// These operations also apply to the leases of permits, and to the queue of a fair
             /// semaphore. They have effect even while guards hold permits: a deletion or a rename
-            /// also removes held permits from this name. Waiters are not woken by such a change.
-            /// They notice it when they poll, within `poll_interval`.
+            /// also removes held permits from this name. Such a change wakes no waiters. The
+            /// waiters notice the change when they poll, within `poll_interval`.
             pub fn object(&self) -> $crate::object::Object {
                 self.handle.object()
             }

@@ -69,8 +69,8 @@ pub(super) fn text_at(format: Format, text: &str, at: At<'_>) -> Option<String> 
     let mut path: Vec<Step<'_>> = at.key.split('.').map(Step::Key).collect();
     path.extend(at.index.map(Step::Index));
     match format {
-        // JSON is a subset of YAML, so the YAML parser can read both. It can return a number as it
-        // is written in the text.
+        // JSON is a subset of YAML, so the YAML parser can read both. This parser can return a
+        // number as the text writes it.
         Format::Yaml | Format::Json => ScalarText(&path).deserialize(yaml_serde::Deserializer::from_str(text)).ok()?,
         Format::Toml => {
             let table = DeTable::parse(text).ok()?;
@@ -138,8 +138,9 @@ impl<'de> Visitor<'de> for ScalarText<'_> {
     }
 }
 
-/// Reads a value with all nested values. Unlike the value types of the parsers, it accepts numbers
-/// of any size, and reports which key is duplicated.
+/// Reads a value with all nested values. Unlike the deserializers of the parsers' own types for
+/// values (such as `serde_json::Value`), this one accepts numbers of any size, and reports which
+/// key is duplicated.
 struct Node<'a> {
     /// The keys that lead to the value, separated by dots.
     path: String,

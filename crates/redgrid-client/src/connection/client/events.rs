@@ -240,7 +240,8 @@ async fn watch(events: Arc<Events>, watcher: u64, server: Arc<dyn Server>) {
             last = present;
         }
         if epoch.changed().await.is_err() {
-            // The server is closed for good. The task ends when its [`Watching`] is dropped.
+            // The node was closed and will not connect again. Dropping the [`Watching`] aborts this
+            // task.
             return std::future::pending().await;
         }
     }

@@ -53,8 +53,8 @@ type ByProcess = Vec<(Process, Last)>;
 ///
 /// Only their bytes are kept, one release after another. Keeping the requests themselves would cost
 /// 4 % more CPU time, measured with 256 tasks that acquire and release. The reason is that the
-/// memory of a request would be freed a thousand requests later, when it has left the processor's
-/// cache.
+/// memory of a request would be freed a thousand requests later, when that memory has left the
+/// processor's cache.
 #[derive(Default)]
 struct Last {
     releases: VecDeque<Release>,
@@ -127,7 +127,7 @@ impl Last {
         self.bytes.drain(..first.size);
     }
 
-    /// Removes and returns every release for whose first key `is_moved` returns true.
+    /// Removes and returns the releases whose first key has moved according to `is_moved`.
     fn take(&mut self, is_moved: impl Fn(&[u8]) -> bool) -> Vec<(Instant, Request)> {
         let (mut kept, mut moved) = (Last::default(), Vec::new());
         let Last { releases, mut bytes, .. } = std::mem::take(self);

@@ -1,9 +1,9 @@
 //! The service of a client: the part that manages the locks and permits held through the client.
 //!
 //! The client itself handles only connections and requests, and has no code for locks. It has one
-//! slot for a service. `redgrid-core` attaches the service when it is first needed. The client runs
-//! the service, notifies it of new connections and topology changes, passes notices on to it, and
-//! closes it before the connections close.
+//! slot for a service. `redgrid-core` attaches the service when a service is first needed. The
+//! client runs the service, notifies it of new connections and topology changes, passes notices on
+//! to it, and closes it before the connections close.
 
 use std::any::Any;
 use std::pin::Pin;

@@ -8,8 +8,8 @@ pub(in crate::connection) struct Views {
     /// with the former shard of that primary.
     ///
     /// A redirect reports the new primary of only one slot. Either the slots move one after
-    /// another, or the former primary was replaced. It is reported as replaced if it disappears
-    /// later, and the new primary then serves all slots of the stored shard.
+    /// another, or the former primary was replaced. The former primary is reported as replaced if
+    /// it disappears later, and the new primary then serves all slots of the stored shard.
     heirs: Vec<(NodeId, Shard)>,
 }
 

@@ -41,7 +41,7 @@ use crate::error::ServerError;
 use crate::sync::Mutex;
 
 /// Limit of the back-off between two attempts to connect: 2 s. At this limit, a random time of 1 to
-/// 2 s passes between them.
+/// 2 s passes between two attempts.
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
 
 /// Shortest silence of a server, while a reply is outstanding, after which it is suspected: 100 ms.
@@ -49,8 +49,8 @@ const LONGEST_WAIT: Duration = Duration::from_secs(2);
 /// A live server nearby answers within a millisecond. Suspicion causes a topology refresh.
 const SILENT: Duration = Duration::from_millis(100);
 
-/// Upper bound of [`suspicion_timeout`] for distant servers: 1 s. Without this bound, a server that
-/// has been slow for 20 s would no longer be suspected, because its slow replies would determine
+/// Upper bound of [`suspicion_timeout`] for distant servers: 1 s. Without this bound, a server
+/// would no longer be suspected after 20 s of slow replies, because these replies would determine
 /// the round trip.
 const LONGEST_SILENT: Duration = Duration::from_secs(1);
 

@@ -97,8 +97,8 @@ impl Login {
         self.state.lock().trouble.clone()
     }
 
-    /// Returns the number of logins so far. The caller reads it before it sends a request that may
-    /// be refused; see [`Login::again`].
+    /// Returns the number of logins so far. The caller reads this number before sending a request
+    /// that may be refused; see [`Login::again`].
     pub(crate) fn count(&self) -> u64 {
         self.state.lock().count
     }

@@ -1,10 +1,10 @@
 //! A lower bound of how far the server's clock is ahead of the local clock.
 //!
-//! A request that must not be executed after some instant of the *local* clock carries that instant
-//! in the *server's* time. The bound is never too high, so the server refuses a request too early
-//! rather than too late. Therefore the server executes no transmission of an acquire after the
-//! client considers that transmission expired. The exception is a server whose clock was set back;
-//! see [`ServerClock::set_back`].
+//! A request can have a deadline: an instant of the *local* clock, after which it must not be
+//! executed. The request carries that instant in the *server's* time. The bound is never too high,
+//! so the server refuses a request too early rather than too late. Therefore the server executes no
+//! transmission of an acquire after the client considers that transmission expired. The exception
+//! is a server whose clock was set back; see [`ServerClock::set_back`].
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

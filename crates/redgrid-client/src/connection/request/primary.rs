@@ -122,8 +122,8 @@ fn decides(core: &Core, server: &Arc<dyn Server>) -> bool {
 /// primary, or `until` has passed.
 ///
 /// A refused login or the beginning of a shutdown ends the attempts at once. An error from
-/// [`Server::refusal`] also ends them, except while a transmission is unanswered, or if the request
-/// is dedicated.
+/// [`Server::refusal`] also ends the attempts, provided that every transmission was answered and
+/// the request uses no dedicated connection.
 async fn send_to(
     core: &Core,
     server: &Arc<dyn Server>,

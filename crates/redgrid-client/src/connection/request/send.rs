@@ -229,8 +229,8 @@ pub async fn unless_replaced(topology: &dyn Topology, request: &Arc<Request>, li
 
 /// Sends one transmission, and rejects the reply of a primary that was replaced meanwhile.
 ///
-/// A primary that hung and resumes still acts as a primary after it was replaced, but its grants
-/// are invalid. The wait for a hanging primary is limited to the time within which a live primary
+/// A primary can hang, be replaced, and then resume. It still acts as a primary, but its grants are
+/// invalid. The wait for a hanging primary is limited to the time within which a live primary
 /// answers. Then the topology is checked for a replacement.
 ///
 /// In a cluster, the former primary may have lost only this slot, and still be the primary of other
@@ -269,7 +269,8 @@ pub async fn once(topology: &dyn Topology, request: Request, limit: Instant) -> 
     answer
 }
 
-/// Sends one transmission to `by` and follows its redirects; sets `sent_on` at the first of them.
+/// Sends one transmission to the node `by`, and follows redirects. Sets the flag `sent_on` at the
+/// first redirect.
 async fn transmit(
     topology: &dyn Topology,
     by: Arc<dyn Server>,

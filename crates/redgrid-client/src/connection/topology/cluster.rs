@@ -28,8 +28,8 @@ use crate::connection::slot::slot;
 use crate::connection::{DeploymentKind, Server, ShardServers, Topology, TopologyHint};
 use crate::sync::Mutex;
 
-/// How long a node that is in no map stays open after a redirect has named it: 30 s. The migration
-/// of a slot takes less time.
+/// How long a node stays open after a redirect has named it, if no slot map names it: 30 s. The
+/// migration of a slot takes less time.
 const NAMED_FOR: Duration = Duration::from_secs(30);
 
 /// How long a MOVED overrides the map: 1 s. Within that time, all nodes learn the new owner of the

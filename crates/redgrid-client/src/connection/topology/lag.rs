@@ -228,7 +228,7 @@ mod tests {
         let primary = ReplOffset::Primary(6000);
         assert_eq!(is_behind(&ReplOffset::Replica(4999), &primary, Some(5000)), Some(true));
         assert_eq!(is_behind(&ReplOffset::Replica(5000), &primary, Some(5000)), Some(false));
-        // Another process has its own offsets.
+        // A restarted server (another `run_id`) counts its offsets anew.
         history.record(connection("b", 3), (at(2700), at(2700)), 10, LAG);
         assert_eq!((wanted(&history, 3600), wanted(&history, 3700)), (None, Some(10)));
     }

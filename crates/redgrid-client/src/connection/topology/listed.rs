@@ -3,7 +3,7 @@
 //!
 //! Each node is queried with `ROLE` at every `scan_interval` and after topology hints, and more
 //! often while the primary does not answer. The client follows the node that claims to be a
-//! primary. During a failover several nodes may claim this, because a former primary claims it
+//! primary. During a failover several nodes may make this claim, because a former primary does so
 //! until it is reconfigured. In that case the votes of the replicas decide, as
 //! [`votes`](super::votes) describes.
 

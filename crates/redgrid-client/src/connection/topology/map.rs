@@ -21,8 +21,8 @@ const LEFT_FOR: Duration = Duration::from_secs(10);
 
 /// How long slots stay with their node although no map assigns them to any node: 60 s.
 ///
-/// After a primary has stopped answering, the map is refreshed more often, also for 60 s. A node
-/// that was not replaced within that time has lost its slots or given them up.
+/// After a primary has stopped answering, the map is refreshed more often, also for 60 s. If a node
+/// was not replaced within that time, it has lost its slots or given them up.
 const KEPT_FOR: Duration = EAGER_FOR;
 
 #[derive(Default)]
@@ -127,11 +127,11 @@ impl Map {
     /// Returns the index of the map to trust among `maps`, each reported by a different node.
     /// Returns `None` if no map can be trusted.
     ///
-    /// A node that was cut off or has hung reports an old map without any sign of its age. So a map
-    /// is doubtful if it takes slots from a responding node and gives them to a suspect node. A
-    /// node is suspect if it is silent, unknown or a replica, or has lost slots recently. Slots do
-    /// not make a map doubtful if redirects (MOVED) have named the same new node for all of them. A
-    /// doubtful map is trusted only if another node reports the same moves.
+    /// If a node was cut off or has hung, it reports an old map, without any sign of the map's age.
+    /// So a map is doubtful if it takes slots from a responding node and gives them to a suspect
+    /// node. A node is suspect if it is silent, unknown or a replica, or has lost slots recently.
+    /// Slots do not make a map doubtful if redirects (MOVED) have named the same new node for all
+    /// of them. A doubtful map is trusted only if another node reports the same moves.
     pub(super) fn trusted(&self, maps: &[Vec<Range>], now: Instant, answers: impl Fn(&Node) -> bool) -> Option<usize> {
         let doubtful: Vec<_> = maps.iter().map(|ranges| self.doubtful(ranges, now, &answers)).collect();
         let is_confirmed = |at: usize| {

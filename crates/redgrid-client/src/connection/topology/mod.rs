@@ -43,7 +43,7 @@ const LONGEST_GAP: Duration = Duration::from_millis(50);
 /// acceptable for these calls.
 const EAGERLY: Duration = Duration::from_millis(100);
 
-/// How long the pauses between refreshes stay at [`EAGERLY`]: 10 s.
+/// How long the pauses between refreshes keep their initial length, [`EAGERLY`]: 10 s.
 ///
 /// A failover that is configured to be fast completes within that time. After that, each pause is a
 /// quarter longer than the previous one. This limits the load, because all clients of a deployment

@@ -45,10 +45,9 @@ struct Votes {
 impl<'a> Election<'a> {
     /// Returns the primary with the most votes. With equal votes, the current primary is kept.
     ///
-    /// "For long" below means for two thirds of `response_timeout`.
-    ///
-    /// A silent current primary is a candidate until it has been silent for long. After that it is
-    /// a candidate only while a connected replica votes for it.
+    /// A silent current primary is a candidate until it has been silent for two thirds of
+    /// `response_timeout` ("for long" below). After that it is a candidate only while a connected
+    /// replica votes for it.
     ///
     /// The result is [`Choice::Open`] in two cases. In the first case, several nodes have the most
     /// votes, and the current primary is not among them. In the second case, there is no current
@@ -85,7 +84,8 @@ impl<'a> Election<'a> {
     pub(super) fn replicas_of(&self, primary: &Address) -> Vec<Address> {
         let is_by_name = self.is_by_name();
         let replicas = self.answers.iter().filter(|(_, answer)| match answer {
-            // If no replica names a listed node, any name may be an alias of this primary.
+            // If none of the replicas names a listed node, each name may be an alias of this
+            // primary. So all replicas count as replicas of this primary.
             Ok(Role::ReplicaOf { primary: named, .. }) => !is_by_name || self.is_same(named, primary),
             _ => false,
         });

@@ -4,7 +4,7 @@
 //! keepalive every 250 ms covers all of these positions. A waiter with a position sends its acquire
 //! request again when
 //!
-//! - a message notifies it that it is next,
+//! - a message says that this waiter is next,
 //! - the reply to a keepalive shows its position at the head of the queue, and the lock as free, or
 //! - its position is the head, and the lease of the holder ends.
 //!

@@ -1,7 +1,7 @@
 //! Local pass: hand-over along the server's queue inside one process.
 //!
-//! The positions at the head of the queue may belong to this process. As long as they do, a task
-//! that releases the lock hands the lock to the waiter with the next position, without a request.
+//! The positions at the head of the queue may belong to this process. If so, a release hands the
+//! lock to the waiter with the next position, without a request.
 //!
 //! A reply of the server lists the positions of this process at the head, up to the first position
 //! of another process. These positions are a *run*. New waiters enqueue at the end, so no waiter
@@ -203,8 +203,9 @@ impl Table {
 
     /// Completes the release of a server lease by a pass request.
     ///
-    /// If a retransmission can acquire the lock again, schedules another release. Remembers a plain
-    /// release, which can be repeated after a failover.
+    /// If a retransmission can acquire the lock again, schedules another release. So that the
+    /// release can be repeated after a failover, remembers a plain release request in place of the
+    /// pass request.
     fn released_by_pass(self: &Arc<Self>, server_lease: &ServerLease, answered: &RequestOutcome) {
         self.release_late_copies(server_lease, answered.sent, Instant::MIN);
         let field = self.core.field(server_lease.id);

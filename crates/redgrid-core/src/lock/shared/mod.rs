@@ -178,7 +178,7 @@ impl State {
     /// Finds the hold that the request converts: a hold of the same holder in the paired mode.
     /// Returns the id of its server lease; `None` if there is no such hold.
     ///
-    /// A request that would wait for a hold of its own holder or scope fails with
+    /// If the request would wait for a hold of its own holder or scope, it fails with
     /// [`AcquireError::WouldDeadlock`].
     pub(in crate::lock) fn held_in_paired_mode(
         &self,
@@ -361,9 +361,9 @@ fn satisfies(server_lease: &ServerLease, request: &AcquireRequest, handover_wind
 }
 
 impl LockState {
-    /// Returns whether the request can join the queue of this lock state. It can if it can share
-    /// the grant that the queued requests wait for, or if it can reclaim the server lease before
-    /// the release of that lease is sent.
+    /// Returns whether the request can join the queue of this lock state. There are two cases: the
+    /// request can share the grant that the queued requests wait for, or it can reclaim the server
+    /// lease before the release of that lease is sent.
     fn can_join_pending(&self, request: &AcquireRequest, handover_window: Duration, now: Instant) -> bool {
         if self.is_reclaimable(now) {
             return self.queue.is_empty()
@@ -377,8 +377,8 @@ impl LockState {
             && self.queue.iter().all(is_alike)
     }
 
-    /// Continues after a hold of a server lease has ended: notifies the last sharer if it is now
-    /// alone, and stops renewals if only forgotten holds remain.
+    /// Does the work that is due after a hold of a server lease has ended: notifies the last sharer
+    /// if it is now alone, and stops renewals if only forgotten holds (without a guard) remain.
     pub(in crate::lock) fn left_by_one(&self, server_lease: &ServerLease) {
         if self.holds.len() == 1 {
             server_lease.left_alone();

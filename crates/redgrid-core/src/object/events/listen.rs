@@ -99,11 +99,11 @@ impl Listen {
     /// Changes the setting of those servers that do not publish the selected events.
     ///
     /// Adds the missing letters to the setting `notify-keyspace-events`, and removes none.
-    /// Publishing costs the server some work for each change by any client. A server that restarts
-    /// loses the added letters, unless its configuration file contains them. The stream adds lost
-    /// letters again.
+    /// Publishing costs the server some work for each change by any client. A server loses the
+    /// added letters when it restarts, unless its configuration file contains them. The stream adds
+    /// lost letters again.
     ///
-    /// Two clients that enable different letters at the same moment may remove each other's
+    /// If two clients enable different letters at the same moment, they may remove each other's
     /// letters. If several clients listen, they should all select the same events, or the servers'
     /// configuration files should contain the setting. The user needs the permissions `+config|get`
     /// and `+config|set`.

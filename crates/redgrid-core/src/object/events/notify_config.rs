@@ -86,8 +86,8 @@ impl NotifyConfig {
             source if is_passing(&source) => unavailable(source),
             source => ListenError::CannotCheck { node: node(), source },
         };
-        // Another client that changes the setting at the same moment may remove the added letters.
-        // So the setting is read again after each change.
+        // If another client changes the setting at the same moment, it may remove the added
+        // letters. So the setting is read again after each change.
         for attempt in 0.. {
             let set = read_setting(server).await.map_err(check_error)?;
             let missing = missing_letters(&self.letters, &set);

@@ -54,9 +54,10 @@ impl Connection {
                     // have ended.
                     pipeline.abort();
                     pipeline.lost().await;
-                    // With RESP2 the set-up can succeed without any exchange, so it does not show
-                    // that a server listens at the address. So the client checks what listens
-                    // there, unless the connection was silent: a hanging server is silent, too.
+                    // With RESP2 the set-up can succeed without any exchange, so its success does
+                    // not show that a server listens at the address. So the client checks what
+                    // listens there, unless the connection was silent: a hanging server is silent,
+                    // too.
                     if !was_up
                         && self.trouble() != SILENT
                         && let Some(trouble) = self.diagnose_listener().await

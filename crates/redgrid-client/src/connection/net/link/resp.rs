@@ -97,7 +97,7 @@ impl Scan {
                 (b'$' | b'=' | b'!', Some(bytes)) => (bytes.saturating_add(2), 0),
                 (b'*' | b'~' | b'>', Some(values)) => (0, values),
                 (b'%', Some(pairs)) => (0, pairs.saturating_mul(2)),
-                // An attribute. Its pairs are followed by the value that it describes.
+                // An attribute. Its pairs are followed by the value that the attribute describes.
                 (b'|', Some(pairs)) => (0, pairs.saturating_mul(2).saturating_add(1)),
                 (b'$' | b'*' | b'+' | b'-' | b':' | b'_' | b'#' | b',' | b'(', _) => (0, 0),
                 _ => return true,

@@ -120,8 +120,9 @@ impl Batchers {
 
 /// A guard that counts one call as in flight while its caller sends it.
 ///
-/// It is dropped with the caller's future, so that a cancelled call is no longer counted. If calls
-/// wait when the guard is dropped, and another request is allowed in flight, a sender is started.
+/// The guard is dropped with the caller's future, so that a cancelled call is no longer counted. If
+/// calls are waiting when the guard is dropped, and one more request may be in flight, a sender is
+/// started.
 pub(super) struct InlineCall<'a> {
     node: &'a Node,
     key: BatchKey,
@@ -165,8 +166,8 @@ pub(super) enum BatchMode {
 
 /// The mutex that orders the delivery of replies.
 ///
-/// A sender locks the mutex before it delivers the replies of a batch. It unlocks the mutex after
-/// the answered callers have sent their next calls.
+/// A sender locks the mutex before it delivers the replies of a batch. The sender unlocks the mutex
+/// after the answered callers have sent their next calls.
 pub(super) type ReplyOrder = Arc<tokio::sync::Mutex<()>>;
 
 #[derive(Default)]

@@ -16,9 +16,10 @@
 //! thirds in both.
 //!
 //! With about a hundred callers or more, four requests in flight are faster than one (256 tasks:
-//! 1.13 times). Four are also faster with a distant server, where waiting for the next batch costs
-//! a part of a round trip. A batch has at most 64 calls: with so many, the fixed cost on the server
-//! is negligible, and the batch completes within 0.3 ms.
+//! 1.13 times). Four are also faster with a distant server: with only one request in flight, a call
+//! would first wait for the reply to that request, for a part of a long round trip. A batch has at
+//! most 64 calls: with so many, the fixed cost on the server is negligible, and the batch completes
+//! within 0.3 ms.
 //!
 //! On a runtime with one thread, client and server would be idle alternately if only one request
 //! were in flight. So four requests are in flight there, each with a quarter of the calls, and

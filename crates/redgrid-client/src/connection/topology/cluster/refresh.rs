@@ -100,7 +100,7 @@ impl Cluster {
                             let message = why.unwrap_or_else(|| "none is set".into());
                             return Err(Trouble { message, kind: kind_of(all()) });
                         }
-                        // No other node that could confirm this map has answered, so the map is
+                        // No other node has returned a map, so nothing can confirm this one. It is
                         // used without confirmation.
                         [ranges] => {
                             self.apply(ranges);

@@ -46,9 +46,10 @@ impl Elected {
 
     /// Returns whether this replica has not been followed yet and must be given up.
     ///
-    /// The replica is given up if another replica is now chosen. If no replica is chosen, it is
-    /// given up once the leading sentinel has answered, or has been silent for [`LEADER_TIMEOUT`].
-    /// The answers of other sentinels do not matter, because they do not report the failover.
+    /// The replica is given up if another replica is now chosen. If no replica is chosen now, this
+    /// one is given up once the leading sentinel has answered, or has been silent for
+    /// [`LEADER_TIMEOUT`]. The answers of other sentinels do not matter, because they do not report
+    /// the failover.
     pub(super) fn is_given_up(&self, chosen: Option<&Address>, has_leader_answered: bool) -> bool {
         let is_other = match chosen {
             Some(chosen) => *chosen != self.address,
@@ -61,7 +62,8 @@ impl Elected {
         self.node.connection_id().borrow().is_some()
     }
 
-    /// Returns whether the replica is followed, and must still be followed.
+    /// Returns whether the client has begun to follow the replica as the primary, and continues to
+    /// do so.
     pub(super) fn is_followed(&self) -> bool {
         self.followed_at.is_some_and(|at| goes_on(at.elapsed(), self.is_primary(), self.is_backed))
     }
