@@ -1,0 +1,50 @@
+//! Clients that stop to answer questions.
+
+use std::future::poll_fn;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use redgrid_console::Client;
+use redgrid_core::author::ClientExt;
+use redgrid_core::report::{client_channel, parse_question};
+use redgrid_core::{ChannelSelector, PubSubEvent, PubSubStream, Request};
+use tokio::time::Instant;
+
+use crate::live::Stream;
+use crate::support::Setup;
+
+/// Publishes the report of a client for each question, at most this many. Stores when the last one
+/// was published.
+async fn answer(client: Client, id: String, questions: PubSubStream, most: usize, last: Arc<Mutex<Option<Instant>>>) {
+    let report = serde_json::json!({ "schema": 1, "id": id, "host": "web-1", "pid": 42 }).to_string();
+    let mut left = most;
+    while let Some(event) = poll_fn(|context| questions.poll_next(context)).await {
+        let PubSubEvent::Message { payload, .. } = event else { continue };
+        let Some(channel) = parse_question(&payload).map(str::to_owned) else { continue };
+        if left > 0 {
+            left -= 1;
+            client.run::<()>(Request::command("PUBLISH").arg(channel).arg(report.clone())).await.expect("an answer");
+            *last.lock().expect("no panic") = Some(Instant::now());
+        }
+    }
+}
+
+/// The worst case: it stops just after it has answered.
+#[tokio::test(flavor = "multi_thread")]
+async fn one_of_two_hundred_clients_that_stops_is_silent_within_10_seconds() {
+    let setup = Setup::start().await;
+    let fleet = Client::connect(setup.server.url().as_str()).await.expect("a client");
+    let stopped = Arc::new(Mutex::new(None));
+    for nth in 0..200 {
+        // The first id is on the first page.
+        let id = format!("00000000-0000-8000-8000-{nth:012}");
+        let questions = fleet.subscribe(ChannelSelector::Plain(client_channel(&id).into()), 16).await;
+        let questions = questions.expect("a subscription");
+        let (most, last) = if nth == 0 { (2, Arc::clone(&stopped)) } else { (usize::MAX, Arc::default()) };
+        tokio::spawn(answer(fleet.clone(), id, questions, most, last));
+    }
+    let mut stream = Stream::open(&setup.console(), "clients").await;
+    stream.until("state silent").await;
+    let since = stopped.lock().expect("no panic").expect("it has answered").elapsed();
+    assert!(since < Duration::from_secs(10), "{since:?}");
+}
