@@ -117,6 +117,27 @@ fn the_last_report_of_a_client_that_has_left_names_its_process() {
 }
 
 #[test]
+fn what_a_client_held_when_it_left_is_not_listed_unless_it_was_found() {
+    let mut left = process(&[("a", 7), ("b", 8)], &[], 900);
+    left.left_at = Some(2_000);
+    let processes = [(OWN, left)];
+    let once = living(&[], 2_000);
+    // It may reconnect.
+    assert_eq!(rows(&[], None, &once, &processes).len(), 2);
+    let mut twice = once.clone();
+    twice.answered(Living::of(Vec::new(), true).after(&once, 4_000), 4_000);
+    assert!(rows(&[], None, &twice, &processes).is_empty());
+    // A dead client keeps its lock. Before it left, the lock may have been its own, too.
+    for (at, state) in [(1_999, State::Unknown), (2_000, State::Gone)] {
+        let kept = Found { seen: Seen::first(1_000, Some(60_000)), ..found(OWN, 0) };
+        let kept = Found { seen: kept.seen.again(at, Some(60_000), Presence::Unknown), ..kept };
+        let listed = rows(&[("a", kept)], None, &twice, &processes);
+        assert_eq!((listed.len(), listed[0].holders.len(), listed[0].holders[0].state), (1, 1, state), "{at}");
+        assert_eq!(listed[0].holders[0].label.as_deref(), Some("nightly"));
+    }
+}
+
+#[test]
 fn many_holders_of_one_lock_are_counted() {
     let ids: Vec<String> = (0..50).map(|nth| format!("0f8fad5b-d9cb-869f-a165-{nth:012}")).collect();
     let numbers: Vec<(&str, u64)> = (0..500).map(|number| ("a", number)).collect();

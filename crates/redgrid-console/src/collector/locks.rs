@@ -270,7 +270,7 @@ fn seen_holders(
         let until = lease.map(|left| now.saturating_add(millis(left)));
         let key = (holder.client.clone(), holder.number);
         let seen = match known.and_then(|known| known.get(&key)) {
-            Some(before) => before.again(now, until, living.absent_since(&holder.client)),
+            Some(before) => before.again(now, until, living.presence(&holder.client)),
             None => Seen::first(now, until),
         };
         (key, seen)

@@ -89,13 +89,13 @@ pub(super) fn view(content: &Content<'_>, view: &mut View) -> Vec<String> {
         for holder in lock.holders.iter().take(MOST_ROWS) {
             let mode = holder.mode.as_str();
             let id = row_id(&format!("{}:{}:{mode}", holder.client, holder.number.unwrap_or_default()));
-            let seen = seen.and_then(|seen| seen.get(&(holder.client.clone(), holder.number)));
-            let shown = shown_state(snapshot, &holder.client, holder.state, seen);
+            let seen = seen.and_then(|seen| seen.get(&(holder.client.clone(), holder.number))).copied();
+            let shown = shown_state(snapshot, &holder.client, holder.state, seen.unwrap_or(Seen::first(read_at, None)));
             view.row("holders", id.clone(), holder_row(&id, content, lock, holder, shown, read_at));
         }
         for (place, waiter) in lock.queue.iter().enumerate().take(MOST_ROWS) {
             let id = row_id(&format!("{}:{}", waiter.client, waiter.number.unwrap_or_default()));
-            let shown = shown_state(snapshot, &waiter.client, waiter.state, None);
+            let shown = shown_state(snapshot, &waiter.client, waiter.state, Seen::waiting(read_at));
             let html = waiter_row(&id, snapshot, lock, Some(place + 1), &waiter.client, Some(waiter), shown);
             view.row("queue", id, html);
         }
@@ -106,7 +106,7 @@ pub(super) fn view(content: &Content<'_>, view: &mut View) -> Vec<String> {
         });
         for (client, _) in others.take(MOST_ROWS) {
             let id = row_id(client);
-            let shown = shown_state(snapshot, client, HolderState::Alive, None);
+            let shown = shown_state(snapshot, client, HolderState::Alive, Seen::waiting(read_at));
             let html = waiter_row(&id, snapshot, lock, None, client, None, shown);
             view.row("queue", id, html);
         }
@@ -195,13 +195,10 @@ fn waiting(lock: &LockView, listed: Option<&LockRow>) -> Markup {
 
 /// Returns the state of a client of the lock. The lock itself does not show which clients are
 /// silent, and a single look does not show which are gone.
-fn shown_state(snapshot: &Snapshot, client: &str, read: HolderState, seen: Option<&Seen>) -> State {
+fn shown_state(snapshot: &Snapshot, client: &str, read: HolderState, seen: Seen) -> State {
     match read {
         HolderState::Alive | HolderState::Silent => connected_state(snapshot.processes.get(client)),
-        HolderState::Gone => {
-            let seen = seen.copied().unwrap_or(Seen::first(0, None));
-            state_of(client, &seen, &snapshot.living, &snapshot.processes)
-        }
+        HolderState::Gone => state_of(client, &seen, &snapshot.living, &snapshot.processes),
         HolderState::NotRedgrid => State::Foreign,
         _ => State::Unknown,
     }
