@@ -7,6 +7,7 @@ use redgrid_core::report::ClientReport;
 use redgrid_inspect::ObjectKind;
 
 use crate::holder_state::{Seen, State, state_of};
+use crate::object_name::full_id;
 use crate::snapshot::{Living, Presence, Process, Reading};
 
 /// Locks that are listed. A larger deployment is searched by a pattern instead.
@@ -222,7 +223,7 @@ impl<'a> Sources<'a> {
                 return;
             }
             *left -= 1;
-            let name = format!("{}{}", process.namespace, held.name);
+            let name = full_id(&process.namespace, &held.name);
             let found = self.found.get(&name);
             let is_it =
                 |found: &&Found| found.holder.as_ref().is_some_and(|(client, n)| client == id && *n == held.number);
@@ -284,7 +285,7 @@ fn add_waits(drafts: &mut BTreeMap<String, Draft<'_>>, process: &Process, report
             return;
         }
         *left -= 1;
-        let name = format!("{}{}", process.namespace, wait.name);
+        let name = full_id(&process.namespace, &wait.name);
         let draft = drafts.entry(name.clone()).or_insert_with(|| {
             let kind = reported_kind(&wait.kind).to_owned();
             Draft { row: LockRow { name, kind, ..LockRow::default() }, ..Draft::default() }

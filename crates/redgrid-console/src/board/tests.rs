@@ -89,6 +89,13 @@ fn names_of_another_namespace_have_it_as_prefix() {
 }
 
 #[test]
+fn a_reported_name_is_not_the_id_of_another_one() {
+    let reporter = process(&[("\0bytes:ff", 7)], &[("\0bytes:ff", 1)], 1_000);
+    let rows = rows(&[], None, &living(&[OWN], 1_000), &[(OWN, reporter)]);
+    assert_eq!((rows.len(), &rows[0].name), (1, &crate::object_name::id_of(b"\0bytes:ff")));
+}
+
+#[test]
 fn two_readers_that_came_after_the_search_are_both_listed() {
     let mut reader = found(JAVA, 500);
     reader.kind = ObjectKind::ReadWriteLock;
