@@ -49,6 +49,9 @@ const COMMANDS: usize = 6;
 /// Names with more bytes than this are not listed. Names of redgrid have at most 1,024.
 pub(super) const LONGEST_NAME: usize = 4_096;
 
+/// The bytes of all names that a search keeps: 8 MiB. The name that exceeds it is the last one.
+pub(super) const MOST_NAME_BYTES: usize = 8 << 20;
+
 /// The kinds that are listed as locks.
 const LOCKS: [ObjectKind; 4] =
     [ObjectKind::Lock, ObjectKind::FairLock, ObjectKind::ReadWriteLock, ObjectKind::Election];
@@ -102,7 +105,7 @@ impl Collector {
     async fn search_once(&self) {
         let began = now_ms();
         let mut seen = BTreeMap::new();
-        let mut is_cut = false;
+        let (mut is_cut, mut bytes) = (false, 0);
         let mut objects = pin!(self.inspector.objects(&ObjectFilter::new().of_kinds(LOCKS).rest(REST)));
         while !is_cut {
             // The stream keeps its place if the time is over.
@@ -117,10 +120,11 @@ impl Collector {
                     });
                     return;
                 }
-                Ok(Some(Ok(_))) if seen.len() >= MOST_LOCKS => is_cut = true,
+                Ok(Some(Ok(_))) if seen.len() >= MOST_LOCKS || bytes >= MOST_NAME_BYTES => is_cut = true,
                 Ok(Some(Ok(object))) if object.name_bytes.len() > LONGEST_NAME => {}
                 Ok(Some(Ok(object))) => {
                     let (name, found) = self.found(object);
+                    bytes += name.len();
                     seen.insert(name, found);
                     if seen.len() % PROGRESS == 0 {
                         self.change(|snapshot| snapshot.sweep.found = seen.len());
