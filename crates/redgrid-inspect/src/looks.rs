@@ -10,8 +10,8 @@ use crate::inspector::Inspector;
 use crate::lock::LockView;
 
 /// The time between two looks for a client that seems to be gone: 2 s, longer than a subscription
-/// usually takes to reconnect. It is shorter than the time between two renewals of most leases (10 s
-/// by default), which nobody would wait for.
+/// usually takes to reconnect. Most leases are renewed more rarely, by default each 10 s: that is
+/// too long to wait for.
 const LOOKS_APART: Duration = Duration::from_secs(2);
 
 impl Inspector {
