@@ -102,9 +102,11 @@ impl Asked {
 
     /// Returns all questions: the UUID of each client, and an id.
     fn questions(&self) -> VecDeque<(String, String)> {
-        let of_client =
-            |(client, pending): (&String, &Pending)| pending.ids.iter().map(|id| (client.clone(), id.clone())).collect();
-        self.missing.iter().flat_map(|entry| -> Vec<_> { of_client(entry) }).collect()
+        let questions = self.missing.iter().flat_map(|(client, pending)| {
+            let ids = pending.ids.iter();
+            ids.map(move |id| (client.clone(), id.clone()))
+        });
+        questions.collect()
     }
 
     /// Records that a question was sent: the time of its client begins.

@@ -36,10 +36,7 @@ fn locks_that_look_wrong_are_named() {
     assert_eq!(lints[0].title, "1 lock without a lifetime");
     let locks = Arc::new(vec![row("a", State::Gone, None)]);
     let kept = check(&Snapshot { locks, ..Snapshot::default() }, 1_000);
-    assert_eq!(
-        (kept.len(), kept[0].title.as_str()),
-        (1, "1 lock without a lifetime, held by clients that are gone")
-    );
+    assert_eq!((kept.len(), kept[0].title.as_str()), (1, "1 lock without a lifetime, held by clients that are gone"));
     assert!(kept[0].advice.starts_with("Nothing frees"), "{}", kept[0].advice);
 }
 
