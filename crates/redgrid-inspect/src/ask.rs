@@ -65,6 +65,7 @@ struct Asked {
     due: BTreeSet<(Instant, String)>,
     /// How long a client has for the first question.
     timeout: Duration,
+    was_interrupted: bool,
 }
 
 /// The questions to a client that has not answered.
@@ -97,7 +98,7 @@ impl Asked {
                 pending.ids.push(id.clone());
             }
         }
-        Asked { missing, due: BTreeSet::new(), timeout }
+        Asked { missing, due: BTreeSet::new(), timeout, was_interrupted: false }
     }
 
     /// Returns all questions: the UUID of each client, and an id.
@@ -139,6 +140,14 @@ impl Asked {
         let waited = pending.asked_at.map(|asked_at| now.since(asked_at)).unwrap_or_default();
         self.missing.remove(&client);
         Some(Late::Silent(AskEvent::Silent { client, waited }))
+    }
+
+    /// Gives each client one more question, because answers may be missing: once, so that there is an
+    /// end.
+    fn interrupted(&mut self) {
+        if !std::mem::replace(&mut self.was_interrupted, true) {
+            self.missing.values_mut().for_each(|pending| pending.is_second = false);
+        }
     }
 
     /// Takes a message, and returns the report in it. One that is too long, is no report, or is of
@@ -198,11 +207,11 @@ impl Inspector {
     /// time has ended. Use it to show many clients before the last one has answered.
     ///
     /// The function gets at most one event of each client. It gets none of a client whose question
-    /// could not be sent: whether that client answers is not known.
+    /// was not sent, or perhaps not: whether that client answers is not known.
     ///
     /// # Errors
     ///
-    /// As for [`ask`](Inspector::ask). If some questions could not be sent, the events of the other
+    /// As for [`ask`](Inspector::ask). If some questions were not sent, the events of the other
     /// clients are passed on before the error is returned.
     ///
     /// # Cancel safety
@@ -247,7 +256,7 @@ impl Inspector {
                 }
             }
             if sending.is_empty() && asked.next_due() == Instant::MAX {
-                // Only clients are left whose questions could not be sent.
+                // Only clients are left whose questions were not sent, or perhaps not.
                 break;
             }
             tokio::select! {
@@ -258,7 +267,8 @@ impl Inspector {
                         }
                     }
                     Some(PubSubEvent::Denied(error)) => return Err(error),
-                    // Answers may be missing. Their clients are asked again, as if they were late.
+                    Some(PubSubEvent::Gap) => asked.interrupted(),
+                    // Messages were dropped. Their clients are asked again, as if they were late.
                     Some(_) => {}
                     None => return Err(self.client.ended()),
                 },
@@ -280,7 +290,8 @@ impl Inspector {
                 }
             }
         }
-        failure.map_or(Ok(()), Err)
+        // A question without a confirmation may have been answered.
+        failure.filter(|_| !asked.missing.is_empty()).map_or(Ok(()), Err)
     }
 
     /// Waits for the turn of a question, and sends it. Returns its client with the result.
@@ -290,13 +301,15 @@ impl Inspector {
         (client, sent)
     }
 
+    /// Publishes a question at a primary that is connected. In a cluster, a plain PUBLISH at any node
+    /// reaches the subscribers of all nodes.
     async fn publish_question(&self, id: &str, channel: &str) -> Result<(), ServerError> {
         let target = format!("{}{id}}}", self.client.notice_prefix());
         let request = Request::command("PUBLISH").arg(target).arg(question(channel));
-        match self.client.run::<()>(request).await {
-            // The question may have been published.
-            Err(ServerError::Unknown { .. }) => Ok(()),
-            published => published,
+        let nodes = self.client.primaries().await?;
+        match nodes.iter().find(|node| node.epoch().is_some()) {
+            Some(node) => self.client.run_on(node, request).await,
+            None => self.client.run(request).await,
         }
     }
 }
@@ -348,5 +361,20 @@ mod tests {
         assert_eq!(asked.late(at(3_100)), Some(Late::Silent(AskEvent::Silent { client: ID.into(), waited })));
         assert!(asked.take(format!("{{\"id\":\"{other}\"}}").as_bytes()).is_some());
         assert_eq!((asked.next_due(), asked.late(at(9_000))), (Instant::MAX, None));
+    }
+
+    #[test]
+    fn after_an_interruption_each_client_is_asked_once_more() {
+        let at = |ms| Instant::MIN + Duration::from_millis(ms);
+        let mut asked = Asked::new(&[ID.into()], Duration::from_secs(2));
+        let again = || Some(Late::Again(ID.into(), vec![ID.into()]));
+        asked.sent(ID, at(0));
+        assert_eq!(asked.late(at(2_000)), again());
+        asked.sent(ID, at(2_000));
+        asked.interrupted();
+        assert_eq!(asked.late(at(3_000)), again());
+        asked.interrupted();
+        asked.sent(ID, at(3_000));
+        assert!(matches!(asked.late(at(4_000)), Some(Late::Silent(_))));
     }
 }

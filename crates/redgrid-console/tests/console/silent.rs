@@ -11,7 +11,7 @@ use redgrid_core::{ChannelSelector, PubSubEvent, PubSubStream, Request};
 use tokio::time::Instant;
 
 use crate::live::Stream;
-use crate::support::Setup;
+use crate::support::{Setup, until_shown};
 
 /// Publishes the report of a client for each question, at most this many. Stores when the last one
 /// was published.
@@ -47,4 +47,28 @@ async fn one_of_two_hundred_clients_that_stops_is_silent_within_10_seconds() {
     stream.until("state silent").await;
     let since = stopped.lock().expect("no panic").expect("it has answered").elapsed();
     assert!(since < Duration::from_secs(10), "{since:?}");
+}
+
+/// Questions and answers get lost then, and no client is to blame.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_client_is_silent_because_the_server_stood_still() {
+    let setup = Setup::start().await;
+    let router = setup.console();
+    until_shown(&router, "/clients", "state alive").await;
+    let mut stream = Stream::open(&router, "clients").await;
+    setup.server.pause().await.expect("it runs");
+    let failed = "Could not read the reports of the clients";
+    let mut next = async || {
+        let message = stream.next().await.expect("a message").to_string();
+        assert!(!message.contains("state silent"), "{message}");
+        message
+    };
+    while !next().await.contains(failed) {}
+    setup.server.resume().await.expect("it was paused");
+    loop {
+        let message = next().await;
+        if message.contains("clients-note") && !message.contains(failed) {
+            break;
+        }
+    }
 }
