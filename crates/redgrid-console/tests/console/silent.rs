@@ -4,7 +4,7 @@ use std::future::poll_fn;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use redgrid_console::Client;
+use redgrid_console::{Access, Client, Config, Console};
 use redgrid_core::author::ClientExt;
 use redgrid_core::report::{client_channel, parse_question};
 use redgrid_core::{ChannelSelector, PubSubEvent, PubSubStream, Request};
@@ -51,12 +51,16 @@ async fn one_of_two_hundred_clients_that_stops_is_silent_within_10_seconds() {
 
 /// Questions and answers get lost then, and no client is to blame.
 #[tokio::test(flavor = "multi_thread")]
-async fn no_client_is_silent_because_the_server_stood_still() {
+async fn no_client_is_silent_because_its_questions_get_lost() {
     let setup = Setup::start().await;
-    let router = setup.console();
+    let config = Config::from_url(setup.server.url()).expect("a URL");
+    let config = config.response_timeout(Duration::from_millis(500)).retries(0);
+    let client = Client::connect(config).await.expect("a client");
+    let router = Console::new(&client).access(|_| Access::Read).router();
     until_shown(&router, "/clients", "state alive").await;
     let mut stream = Stream::open(&router, "clients").await;
-    setup.server.pause().await.expect("it runs");
+    // The server confirms subscriptions, and publishes nothing.
+    setup.observer.cmd(&["CLIENT", "PAUSE", "600000", "WRITE"]).await.expect("an answer");
     let failed = "Could not read the reports of the clients";
     let mut next = async || {
         let message = stream.next().await.expect("a message").to_string();
@@ -64,7 +68,7 @@ async fn no_client_is_silent_because_the_server_stood_still() {
         message
     };
     while !next().await.contains(failed) {}
-    setup.server.resume().await.expect("it was paused");
+    setup.observer.cmd(&["CLIENT", "UNPAUSE"]).await.expect("an answer");
     loop {
         let message = next().await;
         if message.contains("clients-note") && !message.contains(failed) {
