@@ -25,8 +25,8 @@ pub(crate) fn id_of(name: &[u8]) -> String {
     }
 }
 
-/// Returns the id of a name from the report of a client, with the namespace of the client below that
-/// of the console.
+/// Returns the id of a name from the report of a client, with the namespace of the client below
+/// that of the console.
 pub(crate) fn full_id(namespace: &str, name: &str) -> String {
     id_of([namespace, name].concat().as_bytes())
 }
@@ -37,7 +37,7 @@ pub(crate) fn bytes_of(id: &str) -> Cow<'_, [u8]> {
         let pairs = digits.as_bytes().chunks(2).map(|pair| std::str::from_utf8(pair).ok());
         pairs.map(|pair| u8::from_str_radix(pair?, 16).ok()).collect::<Option<Vec<u8>>>()
     });
-    // Digits can have a sign, or be upper case. Only one form is the id, so that a name has only one.
+    // Digits can have a sign, or be upper case. Only one form is the id of the name.
     let decoded = decoded.filter(|name| id_of(name) == id);
     decoded.map_or(Cow::Borrowed(id.as_bytes()), Cow::Owned)
 }

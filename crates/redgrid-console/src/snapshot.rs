@@ -227,8 +227,8 @@ impl Process {
         self.report.as_ref().map(|(report, _)| &**report)
     }
 
-    /// Returns the name of an object as its reports contain it, without its namespace. `None` if the
-    /// object is of another namespace.
+    /// Returns the name of an object as its reports contain it, without its namespace. `None` if
+    /// the object is of another namespace.
     pub(crate) fn name_in_report<'a>(&self, name: &'a [u8]) -> Option<&'a [u8]> {
         name.strip_prefix(self.namespace.as_bytes())
     }

@@ -142,8 +142,8 @@ impl Asked {
         Some(Late::Silent(AskEvent::Silent { client, waited }))
     }
 
-    /// Gives each client one more question, because answers may be missing: once, so that there is an
-    /// end.
+    /// Gives each client one more question, because answers may be missing. It does so once, so that
+    /// the questions end.
     fn interrupted(&mut self) {
         if !std::mem::replace(&mut self.was_interrupted, true) {
             self.missing.values_mut().for_each(|pending| pending.is_second = false);
@@ -301,8 +301,8 @@ impl Inspector {
         (client, sent)
     }
 
-    /// Publishes a question at a primary that is connected. In a cluster, a plain PUBLISH at any node
-    /// reaches the subscribers of all nodes.
+    /// Publishes a question at a primary that is connected. In a cluster, a plain PUBLISH at any
+    /// node reaches the subscribers of all nodes.
     async fn publish_question(&self, id: &str, channel: &str) -> Result<(), ServerError> {
         let target = format!("{}{id}}}", self.client.notice_prefix());
         let request = Request::command("PUBLISH").arg(target).arg(question(channel));

@@ -41,8 +41,8 @@ pub struct LivingClients {
     /// For a client of another namespace, below that of the inspector, its namespace and a colon
     /// precede its id.
     pub ids: Vec<String>,
-    /// Whether these are all of them. Otherwise a node did not answer, has more than 50,000 channels,
-    /// or does not report their number, or there are more than 10,000 clients.
+    /// Whether these are all of them. Otherwise a node did not answer, has more than 50,000
+    /// channels, or does not report their number, or there are more than 10,000 clients.
     pub is_complete: bool,
     /// The number of channels of the node that has the most. Listing takes a node some 100 µs for
     /// each 1,000 of its channels.
@@ -103,8 +103,8 @@ impl Inspector {
     /// # Errors
     ///
     /// [`InspectError::Failed`] if no node answers, or the user may not list channels
-    /// (`+pubsub|channels`), or may not read their number (`+info`): a list of unknown length is not
-    /// read.
+    /// (`+pubsub|channels`), or may not read their number (`+info`): a list of unknown length is
+    /// not read.
     ///
     /// # Cancel safety
     ///
