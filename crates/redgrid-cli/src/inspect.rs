@@ -24,14 +24,16 @@ use self::text::text;
 /// The end of `redgrid inspect --help`.
 pub(crate) const HELP: &str = "\
 The first 20 holders whose clients are connected are asked for their host and program, which takes up to 4 s. A client
-that seems to be gone is looked for again 2 s later. The state of a holder:
-  alive        its client is connected
-  silent       its client is connected, and did not answer twice: its process is stopped or overloaded, or it does not
-               report (introspection is off, it may not publish, or its version is too old)
-  gone         its client was not connected twice, and did not renew the lease; the lock is free when that ends
-  not redgrid  a holder of Redisson
-  unknown      this user may not see it (+pubsub|numsub), a server did not answer or was just started, or the holder
-               renews its lease without a channel (its user may not subscribe to &redgrid_client:*)
+that is not connected is looked for again 2 s later. The state of a holder:
+  alive          its client is connected
+  silent         its client is connected, and did not answer twice: its process is stopped or overloaded, or it does not
+                 report (introspection is off, it may not publish, or its version is too old)
+  not connected  its client was not connected twice, and did not renew the lease within these 2 s. It has ended, unless
+                 its user may not subscribe to &redgrid_client:*; such a client renews each 10 s by default. The lock is
+                 free when the lease ends.
+  not redgrid    a holder of Redisson
+  unknown        this user may not see it (+pubsub|numsub), a server did not answer or was just started, or the holder
+                 has renewed its lease without being connected
 
 Without -o the output is a text about the lock. With -o table or wide it is a table of the holders and of the waiters in
 the queue. Columns: role, client, number, mode, state, lease, host, pid, program; with -o wide also entries, label and

@@ -187,6 +187,8 @@ function open() {
   const opened = new EventSource(live);
   source = opened;
   opened.onmessage = (event) => take(event.data);
+  // The server ends each stream after an hour, or with the login. The page is not stale by that.
+  opened.addEventListener("end", () => source === opened && open());
   opened.onerror = async () => {
     broken(AWAY);
     if (opened.readyState !== EventSource.CLOSED || source !== opened) return;

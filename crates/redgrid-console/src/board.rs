@@ -7,7 +7,8 @@ use redgrid_core::report::ClientReport;
 use redgrid_inspect::ObjectKind;
 
 use crate::holder_state::{Seen, State, state_of};
-use crate::snapshot::{Living, Process, Reading};
+use crate::object_name::full_id;
+use crate::snapshot::{Living, Presence, Process, Reading};
 
 /// Locks that are listed. A larger deployment is searched by a pattern instead.
 pub(crate) const MOST_LOCKS: usize = 10_000;
@@ -76,8 +77,9 @@ impl Found {
     /// Continues an older finding of the same name.
     pub(crate) fn after(mut self, old: Option<&Found>, living: &Reading<Living>) -> Found {
         if let Some(old) = old.filter(|old| old.holder == self.holder) {
-            let absent_since = self.holder.as_ref().and_then(|(client, _)| living.absent_since(client));
-            self.seen = old.seen.again(self.seen.last_at, self.seen.until, absent_since);
+            let client = self.holder.as_ref().map(|(client, _)| client);
+            let presence = client.map_or(Presence::Unknown, |client| living.presence(client));
+            self.seen = old.seen.again(self.seen.last_at, self.seen.until, presence);
         }
         self
     }
@@ -213,13 +215,22 @@ impl<'a> Sources<'a> {
         at: u64,
         left: &mut usize,
     ) {
+        // A client that leaves releases its locks. Its last report only describes holders that were
+        // found on the servers.
+        let has_left = process.left_at.is_some() && matches!(self.living.presence(id), Presence::Absent { .. });
         for held in report.held.iter().filter(|held| is_lock(&held.kind)) {
             if *left == 0 {
                 return;
             }
             *left -= 1;
-            let name = format!("{}{}", process.namespace, held.name);
+            let name = full_id(&process.namespace, &held.name);
             let found = self.found.get(&name);
+            let is_it =
+                |found: &&Found| found.holder.as_ref().is_some_and(|(client, n)| client == id && *n == held.number);
+            let found_holder = found.filter(is_it);
+            if has_left && found_holder.is_none() {
+                continue;
+            }
             if found.is_none() && self.searched_since.is_some_and(|since| since > at) {
                 // The lock was released after the report.
                 continue;
@@ -242,9 +253,7 @@ impl<'a> Sources<'a> {
                     draft.pass_on(until);
                 }
             }
-            let is_found =
-                |found: &&Found| found.holder.as_ref().is_some_and(|(client, n)| client == id && *n == held.number);
-            let seen = found.filter(is_found).map_or_else(|| Seen::first(at, until), |found| found.seen);
+            let seen = found_holder.map_or_else(|| Seen::first(at, until), |found| found.seen);
             let state = self.state(id, &seen);
             draft.set(id, number, state, || Holder {
                 client: id.to_owned(),
@@ -276,7 +285,7 @@ fn add_waits(drafts: &mut BTreeMap<String, Draft<'_>>, process: &Process, report
             return;
         }
         *left -= 1;
-        let name = format!("{}{}", process.namespace, wait.name);
+        let name = full_id(&process.namespace, &wait.name);
         let draft = drafts.entry(name.clone()).or_insert_with(|| {
             let kind = reported_kind(&wait.kind).to_owned();
             Draft { row: LockRow { name, kind, ..LockRow::default() }, ..Draft::default() }
@@ -287,7 +296,7 @@ fn add_waits(drafts: &mut BTreeMap<String, Draft<'_>>, process: &Process, report
 }
 
 /// Returns whether what a report names is listed as a lock.
-fn is_lock(kind: &str) -> bool {
+pub(crate) fn is_lock(kind: &str) -> bool {
     !kind.contains("semaphore")
 }
 

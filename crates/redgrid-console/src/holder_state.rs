@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::snapshot::{Living, Process, Reading};
+use crate::snapshot::{Living, Presence, Process, Reading};
 
 /// A change of a lease's end by less than this is the inaccuracy of its measurement: 1.5 s.
 const JITTER_MS: u64 = 1_500;
@@ -70,13 +70,14 @@ impl State {
                  version is older."
             }
             State::Gone => {
-                "The client was not connected in two looks, and has not renewed its lease. If the lock has a \
-                 lease, it is free at its end."
+                "The client was not connected in two looks, and still has the lock, which it has not renewed. If the \
+                 lock has a lease, it is free at its end."
             }
             State::Foreign => "The holder is no client of redgrid, for example one of Redisson.",
             State::Unknown => {
-                "It is not known whether the client is connected: the list of clients is missing or too old, a \
-                 server has just been replaced, or the holder renews its lease without being connected."
+                "It is not known whether the client works: the list of clients is missing or too old, a server has \
+                 just been replaced, the lock was not read since the client left, or the holder renews its lease \
+                 without being connected."
             }
         }
     }
@@ -94,19 +95,24 @@ pub(crate) struct Seen {
     pub(crate) until: Option<u64>,
     /// When the lease was last seen to end later than before.
     renewed_at: Option<u64>,
-    /// Whether it was renewed while its client was absent.
-    is_renewed_unconnected: bool,
+    /// Set if its last renewal came while its client was absent: until when the next one comes at
+    /// the latest.
+    unconnected_until: Option<u64>,
 }
 
 impl Seen {
     /// Returns what the first reading says.
     pub(crate) fn first(at: u64, until: Option<u64>) -> Seen {
-        Seen { first_at: at, last_at: at, until, renewed_at: None, is_renewed_unconnected: false }
+        Seen { first_at: at, last_at: at, until, renewed_at: None, unconnected_until: None }
     }
 
-    /// Adds a later reading. `absent_since` is the time since when, at the latest, the client of
-    /// the holder is not connected.
-    pub(crate) fn again(self, at: u64, until: Option<u64>, absent_since: Option<u64>) -> Seen {
+    /// Returns what a reading says of a waiter, which has no lease, and may have waited for long.
+    pub(crate) fn waiting(at: u64) -> Seen {
+        Seen { first_at: 0, ..Seen::first(at, None) }
+    }
+
+    /// Adds a later reading, with what the lists of clients show of the client of the holder.
+    pub(crate) fn again(self, at: u64, until: Option<u64>, presence: Presence) -> Seen {
         let mut seen = Seen { last_at: at, until, ..self };
         if let (Some(now), Some(before)) = (until, self.until) {
             // Near its end, a lease of about a second would be shown as over although it is
@@ -116,11 +122,22 @@ impl Seen {
             }
             if now >= before.saturating_add(JITTER_MS) {
                 seen.renewed_at = Some(at);
-                // The renewal came after the last reading, so after the client was absent.
-                seen.is_renewed_unconnected |= absent_since.is_some_and(|since| since <= self.last_at);
+                seen.unconnected_until = match presence {
+                    // The renewal came after the last reading, so after the client was absent. A
+                    // lease is renewed in each third of it, so the next renewal is overdue at half.
+                    Presence::Absent { since } if since <= self.last_at => Some(at.midpoint(now.max(at))),
+                    Presence::Connected => None,
+                    _ => self.unconnected_until,
+                };
             }
         }
         seen
+    }
+
+    /// Returns whether the holder renews its lease without being connected, as far as the last
+    /// reading shows.
+    fn renews_unconnected(&self) -> bool {
+        self.unconnected_until.is_some_and(|until| self.last_at <= until)
     }
 }
 
@@ -142,7 +159,9 @@ pub(crate) fn state_of(
     }
     let is_settled = clients.changed_at.is_none_or(|at| read_at >= at.saturating_add(SETTLING_MS));
     let is_gone = clients.absent_since(client, read_at).is_some_and(|since| {
-        since > seen.first_at && seen.renewed_at.is_none_or(|at| at < since) && !seen.is_renewed_unconnected
+        // A client that leaves releases its locks: one that was not read since may be free.
+        let is_kept = since > seen.first_at && seen.last_at >= since;
+        is_kept && seen.renewed_at.is_none_or(|at| at < since) && !seen.renews_unconnected()
     });
     if is_settled && is_gone { State::Gone } else { State::Unknown }
 }
@@ -188,7 +207,7 @@ mod tests {
 
     #[test]
     fn a_client_is_gone_after_two_lists_without_it() {
-        let seen = Seen::first(1_000, Some(60_000));
+        let seen = Seen::first(1_000, Some(60_000)).again(4_000, Some(60_000), Presence::Unknown);
         for (lists, expected) in [
             (&[][..], State::Unknown),
             (&[(&[][..], 2_000)], State::Unknown),
@@ -202,6 +221,8 @@ mod tests {
             (&[(&[], 2_000), (&[], 4_000), (&[OWN], 5_000)], State::Alive),
             // The first list is older than the holder.
             (&[(&[], 1_000), (&[], 4_000)], State::Unknown),
+            // The lock was not read since the client left, and may be free.
+            (&[(&[OWN], 3_000), (&[], 4_001), (&[], 6_000)], State::Unknown),
         ] {
             assert_eq!(state(OWN, &seen, &living(lists)), expected, "{lists:?}");
         }
@@ -218,7 +239,7 @@ mod tests {
 
     #[test]
     fn nothing_is_gone_while_the_list_is_incomplete_or_a_server_is_new() {
-        let seen = Seen::first(1_000, Some(60_000));
+        let seen = Seen::first(1_000, Some(60_000)).again(20_000, Some(60_000), Presence::Unknown);
         let mut lists = living(&[(&[], 2_000), (&[], 4_000)]);
         let at = |changed_at, is_complete| {
             let mut list = (**lists.get().unwrap()).clone();
@@ -240,18 +261,32 @@ mod tests {
     fn a_holder_that_renews_without_a_channel_is_not_gone() {
         let lists = living(&[(&[], 2_000), (&[], 4_000), (&[], 6_000), (&[], 8_000)]);
         let seen = Seen::first(1_000, Some(30_000));
-        let quiet = seen.again(7_000, Some(30_100), Some(2_000));
+        let absent = Presence::Absent { since: 2_000 };
+        let quiet = seen.again(7_000, Some(30_100), absent);
         assert_eq!((quiet.until, state(OWN, &quiet, &lists)), (Some(30_000), State::Gone));
-        let renewed = seen.again(3_000, Some(33_000), Some(2_000)).again(7_000, Some(33_000), Some(2_000));
-        assert_eq!((renewed.until, state(OWN, &renewed, &lists)), (Some(33_000), State::Gone), "before the first list");
-        let unconnected = quiet.again(7_500, Some(37_000), Some(2_000)).again(8_000, Some(37_000), Some(2_000));
+        let unconnected = quiet.again(7_500, Some(37_000), absent).again(8_000, Some(37_000), absent);
         let later = living(&[(&[], 20_000), (&[], 22_000)]);
-        assert_eq!(state(OWN, &unconnected, &later), State::Unknown);
+        assert_eq!(state(OWN, &unconnected.again(22_000, Some(37_000), absent), &later), State::Unknown);
         // It died after it had renewed.
-        let died = seen.again(3_000, Some(33_000), None);
-        assert_eq!((state(OWN, &died, &later), state(OWN, &died, &lists)), (State::Gone, State::Gone));
-        let just = seen.again(7_000, Some(37_000), None);
+        let died = seen.again(3_000, Some(33_000), Presence::Connected).again(8_000, Some(33_000), absent);
+        assert_eq!(state(OWN, &died, &lists), State::Gone);
+        let just = seen.again(7_000, Some(37_000), Presence::Unknown);
         assert_eq!(state(OWN, &just, &lists), State::Unknown);
+    }
+
+    #[test]
+    fn a_holder_that_stops_to_renew_without_a_channel_is_gone() {
+        let lists = living(&[(&[], 20_000), (&[], 22_000)]);
+        let absent = Presence::Absent { since: 1_000 };
+        let renewed = Seen::first(1_000, Some(30_000)).again(8_000, Some(38_000), absent);
+        for (at, expected) in [(22_000, State::Unknown), (23_000, State::Unknown), (23_001, State::Gone)] {
+            assert_eq!(state(OWN, &renewed.again(at, Some(38_000), absent), &lists), expected, "{at}");
+        }
+        // It connects, renews, and dies.
+        let connected = renewed.again(18_000, Some(48_000), Presence::Connected);
+        assert_eq!(state(OWN, &connected.again(20_500, Some(48_000), absent), &lists), State::Gone);
+        let uncertain = renewed.again(18_000, Some(48_000), Presence::Unknown);
+        assert_eq!(state(OWN, &uncertain.again(20_500, Some(48_000), absent), &lists), State::Unknown);
     }
 
     #[test]
@@ -265,10 +300,10 @@ mod tests {
     #[test]
     fn the_end_of_a_lease_does_not_flicker_and_a_short_one_is_not_over() {
         let first = Seen::first(10, Some(60_000));
-        let next = first.again(20, Some(60_900), None);
+        let next = first.again(20, Some(60_900), Presence::Unknown);
         assert_eq!((next.until, next.first_at, next.last_at), (Some(60_000), 10, 20));
-        assert_eq!(next.again(30, Some(70_000), None).until, Some(70_000));
-        let short = Seen::first(1_000, Some(2_000)).again(1_700, Some(2_700), None);
+        assert_eq!(next.again(30, Some(70_000), Presence::Unknown).until, Some(70_000));
+        let short = Seen::first(1_000, Some(2_000)).again(1_700, Some(2_700), Presence::Unknown);
         assert_eq!(short.until, Some(2_700));
     }
 }

@@ -3,9 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use redgrid_core::observe::KINDS;
+use redgrid_core::report::HeldReport;
+
+use crate::board::LockRow;
 use crate::holder_state::{State, connected_state};
+use crate::object_name::full_id;
 use crate::snapshot::Snapshot;
-use crate::text::{count, duration, visible};
+use crate::text::{count, duration};
 
 /// A holder that is gone is reported while its lock stays taken for at least this long: 10 s.
 const GONE_MS: u64 = 10_000;
@@ -22,11 +27,16 @@ const OLD_MS: u64 = 60_000;
 /// Holds of a kind from which a median means something.
 const FEWEST_HOLDS: usize = 20;
 
+/// Holds of a process that are compared, so that their number is bounded, and a process with many
+/// does not make the median.
+const SAMPLE: usize = 50;
+
 /// Names in one finding.
 const SHOWN: usize = 5;
 
-/// Kinds of holds that are compared. A process reports the kind, so there could be any number.
-const MOST_KINDS: usize = 16;
+/// The kind of holds whose kind this version does not know. A process reports the kind, so there
+/// could be any number.
+const OTHER_KIND: &str = "other";
 
 /// A finding.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,22 +51,31 @@ pub(crate) struct Lint {
     pub(crate) are_locks: bool,
 }
 
-impl Lint {
-    fn of_locks(title: String, advice: &'static str, names: Vec<String>) -> Lint {
-        Lint { title, advice, names: names.into_iter().take(SHOWN).collect(), are_locks: true }
-    }
-}
-
 /// The findings, and the checks that were not possible.
 #[derive(Debug)]
 pub(crate) struct Findings {
     pub(crate) lints: Vec<Lint>,
     pub(crate) unchecked: Vec<String>,
+    /// Whether a source is being read for the first time, so that there may be more findings soon.
+    pub(crate) is_reading: bool,
 }
 
 /// Returns the findings.
 pub(crate) fn findings(snapshot: &Snapshot, now: u64) -> Findings {
-    Findings { lints: check(snapshot, now), unchecked: unchecked(snapshot) }
+    Findings { lints: check(snapshot, now), unchecked: unchecked(snapshot), is_reading: is_reading(snapshot) }
+}
+
+/// Returns whether a source has neither answered nor failed yet.
+fn is_reading(snapshot: &Snapshot) -> bool {
+    let sweep = &snapshot.sweep;
+    let is_searched = sweep.completed.is_some() || sweep.is_too_large || sweep.trouble.is_some();
+    let are_known = snapshot.living.is_known() && snapshot.servers.is_known();
+    !(is_searched && are_known) || (unasked(snapshot) > 0 && !snapshot.questions.is_known())
+}
+
+/// Returns the number of connected clients of which it is not known yet whether they answer.
+fn unasked(snapshot: &Snapshot) -> usize {
+    snapshot.connected().filter(|(_, process)| !process.is_asked).count()
 }
 
 /// Returns what could not be checked, and why. So nothing that could not be read looks well.
@@ -80,8 +99,12 @@ fn unchecked(snapshot: &Snapshot) -> Vec<String> {
         }
         _ => {}
     }
+    let unasked = unasked(snapshot);
     if let Some((why, _)) = &snapshot.questions.trouble {
         parts.push(format!("whether clients answer ({why})"));
+    } else if unasked > 0 {
+        let clients = count(unasked, "client");
+        parts.push(format!("whether clients answer that were not asked yet ({clients})"));
     }
     let unreported = snapshot.connected().filter(|(_, it)| connected_state(Some(it)) == State::Unreported).count();
     if unreported > 0 {
@@ -105,24 +128,38 @@ fn check(snapshot: &Snapshot, now: u64) -> Vec<Lint> {
     lints
 }
 
+/// Locks of a finding: how many, and the names that are shown.
+#[derive(Debug, Default)]
+struct Names {
+    total: usize,
+    shown: Vec<String>,
+}
+
+impl Names {
+    fn add(&mut self, row: &LockRow) {
+        self.total += 1;
+        if self.shown.len() < SHOWN {
+            self.shown.push(row.name.clone());
+        }
+    }
+}
+
 fn of_locks(snapshot: &Snapshot, now: u64, lints: &mut Vec<Lint>) {
-    let (mut kept, mut endless, mut gone) = (Vec::new(), Vec::new(), Vec::new());
-    let (mut silent, mut crowded) = (Vec::new(), Vec::new());
+    let (mut kept, mut endless, mut gone) = (Names::default(), Names::default(), Names::default());
+    let (mut silent, mut crowded) = (Names::default(), Names::default());
     for row in snapshot.locks.iter() {
         let is_gone = row.has(State::Gone);
         match (row.is_endless, is_gone) {
-            (true, true) => kept.push(row.name.clone()),
-            (true, false) => endless.push(row.name.clone()),
-            (false, true) if row.until.is_none_or(|until| until > now.saturating_add(GONE_MS)) => {
-                gone.push(row.name.clone());
-            }
+            (true, true) => kept.add(row),
+            (true, false) => endless.add(row),
+            (false, true) if row.until.is_none_or(|until| until > now.saturating_add(GONE_MS)) => gone.add(row),
             _ => {}
         }
         if row.has(State::Silent) {
-            silent.push(row.name.clone());
+            silent.add(row);
         }
         if row.waiting_tasks > MANY_WAITING {
-            crowded.push(row.name.clone());
+            crowded.add(row);
         }
     }
     let found = [
@@ -155,36 +192,98 @@ fn of_locks(snapshot: &Snapshot, now: u64, lints: &mut Vec<Lint>) {
         ),
     ];
     for (names, what, advice) in found {
-        if !names.is_empty() {
-            lints.push(Lint::of_locks(format!("{} {what}", count(names.len(), "lock")), advice, names));
+        if names.total > 0 {
+            let title = format!("{} {what}", count(names.total, "lock"));
+            lints.push(Lint { title, advice, names: names.shown, are_locks: true });
         }
     }
 }
 
-fn of_processes(snapshot: &Snapshot, lints: &mut Vec<Lint>) {
-    let reports = || snapshot.connected().filter_map(|(_, process)| process.report());
-    let mut holds: BTreeMap<&str, Vec<(u64, String)>> = BTreeMap::new();
-    for (_, process) in snapshot.connected() {
-        for held in process.report().into_iter().flat_map(|report| &report.held) {
-            let is_listed = holds.len() < MOST_KINDS || holds.contains_key(held.kind.as_str());
-            let kind = if is_listed { held.kind.as_str() } else { "other" };
-            holds.entry(kind).or_default().push((held.held_for_ms, format!("{}{}", process.namespace, held.name)));
+/// Returns the kind of a hold, or [`OTHER_KIND`].
+fn kind_of(held: &HeldReport) -> &'static str {
+    KINDS.into_iter().find(|kind| *kind == held.kind).unwrap_or(OTHER_KIND)
+}
+
+/// Returns the median age of the holds of each kind that has enough of them. Each process counts
+/// with a sample of its holds.
+fn medians(snapshot: &Snapshot) -> BTreeMap<&'static str, u64> {
+    let mut ages: BTreeMap<&str, Vec<u64>> = BTreeMap::new();
+    for report in snapshot.connected().filter_map(|(_, process)| process.report()) {
+        for held in report.held.iter().step_by(report.held.len().div_ceil(SAMPLE).max(1)) {
+            ages.entry(kind_of(held)).or_default().push(held.held_for_ms);
         }
     }
-    for (kind, mut held) in holds {
-        if held.len() < FEWEST_HOLDS {
-            continue;
+    ages.retain(|_, ages| ages.len() >= FEWEST_HOLDS);
+    let median = |mut ages: Vec<u64>| {
+        let middle = ages.len() / 2;
+        *ages.select_nth_unstable(middle).1
+    };
+    ages.into_iter().map(|(kind, ages)| (kind, median(ages))).collect()
+}
+
+/// The holds of a kind that are far older than its median.
+#[derive(Default)]
+struct Old<'a> {
+    total: usize,
+    /// The oldest ones that are the first of their process. They are shown before the others, so
+    /// that a process with many does not displace those of other processes.
+    first: Vec<Hold<'a>>,
+    /// The oldest ones of the others.
+    further: Vec<Hold<'a>>,
+}
+
+#[derive(Clone, Copy)]
+struct Hold<'a> {
+    age: u64,
+    namespace: &'a str,
+    name: &'a str,
+}
+
+impl<'a> Old<'a> {
+    fn add(&mut self, hold: Hold<'a>, is_first: bool) {
+        self.total += 1;
+        let list = if is_first { &mut self.first } else { &mut self.further };
+        list.push(hold);
+        list.sort_by_key(|hold| std::cmp::Reverse(hold.age));
+        list.truncate(SHOWN);
+    }
+
+    fn names(&self) -> Vec<String> {
+        let shown = self.first.iter().chain(&self.further).take(SHOWN);
+        shown.map(|hold| full_id(hold.namespace, hold.name)).collect()
+    }
+}
+
+/// Returns the holds that are far older than the median of their kind.
+fn old_holds<'a>(snapshot: &'a Snapshot, medians: &BTreeMap<&'static str, u64>) -> BTreeMap<&'static str, Old<'a>> {
+    let mut old: BTreeMap<&str, Old<'_>> = BTreeMap::new();
+    for (_, process) in snapshot.connected() {
+        // A report has the oldest holds first.
+        let mut kinds = BTreeSet::new();
+        for held in process.report().into_iter().flat_map(|report| &report.held) {
+            let (kind, age) = (kind_of(held), held.held_for_ms);
+            let Some(median) = medians.get(kind) else { continue };
+            if age > median.saturating_mul(OLD_FACTOR).max(OLD_MS) {
+                let hold = Hold { age, namespace: &process.namespace, name: &held.name };
+                old.entry(kind).or_default().add(hold, kinds.insert(kind));
+            }
         }
-        held.sort_unstable();
-        let median = held[held.len() / 2].0;
-        let oldest = held.iter().rev().take_while(|(age, _)| *age > median.saturating_mul(OLD_FACTOR).max(OLD_MS));
-        let names: Vec<String> = oldest.map(|(_, name)| name.clone()).collect();
-        if !names.is_empty() {
-            let median = duration(Duration::from_millis(median));
-            let (holds, kind) = (count(names.len(), "hold"), visible(kind));
-            let title = format!("{holds} of kind {kind} held far longer than usual; the median is {median}");
-            lints.push(Lint::of_locks(title, "The holder may hang. The page of the lock names its process.", names));
-        }
+    }
+    old
+}
+
+fn of_processes(snapshot: &Snapshot, lints: &mut Vec<Lint>) {
+    let reports = || snapshot.connected().filter_map(|(_, process)| process.report());
+    let medians = medians(snapshot);
+    for (kind, old) in old_holds(snapshot, &medians) {
+        let median = duration(Duration::from_millis(medians.get(kind).copied().unwrap_or_default()));
+        let holds = count(old.total, "hold");
+        lints.push(Lint {
+            title: format!("{holds} of kind {kind} held far longer than usual; the median is {median}"),
+            advice: "The holder may hang. The page of the lock names its process.",
+            names: old.names(),
+            are_locks: true,
+        });
     }
     let versions: BTreeSet<&str> = reports().map(|report| report.version.as_str()).filter(|v| !v.is_empty()).collect();
     if versions.len() > 1 {
@@ -214,122 +313,4 @@ fn of_servers(snapshot: &Snapshot, lints: &mut Vec<Lint>) {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use redgrid_core::report::{ClientReport, HeldReport};
-
-    use super::*;
-    use crate::board::{Holder, LockRow};
-    use crate::snapshot::{Process, ServerInfo};
-
-    fn row(name: &str, state: State, until: Option<u64>) -> LockRow {
-        let holder =
-            Holder { client: "c".into(), number: Some(1), state, process: None, label: None, since: None, token: None };
-        let states = BTreeMap::from([(state, 1)]);
-        let holders = vec![holder];
-        LockRow { name: name.into(), holders, states, until, is_endless: until.is_none(), ..LockRow::default() }
-    }
-
-    fn titles(snapshot: &Snapshot) -> Vec<String> {
-        check(snapshot, 1_000).into_iter().map(|lint| lint.title).collect()
-    }
-
-    #[test]
-    fn a_healthy_deployment_has_no_findings() {
-        let locks = Arc::new(vec![row("a", State::Alive, Some(30_000)), row("b", State::Gone, Some(9_000))]);
-        assert_eq!(titles(&Snapshot { locks, ..Snapshot::default() }), Vec::<String>::new());
-    }
-
-    #[test]
-    fn locks_that_look_wrong_are_named() {
-        let mut crowded = row("d", State::Alive, Some(2_000));
-        crowded.waiting_tasks = 101;
-        let endless = row("a", State::Alive, None);
-        let locks = vec![endless, row("b", State::Gone, Some(30_000)), row("c", State::Silent, Some(2_000)), crowded];
-        let snapshot = Snapshot { locks: Arc::new(locks), ..Snapshot::default() };
-        let lints = check(&snapshot, 1_000);
-        assert_eq!(lints.iter().map(|lint| lint.names.concat()).collect::<String>(), "abcd");
-        assert_eq!(lints[0].title, "1 lock without a lifetime");
-        let locks = Arc::new(vec![row("a", State::Gone, None)]);
-        let kept = check(&Snapshot { locks, ..Snapshot::default() }, 1_000);
-        assert_eq!(
-            (kept.len(), kept[0].title.as_str()),
-            (1, "1 lock without a lifetime, held by clients that are gone")
-        );
-        assert!(kept[0].advice.starts_with("Nothing frees"), "{}", kept[0].advice);
-    }
-
-    #[test]
-    fn what_could_not_be_read_is_not_called_well() {
-        let all = unchecked(&Snapshot::default());
-        assert_eq!(all.len(), 3, "{all:?}");
-        let mut snapshot = Snapshot::default();
-        snapshot.sweep.completed = Some((1, 2));
-        snapshot.living.answered(crate::snapshot::Living::of(Vec::new(), true), 1);
-        snapshot.servers.answered(Vec::new(), 1);
-        assert_eq!(unchecked(&snapshot), Vec::<String>::new());
-        snapshot.sweep.trouble = Some(("no permission for SCAN".into(), 1));
-        snapshot.living.failed("no permission for PUBSUB".into(), 1);
-        snapshot.questions.failed("no permission for PUBLISH".into(), 1);
-        snapshot.servers.failed("no permission for INFO".into(), 1);
-        let off = Process { is_asked: true, silent_since: Some(1), ..Process::default() };
-        snapshot.processes = Arc::new(BTreeMap::from([("a".to_owned(), off)]));
-        let all = unchecked(&snapshot);
-        assert_eq!(all.len(), 5);
-        assert!(["SCAN", "PUBSUB", "PUBLISH", "INFO"].iter().all(|what| all.concat().contains(what)), "{all:?}");
-    }
-
-    #[test]
-    fn forged_kinds_are_shown_as_text_and_in_bounded_number() {
-        let held = |nth: u64| {
-            let mut held = HeldReport::default();
-            held.kind = format!("\u{202e}{}", nth / 21);
-            held.held_for_ms = if nth % 21 == 20 { 100_000 } else { 10 };
-            held
-        };
-        let mut report = ClientReport::default();
-        report.held = (0..21 * 100).map(held).collect();
-        let forger = Process { report: Some((Arc::new(report), 0)), ..Process::default() };
-        let processes = Arc::new(BTreeMap::from([("a".to_owned(), forger)]));
-        let titles = titles(&Snapshot { processes, ..Snapshot::default() });
-        assert_eq!(titles.len(), MOST_KINDS + 1);
-        assert!(titles.iter().all(|title| !title.contains('\u{202e}')), "{titles:?}");
-    }
-
-    #[test]
-    fn old_holds_and_mixed_versions_are_named() {
-        let hold = |n: u64| {
-            let mut held = HeldReport::default();
-            held.kind = "lock".into();
-            held.name = n.to_string();
-            held.held_for_ms = if n == 20 { 100_000 } else { 10 };
-            held
-        };
-        let report = |version: &str, holds| {
-            let mut report = ClientReport::default();
-            version.clone_into(&mut report.version);
-            report.held = holds;
-            Process { report: Some((Arc::new(report), 0)), ..Process::default() }
-        };
-        let many = report("0.1.0", (0..21).map(hold).collect());
-        let few = report("0.2.0", vec![hold(20)]);
-        let processes = BTreeMap::from([("a".into(), many), ("b".into(), few)]);
-        let snapshot = Snapshot { processes: Arc::new(processes), ..Snapshot::default() };
-        assert_eq!(
-            titles(&snapshot),
-            ["2 holds of kind lock held far longer than usual; the median is 10 ms", "2 versions of redgrid in use"]
-        );
-    }
-
-    #[test]
-    fn eviction_is_reported_where_memory_is_limited() {
-        let mut snapshot = Snapshot::default();
-        let mut server = ServerInfo { eviction: "allkeys-lru".into(), ..ServerInfo::default() };
-        snapshot.servers.answered(vec![server.clone()], 0);
-        assert!(titles(&snapshot).is_empty());
-        server.max_memory = Some(1);
-        snapshot.servers.answered(vec![server], 0);
-        assert_eq!(titles(&snapshot), ["1 node may evict keys"]);
-    }
-}
+mod tests;

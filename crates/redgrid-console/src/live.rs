@@ -27,8 +27,11 @@ use crate::view::View;
 /// Shortest time between two messages.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// After this time the browser connects again.
+/// After this time the browser connects again, if the stream has ended without [`END`].
 const RETRY: Duration = Duration::from_secs(3);
+
+/// The type of the last message, after which the page opens a new stream at once.
+const END: &str = "end";
 
 /// A comment keeps proxies from ending a silent stream.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -50,6 +53,7 @@ struct Live {
     seen: View,
     is_first: bool,
     ends: Instant,
+    has_ended: bool,
     may_operate: bool,
     _client: Client,
 }
@@ -76,7 +80,8 @@ pub(crate) async fn stream(
     let _client = app.client.clone();
     let may_operate = permission.operator.is_some();
     let seen = View::default();
-    let live = Live { page, query, viewer, changes, seen, is_first: true, ends, may_operate, _client };
+    let (is_first, has_ended) = (true, false);
+    let live = Live { page, query, viewer, changes, seen, is_first, ends, has_ended, may_operate, _client };
     let events = stream::unfold(live, async |mut live| {
         let event = live.next().await?;
         Some((Ok::<_, Infallible>(event), live))
@@ -87,11 +92,17 @@ pub(crate) async fn stream(
 }
 
 impl Live {
-    /// Returns the next message; `None` when the permission has ended.
+    /// Returns the next message; `None` after the last one, which comes at the end of the stream's
+    /// life or of the permission.
     async fn next(&mut self) -> Option<Event> {
         loop {
-            if Instant::now() >= self.ends {
+            if std::mem::take(&mut self.has_ended) {
                 return None;
+            }
+            if Instant::now() >= self.ends {
+                self.has_ended = true;
+                // Browsers ignore messages without data.
+                return Some(Event::default().event(END).data("null"));
             }
             if !std::mem::take(&mut self.is_first) {
                 tokio::time::sleep(INTERVAL).await;

@@ -25,12 +25,20 @@ pub(crate) fn id_of(name: &[u8]) -> String {
     }
 }
 
+/// Returns the id of a name from the report of a client, with the namespace of the client below
+/// that of the console.
+pub(crate) fn full_id(namespace: &str, name: &str) -> String {
+    id_of([namespace, name].concat().as_bytes())
+}
+
 /// Returns the name with this id.
 pub(crate) fn bytes_of(id: &str) -> Cow<'_, [u8]> {
     let decoded = id.strip_prefix(OTHER).and_then(|digits| {
         let pairs = digits.as_bytes().chunks(2).map(|pair| std::str::from_utf8(pair).ok());
         pairs.map(|pair| u8::from_str_radix(pair?, 16).ok()).collect::<Option<Vec<u8>>>()
     });
+    // Digits can have a sign, or be upper case. Only one form is the id of the name.
+    let decoded = decoded.filter(|name| id_of(name) == id);
     decoded.map_or(Cow::Borrowed(id.as_bytes()), Cow::Owned)
 }
 
@@ -58,6 +66,9 @@ mod tests {
         }
         assert_eq!((&*text_of("job"), &*text_of(&id_of(b"a\xff"))), ("job", "a\\xff"));
         assert_eq!(&*text_of(&id_of("\0bytes:6".as_bytes())), "\0bytes:6");
-        assert_eq!(&*bytes_of("\0bytes:zz"), "\0bytes:zz".as_bytes());
+        for other in ["\0bytes:zz", "\0bytes:+f", "\0bytes:FF", "\0bytes:f", "\0bytes:6a6f62"] {
+            assert_eq!(&*bytes_of(other), other.as_bytes());
+        }
+        assert_eq!((full_id("prod:", "job"), full_id("\0", "bytes:ff")), ("prod:job".into(), id_of(b"\0bytes:ff")));
     }
 }

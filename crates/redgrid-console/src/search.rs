@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures_util::stream::BoxStream;
 use futures_util::{Stream, StreamExt};
 use redgrid_inspect::{InspectError, ObjectView};
@@ -33,6 +34,10 @@ pub(crate) const REST: u32 = 9;
 /// 1,024.
 const LONGEST_NAME: usize = 4_096;
 
+/// The bytes of all names that a search keeps: 4 MiB, so 64 MiB for all searches. The name that
+/// exceeds it is the last one.
+const MOST_BYTES: usize = 4 << 20;
+
 /// Why there is no page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SearchError {
@@ -61,6 +66,8 @@ struct Search {
     /// `None` at the end.
     objects: Option<BoxStream<'static, Result<ObjectView, InspectError>>>,
     found: Vec<ObjectView>,
+    /// The bytes of the names in `found`.
+    bytes: usize,
     trouble: Option<String>,
     is_cut: bool,
 }
@@ -99,6 +106,7 @@ impl Searches {
             kind: kind.to_owned(),
             objects: Some(objects.boxed()),
             found: Vec::new(),
+            bytes: 0,
             trouble: None,
             is_cut: false,
         };
@@ -155,12 +163,18 @@ async fn remove_ended(searches: Weak<Mutex<HashMap<String, Entry>>>) {
 }
 
 impl Search {
+    fn keep(&mut self, object: ObjectView) {
+        let object = shortened(object);
+        self.bytes += object.name.len() + object.name_bytes.len();
+        self.found.push(object);
+    }
+
     async fn page(&mut self, page: usize, ends: Instant) -> Found {
         // One more than the page, so that the last page has no link to a next one.
         let wanted = page.saturating_mul(PAGE).saturating_add(1);
         while self.found.len() < wanted && Instant::now() < ends {
             let Some(objects) = &mut self.objects else { break };
-            if self.found.len() >= MOST_OBJECTS {
+            if self.found.len() >= MOST_OBJECTS || self.bytes >= MOST_BYTES {
                 (self.is_cut, self.objects) = (true, None);
                 break;
             }
@@ -169,7 +183,7 @@ impl Search {
             match next {
                 Err(_) => break,
                 Ok(None) => self.objects = None,
-                Ok(Some(Ok(object))) => self.found.push(shortened(object)),
+                Ok(Some(Ok(object))) => self.keep(object),
                 Ok(Some(Err(error))) => (self.trouble, self.objects) = (Some(error.to_string()), None),
             }
         }
@@ -187,14 +201,18 @@ impl Search {
     }
 }
 
-/// Cuts a name that is longer than every name of this library.
+/// Cuts a name that is longer than every name of this library. Such an object has no name in bytes
+/// any more, so there is no link to it.
 fn shortened(mut object: ObjectView) -> ObjectView {
-    if object.name.len() > LONGEST_NAME {
+    if object.name_bytes.len() > LONGEST_NAME {
         let end = (0..=LONGEST_NAME).rev().find(|end| object.name.is_char_boundary(*end)).unwrap_or(0);
         object.name.truncate(end);
-        object.name.shrink_to_fit();
         object.name.push('…');
+        object.name_bytes = Bytes::new();
     }
+    object.name.shrink_to_fit();
+    // A part of a reply would keep the whole reply.
+    object.name_bytes = Bytes::copy_from_slice(&object.name_bytes);
     object
 }
 

@@ -50,9 +50,14 @@ impl<T> Reading<T> {
 }
 
 impl Reading<Living> {
-    /// Returns since when, at the latest, a client is absent.
-    pub(crate) fn absent_since(&self, client: &str) -> Option<u64> {
-        self.get()?.absent_since(client, self.read_at()?)
+    /// Returns what the last list shows of a client.
+    pub(crate) fn presence(&self, client: &str) -> Presence {
+        let (Some(living), Some(read_at)) = (self.get(), self.read_at()) else { return Presence::Unknown };
+        match living.absent_since(client, read_at) {
+            _ if living.has(client) => Presence::Connected,
+            Some(since) => Presence::Absent { since },
+            None => Presence::Unknown,
+        }
     }
 }
 
@@ -184,6 +189,20 @@ impl Living {
     }
 }
 
+/// What the lists of clients show of one client. Times are in milliseconds since 1970.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Presence {
+    /// It is connected.
+    Connected,
+    /// It was absent in two looks, and in each list between them.
+    Absent {
+        /// The time of the first of these lists.
+        since: u64,
+    },
+    /// It is absent for a moment only, or there is no complete list.
+    Unknown,
+}
+
 /// The state of a living client.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Process {
@@ -206,6 +225,12 @@ impl Process {
     /// Returns its last report.
     pub(crate) fn report(&self) -> Option<&ClientReport> {
         self.report.as_ref().map(|(report, _)| &**report)
+    }
+
+    /// Returns the name of an object as its reports contain it, without its namespace. `None` if
+    /// the object is of another namespace.
+    pub(crate) fn name_in_report<'a>(&self, name: &'a [u8]) -> Option<&'a [u8]> {
+        name.strip_prefix(self.namespace.as_bytes())
     }
 }
 

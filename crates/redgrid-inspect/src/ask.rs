@@ -1,11 +1,11 @@
 //! Questions to clients: what they hold, and who they are.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::future::poll_fn;
-use std::pin::pin;
 use std::time::Duration;
 
-use futures_util::{StreamExt, stream};
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use redgrid_core::author::ClientExt;
 use redgrid_core::clock::Instant;
 use redgrid_core::report::{ClientReport, REPLY_CHANNEL_PREFIX, parse_answer, question};
@@ -42,29 +42,122 @@ pub struct Answer {
     pub report: Option<ClientReport>,
 }
 
-/// The clients that have not answered: their UUIDs, and the ids for questions.
+/// What [`Inspector::ask_each`] has found out about a client.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum AskEvent {
+    /// The report of a client. Its field `id` is the id of the client, without a namespace.
+    Report(Box<ClientReport>),
+    /// A client has answered neither of its two questions in time.
+    #[non_exhaustive]
+    Silent {
+        /// The id of the client, without a namespace.
+        client: String,
+        /// The time since its first question was sent.
+        waited: Duration,
+    },
+}
+
+/// The clients that have not answered, by their UUIDs.
 struct Asked {
-    missing: BTreeMap<String, Vec<String>>,
+    missing: BTreeMap<String, Pending>,
+    /// The clients that were sent a question, by the end of their time.
+    due: BTreeSet<(Instant, String)>,
+    /// How long a client has for the first question.
+    timeout: Duration,
+    was_interrupted: bool,
+}
+
+/// The questions to a client that has not answered.
+#[derive(Default)]
+struct Pending {
+    /// The ids for questions.
+    ids: Vec<String>,
+    /// When the first question was sent.
+    asked_at: Option<Instant>,
+    /// The entry in [`Asked::due`].
+    due: Option<Instant>,
+    is_second: bool,
+}
+
+/// A client whose time has ended.
+#[derive(Debug, PartialEq)]
+enum Late {
+    /// It is to be asked a second time, with these ids.
+    Again(String, Vec<String>),
+    Silent(AskEvent),
 }
 
 impl Asked {
-    fn new(ids: &[String]) -> Self {
-        let mut missing: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    fn new(ids: &[String], timeout: Duration) -> Self {
+        let mut missing: BTreeMap<String, Pending> = BTreeMap::new();
         for id in ids {
             let Some(uuid) = uuid_of(id) else { continue };
-            let ids = missing.entry(uuid.to_owned()).or_default();
-            if !ids.contains(id) {
-                ids.push(id.clone());
+            let pending = missing.entry(uuid.to_owned()).or_default();
+            if !pending.ids.contains(id) {
+                pending.ids.push(id.clone());
             }
         }
-        Asked { missing }
+        Asked { missing, due: BTreeSet::new(), timeout, was_interrupted: false }
+    }
+
+    /// Returns all questions: the UUID of each client, and an id.
+    fn questions(&self) -> VecDeque<(String, String)> {
+        let questions = self.missing.iter().flat_map(|(client, pending)| {
+            let ids = pending.ids.iter();
+            ids.map(move |id| (client.clone(), id.clone()))
+        });
+        questions.collect()
+    }
+
+    /// Records that a question was sent: the time of its client begins.
+    fn sent(&mut self, client: &str, now: Instant) {
+        let Some(pending) = self.missing.get_mut(client) else { return };
+        pending.asked_at.get_or_insert(now);
+        let due = now + if pending.is_second { self.timeout / SECOND_TRY } else { self.timeout };
+        if let Some(old) = pending.due.replace(due) {
+            self.due.remove(&(old, client.to_owned()));
+        }
+        self.due.insert((due, client.to_owned()));
+    }
+
+    /// Returns when the time of the next client ends; `Instant::MAX` if none has an open question.
+    fn next_due(&self) -> Instant {
+        self.due.first().map_or(Instant::MAX, |(due, _)| *due)
+    }
+
+    /// Returns the next client whose time has ended.
+    fn late(&mut self, now: Instant) -> Option<Late> {
+        if self.next_due() > now {
+            return None;
+        }
+        let (_, client) = self.due.pop_first()?;
+        let pending = self.missing.get_mut(&client)?;
+        pending.due = None;
+        if !std::mem::replace(&mut pending.is_second, true) {
+            return Some(Late::Again(client, pending.ids.clone()));
+        }
+        let waited = pending.asked_at.map(|asked_at| now.since(asked_at)).unwrap_or_default();
+        self.missing.remove(&client);
+        Some(Late::Silent(AskEvent::Silent { client, waited }))
+    }
+
+    /// Gives each client one more question, because answers may be missing. It does so once, so that
+    /// the questions end.
+    fn interrupted(&mut self) {
+        if !std::mem::replace(&mut self.was_interrupted, true) {
+            self.missing.values_mut().for_each(|pending| pending.is_second = false);
+        }
     }
 
     /// Takes a message, and returns the report in it. One that is too long, is no report, or is of
     /// a client that was not asked, is ignored. The first report of a client counts.
     fn take(&mut self, payload: &[u8]) -> Option<ClientReport> {
         let report = parse_answer(payload)?;
-        self.missing.remove(&report.id)?;
+        let pending = self.missing.remove(&report.id)?;
+        if let Some(due) = pending.due {
+            self.due.remove(&(due, report.id.clone()));
+        }
         Some(limited(report))
     }
 }
@@ -77,8 +170,8 @@ impl Inspector {
     /// in their order. A client that does not answer within `timeout` is asked a second time, and
     /// has no report if it does not answer within half of `timeout` then. The usual `timeout` is
     /// [`ASK_TIMEOUT`]. At most 50 questions are sent a second, by all clones of this inspector
-    /// together. So asking `n` clients takes up to `n` / 50 s and `timeout`; if `m` of them do not
-    /// answer, up to `m` / 50 s and half of `timeout` in addition.
+    /// together. So if `m` of `n` clients do not answer, it takes up to (`n` + `m`) / 50 s, and one
+    /// and a half times `timeout` if `m` is not 0.
     ///
     /// A client without a report need not be stopped: its setting `introspection` may be `off`, its
     /// user may not be permitted to publish (`&redgrid_console:*`), or its version is older than
@@ -99,25 +192,27 @@ impl Inspector {
     /// If the future is dropped, clients that were asked publish their reports nevertheless.
     pub async fn ask(&self, ids: &[String], timeout: Duration) -> Result<Vec<Answer>, InspectError> {
         let mut reports = BTreeMap::new();
-        let keep = |report: ClientReport| {
-            reports.insert(report.id.clone(), report);
+        let keep = |event| {
+            if let AskEvent::Report(report) = event {
+                reports.insert(report.id.clone(), *report);
+            }
         };
         self.ask_each(ids, timeout, keep).await?;
         let report = |id: &String| uuid_of(id).and_then(|uuid| reports.get(uuid).cloned());
         Ok(ids.iter().map(|id| Answer { id: id.clone(), report: report(id) }).collect())
     }
 
-    /// Asks clients for their reports as [`ask`](Inspector::ask), and passes each report to a
-    /// function as soon as it arrives. Use it to show many clients before the last one has
-    /// answered.
+    /// Asks clients for their reports as [`ask`](Inspector::ask), and passes each result to a
+    /// function at once: a report as soon as it arrives, and a silent client as soon as its own
+    /// time has ended. Use it to show many clients before the last one has answered.
     ///
-    /// The function gets one report of each client that answers. Its field `id` is the id of the
-    /// client, without a namespace.
+    /// The function gets at most one event of each client. It gets none of a client whose question
+    /// was not sent, or perhaps not: whether that client answers is not known.
     ///
     /// # Errors
     ///
-    /// As for [`ask`](Inspector::ask). Reports that arrived before the error were passed. If some
-    /// questions could not be sent, the other clients are asked first.
+    /// As for [`ask`](Inspector::ask). If some questions were not sent, the events of the other
+    /// clients are passed on before the error is returned.
     ///
     /// # Cancel safety
     ///
@@ -126,10 +221,10 @@ impl Inspector {
         &self,
         ids: &[String],
         timeout: Duration,
-        mut on_report: impl FnMut(ClientReport) + Send,
+        on_event: impl FnMut(AskEvent) + Send,
     ) -> Result<(), InspectError> {
         let failed = |source| InspectError::of_read("ask the clients", source);
-        let mut asked = Asked::new(ids);
+        let asked = Asked::new(ids, timeout);
         if asked.missing.is_empty() {
             return Ok(());
         }
@@ -137,68 +232,84 @@ impl Inspector {
         let channel = format!("{REPLY_CHANNEL_PREFIX}{}", Uuid::new_v4());
         let selector = ChannelSelector::Plain(channel.clone().into());
         let replies = self.client.subscribe(selector, BUFFER).await.map_err(failed)?;
-        for timeout in [timeout, timeout / SECOND_TRY] {
-            self.collect(&channel, &replies, &mut asked, timeout, &mut on_report).await.map_err(failed)?;
-        }
-        Ok(())
+        self.collect(&channel, &replies, asked, on_event).await.map_err(failed)
     }
 
-    /// Asks the clients that have not answered, and takes the replies until all are there or the
-    /// time is over.
+    /// Sends the questions, and takes the replies until each client has answered or is silent.
     async fn collect(
         &self,
         channel: &str,
         replies: &PubSubStream,
-        asked: &mut Asked,
-        timeout: Duration,
-        on_report: &mut (impl FnMut(ClientReport) + Send),
+        mut asked: Asked,
+        mut on_event: impl FnMut(AskEvent) + Send,
     ) -> Result<(), ServerError> {
         let clock = self.client.clock();
-        let ids: Vec<String> = asked.missing.values().flatten().cloned().collect();
-        let questions = stream::iter(ids).map(|id| {
-            // Owned values: with references, the compiler cannot prove that the future is `Send`.
-            let inspector = self.clone();
-            let channel = channel.to_owned();
-            async move {
-                inspector.client.clock().sleep_until(inspector.reserve_question()).await;
-                inspector.publish_question(&id, &channel).await
-            }
-        });
-        let mut questions = pin!(questions.buffer_unordered(MAX_IN_FLIGHT));
-        let mut ends = Instant::MAX;
+        let mut questions = asked.questions();
+        let mut sending = FuturesUnordered::new();
         let mut failure = None;
         while !asked.missing.is_empty() {
+            while sending.len() < MAX_IN_FLIGHT
+                && let Some((client, id)) = questions.pop_front()
+            {
+                if asked.missing.contains_key(&client) {
+                    sending.push(self.clone().send_question(client, id, channel.to_owned()));
+                }
+            }
+            if sending.is_empty() && asked.next_due() == Instant::MAX {
+                // Only clients are left whose questions were not sent, or perhaps not.
+                break;
+            }
             tokio::select! {
                 event = poll_fn(|context| replies.poll_next(context)) => match event {
                     Some(PubSubEvent::Message { payload, .. }) => {
                         if let Some(report) = asked.take(&payload) {
-                            on_report(report);
+                            on_event(AskEvent::Report(Box::new(report)));
                         }
                     }
                     Some(PubSubEvent::Denied(error)) => return Err(error),
-                    // Answers may be missing. Their clients are asked again, as if they were late.
+                    Some(PubSubEvent::Gap) => asked.interrupted(),
+                    // Messages were dropped. Their clients are asked again, as if they were late.
                     Some(_) => {}
                     None => return Err(self.client.ended()),
                 },
-                sent = questions.next(), if ends == Instant::MAX => match sent {
-                    Some(Err(error)) if error.code() == Some(Code::NoPermission) => return Err(error),
-                    Some(Err(error)) => failure = Some(error),
-                    Some(Ok(())) => {}
-                    None => ends = clock.now() + timeout,
+                Some((client, sent)) = sending.next(), if !sending.is_empty() => match sent {
+                    Err(error) if error.code() == Some(Code::NoPermission) => return Err(error),
+                    Err(error) => failure = Some(error),
+                    Ok(()) => asked.sent(&client, clock.now()),
                 },
-                () = clock.sleep_until(ends) => break,
+                () = clock.sleep_until(asked.next_due()) => {
+                    while let Some(late) = asked.late(clock.now()) {
+                        match late {
+                            // Second questions come first, so that a client is not silent late.
+                            Late::Again(client, ids) => {
+                                ids.into_iter().for_each(|id| questions.push_front((client.clone(), id)));
+                            }
+                            Late::Silent(event) => on_event(event),
+                        }
+                    }
+                }
             }
         }
-        failure.map_or(Ok(()), Err)
+        // A question without a confirmation may have been answered.
+        failure.filter(|_| !asked.missing.is_empty()).map_or(Ok(()), Err)
     }
 
+    /// Waits for the turn of a question, and sends it. Returns its client with the result.
+    async fn send_question(self, client: String, id: String, channel: String) -> (String, Result<(), ServerError>) {
+        self.client.clock().sleep_until(self.reserve_question()).await;
+        let sent = self.publish_question(&id, &channel).await;
+        (client, sent)
+    }
+
+    /// Publishes a question at a primary that is connected. In a cluster, a plain PUBLISH at any
+    /// node reaches the subscribers of all nodes.
     async fn publish_question(&self, id: &str, channel: &str) -> Result<(), ServerError> {
         let target = format!("{}{id}}}", self.client.notice_prefix());
         let request = Request::command("PUBLISH").arg(target).arg(question(channel));
-        match self.client.run::<()>(request).await {
-            // The question may have been published.
-            Err(ServerError::Unknown { .. }) => Ok(()),
-            published => published,
+        let nodes = self.client.primaries().await?;
+        match nodes.iter().find(|node| node.epoch().is_some()) {
+            Some(node) => self.client.run_on(node, request).await,
+            None => self.client.run(request).await,
         }
     }
 }
@@ -217,8 +328,9 @@ mod tests {
 
     #[test]
     fn only_the_first_report_of_a_client_that_was_asked_counts() {
-        let mut asked = Asked::new(&[ID.into(), format!("prod:{ID}"), ID.into(), "not an id".into()]);
-        assert_eq!(asked.missing[ID], [ID.to_owned(), format!("prod:{ID}")]);
+        let ids = [ID.into(), format!("prod:{ID}"), ID.into(), "not an id".into()];
+        let mut asked = Asked::new(&ids, Duration::from_secs(1));
+        assert_eq!(asked.missing[ID].ids, [ID.to_owned(), format!("prod:{ID}")]);
         let report = |id: &str, host: &str| format!("{{\"id\":\"{id}\",\"host\":\"{host}\"}}");
         let other = "1f8fad5b-d9cb-869f-a165-70867728950e";
         let oversized = report(ID, &"x".repeat(10 << 20));
@@ -230,5 +342,39 @@ mod tests {
         assert_eq!(first.map(|report| report.host), Some("one".to_owned()));
         assert_eq!(asked.take(report(ID, "two").as_bytes()), None);
         assert!(asked.missing.is_empty());
+    }
+
+    #[test]
+    fn each_client_has_a_time_of_its_own_and_a_second_question() {
+        let at = |ms| Instant::MIN + Duration::from_millis(ms);
+        let other = "1f8fad5b-d9cb-869f-a165-70867728950e";
+        let mut asked = Asked::new(&[ID.into(), other.into()], Duration::from_secs(2));
+        assert_eq!((asked.questions().len(), asked.next_due()), (2, Instant::MAX));
+        asked.sent(ID, at(0));
+        asked.sent(other, at(1_500));
+        assert_eq!((asked.late(at(1_999)), asked.next_due()), (None, at(2_000)));
+        assert_eq!(asked.late(at(2_000)), Some(Late::Again(ID.into(), vec![ID.into()])));
+        // It is not silent before its second question was sent.
+        assert_eq!((asked.late(at(3_400)), asked.next_due()), (None, at(3_500)));
+        asked.sent(ID, at(2_100));
+        let waited = Duration::from_millis(3_100);
+        assert_eq!(asked.late(at(3_100)), Some(Late::Silent(AskEvent::Silent { client: ID.into(), waited })));
+        assert!(asked.take(format!("{{\"id\":\"{other}\"}}").as_bytes()).is_some());
+        assert_eq!((asked.next_due(), asked.late(at(9_000))), (Instant::MAX, None));
+    }
+
+    #[test]
+    fn after_an_interruption_each_client_is_asked_once_more() {
+        let at = |ms| Instant::MIN + Duration::from_millis(ms);
+        let mut asked = Asked::new(&[ID.into()], Duration::from_secs(2));
+        let again = || Some(Late::Again(ID.into(), vec![ID.into()]));
+        asked.sent(ID, at(0));
+        assert_eq!(asked.late(at(2_000)), again());
+        asked.sent(ID, at(2_000));
+        asked.interrupted();
+        assert_eq!(asked.late(at(3_000)), again());
+        asked.interrupted();
+        asked.sent(ID, at(3_000));
+        assert!(matches!(asked.late(at(4_000)), Some(Late::Silent(_))));
     }
 }

@@ -41,11 +41,11 @@ pub struct LivingClients {
     /// For a client of another namespace, below that of the inspector, its namespace and a colon
     /// precede its id.
     pub ids: Vec<String>,
-    /// Whether these are all of them. Otherwise a node did not answer or has more than 50,000
-    /// channels, or there are more than 10,000 clients.
+    /// Whether these are all of them. Otherwise a node did not answer, has more than 50,000
+    /// channels, or does not report their number, or there are more than 10,000 clients.
     pub is_complete: bool,
-    /// The number of channels of the node that has the most, as far as the user may read it.
-    /// Listing takes a node some 100 µs for each 1,000 of its channels.
+    /// The number of channels of the node that has the most. Listing takes a node some 100 µs for
+    /// each 1,000 of its channels.
     pub most_channels: u64,
 }
 
@@ -103,7 +103,8 @@ impl Inspector {
     /// # Errors
     ///
     /// [`InspectError::Failed`] if no node answers, or the user may not list channels
-    /// (`+pubsub|channels`).
+    /// (`+pubsub|channels`), or may not read their number (`+info`): a list of unknown length is
+    /// not read.
     ///
     /// # Cancel safety
     ///
@@ -143,16 +144,10 @@ impl Inspector {
     }
 
     /// Returns the number of all channels of a node, and those that match; `None` if it has too
-    /// many.
+    /// many, or their number is not known.
     async fn channels_at(&self, node: &Primary, pattern: &str) -> Result<(u64, Option<Vec<Bytes>>), ServerError> {
-        let info = Request::command("INFO").arg("stats").idempotent();
-        // Without the permission, the number is not checked.
-        let count = match self.client.run_on::<String>(node, info).await {
-            Err(error) if error.code() == Some(Code::NoPermission) => 0,
-            info => {
-                info?.lines().find_map(|line| line.strip_prefix("pubsub_channels:")?.trim().parse().ok()).unwrap_or(0)
-            }
-        };
+        let info: String = self.client.run_on(node, Request::command("INFO").arg("stats").idempotent()).await?;
+        let Some(count) = channel_count(&info) else { return Ok((0, None)) };
         if count > MAX_CHANNELS {
             return Ok((count, None));
         }
@@ -237,6 +232,11 @@ async fn within<T>(reply: impl Future<Output = Result<T, ServerError>>) -> Resul
     tokio::time::timeout(NODE_TIMEOUT, reply).await.unwrap_or_else(|_| Err(late()))
 }
 
+/// Returns the number of channels in a reply to `INFO`.
+fn channel_count(info: &str) -> Option<u64> {
+    info.lines().find_map(|line| line.strip_prefix("pubsub_channels:")?.trim().parse().ok())
+}
+
 /// Escapes the special characters of patterns.
 fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
@@ -284,6 +284,12 @@ mod tests {
             assert_eq!(of(&format!("redgrid_client:{other}"), "redgrid_client:{"), None, "{other}");
         }
         assert_eq!(id_of(b"redgrid_client:{\xff}", "redgrid_client:{"), None);
+    }
+
+    #[test]
+    fn the_number_of_channels_is_not_guessed() {
+        assert_eq!(channel_count("# Stats\r\npubsub_channels:7\r\npubsub_patterns:1\r\n"), Some(7));
+        assert_eq!((channel_count("pubsub_channels:many\r\n"), channel_count("")), (None, None));
     }
 
     #[test]

@@ -47,7 +47,10 @@ pub enum HolderState {
     /// reconnects at this moment, or its user may not subscribe to it (`&redgrid_client:*`). The
     /// lock is free when its lease ends, if it has one and is not renewed.
     ///
-    /// [`Inspector::lock_twice`](crate::Inspector::lock_twice) looks again to exclude the others.
+    /// [`Inspector::lock_twice`](crate::Inspector::lock_twice) looks again, which excludes a client
+    /// that reconnects. It excludes a client that may not subscribe only if this client renews its
+    /// lease between the two looks. A lease is renewed after each third of it, by default each
+    /// 10 s.
     Gone,
     /// Not a redgrid client: Redisson's, or one of an older version that is not connected.
     NotRedgrid,
@@ -62,7 +65,7 @@ impl HolderState {
         match self {
             HolderState::Alive => "alive",
             HolderState::Silent => "silent",
-            HolderState::Gone => "gone",
+            HolderState::Gone => "not connected",
             HolderState::NotRedgrid => "not redgrid",
             HolderState::Unknown => "unknown",
         }

@@ -54,7 +54,7 @@ pub use actions::{
     AUDIT_STREAM, ActionError, ActionOutcome, ActionReport, Actions, DeadSelection, InvalidReason, MAX_MARKED,
     Operator, Reason, RecordedAction, RecordedOutcome, Refusal,
 };
-pub use ask::{ASK_TIMEOUT, Answer};
+pub use ask::{ASK_TIMEOUT, Answer, AskEvent};
 pub use clients::LivingClients;
 pub use doctor::{DoctorReport, Finding, Level, Requirements};
 pub use error::InspectError;

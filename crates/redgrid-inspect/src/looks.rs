@@ -10,7 +10,8 @@ use crate::inspector::Inspector;
 use crate::lock::LockView;
 
 /// The time between two looks for a client that seems to be gone: 2 s, longer than a subscription
-/// usually takes to reconnect.
+/// usually takes to reconnect. Most leases are renewed more rarely, by default each 10 s: that is
+/// too long to wait for.
 const LOOKS_APART: Duration = Duration::from_secs(2);
 
 impl Inspector {
@@ -21,6 +22,9 @@ impl Inspector {
     /// to its channel never has one. So a client is [`HolderState::Gone`] only if it has no channel
     /// in both looks, and has not renewed its lease meanwhile, and each primary has run for 10 s.
     /// It is [`HolderState::Unknown`] otherwise. The view is that of the last look.
+    ///
+    /// A client that lives without a channel renews its lease after each third of it, by default
+    /// each 10 s. So it may be [`HolderState::Gone`] in this view, too.
     ///
     /// # Errors
     ///

@@ -44,7 +44,7 @@ pub(super) fn text(view: &LockView, answers: &[Answer]) -> String {
     for (nth, waiter) in (1..).zip(view.queue.iter().take(SHOWN)) {
         let whose = match (waiter.is_redgrid, waiter.state) {
             (false, _) => ", of Redisson",
-            (true, HolderState::Gone) => ", gone",
+            (true, HolderState::Gone) => ", not connected",
             (true, _) => "",
         };
         let _ = write!(text, "\n  queue    {nth}. {}{whose}", holder_text(&waiter.client, waiter.number));
@@ -64,8 +64,10 @@ fn state_text(view: &LockView, holder: &HolderView) -> String {
     let left = holder.reader_lease_left.or(view.lease_left).map(|left| time_text(millis(left)));
     match (holder.is_retained, holder.state, left) {
         (true, _, Some(left)) => format!("released; the lock stays taken for {left}"),
-        (_, HolderState::Gone, Some(left)) => format!("gone: free in {left}"),
-        (_, HolderState::Gone, None) => "gone, without an end of its lease: take it away with `redgrid unlock`".into(),
+        (_, HolderState::Gone, Some(left)) => format!("not connected: free in {left}, unless the lease is renewed"),
+        (_, HolderState::Gone, None) => {
+            "not connected, and its lease has no end: take the lock away with `redgrid unlock`".into()
+        }
         (_, HolderState::Silent, _) => "silent: no answer to two questions".into(),
         (_, HolderState::NotRedgrid, _) => "not a client of redgrid".into(),
         (_, HolderState::Unknown, _) => {

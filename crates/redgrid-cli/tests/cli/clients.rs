@@ -186,8 +186,8 @@ async fn a_holder_is_shown_with_its_process_and_its_state() {
     assert_eq!((&holder("stopped")["state"], &holder("stopped")["host"]), (&json!("silent"), &json!(null)));
     assert!(text("stopped").contains("\n  state    silent: no answer to two questions\n"), "{}", text("stopped"));
     settled(&observer).await;
-    assert_eq!(holder("dead")["state"], json!("gone"));
-    assert!(text("dead").contains("\n  state    gone: free in 9m "), "{}", text("dead"));
+    assert_eq!(holder("dead")["state"], json!("not connected"));
+    assert!(text("dead").contains("\n  state    not connected: free in 9m "), "{}", text("dead"));
     assert_eq!(holder("java")["state"], json!("not redgrid"));
     assert!(text("java").contains("\n  state    not a client of redgrid\n"), "{}", text("java"));
 }
@@ -211,7 +211,7 @@ async fn readers_and_the_writer_are_shown_with_their_mode() {
     );
     assert!(holder["reader_lease_left_ms"].as_u64().is_some_and(|left| left <= 300_000), "{told}");
     let text = run(&["inspect", "prices", "--url", &url]).stdout();
-    assert!(text.contains("\n  mode     read\n  state    gone: free in 4m "), "{text}");
+    assert!(text.contains("\n  mode     read\n  state    not connected: free in 4m "), "{text}");
     observer.cmd(&["HSET", "rates", "mode", "write", &format!("{JAVA}:17:write"), "1"]).await.expect("an answer");
     let holder = run(&["inspect", "rates", "--json", "--url", &url]).json()["holders"][0].clone();
     assert_eq!((&holder["client"], &holder["number"], &holder["mode"]), (&json!(JAVA), &json!(17), &json!("write")));

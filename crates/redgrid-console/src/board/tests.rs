@@ -89,6 +89,13 @@ fn names_of_another_namespace_have_it_as_prefix() {
 }
 
 #[test]
+fn a_reported_name_is_not_the_id_of_another_one() {
+    let reporter = process(&[("\0bytes:ff", 7)], &[("\0bytes:ff", 1)], 1_000);
+    let rows = rows(&[], None, &living(&[OWN], 1_000), &[(OWN, reporter)]);
+    assert_eq!((rows.len(), &rows[0].name), (1, &crate::object_name::id_of(b"\0bytes:ff")));
+}
+
+#[test]
 fn two_readers_that_came_after_the_search_are_both_listed() {
     let mut reader = found(JAVA, 500);
     reader.kind = ObjectKind::ReadWriteLock;
@@ -114,6 +121,27 @@ fn the_last_report_of_a_client_that_has_left_names_its_process() {
     let rows = rows(&[("a", found(OWN, 1_000))], Some(950), &living(&[], 5_000), &[(OWN, left)]);
     let holder = &rows[0].holders[0];
     assert_eq!((rows.len(), holder.process.is_some(), holder.label.as_deref()), (1, true, Some("nightly")));
+}
+
+#[test]
+fn what_a_client_held_when_it_left_is_not_listed_unless_it_was_found() {
+    let mut left = process(&[("a", 7), ("b", 8)], &[], 900);
+    left.left_at = Some(2_000);
+    let processes = [(OWN, left)];
+    let once = living(&[], 2_000);
+    // It may reconnect.
+    assert_eq!(rows(&[], None, &once, &processes).len(), 2);
+    let mut twice = once.clone();
+    twice.answered(Living::of(Vec::new(), true).after(&once, 4_000), 4_000);
+    assert!(rows(&[], None, &twice, &processes).is_empty());
+    // A dead client keeps its lock. Before it left, the lock may have been its own, too.
+    for (at, state) in [(1_999, State::Unknown), (2_000, State::Gone)] {
+        let kept = Found { seen: Seen::first(1_000, Some(60_000)), ..found(OWN, 0) };
+        let kept = Found { seen: kept.seen.again(at, Some(60_000), Presence::Unknown), ..kept };
+        let listed = rows(&[("a", kept)], None, &twice, &processes);
+        assert_eq!((listed.len(), listed[0].holders.len(), listed[0].holders[0].state), (1, 1, state), "{at}");
+        assert_eq!(listed[0].holders[0].label.as_deref(), Some("nightly"));
+    }
 }
 
 #[test]

@@ -1,20 +1,22 @@
 //! The living clients, and their reports.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use redgrid_core::author::ClientExt;
 use redgrid_core::report::ClientReport;
 use redgrid_core::{ConnectionId, NodeId};
-use redgrid_inspect::ASK_TIMEOUT;
+use redgrid_inspect::AskEvent;
 use tokio::time::Instant;
 
 use super::Collector;
 use super::viewers::Need;
 use crate::snapshot::{Living, Process, Reading, Snapshot};
-use crate::text::now_ms;
+use crate::text::{millis, now_ms};
 
 /// How often the living clients are listed: often enough that a client that was killed is seen
 /// within 3 s.
@@ -27,11 +29,22 @@ const LONGEST_INTERVAL: Duration = Duration::from_secs(10);
 /// rarely.
 const CHANNELS: u64 = 1_000;
 
-/// How often clients are asked.
+/// How often a round of questions begins. A client that stops just after it has answered is asked
+/// again within this time, and is silent 3 s later: after its two questions.
 const ASK_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Clients that are asked in one interval: 50 a second.
+/// The pause before the next round after one that has failed.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
+
+/// How long a client has to answer its first question: 2 s. It has half of it for the second one. A
+/// client makes one report a second, so an answer can take a second and the way.
+const ANSWER_TIME: Duration = Duration::from_secs(2);
+
+/// Clients that are asked in one round: 50 a second.
 const MOST_QUESTIONS: usize = 250;
+
+/// Rounds at the same time. A round with clients that do not answer lasts longer than the interval.
+const MOST_ROUNDS: usize = 2;
 
 /// How long the last report of a client that has left is kept, so that its process stays known
 /// while it reconnects, or until its locks are free: a minute.
@@ -59,8 +72,9 @@ impl Collector {
                     let mut living = Living::of(living.ids, living.is_complete);
                     living.changed_at = changed_at(snapshot, has_changed, now);
                     let living = living.after(&snapshot.living, now);
-                    let reporters = self.reporters.lock().unwrap_or_else(PoisonError::into_inner);
+                    let mut reporters = self.reporters.lock().unwrap_or_else(PoisonError::into_inner);
                     keep_processes(&mut snapshot.processes, &living, now, |client| reporters.contains(client));
+                    forget_reporters(&mut reporters, &snapshot.processes, &living, now);
                     snapshot.living.answered(living, now);
                 }
                 Err(error) => snapshot.living.failed(error.to_string(), now),
@@ -82,7 +96,11 @@ impl Collector {
 
     pub(super) async fn ask_clients(&self) {
         let mut last = String::new();
+        let mut rounds = FuturesUnordered::new();
         loop {
+            if !self.viewers().need(Need::Clients, Instant::now()) {
+                rounds.clear();
+            }
             self.needed(Need::Clients, |_| {}).await;
             let living = self.snapshot.borrow().living.get().map(Arc::clone);
             let Some(living) = living.filter(|living| !living.clients.is_empty()) else {
@@ -90,24 +108,52 @@ impl Collector {
                 tokio::time::sleep(super::IDLE / 5).await;
                 continue;
             };
-            let batch = next_batch(&living.clients, &last);
-            if let Some((client, _)) = batch.last() {
-                client.clone_into(&mut last);
-            }
-            let ids: Vec<String> = batch.iter().map(|(_, id)| id.clone()).collect();
-            let (began, asked_at) = (Instant::now(), now_ms());
-            let asked = self.inspector.ask_each(&ids, ASK_TIMEOUT, |report| self.take_report(report)).await;
-            let now = now_ms();
-            self.change_board(|snapshot| match asked {
-                Ok(()) => {
-                    let processes = Arc::make_mut(&mut snapshot.processes);
-                    mark_silent(processes, batch.iter().map(|(client, _)| client.as_str()), asked_at);
-                    snapshot.questions.answered((), now);
+            let began = Instant::now();
+            if rounds.len() < MOST_ROUNDS {
+                let batch = next_batch(&living.clients, &last);
+                if let Some((client, _)) = batch.last() {
+                    client.clone_into(&mut last);
                 }
-                Err(error) => snapshot.questions.failed(error.to_string(), now),
-            });
-            tokio::time::sleep_until(began + ASK_INTERVAL).await;
+                rounds.push(self.ask_round(batch.into_iter().map(|(_, id)| id).collect()));
+            }
+            let mut next = began + ASK_INTERVAL;
+            loop {
+                tokio::select! {
+                    Some(has_failed) = rounds.next(), if !rounds.is_empty() => {
+                        if has_failed {
+                            next = next.min(Instant::now() + ASK_AGAIN);
+                        }
+                    }
+                    () = tokio::time::sleep_until(next) => break,
+                }
+            }
         }
+    }
+
+    /// Asks these clients. Returns whether some could not be asked.
+    ///
+    /// These keep their state: a failure does not show whether a client answers.
+    async fn ask_round(&self, ids: Vec<String>) -> bool {
+        let on_event = |event| match event {
+            AskEvent::Report(report) => self.take_report(*report),
+            AskEvent::Silent { client, waited, .. } => self.take_silence(&client, waited),
+            _ => {}
+        };
+        let asked = self.inspector.ask_each(&ids, ANSWER_TIME, on_event).await;
+        let now = now_ms();
+        let has_failed = asked.is_err();
+        self.change(|snapshot| match asked {
+            Ok(()) => snapshot.questions.answered((), now),
+            Err(error) => snapshot.questions.failed(error.to_string(), now),
+        });
+        has_failed
+    }
+
+    /// Records that a client has not answered its questions.
+    fn take_silence(&self, client: &str, waited: Duration) {
+        let asked_at = now_ms().saturating_sub(millis(waited));
+        self.change(|snapshot| mark_silent(Arc::make_mut(&mut snapshot.processes), client, asked_at));
+        self.has_report.notify_one();
     }
 
     /// Records a report as soon as it has come.
@@ -156,16 +202,25 @@ fn changed_at(snapshot: &Snapshot, has_changed: bool, now: u64) -> Option<u64> {
     has_changed.then_some(now).max(started).max(before)
 }
 
-/// Marks the clients that were asked at this time, and have not answered since.
-fn mark_silent<'a>(processes: &mut BTreeMap<String, Process>, asked: impl Iterator<Item = &'a str>, asked_at: u64) {
-    for client in asked {
-        // A client that has left meanwhile is not silent.
-        let Some(process) = processes.get_mut(client).filter(|process| process.left_at.is_none()) else { continue };
-        process.is_asked = true;
-        if process.report.as_ref().is_none_or(|(_, at)| *at < asked_at) {
-            process.silent_since.get_or_insert(asked_at);
-        }
+/// Marks a client that was asked at this time, and has not answered since.
+fn mark_silent(processes: &mut BTreeMap<String, Process>, client: &str, asked_at: u64) {
+    // A client that has left meanwhile is not silent.
+    let Some(process) = processes.get_mut(client).filter(|process| process.left_at.is_none()) else { return };
+    process.is_asked = true;
+    if process.report.as_ref().is_none_or(|(_, at)| *at < asked_at) {
+        process.silent_since.get_or_insert(asked_at);
     }
+}
+
+/// Forgets the clients that have left for good: those that were absent twice, and whose process is
+/// not kept any more.
+fn forget_reporters(
+    reporters: &mut BTreeSet<String>,
+    processes: &BTreeMap<String, Process>,
+    living: &Living,
+    now: u64,
+) {
+    reporters.retain(|client| processes.contains_key(client) || living.absent_since(client, now).is_none());
 }
 
 /// Returns the clients to ask after the last one asked, in a circle, with their ids for questions.
@@ -258,11 +313,29 @@ mod tests {
         let gone = Process { left_at: Some(1), ..reported(10) };
         let all = [(answered, reported(20)), (late, reported(19)), (new, Process::default()), (left, gone)];
         let mut processes: BTreeMap<_, _> = all.into_iter().map(|(id, process)| (id.to_owned(), process)).collect();
-        mark_silent(&mut processes, [answered, late, new, left].into_iter(), 20);
+        for client in [answered, late, new, left, "unknown"] {
+            mark_silent(&mut processes, client, 20);
+        }
         let silent = [answered, late, new, left].map(|id| processes[id].silent_since);
         assert_eq!(silent, [None, Some(20), Some(20), None]);
-        mark_silent(&mut processes, [late].into_iter(), 30);
+        mark_silent(&mut processes, late, 30);
         assert_eq!(processes[late].silent_since, Some(20));
+    }
+
+    #[test]
+    fn clients_that_have_answered_are_remembered_until_they_have_left_for_good() {
+        let names = ids(0..3, "");
+        let [living, kept, left] = [&names[0], &names[1], &names[2]];
+        let processes = BTreeMap::from([(kept.clone(), Process::default())]);
+        let mut reporters: BTreeSet<String> = names.iter().cloned().collect();
+        let mut lists = Reading::default();
+        for (at, count) in [(1_000, 3), (2_000, 3), (3_000, 2)] {
+            let list = Living::of(vec![living.clone()], true).after(&lists, at);
+            forget_reporters(&mut reporters, &processes, &list, at);
+            assert_eq!(reporters.len(), count, "{at}");
+            lists.answered(list, at);
+        }
+        assert!(!reporters.contains(left), "{reporters:?}");
     }
 
     #[test]

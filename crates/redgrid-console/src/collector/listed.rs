@@ -11,7 +11,9 @@ use redgrid_inspect::{InspectError, ObjectFilter, ObjectKind, ObjectView};
 use tokio::time::Instant;
 
 use super::Collector;
-use super::locks::{CHECK_INTERVAL, LONGEST_NAME, PROGRESS, REST, SEARCH_INTERVAL, SHORTEST_INTERVAL, SHOWN_INTERVAL};
+use super::locks::{
+    CHECK_INTERVAL, LONGEST_NAME, MOST_NAME_BYTES, PROGRESS, REST, SEARCH_INTERVAL, SHORTEST_INTERVAL, SHOWN_INTERVAL,
+};
 use super::viewers::{Need, ObjectNames};
 use crate::listed::{Detail, Group, Listed};
 use crate::object_name::id_of;
@@ -30,8 +32,27 @@ const KEPT_MS: u64 = 30_000;
 /// A page that is requested reads an object again if it was read longer ago than this.
 const FRESH_MS: u64 = 2_000;
 
-/// The objects of each group that a search has found.
-type Found = BTreeMap<Group, BTreeMap<String, ObjectKind>>;
+/// The objects of a group that a search has found.
+#[derive(Default)]
+struct Found {
+    names: BTreeMap<String, ObjectKind>,
+    /// The bytes of the names.
+    bytes: usize,
+    /// Whether there are more.
+    is_cut: bool,
+}
+
+impl Found {
+    /// Adds an object. Returns whether it is kept.
+    fn add(&mut self, name: String, kind: ObjectKind) -> bool {
+        self.is_cut |= self.names.len() >= MOST_OBJECTS || self.bytes >= MOST_NAME_BYTES;
+        if !self.is_cut {
+            self.bytes += name.len();
+            self.names.insert(name, kind);
+        }
+        !self.is_cut
+    }
+}
 
 impl Collector {
     pub(super) async fn search_listed(&self) {
@@ -77,8 +98,7 @@ impl Collector {
 
     async fn search_groups(&self, groups: &[Group]) {
         let began = now_ms();
-        let mut found: Found = groups.iter().map(|group| (*group, BTreeMap::new())).collect();
-        let mut cut = BTreeSet::new();
+        let mut found: BTreeMap<Group, Found> = groups.iter().map(|group| (*group, Found::default())).collect();
         let kinds = ObjectKind::ALL.into_iter().filter(|kind| groups.iter().any(|group| group.has(*kind)));
         let mut objects = pin!(self.inspector.objects(&ObjectFilter::new().of_kinds(kinds).rest(REST)));
         loop {
@@ -88,7 +108,7 @@ impl Collector {
                 Ok(None) => break,
                 Ok(Some(Err(error))) => return self.search_failed(groups, &error),
                 Ok(Some(Ok(object))) if object.name_bytes.len() > LONGEST_NAME => {}
-                Ok(Some(Ok(object))) => self.add(object, &mut found, &mut cut),
+                Ok(Some(Ok(object))) => self.add(&object, &mut found),
             }
             let needed = self.viewers().groups(Instant::now());
             // A page of another group was opened: the next search finds both.
@@ -99,10 +119,10 @@ impl Collector {
         }
         let ended = now_ms();
         self.change(|snapshot| {
-            for (group, names) in found {
+            for (group, Found { names, is_cut, .. }) in found {
                 let list = &mut snapshot.listed[group as usize];
                 list.sweep.completed = Some((began, ended));
-                list.sweep.is_cut = cut.contains(&group);
+                list.sweep.is_cut = is_cut;
                 list.sweep.is_too_large = false;
                 list.sweep.trouble = None;
                 if *list.names != names {
@@ -113,13 +133,12 @@ impl Collector {
     }
 
     /// Adds an object to those that were found.
-    fn add(&self, object: ObjectView, found: &mut Found, cut: &mut BTreeSet<Group>) {
-        let Some((group, names)) = found.iter_mut().find(|(group, _)| group.has(object.kind)) else { return };
-        if names.len() >= MOST_OBJECTS {
-            cut.insert(*group);
+    fn add(&self, object: &ObjectView, found: &mut BTreeMap<Group, Found>) {
+        let Some((group, found)) = found.iter_mut().find(|(group, _)| group.has(object.kind)) else { return };
+        if !found.add(id_of(&object.name_bytes), object.kind) {
             return;
         }
-        names.insert(id_of(&object.name_bytes), object.kind);
+        let names = &found.names;
         if names.len() <= PROGRESS || names.len() % PROGRESS == 0 {
             self.change_lists(&[*group], |list| {
                 list.sweep.found = names.len();
@@ -265,4 +284,23 @@ fn next_batch<N: Ord + Clone>(pages: &BTreeSet<N>, lists: &BTreeSet<N>, last: Op
     let before = lists.iter().take_while(is_before);
     let rest = after.chain(before).filter(|name| !pages.contains(*name));
     pages.iter().chain(rest).take(MOST_READS).cloned().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn found_names_are_limited_in_number_and_bytes() {
+        let mut few = Found::default();
+        let is_kept = |(nth, found): (usize, &mut Found), len: usize| {
+            found.add(format!("{}{nth}", "x".repeat(len)), ObjectKind::ReliableQueue)
+        };
+        let long = MOST_NAME_BYTES / 4;
+        assert_eq!([0, 1, 2, 3, 4].map(|nth| is_kept((nth, &mut few), long)), [true, true, true, true, false]);
+        assert_eq!((few.names.len(), few.is_cut), (4, true));
+        let mut many = Found::default();
+        assert_eq!((0..=MOST_OBJECTS).filter(|nth| is_kept((*nth, &mut many), 1)).count(), MOST_OBJECTS);
+        assert!(many.is_cut);
+    }
 }

@@ -1,16 +1,17 @@
 //! The search for locks, and the locks on the screen.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Bound;
 use std::pin::pin;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use redgrid_inspect::{InspectError, LockKind, LockView, Mode, ObjectFilter, ObjectKind, ObjectView};
+use redgrid_inspect::{HolderView, InspectError, LockKind, LockView, Mode, ObjectFilter, ObjectKind, ObjectView};
 use tokio::time::Instant;
 
 use super::Collector;
+use super::left::{forget_over, left_holds, over};
+use super::turns::Turns;
 use super::viewers::Need;
 use crate::board::{Found, MOST_LOCKS};
 use crate::holder_state::Seen;
@@ -48,6 +49,9 @@ const COMMANDS: usize = 6;
 
 /// Names with more bytes than this are not listed. Names of redgrid have at most 1,024.
 pub(super) const LONGEST_NAME: usize = 4_096;
+
+/// The bytes of all names that a search keeps: 8 MiB. The name that exceeds it is the last one.
+pub(super) const MOST_NAME_BYTES: usize = 8 << 20;
 
 /// The kinds that are listed as locks.
 const LOCKS: [ObjectKind; 4] =
@@ -102,7 +106,7 @@ impl Collector {
     async fn search_once(&self) {
         let began = now_ms();
         let mut seen = BTreeMap::new();
-        let mut is_cut = false;
+        let (mut is_cut, mut bytes) = (false, 0);
         let mut objects = pin!(self.inspector.objects(&ObjectFilter::new().of_kinds(LOCKS).rest(REST)));
         while !is_cut {
             // The stream keeps its place if the time is over.
@@ -117,10 +121,11 @@ impl Collector {
                     });
                     return;
                 }
-                Ok(Some(Ok(_))) if seen.len() >= MOST_LOCKS => is_cut = true,
+                Ok(Some(Ok(_))) if seen.len() >= MOST_LOCKS || bytes >= MOST_NAME_BYTES => is_cut = true,
                 Ok(Some(Ok(object))) if object.name_bytes.len() > LONGEST_NAME => {}
                 Ok(Some(Ok(object))) => {
                     let (name, found) = self.found(object);
+                    bytes += name.len();
                     seen.insert(name, found);
                     if seen.len() % PROGRESS == 0 {
                         self.change(|snapshot| snapshot.sweep.found = seen.len());
@@ -156,9 +161,11 @@ impl Collector {
             self.needed(Need::Shown, |snapshot| forget_watched(snapshot, &BTreeSet::new())).await;
             let began = Instant::now();
             let (pages, mut lists) = self.viewers().names(is_of_locks, began);
+            let mut left = left_holds(&self.snapshot.borrow());
             // While the search is fast, it has read the locks of lists within the last seconds.
             if self.is_search_fast() {
                 lists.clear();
+                left.clear();
             }
             if self.snapshot.borrow().watched.keys().any(|name| !pages.contains(name)) {
                 self.change(|snapshot| forget_watched(snapshot, &pages));
@@ -166,17 +173,18 @@ impl Collector {
             if self.snapshot.borrow().sweep.is_too_large {
                 // No search removes them.
                 let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
-                found.retain(|name, _| lists.contains(name));
+                found.retain(|name, _| lists.contains(name) || left.contains_key(name));
             }
-            let batch = turns.next(&pages, &lists, self.most_reads());
+            let batch = turns.next(&pages, &lists, &left.keys().cloned().collect(), self.most_reads());
             let read =
                 batch.iter().map(async |name| (name.clone(), self.inspector.lock_of_bytes(bytes_of(name)).await));
             let read = futures_util::future::join_all(read).await;
             let (of_pages, of_lists): (Vec<_>, Vec<_>) = read.into_iter().partition(|(name, _)| pages.contains(name));
             self.set_watched(of_pages);
             if !of_lists.is_empty() {
+                let over = over(&left, &of_lists);
                 self.set_found(of_lists);
-                self.change_board(|_| {});
+                self.change_board(|snapshot| forget_over(snapshot, &over));
             }
             tokio::time::sleep_until(began + SHORTEST_INTERVAL).await;
             let _ = tokio::time::timeout_at(began + SHOWN_INTERVAL, self.is_lock_new.notified()).await;
@@ -264,81 +272,16 @@ fn seen_holders(
     now: u64,
     living: &Reading<Living>,
 ) -> BTreeMap<HolderKey, Seen> {
-    let of_holder = |holder: &redgrid_inspect::HolderView| {
+    let of_holder = |holder: &HolderView| {
         // The lease of a lock with several readers says nothing of one of them.
         let lease = if holder.mode == Mode::Read { holder.reader_lease_left } else { lock.lease_left };
         let until = lease.map(|left| now.saturating_add(millis(left)));
         let key = (holder.client.clone(), holder.number);
         let seen = match known.and_then(|known| known.get(&key)) {
-            Some(before) => before.again(now, until, living.absent_since(&holder.client)),
+            Some(before) => before.again(now, until, living.presence(&holder.client)),
             None => Seen::first(now, until),
         };
         (key, seen)
     };
     lock.holders.iter().map(of_holder).collect()
-}
-
-/// The positions in the circles of names that are read in turns.
-#[derive(Debug, Default)]
-struct Turns {
-    last_page: String,
-    last_list: String,
-}
-
-impl Turns {
-    /// Returns the next locks to read. Locks with pages get two thirds of the reads, and those of
-    /// lists the others; reads that one of them does not need are for the other.
-    fn next(&mut self, pages: &BTreeSet<String>, lists: &BTreeSet<String>, most: usize) -> Vec<String> {
-        let lists: BTreeSet<String> = lists.difference(pages).cloned().collect();
-        let for_lists = lists.len().min(most.div_ceil(3)).max(most.saturating_sub(pages.len()));
-        let mut batch = turn(pages, &mut self.last_page, most - for_lists.min(most));
-        let of_lists = turn(&lists, &mut self.last_list, most - batch.len());
-        batch.extend(of_lists);
-        batch
-    }
-}
-
-/// Returns names after the last one, in a circle.
-fn turn(names: &BTreeSet<String>, last: &mut String, most: usize) -> Vec<String> {
-    let after = names.range::<str, _>((Bound::Excluded(last.as_str()), Bound::Unbounded));
-    let before = names.range::<str, _>((Bound::Unbounded, Bound::Included(last.as_str())));
-    let next: Vec<String> = after.chain(before).take(most).cloned().collect();
-    if let Some(name) = next.last() {
-        name.clone_into(last);
-    }
-    next
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn names(range: std::ops::Range<usize>) -> BTreeSet<String> {
-        range.map(|n| format!("{n:03}")).collect()
-    }
-
-    #[test]
-    fn every_open_page_has_its_turn() {
-        let (pages, lists) = (names(0..30), names(20..60));
-        let mut turns = Turns::default();
-        let mut read = BTreeSet::new();
-        for _ in 0..8 {
-            let batch = turns.next(&pages, &lists, 7);
-            let of_pages = batch.iter().filter(|name| pages.contains(*name)).count();
-            assert_eq!((batch.len(), of_pages), (7, 4));
-            read.extend(batch);
-        }
-        assert!(pages.is_subset(&read), "{read:?}");
-        assert_eq!(read.difference(&pages).count(), 24);
-    }
-
-    #[test]
-    fn reads_that_pages_do_not_need_are_for_lists() {
-        let mut turns = Turns::default();
-        assert_eq!(turns.next(&names(0..1), &names(10..30), 7).len(), 7);
-        assert_eq!(turns.next(&names(0..30), &names(0..0), 7).len(), 7);
-        assert_eq!(turns.next(&names(0..30), &names(40..41), 7).iter().filter(|name| *name == "040").count(), 1);
-        assert_eq!(turns.next(&names(0..2), &names(40..41), 7).len(), 3);
-        assert!(turns.next(&names(0..0), &names(0..0), 7).is_empty());
-    }
 }

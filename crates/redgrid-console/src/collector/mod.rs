@@ -10,7 +10,7 @@
 //! | clients | `INFO stats`, `PUBSUB CHANNELS` at each primary | 1 s per 1,000 channels, up to 10 s |
 //! | reports | a question to each client | 5 s, at most 50 a second |
 //! | search for locks | `SCAN` with a bounded script | at most 2 % of a node's time |
-//! | locks on the screen | bounded reads | 1 s, at most 50 commands |
+//! | locks on the screen, those of clients that left | bounded reads | 1 s, at most 50 commands |
 //! | search for queues, synchronizers, limiters | as for locks | at most 2 % of a node's time |
 //! | those on the screen | bounded reads | 1 s, at most 12 objects |
 //! | checks | those of `redgrid doctor` that only read | on request, at most one a minute |
@@ -18,9 +18,11 @@
 //! Data that no page needs is forgotten, so that no page shows old data as current.
 
 mod clients;
+mod left;
 mod listed;
 mod locks;
 mod nodes;
+mod turns;
 mod viewers;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -46,7 +46,7 @@ pub(crate) enum Need {
     Clients,
     /// The search for locks.
     Search,
-    /// Locks on the screen.
+    /// Locks on the screen, and those of clients that have left.
     Shown,
     /// The search for queues, synchronizers and limiters.
     Listed,
@@ -65,7 +65,8 @@ impl Need {
             Need::Servers => matches!(page, Page::Overview | Page::Locks | Page::Lock) || Need::Listed.of(page),
             Need::Clients => matches!(page, Page::Overview | Page::Locks | Page::Lock | Page::Clients),
             Need::Search => matches!(page, Page::Overview | Page::Locks),
-            Need::Shown => matches!(page, Page::Locks | Page::Lock),
+            // The overview needs the locks of clients that have left.
+            Need::Shown => matches!(page, Page::Overview | Page::Locks | Page::Lock),
             Need::Listed => Group::of(page).is_some_and(|group| group.page() == page),
             Need::ListedShown => Group::of(page).is_some(),
             Need::Doctor => page == Page::Doctor,

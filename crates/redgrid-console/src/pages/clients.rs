@@ -7,6 +7,7 @@ use super::locks::state;
 use super::{Content, trouble};
 use crate::board::process_text;
 use crate::holder_state::connected_state;
+use crate::object_name::full_id;
 use crate::snapshot::Process;
 use crate::text::{ago, clock, count, encoded, name, number, since};
 use crate::view::{View, row_id};
@@ -117,7 +118,9 @@ fn reported(process: &Process) -> Markup {
 }
 
 fn details(report: &ClientReport, at: u64, namespace: &str) -> Markup {
-    let link = |one: &str| html! { a href={ "lock?name=" (encoded(&format!("{namespace}{one}"))) } { (name(one)) } };
+    let link = |one: &str| {
+        html! { a href={ "lock?name=" (encoded(&full_id(namespace, one))) } { (name(&full_id("", one))) } }
+    };
     html! {
         @if !report.held.is_empty() {
             p { strong { "Holds" } }

@@ -66,6 +66,7 @@ pub(super) fn frame(content: &Content<'_>, view: &View) -> Markup {
 pub(super) fn view(content: &Content<'_>, view: &mut View) -> Vec<String> {
     let snapshot = content.snapshot;
     let lock = content.query.get("name");
+    let lock_name = bytes_of(lock);
     view.table("holders");
     view.table("queue");
     let Some(reading) = snapshot.watched.get(lock) else {
@@ -89,25 +90,25 @@ pub(super) fn view(content: &Content<'_>, view: &mut View) -> Vec<String> {
         for holder in lock.holders.iter().take(MOST_ROWS) {
             let mode = holder.mode.as_str();
             let id = row_id(&format!("{}:{}:{mode}", holder.client, holder.number.unwrap_or_default()));
-            let seen = seen.and_then(|seen| seen.get(&(holder.client.clone(), holder.number)));
-            let shown = shown_state(snapshot, &holder.client, holder.state, seen);
+            let seen = seen.and_then(|seen| seen.get(&(holder.client.clone(), holder.number))).copied();
+            let shown = shown_state(snapshot, &holder.client, holder.state, seen.unwrap_or(Seen::first(read_at, None)));
             view.row("holders", id.clone(), holder_row(&id, content, lock, holder, shown, read_at));
         }
         for (place, waiter) in lock.queue.iter().enumerate().take(MOST_ROWS) {
             let id = row_id(&format!("{}:{}", waiter.client, waiter.number.unwrap_or_default()));
-            let shown = shown_state(snapshot, &waiter.client, waiter.state, None);
-            let html = waiter_row(&id, snapshot, lock, Some(place + 1), &waiter.client, Some(waiter), shown);
+            let shown = shown_state(snapshot, &waiter.client, waiter.state, Seen::waiting(read_at));
+            let html = waiter_row(&id, snapshot, &lock_name, Some(place + 1), &waiter.client, Some(waiter), shown);
             view.row("queue", id, html);
         }
         // Other locks have no queue on the server. Their waiters are known from reports.
         let queued: BTreeSet<&str> = lock.queue.iter().map(|waiter| waiter.client.as_str()).collect();
         let others = snapshot.connected().filter(|(client, process)| {
-            !queued.contains(client.as_str()) && waiting_tasks(lock, Some(process)).is_some()
+            !queued.contains(client.as_str()) && waiting_tasks(&lock_name, Some(process)).is_some()
         });
         for (client, _) in others.take(MOST_ROWS) {
             let id = row_id(client);
-            let shown = shown_state(snapshot, client, HolderState::Alive, None);
-            let html = waiter_row(&id, snapshot, lock, None, client, None, shown);
+            let shown = shown_state(snapshot, client, HolderState::Alive, Seen::waiting(read_at));
+            let html = waiter_row(&id, snapshot, &lock_name, None, client, None, shown);
             view.row("queue", id, html);
         }
     }
@@ -115,11 +116,11 @@ pub(super) fn view(content: &Content<'_>, view: &mut View) -> Vec<String> {
 }
 
 /// Returns the tasks of a client that wait for the lock: how many, and since when.
-fn waiting_tasks(lock: &LockView, process: Option<&Process>) -> Option<(u64, u64)> {
+fn waiting_tasks(lock_name: &[u8], process: Option<&Process>) -> Option<(u64, u64)> {
     let process = process?;
     let (report, at) = process.report.as_ref()?;
-    let name = lock.name.strip_prefix(process.namespace.as_str())?;
-    let wait = report.waits.iter().find(|wait| wait.name == name)?;
+    let name = process.name_in_report(lock_name)?;
+    let wait = report.waits.iter().find(|wait| wait.name.as_bytes() == name)?;
     Some((wait.tasks, at.saturating_sub(wait.longest_ms)))
 }
 
@@ -195,13 +196,10 @@ fn waiting(lock: &LockView, listed: Option<&LockRow>) -> Markup {
 
 /// Returns the state of a client of the lock. The lock itself does not show which clients are
 /// silent, and a single look does not show which are gone.
-fn shown_state(snapshot: &Snapshot, client: &str, read: HolderState, seen: Option<&Seen>) -> State {
+fn shown_state(snapshot: &Snapshot, client: &str, read: HolderState, seen: Seen) -> State {
     match read {
         HolderState::Alive | HolderState::Silent => connected_state(snapshot.processes.get(client)),
-        HolderState::Gone => {
-            let seen = seen.copied().unwrap_or(Seen::first(0, None));
-            state_of(client, &seen, &snapshot.living, &snapshot.processes)
-        }
+        HolderState::Gone => state_of(client, &seen, &snapshot.living, &snapshot.processes),
         HolderState::NotRedgrid => State::Foreign,
         _ => State::Unknown,
     }
@@ -219,8 +217,11 @@ fn holder_row(
     let lock_name = bytes_of(content.query.get("name"));
     let process = snapshot.processes.get(&holder.client);
     let report = process.and_then(|process| process.report.as_ref());
+    let reported_name = process.and_then(|process| process.name_in_report(&lock_name));
     let held = report.and_then(|(report, at)| {
-        let is_it = |held: &&redgrid_core::report::HeldReport| Some(held.number) == holder.number;
+        let is_it = |held: &&redgrid_core::report::HeldReport| {
+            Some(held.number) == holder.number && reported_name == Some(held.name.as_bytes())
+        };
         report.held.iter().find(is_it).map(|held| (held, at.saturating_sub(held.held_for_ms)))
     });
     let lease = holder.reader_lease_left.or(lock.lease_left).map(|left| read_at.saturating_add(millis(left)));
@@ -257,14 +258,14 @@ fn holder_row(
 fn waiter_row(
     id: &str,
     snapshot: &Snapshot,
-    lock: &LockView,
+    lock_name: &[u8],
     place: Option<usize>,
     client: &str,
     waiter: Option<&WaiterView>,
     shown: State,
 ) -> Markup {
     let process = snapshot.processes.get(client);
-    let tasks = waiting_tasks(lock, process);
+    let tasks = waiting_tasks(lock_name, process);
     html! {
         tr id=(id) {
             td.n { (place.map_or_else(|| "–".to_owned(), |place| place.to_string())) }

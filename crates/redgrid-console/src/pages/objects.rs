@@ -138,7 +138,8 @@ fn row(object: &ObjectView, may_operate: bool) -> Markup {
     html! {
         tr {
             th scope="row" {
-                @if object.kind.is_lock() {
+                @if object.name_bytes.is_empty() { (name(&object.name)) }
+                @else if object.kind.is_lock() {
                     a href={ "lock?name=" (encoded(&id_of(&object.name_bytes))) } { (name(&object.name)) }
                 } @else if object.kind == ObjectKind::ReliableQueue {
                     a href={ "queue?name=" (encoded(&id_of(&object.name_bytes))) } { (name(&object.name)) }
@@ -147,7 +148,7 @@ fn row(object: &ObjectView, may_operate: bool) -> Markup {
             td.w { (object.kind.as_str()) }
             td.n { (object.size.map_or_else(|| "–".to_owned(), number)) }
             td { (object.lifetime.map_or_else(|| "none".to_owned(), duration)) }
-            @if may_operate { td.actions { (actions(object)) } }
+            @if may_operate { td.actions { @if !object.name_bytes.is_empty() { (actions(object)) } } }
         }
     }
 }

@@ -8,7 +8,7 @@ use redgrid_core::{NodeHealth, NodePart};
 use super::locks::why_not_searched;
 use super::{Content, trouble};
 use crate::holder_state::State;
-use crate::lints::{self, Lint};
+use crate::lints::{self, Findings};
 use crate::snapshot::{ServerInfo, Snapshot};
 use crate::text::{bytes, clock, count, encoded, name, number, visible};
 use crate::view::{View, row_id};
@@ -71,7 +71,7 @@ pub(super) fn frame(view: &View) -> Markup {
 pub(super) fn view(content: &Content<'_>, view: &mut View) -> Vec<String> {
     let snapshot = content.snapshot;
     let known = snapshot.findings.get_or_init(|| lints::findings(snapshot, content.now));
-    view.part("lints", findings(&known.lints, &known.unchecked));
+    view.part("lints", findings(known));
     view.part("numbers", numbers(snapshot));
     view.part("servers-trouble", trouble(&snapshot.servers, "INFO of the servers"));
     nodes(snapshot, view);
@@ -80,13 +80,17 @@ pub(super) fn view(content: &Content<'_>, view: &mut View) -> Vec<String> {
 }
 
 /// Shows what looks wrong, and what could not be checked: that is not nothing.
-fn findings(lints: &[Lint], unchecked: &[String]) -> Markup {
+fn findings(known: &Findings) -> Markup {
+    let Findings { lints, unchecked, is_reading } = known;
     html! {
-        @if lints.is_empty() && unchecked.is_empty() {
+        @if *is_reading {
+            p.hint { "The servers and the clients are being read." @if lints.is_empty() { " Nothing looks wrong so far." } }
+        } @else if lints.is_empty() && unchecked.is_empty() {
             p.hint { "Nothing looks wrong." }
         } @else if lints.is_empty() {
             p.hint { "Nothing looks wrong in what was checked." }
-        } @else {
+        }
+        @if !lints.is_empty() {
             ul.lints {
                 @for lint in lints {
                     li {

@@ -79,10 +79,18 @@ async fn what_may_not_be_read_is_not_shown_as_nothing() {
     let router = Console::new(&poor).access(|_| Access::Read).router();
     let page = until_shown(&router, "/locks", "Could not search for locks").await;
     assert!(page.contains("Could not read the list of clients"), "{page}");
-    let page = until_shown(&router, "/overview", "Not checked").await;
-    assert!(page.contains("Nothing looks wrong in what was checked") && page.contains("not known"), "{page}");
+    let page = until_shown(&router, "/overview", "Nothing looks wrong in what was checked").await;
+    assert!(page.contains("Not checked") && page.contains("not known"), "{page}");
     let page = until_shown(&router, "/lock?name=job", "How many clients wait is not known").await;
     assert!(page.contains("free"), "{page}");
+
+    // The list of clients may have any length.
+    let rules = ["ACL", "SETUSER", "blind", "on", ">secret", "~*", "&*", "+@all", "-info"];
+    setup.observer.cmd(&rules).await.expect("it is accepted");
+    let blind = Client::connect(setup.server.url_for("blind", "secret")).await.expect("a client");
+    let router = Console::new(&blind).access(|_| Access::Read).router();
+    let page = until_shown(&router, "/clients", "Could not read the list of clients").await;
+    assert!(page.contains("info"), "{page}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

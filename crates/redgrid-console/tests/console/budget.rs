@@ -185,6 +185,9 @@ async fn a_console_that_nobody_opens_sends_nothing() {
     let observer = server.observer().await.expect("an observer");
     let client = Client::connect(server.url().as_str()).await.expect("a client");
     client.wait_ready(crate::support::SOON).await.expect("it is there");
+    // The client subscribes to its own channel.
+    let is_subscribed = async || !observer.pubsub_channels("redgrid_client:*").await.expect("an answer").is_empty();
+    redgrid_testkit::wait_until(crate::support::SOON, is_subscribed).await;
     let router = Console::new(&client).access(|_| Access::None).router();
     let before = calls(&observer).await;
     assert_eq!(get(&router, "/locks").await.status, 403);

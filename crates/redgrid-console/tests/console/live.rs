@@ -18,6 +18,8 @@ use crate::support::{SOON, Setup, TOKEN, request, respond};
 pub(crate) struct Stream {
     body: BodyDataStream,
     text: String,
+    /// The type of the last message; empty for a change of the page.
+    last_type: String,
 }
 
 impl Stream {
@@ -28,7 +30,11 @@ impl Stream {
         assert_eq!(response.status(), StatusCode::OK);
         assert_eq!(response.headers()[CONTENT_TYPE], "text/event-stream");
         assert_eq!(response.headers()["x-accel-buffering"], "no");
-        Stream { body: response.into_body().into_data_stream(), text: String::new() }
+        Stream::of(response.into_body())
+    }
+
+    fn of(body: Body) -> Self {
+        Stream { body: body.into_data_stream(), text: String::new(), last_type: String::new() }
     }
 
     /// Returns the next message; `None` at the end.
@@ -37,6 +43,8 @@ impl Stream {
             if let Some((event, rest)) = self.text.split_once("\n\n") {
                 let data: Vec<&str> = event.lines().filter_map(|line| line.strip_prefix("data: ")).collect();
                 let message = data.concat();
+                let type_name = event.lines().find_map(|line| line.strip_prefix("event: "));
+                self.last_type = type_name.unwrap_or_default().to_owned();
                 self.text = rest.to_owned();
                 if !message.is_empty() {
                     return Some(serde_json::from_str(&message).expect("JSON"));
@@ -143,10 +151,17 @@ async fn a_stream_ends_with_its_cookie() {
     assert_eq!(open(cookie_until(now)).await.status(), StatusCode::UNAUTHORIZED);
     let response = open(cookie_until(now + 4)).await;
     assert_eq!(response.status(), StatusCode::OK);
-    let mut stream = Stream { body: response.into_body().into_data_stream(), text: String::new() };
-    // Changes would keep it open.
-    let ended = async { while stream.next().await.is_some() {} };
-    tokio::time::timeout(SOON, ended).await.expect("it ends with the cookie");
+    let mut stream = Stream::of(response.into_body());
+    // Changes would keep it open. The last message tells the page to open a new one at once.
+    let ended = async {
+        let mut last = None;
+        while let Some(message) = stream.next().await {
+            last = Some(message);
+        }
+        last
+    };
+    let last = tokio::time::timeout(SOON, ended).await.expect("it ends with the cookie");
+    assert_eq!((last, stream.last_type.as_str()), (Some(Value::Null), "end"));
 }
 
 #[tokio::test(flavor = "multi_thread")]

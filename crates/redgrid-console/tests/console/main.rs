@@ -8,4 +8,5 @@ mod live;
 mod metrics;
 mod pages;
 mod queues;
+mod silent;
 mod support;

@@ -214,6 +214,24 @@ async fn a_search_goes_on_from_page_to_page() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_names_that_a_search_keeps_are_bounded() {
+    let setup = Setup::start().await;
+    let fill = "for i = 1, 600 do redis.call('set', string.rep('x', 4090) .. string.format('%06d', i), 1) end";
+    setup.observer.cmd(&["EVAL", fill, "0"]).await.expect("an answer");
+    let router = setup.console();
+    let started = get(&router, "/objects?pattern=x*&kind=all").await;
+    let page = until_shown(&router, &format!("/{}&p=7", started.location()), "The search ends here").await;
+    // The text and the bytes of 512 names of 4,096 bytes are 4 MiB.
+    assert!(page.contains("512 objects found"), "{page}");
+
+    let long = "y".repeat(5_000);
+    setup.observer.cmd(&["HSET", &long, JAVA, "1"]).await.expect("an answer");
+    let started = get(&router, "/objects?pattern=y*&kind=all").await;
+    let page = until_shown(&router, &format!("/{}", started.location()), "1 object found").await;
+    assert!(page.contains("y…") && !page.contains("lock?name=") && !page.contains(&long[..4_097]), "{page}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_doctor_reports_its_findings() {
     let setup = Setup::start().await;
     let page = until_shown(&setup.console(), "/doctor", "Checked").await;

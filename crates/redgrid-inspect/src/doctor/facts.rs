@@ -41,8 +41,6 @@ pub(super) struct Facts {
     pub(super) nodes: Vec<Node>,
     /// `None` without sentinels.
     pub(super) sentinels: Option<Sentinels>,
-    /// The user of the connections; `None` if the server does not report it.
-    pub(super) user: Option<String>,
 }
 
 /// A server with data.
@@ -58,6 +56,9 @@ pub(super) struct Node {
     /// Why RESP2 is used, if the server or a proxy rejects RESP3.
     pub(super) without_resp3: Option<String>,
     pub(super) clock: Option<Clock>,
+    /// The user of the connection to this node, which has the permissions below; `None` if the
+    /// server does not report it.
+    pub(super) user: Option<String>,
     pub(super) permissions: Permissions,
     /// The fields of `CLUSTER INFO`; empty outside a cluster.
     pub(super) cluster: HashMap<String, String>,
@@ -140,6 +141,7 @@ impl Node {
         self.settings = answers.ok().map(|answers| answers.into_iter().flatten().collect());
         self.without_resp3 = client.health().await.nodes.into_iter().find_map(|node| node.without_resp3);
         self.clock = clock(client).await;
+        self.user = text(client, &["ACL", "WHOAMI"]).await;
         self.permissions = Permissions::of(client, is_read_only).await;
         if self.info.get("cluster_enabled").is_some_and(|on| on == "1") {
             self.cluster = fields(&text(client, &["CLUSTER", "INFO"]).await.unwrap_or_default());
@@ -176,8 +178,7 @@ impl Facts {
         let unnamed: Vec<Address> = nodes.iter().flat_map(Node::known_replicas).collect();
         let unnamed: Vec<Address> = unnamed.into_iter().filter(|address| !addresses.contains(address)).collect();
         nodes.extend(query(&unnamed).await);
-        let user = command(client, &["ACL", "WHOAMI"]).query().await.ok();
-        Ok(Facts { topology: config.topology(), nodes, sentinels, user })
+        Ok(Facts { topology: config.topology(), nodes, sentinels })
     }
 
     /// Returns the nodes that grant locks.

@@ -78,7 +78,7 @@ pub(super) fn check(node: &Node, facts: &Facts, limits: &Limits) -> Option<Findi
     if node.unreachable.is_some() {
         return None;
     }
-    let user = facts.user.as_deref().unwrap_or("the user");
+    let user = node.user.as_deref().unwrap_or("the user");
     let clustered = facts.topology == "cluster";
     let wanted = |label: &str| match label {
         "wait" => matches!(limits.durability, Durability::Replicas { .. }),

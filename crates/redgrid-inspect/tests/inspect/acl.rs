@@ -172,6 +172,11 @@ async fn what_the_user_may_not_read_is_unknown() {
     assert_eq!((view.waiting_clients, view.queue_len, view.token), (None, None, None));
     assert!(inspector.living_clients().await.is_err(), "an empty list would mean that no client lives");
     server.allow(&["pubsub", "lrange", "getrange"]).await.expect("an answer");
+    server.deny(&["info"]).await.expect("an answer");
+    let refused = inspector.living_clients().await.expect_err("the list may have any length");
+    assert!(refused.to_string().to_lowercase().contains("info"), "{refused}");
+    server.allow(&["info"]).await.expect("an answer");
+    assert!(inspector.living_clients().await.expect("an answer").is_complete);
     let view = inspector.lock("job").await.expect("an answer");
     assert_eq!((view.holders[0].state, view.queue_len, view.token), (HolderState::Alive, Some(0), Some(7)));
 

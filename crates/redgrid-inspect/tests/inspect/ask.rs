@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use redgrid_inspect::{Client, Config, Inspector};
+use redgrid_inspect::{AskEvent, Client, Config, Inspector};
 use redgrid_testkit::{Observer, wait_until};
 
 use crate::support::{FakeClient, JAVA, ONE, SOON, TWO, client, inspector, report, server};
@@ -67,11 +67,34 @@ async fn reports_are_passed_on_as_they_come() {
     let (sender, mut reports) = tokio::sync::mpsc::unbounded_channel();
     let asking = tokio::spawn(async move {
         let ids = [ONE.to_owned(), TWO.to_owned()];
-        inspector.ask_each(&ids, SOON, |report| sender.send(report.host).expect("a reader")).await
+        let pass = |event| match event {
+            AskEvent::Report(report) => sender.send(report.host).expect("a reader"),
+            other => panic!("{other:?}"),
+        };
+        inspector.ask_each(&ids, SOON, pass).await
     });
     // The other client has not answered, and the question is not over.
     let host = tokio::time::timeout(SOON / 2, reports.recv()).await.expect("in time");
     assert_eq!((host.as_deref(), asking.is_finished()), (Some("web-1"), false));
+    asking.abort();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_is_silent_as_soon_as_its_own_time_has_ended() {
+    let server = server().await;
+    let observer = server.observer().await.expect("an observer");
+    let inspector = inspector(&server.url()).await;
+    let (sender, mut silent) = tokio::sync::mpsc::unbounded_channel();
+    let asking = tokio::spawn(async move {
+        let ids: Vec<String> = (0..200).map(|nth| format!("11111111-1111-8111-8111-111111111{nth:03}")).collect();
+        inspector.ask_each(&ids, Duration::from_millis(200), |event| sender.send(event).expect("a reader")).await
+    });
+    let first = tokio::time::timeout(SOON, silent.recv()).await.expect("in time").expect("an event");
+    let AskEvent::Silent { client, waited, .. } = first else { panic!("{first:?}") };
+    assert!(client.ends_with("000") && waited >= Duration::from_millis(300), "{client} {waited:?}");
+    // Most of the others were not asked yet.
+    let count = published(&observer).await;
+    assert!(count < 200, "{count}");
     asking.abort();
 }
 

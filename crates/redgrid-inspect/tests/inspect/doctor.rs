@@ -53,3 +53,15 @@ async fn servers_without_an_address_are_refused() {
     let refused = report(config).await.expect_err("only a socket is known");
     assert!(matches!(refused, InspectError::NoAddresses), "{refused}");
 }
+
+/// The client of the inspector may be another user than that of the configuration.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_permissions_are_those_of_the_user_that_is_named() {
+    let server = RedisServer::start().await.expect("a server");
+    server.set_user("app", &["on", ">secret", "~*", "&*", "+@all", "-hset"]).await.expect("an answer");
+    let config = Config::from_url(server.url_for("app", "secret")).expect("a URL");
+    let client = Client::connect(server.url().as_str()).await.expect("a client");
+    let report = Inspector::new(&client).doctor(&Requirements::of(&config)).await.expect("a report");
+    let acl = report.findings.iter().find(|finding| finding.check == "acl").expect("it was checked");
+    assert!(acl.level == Level::Fail && acl.message.starts_with("app is denied +hset"), "{acl:?}");
+}

@@ -1,0 +1,98 @@
+//! The order in which locks are read.
+
+use std::collections::BTreeSet;
+use std::ops::Bound;
+
+/// The positions in the circles of names that are read in turns.
+#[derive(Debug, Default)]
+pub(super) struct Turns {
+    last_page: String,
+    last_list: String,
+    last_left: String,
+}
+
+impl Turns {
+    /// Returns the next locks to read. Up to a quarter of the reads, and at least one, is for locks
+    /// of clients that have left. Of the others, locks with pages get two thirds, and those of
+    /// lists a third; reads that one of them does not need are for the other.
+    pub(super) fn next(
+        &mut self,
+        pages: &BTreeSet<String>,
+        lists: &BTreeSet<String>,
+        left: &BTreeSet<String>,
+        most: usize,
+    ) -> Vec<String> {
+        let of_left = turn(left, &mut self.last_left, most.div_ceil(4));
+        let most = most - of_left.len();
+        let is_other = |name: &&String| !pages.contains(*name) && !of_left.contains(*name);
+        let lists: BTreeSet<String> = lists.iter().filter(is_other).cloned().collect();
+        let for_lists = lists.len().min(most.div_ceil(3)).max(most.saturating_sub(pages.len()));
+        let mut batch = turn(pages, &mut self.last_page, most - for_lists.min(most));
+        let of_lists = turn(&lists, &mut self.last_list, most - batch.len());
+        batch.extend(of_lists);
+        let is_new = |name: &String| !batch.contains(name);
+        let of_left: Vec<String> = of_left.into_iter().filter(is_new).collect();
+        batch.extend(of_left);
+        batch
+    }
+}
+
+/// Returns names after the last one, in a circle.
+fn turn(names: &BTreeSet<String>, last: &mut String, most: usize) -> Vec<String> {
+    let after = names.range::<str, _>((Bound::Excluded(last.as_str()), Bound::Unbounded));
+    let before = names.range::<str, _>((Bound::Unbounded, Bound::Included(last.as_str())));
+    let next: Vec<String> = after.chain(before).take(most).cloned().collect();
+    if let Some(name) = next.last() {
+        name.clone_into(last);
+    }
+    next
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(range: std::ops::Range<usize>) -> BTreeSet<String> {
+        range.map(|n| format!("{n:03}")).collect()
+    }
+
+    #[test]
+    fn every_open_page_has_its_turn() {
+        let (pages, lists) = (names(0..30), names(20..60));
+        let mut turns = Turns::default();
+        let mut read = BTreeSet::new();
+        for _ in 0..8 {
+            let batch = turns.next(&pages, &lists, &names(0..0), 7);
+            let of_pages = batch.iter().filter(|name| pages.contains(*name)).count();
+            assert_eq!((batch.len(), of_pages), (7, 4));
+            read.extend(batch);
+        }
+        assert!(pages.is_subset(&read), "{read:?}");
+        assert_eq!(read.difference(&pages).count(), 24);
+    }
+
+    #[test]
+    fn reads_that_pages_do_not_need_are_for_lists() {
+        let mut turns = Turns::default();
+        let mut next = |pages, lists| turns.next(&names(pages), &names(lists), &names(0..0), 7);
+        assert_eq!(next(0..1, 10..30).len(), 7);
+        assert_eq!(next(0..30, 0..0).len(), 7);
+        assert_eq!(next(0..30, 40..41).iter().filter(|name| *name == "040").count(), 1);
+        assert_eq!(next(0..2, 40..41).len(), 3);
+        assert!(next(0..0, 0..0).is_empty());
+    }
+
+    #[test]
+    fn locks_of_clients_that_have_left_are_read_beside_the_others() {
+        let mut turns = Turns::default();
+        let (pages, lists, left) = (names(0..30), names(30..60), names(60..71));
+        let mut read = BTreeSet::new();
+        for _ in 0..6 {
+            let batch = turns.next(&pages, &lists, &left, 8);
+            assert_eq!(batch.iter().collect::<BTreeSet<_>>().len(), 8, "{batch:?}");
+            assert_eq!(batch.iter().filter(|name| left.contains(*name)).count(), 2, "{batch:?}");
+            read.extend(batch);
+        }
+        assert!(left.is_subset(&read), "{read:?}");
+    }
+}
