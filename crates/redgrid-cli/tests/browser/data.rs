@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use redgrid::{Grid, LockGuard};
 
-use crate::support::Setup;
+use crate::support::{Running, Setup, redgrid};
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
@@ -14,8 +14,8 @@ const GONE: &str = "0f8fad5b-d9cb-869f-a165-70867728950e:17";
 /// What must live as long as the data is shown.
 pub(crate) struct Data {
     _user: Grid,
-    _holds: Vec<LockGuard>,
-    _waiter: tokio::task::JoinHandle<()>,
+    _hold: LockGuard,
+    _programs: [Running; 2],
     _in_flight: Box<dyn std::any::Any>,
 }
 
@@ -30,7 +30,7 @@ pub(crate) const PAGES: [(&str, &str, &str); 14] = [
     ("dead-letters", "queue?name=mails&state=dead", "unknown recipient"),
     ("synchronizers", "synchronizers", "5 synchronizers"),
     ("limiters", "limiters", "1 limiter"),
-    ("clients", "clients", "2 clients"),
+    ("clients", "clients", "4 clients"),
     ("objects", "objects", "Pattern of the names"),
     ("search", "objects?pattern=*&kind=all", "objects found"),
     ("doctor", "doctor", "Checked"),
@@ -41,14 +41,11 @@ pub(crate) const PAGES: [(&str, &str, &str); 14] = [
 /// Fills the server.
 pub(crate) async fn fill(setup: &Setup) -> Result<Data, Box<dyn std::error::Error>> {
     let user = Grid::connect(setup.server.url().as_str()).await?;
-    let holds = vec![user.lock("orders:42").acquire().await?, user.lock("reports").acquire().label("nightly").await?];
-    let waiter = tokio::spawn({
-        let lock = user.lock("orders:42");
-        async move {
-            // It waits until the test ends.
-            let _ = lock.acquire().await;
-        }
-    });
+    let hold = user.lock("reports").acquire().label("nightly").await?;
+    let url = setup.server.url();
+    // The first holds the lock, and the second waits for it.
+    let run = |_| Running::start(redgrid(&["--url", &url, "lock", "orders:42", "--", "sleep", "600"]));
+    let programs = [0, 1].map(run);
     let commands: [&[&str]; 16] = [
         &["HSET", "import", GONE, "1"],
         &["SET", "mail", "3"],
@@ -81,5 +78,5 @@ pub(crate) async fn fill(setup: &Setup) -> Result<Data, Box<dyn std::error::Erro
     mails.receive().await?.reject("the attachment is too large").await?;
     user.reliable_queue::<String>("invoices").pause().await?;
     setup.observer.cmd(&["SET", "old", "1"]).await?;
-    Ok(Data { _user: user, _holds: holds, _waiter: waiter, _in_flight: Box::new(in_flight) })
+    Ok(Data { _user: user, _hold: hold, _programs: programs, _in_flight: Box::new(in_flight) })
 }
