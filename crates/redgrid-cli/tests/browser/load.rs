@@ -11,9 +11,8 @@ use crate::support::{JAVA, Outcome, SOON, Setup};
 /// Objects of the large deployment.
 const OBJECTS: u64 = 100_000;
 
-/// Share of a node's time that all searches together may take: 10 %, and 2 % for the search for
-/// locks of the open page.
-const MOST_PERCENT: u128 = 12;
+/// Share of a node's time that all searches together may take: 10 %.
+const MOST_PERCENT: u128 = 10;
 
 /// The link that continues a search.
 const CONTINUES: &str = "main .hint a";
