@@ -27,7 +27,7 @@ pub(crate) fn server(workspace: &Path) -> Result<ServerBinary, Failure> {
         Err(_) => say(&format!("no server of at least {OLDEST} on PATH or in {FETCHED}; installing one")),
     }
     let mut failures = Vec::new();
-    for way in [by_apt, by_brew] {
+    for way in [server_by_apt, by_brew] {
         match way() {
             None => {}
             Some(Ok(())) => match ServerBinary::find() {
@@ -70,8 +70,12 @@ fn fetch(package: &'static str, folder: &Path) -> Result<ServerBinary, Failure> 
     Ok(ServerBinary::at(program)?)
 }
 
-/// Installs the distribution's package if that needs no password; otherwise returns `None`.
-fn by_apt() -> Option<Result<(), Failure>> {
+fn server_by_apt() -> Option<Result<(), Failure>> {
+    by_apt(&["redis-server"])
+}
+
+/// Installs packages of the distribution if that needs no password; otherwise returns `None`.
+pub(crate) fn by_apt(packages: &[&str]) -> Option<Result<(), Failure>> {
     if !succeeds("apt-get", &["--version"]) {
         return None;
     }
@@ -91,7 +95,7 @@ fn by_apt() -> Option<Result<(), Failure>> {
     if let Err(failure) = apt_get(&["update", "-q"]) {
         say(&failure.to_string());
     }
-    Some(apt_get(&["install", "-q", "-y", "--no-install-recommends", "redis-server"]))
+    Some(apt_get(&[&["install", "-q", "-y", "--no-install-recommends"], packages].concat()))
 }
 
 fn by_brew() -> Option<Result<(), Failure>> {

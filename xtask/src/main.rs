@@ -4,6 +4,7 @@
 mod alerts;
 mod bench;
 mod book;
+mod browser;
 mod dashboards;
 mod endurance;
 mod failovers;
@@ -51,6 +52,10 @@ enum Task {
     /// Runs all tests, several programs at a time; with arguments, runs `cargo test --workspace`
     /// with them
     Test {
+        /// Installs Chromium, its driver and axe-core for the tests with a browser, if they are
+        /// missing: by apt-get and npm. Must be the first argument
+        #[arg(long)]
+        browser: bool,
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<OsString>,
     },
@@ -131,6 +136,8 @@ enum Task {
     Alerts,
     /// Writes the dashboards for Grafana from the table of metrics
     Dashboards,
+    /// Writes pictures of all pages of the web console for the documentation, light and dark
+    Screenshots,
     /// Finds or installs a server, and prints its path
     Server,
 }
@@ -143,7 +150,11 @@ const DEMO: &str = "the flash sale: finds or installs a server, builds the comma
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().task {
         Task::Demo { .. } => demo(),
-        Task::Test { .. } => workspace().and_then(|workspace| test::run(&workspace, passed_on())),
+        Task::Test { browser, .. } => {
+            let browser = if browser { test::Browser::Install } else { test::Browser::AsFound };
+            let args = passed_on().skip_while(|arg| arg == "--browser");
+            workspace().and_then(|workspace| test::run(&workspace, browser, args))
+        }
         Task::Histories { count } => histories(count),
         Task::Fairness { count } => fairness(count),
         Task::Failovers { rounds } => failovers::run_all(rounds),
@@ -160,6 +171,7 @@ fn main() -> ExitCode {
         Task::Book { program } => workspace().and_then(|workspace| book::run(&workspace, program)),
         Task::Alerts => workspace().and_then(|workspace| alerts::run(&workspace)),
         Task::Dashboards => dashboards::run(),
+        Task::Screenshots => workspace().and_then(|workspace| browser::screenshots(&workspace)),
         Task::Server => server(),
     };
     outcome.unwrap_or_else(|failure| {

@@ -13,7 +13,7 @@ use crate::{
     cargo, install,
     steps::{Failure, run, say, succeeds},
     suite,
-    test::{FEATURES, settings, side_by_side},
+    test::{Browser, FEATURES, settings, side_by_side},
 };
 
 /// The time limit of one test: 10 minutes. A test that hangs because of a fault counts as failed.
@@ -117,7 +117,7 @@ fn fails(workspace: &Path, mutant: &Mutant) -> Result<bool, Failure> {
         "--format=pretty",
         name,
     ]);
-    test.envs(settings(workspace)?);
+    test.envs(settings(workspace, Browser::AsFound)?);
     let log = side_by_side::logs(workspace)?.join(format!("mutant-{}.log", mutant.name));
     let counts = suite::run(&mut test, LIMIT, &log)?;
     Ok(counts.failed > 0 || counts.broken_off.is_some())

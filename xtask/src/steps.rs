@@ -28,6 +28,8 @@ pub(crate) enum Failure {
     Files { path: PathBuf, source: io::Error },
     #[error("the package {package} does not hold the program")]
     NoProgramInside { package: &'static str },
+    #[error("{packages} could not be installed: no apt-get, or not without a password")]
+    NotInstalled { packages: String },
     #[error("links of the book lead nowhere:\n  {}", links.join("\n  "))]
     DeadLinks { links: Vec<String> },
     #[error("`cargo metadata` printed something unexpected: {source}")]

@@ -1,10 +1,12 @@
 //! Finds a server program on this machine.
 
 use std::{
-    env, fmt, io,
+    env, fmt,
     path::{Path, PathBuf},
     process::Command,
 };
+
+use crate::skip::report_skipped;
 
 /// The environment variable that names the server program to use. It overrides all other places.
 pub const SERVER_VARIABLE: &str = "REDGRID_REDIS_SERVER";
@@ -75,8 +77,7 @@ impl ServerBinary {
                     }
                     unusable => unusable.to_string(),
                 };
-                // A closed standard error must not fail a skipped test.
-                let _ = io::Write::write_all(&mut io::stderr(), format!("SKIPPED {test}: {reason}\n").as_bytes());
+                report_skipped(test, &reason);
                 None
             }
         }

@@ -37,6 +37,7 @@
 //! - [`Proxy`]: faults of the network, for all traffic or for single commands.
 //! - [`Observer`]: inspects the server with another client than the code under test.
 //! - [`Monitor`]: lists the commands that the server executed.
+//! - `browser`, with the feature of this name: a headless Chromium, for tests of web pages.
 //! - [`wait_until`]: waits for a condition, with a deadline.
 //! - [`ServerBinary`]: finds the server program. Nothing is downloaded; `cargo xtask server` does
 //!   that.
@@ -46,6 +47,11 @@
 //! A Unix with `/bin/sh`, a Redis or Valkey of at least [`OLDEST`] (the same program is the
 //! sentinel), and a Tokio runtime with I/O and time enabled.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+#[cfg(feature = "browser")]
+#[cfg_attr(docsrs, doc(cfg(feature = "browser")))]
+pub mod browser;
 mod builder;
 mod cluster;
 mod faults;
@@ -58,6 +64,7 @@ mod replicated;
 mod resp;
 mod sentinels;
 mod server;
+mod skip;
 mod start_error;
 mod supervisor;
 mod tls;

@@ -1,6 +1,7 @@
 //! A process between a test and its server, so that no server outlives its test.
 
 use std::{
+    ffi::OsStr,
     fs,
     io::{self, BufRead as _, BufReader, Write as _},
     os::unix::process::CommandExt as _,
@@ -29,9 +30,20 @@ pub(crate) struct Supervisor {
 impl Supervisor {
     /// Starts the shell. `options` follow the configuration file on the server's command line.
     pub(crate) fn start(program: &Path, configuration: &Path, folder: &Path, options: &[&str]) -> io::Result<Self> {
+        let paths = [program, configuration, folder].map(Path::as_os_str);
+        let options = options.iter().map(OsStr::new);
+        Self::run(include_str!("supervisor.sh"), &paths.into_iter().chain(options).collect::<Vec<_>>())
+    }
+
+    /// Starts the shell for a program that drives a browser.
+    #[cfg(feature = "browser")]
+    pub(crate) fn of_driver(program: &Path, folder: &Path) -> io::Result<Self> {
+        Self::run(include_str!("browser/supervisor.sh"), &[program.as_os_str(), folder.as_os_str()])
+    }
+
+    fn run(script: &str, arguments: &[&OsStr]) -> io::Result<Self> {
         let mut command = Command::new("/bin/sh");
-        command.args(["-c", include_str!("supervisor.sh"), "redgrid-testkit"]).args([program, configuration, folder]);
-        command.args(options);
+        command.args(["-c", script, "redgrid-testkit"]).args(arguments);
         // Its own process group: a signal to the group of the tests must not end the shell before
         // it has cleaned up.
         command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());

@@ -10,7 +10,7 @@ use redgrid_testkit::{NEWEST_VARIABLE, SERVER_VARIABLE};
 
 use crate::{
     alerts::{self, PROMTOOL_VARIABLE},
-    cargo, install,
+    browser, cargo, install,
     steps::{self, Failure, say},
     suite::Counts,
     test::{programs::Program, side_by_side::Ended},
@@ -24,9 +24,22 @@ pub(crate) const FEATURES: [&str; 2] = ["--features", "redgrid-tests/observabili
 /// The variable that sets the number of concurrent tests of a program, read by Rust's test harness.
 const THREADS: &str = "RUST_TEST_THREADS";
 
+/// What to do if a browser, its driver or axe-core is missing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Browser {
+    /// Skip the tests that need it.
+    AsFound,
+    /// Install it where that is possible.
+    Install,
+}
+
 /// Runs all tests. If there are arguments, runs `cargo test --workspace` with them instead.
-pub(crate) fn run(workspace: &Path, args: impl Iterator<Item = OsString>) -> Result<ExitCode, Failure> {
-    let settings = settings(workspace)?;
+pub(crate) fn run(
+    workspace: &Path,
+    browser: Browser,
+    args: impl Iterator<Item = OsString>,
+) -> Result<ExitCode, Failure> {
+    let settings = settings(workspace, browser)?;
     let mut args = args.peekable();
     if args.peek().is_none() {
         return everything(workspace, &settings);
@@ -37,7 +50,7 @@ pub(crate) fn run(workspace: &Path, args: impl Iterator<Item = OsString>) -> Res
 }
 
 /// Returns the environment variables of each test program.
-pub(crate) fn settings(workspace: &Path) -> Result<Vec<(&'static str, OsString)>, Failure> {
+pub(crate) fn settings(workspace: &Path, browser: Browser) -> Result<Vec<(&'static str, OsString)>, Failure> {
     let mut settings = vec![(SERVER_VARIABLE, install::server(workspace)?.path().into())];
     match install::newest(workspace) {
         Ok(newest) => settings.push((NEWEST_VARIABLE, newest.path().into())),
@@ -47,6 +60,7 @@ pub(crate) fn settings(workspace: &Path) -> Result<Vec<(&'static str, OsString)>
         Ok(promtool) => settings.push((PROMTOOL_VARIABLE, promtool.into())),
         Err(failure) => say(&format!("{failure}; the tests of the alerts will say SKIPPED")),
     }
+    settings.extend(browser::settings(browser));
     if std::env::var_os(THREADS).is_none() {
         settings.push((THREADS, at_a_time().to_string().into()));
     }

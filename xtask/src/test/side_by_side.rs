@@ -36,11 +36,12 @@ enum Report {
 
 /// The longest programs, which are started first: they take 440 s to 60 s, each alone on two cores.
 /// The other programs are short.
-const LONG: [&str; 7] = [
+const LONG: [&str; 8] = [
     "tests behaviour",
     "tests topologies",
     "tests interop",
     "redgrid-cli cli",
+    "redgrid-cli browser",
     "documentation",
     "tests simulated_network",
     "tests histories",

@@ -25,7 +25,7 @@ pub(super) fn frame(content: &Content<'_>, view: &View) -> Markup {
         div #lock { (view.get("lock")) }
         section aria-labelledby="h-holders" {
             h2 #h-holders { "Holders" }
-            div.scroll tabindex="0" role="region" aria-label="Holders" {
+            div.scroll tabindex="0" role="region" aria-label="Table of holders" {
                 table {
                     caption { "Who holds the lock" }
                     thead { tr {
@@ -45,7 +45,7 @@ pub(super) fn frame(content: &Content<'_>, view: &View) -> Markup {
         section aria-labelledby="h-queue" {
             h2 #h-queue { "Waiting" }
             div #waiting { (view.get("waiting")) }
-            div.scroll tabindex="0" role="region" aria-label="Queue" {
+            div.scroll tabindex="0" role="region" aria-label="Table of waiters" {
                 table {
                     caption { "The queue of a fair lock, the next one first, and other clients with waiting tasks" }
                     thead { tr {

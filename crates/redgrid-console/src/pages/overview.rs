@@ -30,7 +30,7 @@ pub(super) fn frame(view: &View) -> Markup {
         section aria-labelledby="h-nodes" {
             h2 #h-nodes { "Servers" }
             div #servers-trouble { (view.get("servers-trouble")) }
-            div.scroll tabindex="0" role="region" aria-label="Servers" {
+            div.scroll tabindex="0" role="region" aria-label="Table of servers" {
                 table {
                     caption { "Each node of the deployment, as it answers now" }
                     thead { tr {
@@ -51,7 +51,7 @@ pub(super) fn frame(view: &View) -> Markup {
         }
         section aria-labelledby="h-programs" {
             h2 #h-programs { "Programs" }
-            div.scroll tabindex="0" role="region" aria-label="Programs" {
+            div.scroll tabindex="0" role="region" aria-label="Table of programs" {
                 table {
                     caption { "Connected clients, by program and version" }
                     thead { tr {

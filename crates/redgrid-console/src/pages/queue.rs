@@ -10,7 +10,7 @@ use crate::actions::link;
 use crate::listed::{Detail, Group};
 use crate::object_name::bytes_of;
 use crate::query::Query;
-use crate::text::{bytes, clock, count, duration, encoded, name, number, since, until, visible};
+use crate::text::{bytes, clock, count, duration, encoded, field_of_bytes, name, number, since, until, visible};
 use crate::view::View;
 
 /// Messages on a page, as many as one request returns.
@@ -69,6 +69,7 @@ fn table(content: &Content<'_>, page: &MessagePage) -> Markup {
     let (group, first) = selected(content.query);
     let id = GROUPS.iter().find(|(.., one)| *one == group).map_or("ready", |(id, ..)| *id);
     let (queue, at) = (content.query.get("name"), content.query.page() as u64);
+    let can_mark = content.may_operate && group == MessageGroup::Dead && !page.messages.is_empty();
     let (pages, last) = (page.total.div_ceil(PAGE).max(1), first.saturating_add(page.messages.len() as u64));
     html! {
         p.hint {
@@ -77,21 +78,16 @@ fn table(content: &Content<'_>, page: &MessagePage) -> Markup {
             ", as of " (clock(content.now)) " UTC. " a href=(address(queue, id, at)) { "Refresh" }
             ". Values are not read."
         }
-        div.scroll tabindex="0" role="region" aria-label="Messages" {
-            table {
-                caption { "Messages of the queue, in their order" }
-                thead { tr {
-                    th scope="col" { "Message" }
-                    th scope="col" { "State" }
-                    th.n scope="col" { "Deliveries" }
-                    th.n scope="col" { "Priority" }
-                    th scope="col" { "Pushed" }
-                    th.n scope="col" { "Size" }
-                    th scope="col" { "Headers" }
-                } }
-                tbody { @for message in &page.messages { (row(message, content.now)) } }
+        @if can_mark {
+            form method="get" action="action" {
+                input type="hidden" name="object" value=(field_of_bytes(&bytes_of(queue)));
+                (list(page, content.now, can_mark))
+                div.pages {
+                    button type="submit" name="do" value="redrive" { "Redrive the marked" }
+                    button type="submit" name="do" value="remove" { "Remove the marked" }
+                }
             }
-        }
+        } @else { (list(page, content.now, can_mark)) }
         nav.pages aria-label="Pages of the messages" {
             @if at > 1 { a rel="prev" href=(address(queue, id, (at - 1).min(pages))) { "Previous" } }
             span { "Page " (at) " of " (pages) }
@@ -100,9 +96,34 @@ fn table(content: &Content<'_>, page: &MessagePage) -> Markup {
     }
 }
 
-fn row(message: &MessageSummary, now: u64) -> Markup {
+/// Lists messages. Dead letters can be marked for an action.
+fn list(page: &MessagePage, now: u64, can_mark: bool) -> Markup {
+    html! {
+        div.scroll tabindex="0" role="region" aria-label="Table of messages" {
+            table {
+                caption { "Messages of the queue, in their order" }
+                thead { tr {
+                    @if can_mark { th scope="col" { "Mark" } }
+                    th scope="col" { "Message" }
+                    th scope="col" { "State" }
+                    th.n scope="col" { "Deliveries" }
+                    th.n scope="col" { "Priority" }
+                    th scope="col" { "Pushed" }
+                    th.n scope="col" { "Size" }
+                    th scope="col" { "Headers" }
+                } }
+                tbody { @for message in &page.messages { (row(message, now, can_mark)) } }
+            }
+        }
+    }
+}
+
+fn row(message: &MessageSummary, now: u64, can_mark: bool) -> Markup {
     html! {
         tr {
+            @if can_mark {
+                td { input type="checkbox" name="id" value=(message.id) aria-label={ "Mark " (message.id) }; }
+            }
             th scope="row" { span.id { (message.id) } }
             td { (message_state(&message.state, now)) }
             td.n { (number(message.attempts)) }

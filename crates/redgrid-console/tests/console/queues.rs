@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use axum::http::StatusCode;
-use redgrid_console::Client;
+use redgrid_console::{Access, Client, Console};
 use redgrid_inspect::reliable_queue::codecs::Text;
 use redgrid_inspect::reliable_queue::{QueueSettings, ReliableQueue};
 
@@ -135,6 +135,31 @@ async fn a_queue_page_shows_messages_by_state_and_no_values() {
     // A name that is too hostile for a queue is an answer, too.
     let hostile = get(&router, "/queue?name=%3Cscript%3E%00%22").await;
     assert!(hostile.status == StatusCode::OK && !hostile.text.contains("<script>\u{0}"), "{}", hostile.text);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn dead_letters_can_be_marked_by_those_who_may_act() {
+    let setup = Setup::start().await;
+    let jobs = queue(&setup, "jobs &").await;
+    jobs.push("a").await.expect("it is pushed");
+    jobs.push("b").await.expect("it is pushed");
+    let odd = jobs.receive().await.expect("a message");
+    odd.reject("odd").await.expect("it was held");
+    let operating = Console::new(&setup.client).access(|_| Access::Operate).operate().router();
+    for (router, state, can_mark) in
+        [(&setup.console(), "dead", false), (&operating, "dead", true), (&operating, "ready", false)]
+    {
+        let page = get(router, &format!("/queue?name=jobs%20%26&state={state}")).await.text;
+        let mark = format!("name=\"id\" value=\"{}\"", odd.id());
+        for part in [mark.as_str(), "name=\"object\" value=\"jobs%20%26\"", "name=\"do\" value=\"redrive\""] {
+            assert_eq!(page.contains(part), can_mark, "{state}: {part}: {page}");
+        }
+    }
+    let chosen = format!("/action?object=jobs%2520%2526&id={}&do=redrive", odd.id());
+    let confirm = get(&operating, &chosen).await;
+    assert!(confirm.status == StatusCode::OK && confirm.text.contains("1 dead letter"), "{}", confirm.text);
+    let none = get(&operating, "/action?object=jobs%2520%2526&do=redrive").await;
+    assert_eq!(none.status, StatusCode::BAD_REQUEST, "{}", none.text);
 }
 
 #[tokio::test(flavor = "multi_thread")]
