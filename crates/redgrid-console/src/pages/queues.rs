@@ -50,7 +50,10 @@ fn cells(row: &Row<'_>) -> Markup {
         td.n { (number(counts.in_flight)) }
         td.n { (number(counts.overdue)) }
         td.n { (number(counts.delayed)) }
-        td.n { (number(counts.dead)) }
+        td.n {
+            @if counts.dead == 0 { "0" }
+            @else { a href={ "queue?name=" (encoded(row.name)) "&state=dead" } { (number(counts.dead)) } }
+        }
         td.n { (waiting(queue)) }
     }
 }
