@@ -287,7 +287,7 @@ fn add_waits(drafts: &mut BTreeMap<String, Draft<'_>>, process: &Process, report
 }
 
 /// Returns whether what a report names is listed as a lock.
-fn is_lock(kind: &str) -> bool {
+pub(crate) fn is_lock(kind: &str) -> bool {
     !kind.contains("semaphore")
 }
 

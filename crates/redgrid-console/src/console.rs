@@ -195,6 +195,7 @@ impl Console {
             .route("/overview", get(pages::overview))
             .route("/locks", get(pages::locks))
             .route("/lock", get(pages::lock))
+            .route("/contention", get(pages::contention))
             .route("/queues", get(pages::queues))
             .route("/queue", get(pages::queue))
             .route("/synchronizers", get(pages::synchronizers))

@@ -8,6 +8,7 @@ use redgrid_core::report::ClientReport;
 use redgrid_inspect::{DoctorReport, LockView};
 
 use crate::board::LockRow;
+use crate::contention::Contention;
 use crate::holder_state::Seen;
 use crate::lints::Findings;
 use crate::listed::{Group, Listed};
@@ -97,12 +98,19 @@ pub(crate) struct Snapshot {
     pub(crate) watched_holders: Arc<BTreeMap<String, BTreeMap<HolderKey, Seen>>>,
     /// Queues, synchronizers and limiters.
     pub(crate) listed: [Listed; 3],
-    /// The findings, once a page has needed them. All pages of a state share them.
-    pub(crate) findings: Arc<OnceLock<Findings>>,
+    /// What follows from the rest, once a page has needed it. All pages of a state share it.
+    pub(crate) derived: Arc<Derived>,
     /// The last checks of the settings.
     pub(crate) doctor: Reading<DoctorReport>,
     /// Whether checks are running.
     pub(crate) is_doctor_running: bool,
+}
+
+/// What follows from the rest of a snapshot.
+#[derive(Debug, Default)]
+pub(crate) struct Derived {
+    pub(crate) findings: OnceLock<Findings>,
+    pub(crate) contention: OnceLock<Contention>,
 }
 
 /// A holder of a lock: its client, and its number.

@@ -63,7 +63,9 @@ impl Need {
             // The number of keys limits the searches, and a restart makes the list of clients
             // uncertain.
             Need::Servers => matches!(page, Page::Overview | Page::Locks | Page::Lock) || Need::Listed.of(page),
-            Need::Clients => matches!(page, Page::Overview | Page::Locks | Page::Lock | Page::Clients),
+            Need::Clients => {
+                matches!(page, Page::Overview | Page::Locks | Page::Lock | Page::Contention | Page::Clients)
+            }
             Need::Search => matches!(page, Page::Overview | Page::Locks),
             Need::Shown => matches!(page, Page::Locks | Page::Lock),
             Need::Listed => Group::of(page).is_some_and(|group| group.page() == page),

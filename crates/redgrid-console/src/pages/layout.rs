@@ -11,9 +11,10 @@ use crate::console::App;
 use crate::view::View;
 
 /// The pages in the navigation.
-const NAVIGATION: [Page; 9] = [
+const NAVIGATION: [Page; 10] = [
     Page::Overview,
     Page::Locks,
+    Page::Contention,
     Page::Queues,
     Page::Synchronizers,
     Page::Limiters,

@@ -1,6 +1,7 @@
 //! The pages: HTML from what the collector knows.
 
 mod clients;
+mod contention;
 mod doctor;
 mod events;
 mod layout;
@@ -62,6 +63,7 @@ pub(crate) fn view(page: Page, content: &Content<'_>) -> (View, Vec<String>) {
         Page::Overview => overview::view(content, &mut view),
         Page::Locks => locks::view(content, &mut view),
         Page::Lock => lock::view(content, &mut view),
+        Page::Contention => contention::view(content, &mut view),
         Page::Queues => queues::view(content, &mut view),
         Page::Queue => queue::view(content, &mut view),
         Page::Synchronizers => synchronizers::view(content, &mut view),
@@ -127,6 +129,7 @@ async fn show(app: &Arc<App>, page: Page, uri: &Uri, permission: &Permission) ->
         Page::Overview => (String::new(), overview::frame(&view)),
         Page::Locks => (String::new(), locks::frame(&content, &view)),
         Page::Lock => (crate::text::visible(query.get("name")), lock::frame(&content, &view)),
+        Page::Contention => (String::new(), contention::frame(&content, &view)),
         Page::Queues => (String::new(), queues::frame(&content, &view)),
         Page::Synchronizers => (String::new(), synchronizers::frame(&content, &view)),
         Page::Limiters => (String::new(), limiters::frame(&content, &view)),
@@ -166,7 +169,7 @@ fn is_known(page: Page, name: Option<&str>, snapshot: &Snapshot) -> bool {
             Page::Queues | Page::Synchronizers | Page::Limiters => {
                 Group::of(page).is_none_or(|group| snapshot.list(group).is_searched())
             }
-            Page::Clients => has_clients,
+            Page::Clients | Page::Contention => has_clients,
             Page::Objects | Page::Doctor | Page::Events => true,
         }
 }
@@ -199,6 +202,15 @@ pub(crate) async fn lock(
         return problem(StatusCode::BAD_REQUEST, "No lock", "The address must name a lock: lock?name=…");
     }
     show(&app, Page::Lock, &uri, &permission).await
+}
+
+/// Answers the names that tasks wait for.
+pub(crate) async fn contention(
+    State(app): State<Arc<App>>,
+    Extension(permission): Extension<Permission>,
+    uri: Uri,
+) -> Response {
+    show(&app, Page::Contention, &uri, &permission).await
 }
 
 /// Answers the list of reliable queues.

@@ -70,7 +70,7 @@ pub(super) fn frame(view: &View) -> Markup {
 
 pub(super) fn view(content: &Content<'_>, view: &mut View) -> Vec<String> {
     let snapshot = content.snapshot;
-    let known = snapshot.findings.get_or_init(|| lints::findings(snapshot, content.now));
+    let known = snapshot.derived.findings.get_or_init(|| lints::findings(snapshot, content.now));
     view.part("lints", findings(&known.lints, &known.unchecked));
     view.part("numbers", numbers(snapshot));
     view.part("servers-trouble", trouble(&snapshot.servers, "INFO of the servers"));

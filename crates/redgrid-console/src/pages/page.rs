@@ -9,6 +9,8 @@ pub(crate) enum Page {
     Locks,
     /// One lock.
     Lock,
+    /// The names that tasks wait for the longest.
+    Contention,
     /// The list of reliable queues.
     Queues,
     /// One reliable queue.
@@ -28,10 +30,11 @@ pub(crate) enum Page {
 }
 
 impl Page {
-    const ALL: [Page; 11] = [
+    const ALL: [Page; 12] = [
         Page::Overview,
         Page::Locks,
         Page::Lock,
+        Page::Contention,
         Page::Queues,
         Page::Queue,
         Page::Synchronizers,
@@ -48,6 +51,7 @@ impl Page {
             Page::Overview => "overview",
             Page::Locks => "locks",
             Page::Lock => "lock",
+            Page::Contention => "contention",
             Page::Queues => "queues",
             Page::Queue => "queue",
             Page::Synchronizers => "synchronizers",
@@ -75,6 +79,7 @@ impl Page {
             Page::Overview => "Overview",
             Page::Locks => "Locks",
             Page::Lock => "Lock",
+            Page::Contention => "Contention",
             Page::Queues => "Queues",
             Page::Queue => "Queue",
             Page::Synchronizers => "Synchronizers",

@@ -10,9 +10,7 @@ use crate::actions::link;
 use crate::listed::{Detail, Group};
 use crate::object_name::bytes_of;
 use crate::query::Query;
-use crate::text::{
-    bytes, clock, count, duration, encoded, field_of_bytes, name, number, since, until, visible,
-};
+use crate::text::{bytes, clock, count, duration, encoded, field_of_bytes, name, number, since, until, visible};
 use crate::view::View;
 
 /// Messages on a page, as many as one request returns.

@@ -4,6 +4,7 @@ mod access;
 mod acl;
 mod actions;
 mod budget;
+mod contention;
 mod dead_letters;
 mod live;
 mod metrics;
