@@ -200,6 +200,7 @@ impl Console {
             .route("/queue", get(pages::queue))
             .route("/synchronizers", get(pages::synchronizers))
             .route("/limiters", get(pages::limiters))
+            .route("/streams", get(pages::streams))
             .route("/clients", get(pages::clients))
             .route("/objects", get(pages::objects))
             .route("/doctor", get(pages::doctor))

@@ -96,8 +96,8 @@ pub(crate) struct Snapshot {
     pub(crate) watched: Arc<BTreeMap<String, Reading<LockView>>>,
     /// The readings of the holders of these locks, by the lock.
     pub(crate) watched_holders: Arc<BTreeMap<String, BTreeMap<HolderKey, Seen>>>,
-    /// Queues, synchronizers and limiters.
-    pub(crate) listed: [Listed; 3],
+    /// Queues, synchronizers, limiters, streams and caches.
+    pub(crate) listed: [Listed; 4],
     /// What follows from the rest, once a page has needed it. All pages of a state share it.
     pub(crate) derived: Arc<Derived>,
     /// The last checks of the settings.

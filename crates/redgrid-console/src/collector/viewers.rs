@@ -32,7 +32,7 @@ pub(crate) struct Interest {
     pub(crate) name: Option<String>,
 }
 
-/// Queues, synchronizers and limiters, each with its group.
+/// Objects of lists, each with its group.
 pub(crate) type ObjectNames = BTreeSet<(Group, String)>;
 
 /// A source, or a group of sources that are needed together.
@@ -48,7 +48,7 @@ pub(crate) enum Need {
     Search,
     /// Locks on the screen.
     Shown,
-    /// The search for queues, synchronizers and limiters.
+    /// The search for queues, synchronizers, limiters, streams and caches.
     Listed,
     /// Those on the screen.
     ListedShown,
@@ -163,7 +163,7 @@ impl Viewers {
         (pages, lists)
     }
 
-    /// Returns the queues, synchronizers and limiters of pages and of lists, as
+    /// Returns the objects of all groups, those of pages and those of lists, as
     /// [`names`](Viewers::names) does.
     pub(crate) fn listed(&mut self, now: Instant) -> (ObjectNames, ObjectNames) {
         let (mut pages, mut lists) = (ObjectNames::new(), ObjectNames::new());

@@ -11,13 +11,14 @@ use crate::console::App;
 use crate::view::View;
 
 /// The pages in the navigation.
-const NAVIGATION: [Page; 10] = [
+const NAVIGATION: [Page; 11] = [
     Page::Overview,
     Page::Locks,
     Page::Contention,
     Page::Queues,
     Page::Synchronizers,
     Page::Limiters,
+    Page::Streams,
     Page::Clients,
     Page::Objects,
     Page::Doctor,

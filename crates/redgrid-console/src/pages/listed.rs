@@ -1,4 +1,4 @@
-//! What the lists of queues, synchronizers and limiters have in common.
+//! What the lists of queues, synchronizers, limiters, streams and caches have in common.
 
 use std::time::Duration;
 
@@ -110,7 +110,7 @@ fn note(content: &Content<'_>, group: Group, matching: usize) -> Markup {
     let sweep = &list.sweep;
     let search = match group {
         Group::Queues => "objects?kind=reliable%20queue",
-        Group::Synchronizers => "objects?kind=all",
+        Group::Synchronizers | Group::Streams => "objects?kind=all",
         Group::Limiters => "objects?kind=rate%20limiter",
     };
     html! {

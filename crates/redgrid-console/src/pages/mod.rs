@@ -14,6 +14,7 @@ mod overview;
 mod page;
 mod queue;
 mod queues;
+mod streams;
 mod synchronizers;
 
 use std::sync::Arc;
@@ -68,6 +69,7 @@ pub(crate) fn view(page: Page, content: &Content<'_>) -> (View, Vec<String>) {
         Page::Queue => queue::view(content, &mut view),
         Page::Synchronizers => synchronizers::view(content, &mut view),
         Page::Limiters => limiters::view(content, &mut view),
+        Page::Streams => streams::view(content, &mut view),
         Page::Clients => clients::view(content, &mut view),
         Page::Objects | Page::Events => Vec::new(),
         Page::Doctor => doctor::view(content, &mut view),
@@ -133,6 +135,7 @@ async fn show(app: &Arc<App>, page: Page, uri: &Uri, permission: &Permission) ->
         Page::Queues => (String::new(), queues::frame(&content, &view)),
         Page::Synchronizers => (String::new(), synchronizers::frame(&content, &view)),
         Page::Limiters => (String::new(), limiters::frame(&content, &view)),
+        Page::Streams => (String::new(), streams::frame(&content, &view)),
         Page::Clients => (String::new(), clients::frame(&view)),
         // Their contents come from requests of their own.
         Page::Objects | Page::Queue | Page::Events => (String::new(), html! {}),
@@ -166,7 +169,7 @@ fn is_known(page: Page, name: Option<&str>, snapshot: &Snapshot) -> bool {
             Page::Locks => has_clients && is_searched,
             Page::Lock => name.is_none_or(|name| snapshot.watched.contains_key(name)),
             Page::Queue => name.is_none_or(|name| snapshot.list(Group::Queues).read.contains_key(name)),
-            Page::Queues | Page::Synchronizers | Page::Limiters => {
+            Page::Queues | Page::Synchronizers | Page::Limiters | Page::Streams => {
                 Group::of(page).is_none_or(|group| snapshot.list(group).is_searched())
             }
             Page::Clients | Page::Contention => has_clients,
@@ -238,6 +241,15 @@ pub(crate) async fn limiters(
     uri: Uri,
 ) -> Response {
     show(&app, Page::Limiters, &uri, &permission).await
+}
+
+/// Answers the list of topics, streams and caches.
+pub(crate) async fn streams(
+    State(app): State<Arc<App>>,
+    Extension(permission): Extension<Permission>,
+    uri: Uri,
+) -> Response {
+    show(&app, Page::Streams, &uri, &permission).await
 }
 
 /// Answers the page of one queue, with the messages that it has now.

@@ -19,6 +19,8 @@ pub(crate) enum Page {
     Synchronizers,
     /// The list of rate limiters.
     Limiters,
+    /// The list of topics, streams and caches.
+    Streams,
     /// The client processes.
     Clients,
     /// The search for objects.
@@ -30,7 +32,7 @@ pub(crate) enum Page {
 }
 
 impl Page {
-    const ALL: [Page; 12] = [
+    const ALL: [Page; 13] = [
         Page::Overview,
         Page::Locks,
         Page::Lock,
@@ -39,6 +41,7 @@ impl Page {
         Page::Queue,
         Page::Synchronizers,
         Page::Limiters,
+        Page::Streams,
         Page::Clients,
         Page::Objects,
         Page::Doctor,
@@ -56,6 +59,7 @@ impl Page {
             Page::Queue => "queue",
             Page::Synchronizers => "synchronizers",
             Page::Limiters => "limiters",
+            Page::Streams => "streams",
             Page::Clients => "clients",
             Page::Objects => "objects",
             Page::Doctor => "doctor",
@@ -84,6 +88,7 @@ impl Page {
             Page::Queue => "Queue",
             Page::Synchronizers => "Synchronizers",
             Page::Limiters => "Limiters",
+            Page::Streams => "Streams and caches",
             Page::Clients => "Clients",
             Page::Objects => "Objects",
             Page::Doctor => "Doctor",

@@ -10,4 +10,5 @@ mod live;
 mod metrics;
 mod pages;
 mod queues;
+mod streams;
 mod support;
