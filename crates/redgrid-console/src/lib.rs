@@ -1,9 +1,9 @@
 //! A web console: who holds which lock, who waits for it, what looks wrong, and actions on request.
 //!
 //! A [`Console`] is an axum [`Router`](axum::Router) that a service mounts at any path. It has
-//! pages for the servers, the locks, the contention, the queues, the synchronizers, the rate limiters,
-//! the streams and caches, the client processes, all objects, the checks of `redgrid doctor`, and the
-//! recorded actions. The pages update themselves while they are open.
+//! pages for the servers, the locks, the contention, the queues, the synchronizers, the rate
+//! limiters, the streams and caches, the client processes, all objects, the checks of `redgrid
+//! doctor`, and the recorded actions. The pages update themselves while they are open.
 //!
 //! ```no_run
 //! # async fn demo() -> Result<(), Box<dyn std::error::Error>> {
