@@ -12,6 +12,7 @@ use crate::contention::Contention;
 use crate::holder_state::Seen;
 use crate::lints::Findings;
 use crate::listed::{Group, Listed};
+use crate::process_events::ProcessEvents;
 
 /// The state of one source: its last answer, and whether it fails now. Times are in milliseconds
 /// since 1970.
@@ -111,6 +112,7 @@ pub(crate) struct Snapshot {
 pub(crate) struct Derived {
     pub(crate) findings: OnceLock<Findings>,
     pub(crate) contention: OnceLock<Contention>,
+    pub(crate) events: OnceLock<ProcessEvents>,
 }
 
 /// A holder of a lock: its client, and its number.

@@ -64,7 +64,8 @@ impl Need {
             // uncertain.
             Need::Servers => matches!(page, Page::Overview | Page::Locks | Page::Lock) || Need::Listed.of(page),
             Need::Clients => {
-                matches!(page, Page::Overview | Page::Locks | Page::Lock | Page::Contention | Page::Clients)
+                matches!(page, Page::Overview | Page::Locks | Page::Lock)
+                    || matches!(page, Page::Contention | Page::Clients | Page::Events)
             }
             Need::Search => matches!(page, Page::Overview | Page::Locks),
             Need::Shown => matches!(page, Page::Locks | Page::Lock),

@@ -40,13 +40,8 @@ pub(super) fn page(
 ) -> Response {
     let own = query.filter(|query| !query.is_empty());
     let live = own.map_or_else(|| format!("live?page={}", page.id()), |own| format!("live?page={}&{own}", page.id()));
-    let here = own.map_or_else(|| page.path().to_owned(), |own| format!("{}?{own}", page.path()));
+    let here = own.map_or_else(|| current(page).path().to_owned(), |own| format!("{}?{own}", page.path()));
     let name = if title.is_empty() { page.title().to_owned() } else { format!("{title} · {}", page.title()) };
-    let current = match page {
-        Page::Lock => Page::Locks,
-        Page::Queue => Page::Queues,
-        page => page,
-    };
     let body = html! {
         body data-live=(live) data-now=(now) {
             a.skip href="#main" { "Skip to the content" }
@@ -57,7 +52,7 @@ pub(super) fn page(
                         ul {
                             @for one in NAVIGATION {
                                 li {
-                                    a href=(one.path()) aria-current=[(one == current).then_some("page")] { (one.title()) }
+                                    a href=(one.path()) aria-current=[(one == current(page)).then_some("page")] { (one.title()) }
                                 }
                             }
                         }
@@ -70,6 +65,16 @@ pub(super) fn page(
         }
     };
     document(StatusCode::OK, &format!("{name} · {}", app.title), "", &body)
+}
+
+/// Returns the page of the navigation to which a page belongs.
+fn current(page: Page) -> Page {
+    match page {
+        Page::Lock => Page::Locks,
+        Page::Queue => Page::Queues,
+        Page::Action => Page::Events,
+        page => page,
+    }
 }
 
 /// Makes a page without the navigation.

@@ -71,7 +71,8 @@ pub(crate) fn view(page: Page, content: &Content<'_>) -> (View, Vec<String>) {
         Page::Limiters => limiters::view(content, &mut view),
         Page::Streams => streams::view(content, &mut view),
         Page::Clients => clients::view(content, &mut view),
-        Page::Objects | Page::Events => Vec::new(),
+        Page::Events => events::view(content, &mut view),
+        Page::Objects | Page::Action => Vec::new(),
         Page::Doctor => doctor::view(content, &mut view),
     };
     (view, names)
@@ -138,7 +139,7 @@ async fn show(app: &Arc<App>, page: Page, uri: &Uri, permission: &Permission) ->
         Page::Streams => (String::new(), streams::frame(&content, &view)),
         Page::Clients => (String::new(), clients::frame(&view)),
         // Their contents come from requests of their own.
-        Page::Objects | Page::Queue | Page::Events => (String::new(), html! {}),
+        Page::Objects | Page::Queue | Page::Events | Page::Action => (String::new(), html! {}),
         Page::Doctor => (String::new(), doctor::frame(app, &view)),
     };
     layout::page(app, page, uri.query(), &title, &view, &main, content.now)
@@ -172,8 +173,8 @@ fn is_known(page: Page, name: Option<&str>, snapshot: &Snapshot) -> bool {
             Page::Queues | Page::Synchronizers | Page::Limiters | Page::Streams => {
                 Group::of(page).is_none_or(|group| snapshot.list(group).is_searched())
             }
-            Page::Clients | Page::Contention => has_clients,
-            Page::Objects | Page::Doctor | Page::Events => true,
+            Page::Clients | Page::Contention | Page::Events => has_clients,
+            Page::Objects | Page::Doctor | Page::Action => true,
         }
 }
 
@@ -317,10 +318,16 @@ pub(crate) async fn doctor(
     show(&app, Page::Doctor, &uri, &permission).await
 }
 
-/// Answers the recorded actions.
+/// Answers the recorded actions as they are now, and the events that processes report.
 pub(crate) async fn events(State(app): State<Arc<App>>, uri: Uri) -> Response {
-    let actions = app.collector.inspector.recorded_actions().await;
-    unwatched(&app, Page::Events, uri.query(), "", &events::frame(&actions)).await
+    let query = Query::read(uri.query());
+    app.collector.touch(interest(Page::Events, &query));
+    let known = app.collector.when(FIRST_DATA, |snapshot| is_known(Page::Events, None, snapshot));
+    let (actions, snapshot) = tokio::join!(app.collector.inspector.recorded_actions(), known);
+    let content = Content { snapshot: &snapshot, query: &query, now: now_ms(), may_operate: false };
+    let (view, _) = view(Page::Events, &content);
+    let main = events::frame(&view, &actions);
+    layout::page(&app, Page::Events, uri.query(), "", &view, &main, content.now)
 }
 
 /// Answers every other path; below a mount path, the first page, too.

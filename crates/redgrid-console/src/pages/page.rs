@@ -27,12 +27,14 @@ pub(crate) enum Page {
     Objects,
     /// The checks of the settings.
     Doctor,
-    /// The recorded actions.
+    /// The recorded actions, and the events that processes report.
     Events,
+    /// An action: what it will do, or what became of it.
+    Action,
 }
 
 impl Page {
-    const ALL: [Page; 13] = [
+    const ALL: [Page; 14] = [
         Page::Overview,
         Page::Locks,
         Page::Lock,
@@ -46,6 +48,7 @@ impl Page {
         Page::Objects,
         Page::Doctor,
         Page::Events,
+        Page::Action,
     ];
 
     /// Returns its relative path.
@@ -64,6 +67,7 @@ impl Page {
             Page::Objects => "objects",
             Page::Doctor => "doctor",
             Page::Events => "events",
+            Page::Action => "action",
         }
     }
 
@@ -93,6 +97,7 @@ impl Page {
             Page::Objects => "Objects",
             Page::Doctor => "Doctor",
             Page::Events => "Events",
+            Page::Action => "Action",
         }
     }
 }

@@ -6,6 +6,7 @@ mod actions;
 mod budget;
 mod contention;
 mod dead_letters;
+mod events;
 mod live;
 mod metrics;
 mod pages;
