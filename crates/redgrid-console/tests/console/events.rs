@@ -5,7 +5,7 @@ use redgrid_locks::Lock;
 
 use crate::live::Stream;
 use crate::queues::row;
-use crate::support::{Setup, get};
+use crate::support::{Setup, get, until_shown};
 
 /// A name that is hostile to pages.
 const JOB: &str = "job <b>\u{202e}";
@@ -18,6 +18,8 @@ async fn a_hold_that_was_taken_by_force_is_an_event() {
     let mut stream = Stream::open(&router, "events").await;
     let first = stream.until("events-note").await;
     assert!(first.to_string().contains("0 events"), "{first}");
+    // Its client listens, so it is notified.
+    until_shown(&router, "/clients", user.id()).await;
     let held = Lock::new(&user, JOB).acquire().await.expect("it is free");
     assert!(Lock::new(&setup.client, JOB).force_release().await.expect("an answer"));
     held.lost().await;
