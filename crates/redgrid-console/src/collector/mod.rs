@@ -231,7 +231,7 @@ impl Collector {
     fn change(&self, change: impl FnOnce(&mut Snapshot)) {
         self.snapshot.send_modify(|snapshot| {
             change(snapshot);
-            snapshot.derived = Arc::default();
+            snapshot.findings = Arc::default();
         });
     }
 
@@ -250,7 +250,7 @@ impl Collector {
             sources.board()
         };
         next.are_locks_cut = board.is_cut;
-        next.derived = Arc::default();
+        next.findings = Arc::default();
         if *next.locks != board.rows {
             next.locks = Arc::new(board.rows);
         }

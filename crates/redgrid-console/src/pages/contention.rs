@@ -64,13 +64,13 @@ pub(super) fn frame(content: &Content<'_>, view: &View) -> Markup {
 
 pub(super) fn view(content: &Content<'_>, view: &mut View) -> Vec<String> {
     let snapshot = content.snapshot;
-    let all = snapshot.derived.contention.get_or_init(|| contention(&snapshot.processes, content.now));
+    let all = snapshot.contention.get(content.now, || contention(&snapshot.processes, content.now));
     let text = content.query.get("q");
     let has_text = |row: &&NameRow| row.name.contains(text) || visible(&row.name).contains(text);
     let matching: Vec<&NameRow> = all.names.iter().filter(has_text).collect();
     let pages = matching.len().div_ceil(PAGE).max(1);
     let page = content.query.page().min(pages);
-    view.part("contention-note", note(content, all, matching.len()));
+    view.part("contention-note", note(content, &all, matching.len()));
     view.part("contention-pages", pager(text, page, pages));
     view.table("contention");
     for row in matching.into_iter().skip((page - 1) * PAGE).take(PAGE) {

@@ -41,7 +41,7 @@ pub(super) fn frame(view: &View, actions: &Result<Vec<RecordedAction>, InspectEr
 
 pub(super) fn view(content: &Content<'_>, view: &mut View) -> Vec<String> {
     let snapshot = content.snapshot;
-    let all = snapshot.derived.events.get_or_init(|| newest(&snapshot.processes));
+    let all = snapshot.events.get(content.now, || newest(&snapshot.processes));
     view.part(
         "events-note",
         html! {

@@ -70,7 +70,7 @@ pub(super) fn frame(view: &View) -> Markup {
 
 pub(super) fn view(content: &Content<'_>, view: &mut View) -> Vec<String> {
     let snapshot = content.snapshot;
-    let known = snapshot.derived.findings.get_or_init(|| lints::findings(snapshot, content.now));
+    let known = snapshot.findings.get_or_init(|| lints::findings(snapshot, content.now));
     view.part("lints", findings(&known.lints, &known.unchecked));
     view.part("numbers", numbers(snapshot));
     view.part("servers-trouble", trouble(&snapshot.servers, "INFO of the servers"));
@@ -134,7 +134,7 @@ fn numbers(snapshot: &Snapshot) -> Markup {
             @for (state, n) in &states {
                 div { dt { "Holders, " (state.label()) } dd { a href={ "locks?state=" (state.id()) } { (number(*n)) } } }
             }
-            div { dt { "Waiting tasks" } dd { (number(waiting)) } }
+            div { dt { "Waiting tasks" } dd { a href="contention" { (number(waiting)) } } }
             div {
                 dt { "Clients" }
                 dd {
