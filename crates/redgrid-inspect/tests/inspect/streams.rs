@@ -142,7 +142,7 @@ async fn a_cache_shows_the_ends_of_its_entries_and_its_limit() {
     sessions.set("cho", &value).await.expect("it is stored");
     let read = async || inspector.map_cache("sessions").await.expect("an answer").expect("it exists");
     let view = read().await;
-    assert_eq!((view.name.as_str(), view.len, view.limit, view.lifetime), ("sessions", 3, None, None));
+    assert_eq!((view.name.as_str(), view.len, view.lifetime, &view.limit), ("sessions", 3, None, &None));
     assert_eq!((view.lifetimes.entries, view.lifetimes.over), (2, 0));
     assert_eq!((view.idle_times.entries, view.idle_times.over), (1, 0));
     assert!(view.lifetimes.next.is_some_and(|next| next <= HOUR && next > HOUR / 2), "{view:?}");
