@@ -2,10 +2,11 @@
 
 use redgrid_console::Client;
 use redgrid_locks::Lock;
+use redgrid_testkit::wait_until;
 
 use crate::live::Stream;
 use crate::queues::row;
-use crate::support::{Setup, get, until_shown};
+use crate::support::{SOON, Setup, get};
 
 /// A name that is hostile to pages.
 const JOB: &str = "job <b>\u{202e}";
@@ -18,8 +19,14 @@ async fn a_hold_that_was_taken_by_force_is_an_event() {
     let mut stream = Stream::open(&router, "events").await;
     let first = stream.until("events-note").await;
     assert!(first.to_string().contains("0 events"), "{first}");
-    // Its client listens, so it is notified.
-    until_shown(&router, "/clients", user.id()).await;
+    // Once its client listens, it is notified. No other page is open, which would read its reports.
+    let channel = format!("redgrid_client:{{{}}}", user.id());
+    wait_until(SOON, async || {
+        let (_, listening): (String, u64) =
+            setup.observer.query(&["PUBSUB", "NUMSUB", &channel]).await.expect("an answer");
+        listening == 1
+    })
+    .await;
     let held = Lock::new(&user, JOB).acquire().await.expect("it is free");
     assert!(Lock::new(&setup.client, JOB).force_release().await.expect("an answer"));
     held.lost().await;
