@@ -42,6 +42,7 @@ pub(super) fn page(
     let live = own.map_or_else(|| format!("live?page={}", page.id()), |own| format!("live?page={}&{own}", page.id()));
     let here = own.map_or_else(|| current(page).path().to_owned(), |own| format!("{}?{own}", page.path()));
     let name = if title.is_empty() { page.title().to_owned() } else { format!("{title} · {}", page.title()) };
+    let is_here = |one: Page| (one == current(page)).then_some("page");
     let body = html! {
         body data-live=(live) data-now=(now) {
             a.skip href="#main" { "Skip to the content" }
@@ -51,9 +52,7 @@ pub(super) fn page(
                     nav aria-label="Pages" {
                         ul {
                             @for one in NAVIGATION {
-                                li {
-                                    a href=(one.path()) aria-current=[(one == current(page)).then_some("page")] { (one.title()) }
-                                }
+                                li { a href=(one.path()) aria-current=[is_here(one)] { (one.title()) } }
                             }
                         }
                     }

@@ -126,8 +126,8 @@ fn row(message: &MessageSummary, now: u64, has_marks: bool) -> Markup {
     }
 }
 
-/// Puts dead letters into a form that marks some of them for an action. The action has a page of its
-/// own, which asks for confirmation.
+/// Puts dead letters into a form that marks some of them for an action. The action has a page of
+/// its own, which asks for confirmation.
 fn with_actions(queue: &str, rows: &Markup) -> Markup {
     let object = bytes_of(queue);
     let all = |word: &str| link(word, &object, &[("id", "all")]);

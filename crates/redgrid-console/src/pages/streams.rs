@@ -34,8 +34,8 @@ pub(super) fn frame(content: &Content<'_>, view: &View) -> Markup {
         (list_frame(content, view, Group::Streams, "Reliable topics, streams, and caches with lifetimes", &COLUMNS))
         p.hint {
             "Pending: delivered and not acknowledged. Behind: not delivered yet. A topic without subscribers is listed \
-             as a stream. A cache whose entries have no lifetimes is a map. Plain topics store nothing, so they are not \
-             listed. Entries are not shown."
+             as a stream. A cache whose entries have no lifetimes is a map. Plain topics store nothing, so they are \
+             not listed. Entries are not shown."
         }
     }
 }
