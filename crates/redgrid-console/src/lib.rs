@@ -1,9 +1,10 @@
 //! A web console: who holds which lock, who waits for it, what looks wrong, and actions on request.
 //!
 //! A [`Console`] is an axum [`Router`](axum::Router) that a service mounts at any path. It has
-//! pages for the servers, the locks, the queues, the synchronizers, the rate limiters, the client
-//! processes, all objects, the checks of `redgrid doctor`, and the recorded actions. The pages
-//! update themselves while they are open.
+//! pages for the servers, the locks, the contention, the queues, the synchronizers, the rate
+//! limiters, the streams and caches, the client processes, all objects, the settings of the
+//! servers, and the events: recorded actions, and holds that were lost. The pages update themselves
+//! while they are open.
 //!
 //! ```no_run
 //! # async fn demo() -> Result<(), Box<dyn std::error::Error>> {
@@ -49,6 +50,7 @@ mod assets;
 mod board;
 mod collector;
 mod console;
+mod contention;
 mod headers;
 mod holder_state;
 mod hosts;
@@ -59,6 +61,7 @@ mod login;
 mod metrics;
 mod object_name;
 mod pages;
+mod process_events;
 mod query;
 mod search;
 mod snapshot;

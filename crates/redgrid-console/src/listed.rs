@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use redgrid_inspect::{LimiterView, ObjectKind, QueueView, SynchronizerView};
+use redgrid_inspect::{LimiterView, MapCacheView, ObjectKind, QueueView, StreamView, SynchronizerView};
 
 use crate::pages::Page;
 use crate::snapshot::{Reading, Sweep};
@@ -18,10 +18,12 @@ pub(crate) enum Group {
     Synchronizers,
     /// Rate limiters.
     Limiters,
+    /// Reliable topics, streams, and caches.
+    Streams,
 }
 
 impl Group {
-    pub(crate) const ALL: [Group; 3] = [Group::Queues, Group::Synchronizers, Group::Limiters];
+    pub(crate) const ALL: [Group; 4] = [Group::Queues, Group::Synchronizers, Group::Limiters, Group::Streams];
 
     /// Returns the group that a page shows, or of whose objects it shows one.
     pub(crate) fn of(page: Page) -> Option<Group> {
@@ -29,6 +31,7 @@ impl Group {
             Page::Queues | Page::Queue => Some(Group::Queues),
             Page::Synchronizers => Some(Group::Synchronizers),
             Page::Limiters => Some(Group::Limiters),
+            Page::Streams => Some(Group::Streams),
             _ => None,
         }
     }
@@ -39,6 +42,7 @@ impl Group {
             Group::Queues => Page::Queues,
             Group::Synchronizers => Page::Synchronizers,
             Group::Limiters => Page::Limiters,
+            Group::Streams => Page::Streams,
         }
     }
 
@@ -48,6 +52,9 @@ impl Group {
             Group::Queues => kind == ObjectKind::ReliableQueue,
             Group::Synchronizers => kind.is_synchronizer(),
             Group::Limiters => kind == ObjectKind::RateLimiter,
+            Group::Streams => {
+                matches!(kind, ObjectKind::ReliableTopic | ObjectKind::Stream | ObjectKind::MapCache)
+            }
         }
     }
 
@@ -57,6 +64,7 @@ impl Group {
             Group::Queues => "queue",
             Group::Synchronizers => "synchronizer",
             Group::Limiters => "limiter",
+            Group::Streams => "object",
         }
     }
 }
@@ -67,6 +75,8 @@ pub(crate) enum Detail {
     Queue(Box<QueueView>),
     Synchronizer(Box<SynchronizerView>),
     Limiter(Box<LimiterView>),
+    Stream(Box<StreamView>),
+    MapCache(Box<MapCacheView>),
     /// It does not exist any more.
     Missing,
 }

@@ -78,6 +78,12 @@ pub(crate) fn now_ms() -> u64 {
     millis(since)
 }
 
+/// Rounds a time in milliseconds down to a second, so that the inaccuracy of a reading rarely
+/// changes a page.
+pub(crate) fn whole_seconds(ms: u64) -> u64 {
+    ms / 1_000 * 1_000
+}
+
 /// Returns whole milliseconds.
 pub(crate) fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)

@@ -1,5 +1,6 @@
-//! Reads locks with their holders, reliable queues, synchronizers, rate limiters, living clients,
-//! and objects by type, checks the servers, and has recorded actions of operators.
+//! Reads locks with their holders, reliable queues, synchronizers, rate limiters, streams, map
+//! caches, living clients, and objects by type, checks the servers, and has recorded actions of
+//! operators.
 //!
 //! Use it for tools of operators. The command line and the console read the servers with it.
 //!
@@ -22,7 +23,9 @@
 //!   them, unless they are [read-only](Requirements::read_only).
 //! - [`Actions`] change only what an operator saw, and record each change before it is made.
 //! - It never subscribes to the channel of a lock, so it does not slow the lock's users.
-//! - Each read is bounded, whatever a key contains. No command reads a value of unknown size.
+//! - Each read is bounded, whatever a key contains. No command reads a value of unknown size. One
+//!   exception: for [`Inspector::stream`], the server reads the first and the last entry of the
+//!   stream. It returns neither.
 //! - Data that the user may not read is unknown ([`None`], [`HolderState::Unknown`]), or an error.
 //!   It is never an empty answer. One exception: without the permission for HEXISTS, the lock of an
 //!   election is a plain one.
@@ -43,11 +46,13 @@ mod inspector;
 mod limiters;
 mod lock;
 mod looks;
+mod map_caches;
 mod object_kind;
 mod objects;
 mod queues;
 mod report_limits;
 mod scripts;
+mod streams;
 mod synchronizers;
 
 pub use actions::{
@@ -62,6 +67,7 @@ pub use holder::{HolderState, HolderView, Mode, WaiterView};
 pub use inspector::Inspector;
 pub use limiters::LimiterView;
 pub use lock::{LockKind, LockView};
+pub use map_caches::{CacheEnds, CacheLimit, MapCacheView};
 pub use object_kind::ObjectKind;
 pub use objects::{ObjectFilter, ObjectView};
 pub use queues::QueueView;
@@ -70,4 +76,5 @@ pub use redgrid_core::report::{ClientReport, ContentionReport, EventReport, Held
 pub use redgrid_core::{Client, Config, Failure, ServerError};
 pub use redgrid_reliable_queue as reliable_queue;
 pub use redgrid_reliable_queue::{InvalidId, MessageId};
+pub use streams::{GroupView, MAX_GROUPS, StreamView, Subscribers};
 pub use synchronizers::{SynchronizerState, SynchronizerView};

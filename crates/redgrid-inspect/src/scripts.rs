@@ -13,6 +13,8 @@ pub(crate) static QUEUE: BulkScript = BulkScript::new("inspect/queue", include_s
 pub(crate) static SYNCHRONIZER: BulkScript =
     BulkScript::new("inspect/synchronizer", include_str!("scripts/synchronizer.lua"));
 pub(crate) static LIMITER: BulkScript = BulkScript::new("inspect/limiter", include_str!("scripts/limiter.lua"));
+pub(crate) static STREAM: BulkScript = BulkScript::new("inspect/stream", include_str!("scripts/stream.lua"));
+pub(crate) static MAP_CACHE: BulkScript = BulkScript::new("inspect/map_cache", include_str!("scripts/map_cache.lua"));
 pub(crate) static AUDIT: BulkScript = BulkScript::new("inspect/audit", include_str!("scripts/audit.lua"));
 pub(crate) static LEASES: BulkScript = BulkScript::new("inspect/leases", include_str!("scripts/leases.lua"));
 
@@ -23,7 +25,8 @@ mod tests {
     #[test]
     fn every_script_states_its_contract() {
         let locks = [LOCK.body(), CLASSIFY.body(), QUEUE.body(), LEASES.body()];
-        for script in locks.into_iter().chain([SYNCHRONIZER.body(), LIMITER.body(), AUDIT.body()]) {
+        let others = [SYNCHRONIZER.body(), LIMITER.body(), STREAM.body(), MAP_CACHE.body(), AUDIT.body()];
+        for script in locks.into_iter().chain(others) {
             for part in ["-- KEYS", "-- Returns", "-- Work:", "ent twice"] {
                 assert!(script.text().contains(part), "{}: {part}", script.name());
             }

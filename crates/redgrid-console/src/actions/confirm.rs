@@ -51,6 +51,9 @@ pub(super) fn back(intent: &Intent) -> String {
     match intent.kind {
         Kind::Force { .. } => format!("lock?name={}", encoded(&id_of(intent.object()))),
         Kind::Pause | Kind::Resume => format!("queue?name={}", encoded(&id_of(intent.object()))),
+        Kind::Redrive(_) | Kind::Remove(_) => {
+            format!("queue?name={}&state=dead", encoded(&id_of(intent.object())))
+        }
         _ => "objects".to_owned(),
     }
 }

@@ -36,6 +36,7 @@ fn back_text(intent: &Intent) -> &'static str {
     match intent.kind {
         Kind::Force { .. } => "Look at the lock",
         Kind::Pause | Kind::Resume => "Look at the queue",
+        Kind::Redrive(_) | Kind::Remove(_) => "Look at the dead letters",
         _ => "Back to the objects",
     }
 }

@@ -96,7 +96,7 @@ async fn ask(app: &Arc<App>, intent: &Intent, written: &Written<'_>) -> Response
 
 /// Makes a page with the navigation.
 async fn shown(app: &Arc<App>, status: StatusCode, title: &str, main: &Markup) -> Response {
-    let mut response = unwatched(app, Page::Events, None, title, main).await;
+    let mut response = unwatched(app, Page::Action, None, title, main).await;
     *response.status_mut() = status;
     response
 }

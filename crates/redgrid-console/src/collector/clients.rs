@@ -183,6 +183,8 @@ fn forget(snapshot: &mut Snapshot) {
     snapshot.living = Reading::default();
     snapshot.questions = Reading::default();
     snapshot.processes = Arc::default();
+    snapshot.contention = Arc::default();
+    snapshot.events = Arc::default();
 }
 
 /// Returns how often clients are listed, so that it takes a node the same share of its time.

@@ -1,4 +1,4 @@
-//! The search for queues, synchronizers and limiters, and those on the screen.
+//! The search for queues, synchronizers, limiters, streams and caches, and those on the screen.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
@@ -16,7 +16,7 @@ use super::locks::{
 };
 use super::viewers::{Need, ObjectNames};
 use crate::listed::{Detail, Group, Listed};
-use crate::object_name::id_of;
+use crate::object_name::{bytes_of, id_of};
 use crate::snapshot::{Reading, Snapshot, Sweep};
 use crate::text::now_ms;
 
@@ -224,18 +224,23 @@ impl Collector {
 
     async fn detail(&self, group: Group, name: &str) -> Result<Detail, InspectError> {
         let inspector = &self.inspector;
-        let detail = match group {
-            Group::Queues => inspector.queue(name).await?.map(|view| Detail::Queue(Box::new(view))),
-            Group::Limiters => inspector.limiter(name).await?.map(|view| Detail::Limiter(Box::new(view))),
-            Group::Synchronizers => {
-                let kind = self.snapshot.borrow().list(group).names.get(name).copied();
-                match kind {
-                    Some(kind) => {
-                        let view = inspector.synchronizer(name, kind).await?;
-                        view.map(|view| Detail::Synchronizer(Box::new(view)))
-                    }
-                    None => None,
-                }
+        let kind = self.snapshot.borrow().list(group).names.get(name).copied();
+        let detail = match (group, kind) {
+            (Group::Queues, _) => inspector.queue(name).await?.map(|view| Detail::Queue(Box::new(view))),
+            (Group::Limiters, _) => inspector.limiter(name).await?.map(|view| Detail::Limiter(Box::new(view))),
+            // Without a kind, the object is not in the list any more.
+            (Group::Synchronizers | Group::Streams, None) => None,
+            (Group::Synchronizers, Some(kind)) => {
+                let view = inspector.synchronizer(name, kind).await?;
+                view.map(|view| Detail::Synchronizer(Box::new(view)))
+            }
+            (Group::Streams, Some(ObjectKind::MapCache)) => {
+                let view = inspector.map_cache(bytes_of(name)).await?;
+                view.map(|view| Detail::MapCache(Box::new(view)))
+            }
+            (Group::Streams, Some(_)) => {
+                let view = inspector.stream(bytes_of(name)).await?;
+                view.map(|view| Detail::Stream(Box::new(view)))
             }
         };
         Ok(detail.unwrap_or(Detail::Missing))

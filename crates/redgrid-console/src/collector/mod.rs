@@ -11,7 +11,7 @@
 //! | reports | a question to each client | 5 s, at most 50 a second |
 //! | search for locks | `SCAN` with a bounded script | at most 2 % of a node's time |
 //! | locks on the screen, those of clients that left | bounded reads | 1 s, at most 50 commands |
-//! | search for queues, synchronizers, limiters | as for locks | at most 2 % of a node's time |
+//! | search for objects of other lists | as for locks | at most 2 % of a node's time |
 //! | those on the screen | bounded reads | 1 s, at most 12 objects |
 //! | checks | those of `redgrid doctor` that only read | on request, at most one a minute |
 //!

@@ -32,7 +32,7 @@ pub(crate) struct Interest {
     pub(crate) name: Option<String>,
 }
 
-/// Queues, synchronizers and limiters, each with its group.
+/// Objects of lists, each with its group.
 pub(crate) type ObjectNames = BTreeSet<(Group, String)>;
 
 /// A source, or a group of sources that are needed together.
@@ -48,7 +48,7 @@ pub(crate) enum Need {
     Search,
     /// Locks on the screen, and those of clients that have left.
     Shown,
-    /// The search for queues, synchronizers and limiters.
+    /// The search for queues, synchronizers, limiters, streams and caches.
     Listed,
     /// Those on the screen.
     ListedShown,
@@ -63,7 +63,10 @@ impl Need {
             // The number of keys limits the searches, and a restart makes the list of clients
             // uncertain.
             Need::Servers => matches!(page, Page::Overview | Page::Locks | Page::Lock) || Need::Listed.of(page),
-            Need::Clients => matches!(page, Page::Overview | Page::Locks | Page::Lock | Page::Clients),
+            Need::Clients => {
+                matches!(page, Page::Overview | Page::Locks | Page::Lock)
+                    || matches!(page, Page::Contention | Page::Clients | Page::Events)
+            }
             Need::Search => matches!(page, Page::Overview | Page::Locks),
             // The overview needs the locks of clients that have left.
             Need::Shown => matches!(page, Page::Overview | Page::Locks | Page::Lock),
@@ -162,7 +165,7 @@ impl Viewers {
         (pages, lists)
     }
 
-    /// Returns the queues, synchronizers and limiters of pages and of lists, as
+    /// Returns the objects of all groups, those of pages and those of lists, as
     /// [`names`](Viewers::names) does.
     pub(crate) fn listed(&mut self, now: Instant) -> (ObjectNames, ObjectNames) {
         let (mut pages, mut lists) = (ObjectNames::new(), ObjectNames::new());

@@ -9,7 +9,7 @@ use crate::board::process_text;
 use crate::holder_state::connected_state;
 use crate::object_name::full_id;
 use crate::snapshot::Process;
-use crate::text::{ago, clock, count, encoded, name, number, since};
+use crate::text::{ago, clock, count, encoded, name, number, since, whole_seconds};
 use crate::view::{View, row_id};
 
 /// Clients on a page.
@@ -161,11 +161,6 @@ fn details(report: &ClientReport, at: u64, namespace: &str) -> Markup {
         }
         @if report.is_truncated { p.hint { "The process knows more than its report has room for." } }
     }
-}
-
-/// Rounds a time, so that the inaccuracy of a report rarely changes the page.
-fn whole_seconds(ms: u64) -> u64 {
-    ms / 1_000 * 1_000
 }
 
 fn more(len: usize) -> Markup {

@@ -1,15 +1,87 @@
-//! The recorded actions of operators.
+//! The recorded actions of operators, and the events that processes report.
 
+use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use maud::{Markup, html};
 use redgrid_inspect::{AUDIT_STREAM, InspectError, RecordedAction};
 
-use crate::text::{millis, moment, name, visible, visible_bytes};
+use super::{Content, trouble};
+use crate::process_events::{MOST_EVENTS, ProcessEvent, newest};
+use crate::text::{ago, count, encoded, millis, moment, name, visible, visible_bytes};
+use crate::view::{View, row_id};
 
-pub(super) fn frame(actions: &Result<Vec<RecordedAction>, InspectError>) -> Markup {
+/// Shows the page. The actions are those at the time of the request.
+pub(super) fn frame(view: &View, actions: &Result<Vec<RecordedAction>, InspectError>) -> Markup {
     html! {
         h1 { "Events" }
+        section aria-labelledby="h-actions" {
+            h2 #h-actions { "Actions" }
+            (recorded(actions))
+        }
+        section aria-labelledby="h-processes" {
+            h2 #h-processes { "Processes" }
+            div #events-note { (view.get("events-note")) }
+            div.scroll tabindex="0" role="region" aria-label="Events of processes" {
+                table {
+                    caption { "What processes report of their holds and requests, the newest first" }
+                    thead { tr {
+                        th scope="col" { "Lock or semaphore" }
+                        th scope="col" { "When" }
+                        th scope="col" { "Event" }
+                        th scope="col" { "Detail" }
+                        th scope="col" { "Process" }
+                    } }
+                    tbody #events { (view.rows("events")) }
+                }
+            }
+        }
+    }
+}
+
+pub(super) fn view(content: &Content<'_>, view: &mut View) -> Vec<String> {
+    let snapshot = content.snapshot;
+    let all = snapshot.events.get(content.now, || newest(&snapshot.processes));
+    view.part(
+        "events-note",
+        html! {
+            (trouble(&snapshot.living, "the list of clients"))
+            (trouble(&snapshot.questions, "the reports of the clients"))
+            p.hint {
+                (count(all.newest.len(), "event"))
+                @if all.is_cut { ", of which there are more: the newest " (MOST_EVENTS) " are listed" }
+                ". A process reports its last 64: holds that were lost or taken by force, renewals that failed, and \
+                 requests whose outcome is unknown. Those of a process that has ended are shown for a minute."
+            }
+        },
+    );
+    view.table("events");
+    // The same may happen twice within a second.
+    let mut seen: BTreeMap<String, usize> = BTreeMap::new();
+    for event in &all.newest {
+        let identity = format!("{}\n{}\n{}\n{}", event.at, event.client, event.what, event.name);
+        let nth = seen.entry(identity.clone()).or_default();
+        let id = row_id(&format!("{identity}\n{nth}"));
+        *nth += 1;
+        view.row("events", id.clone(), event_row(&id, event));
+    }
+    Vec::new()
+}
+
+fn event_row(id: &str, event: &ProcessEvent) -> Markup {
+    html! {
+        tr id=(id) {
+            th scope="row" { a href={ "lock?name=" (encoded(&event.name)) } { (name(&event.name)) } }
+            td { (ago(event.at)) }
+            td.w { strong { (name(&event.what)) } }
+            td { (name(&event.detail)) }
+            td { (name(&event.process)) }
+        }
+    }
+}
+
+fn recorded(actions: &Result<Vec<RecordedAction>, InspectError>) -> Markup {
+    html! {
         p.hint {
             "The newest actions of operators, from the last 100 entries of the stream " code { (AUDIT_STREAM) } ". "
             a href="events" { "Refresh" }

@@ -11,12 +11,14 @@ use crate::console::App;
 use crate::view::View;
 
 /// The pages in the navigation.
-const NAVIGATION: [Page; 9] = [
+const NAVIGATION: [Page; 11] = [
     Page::Overview,
     Page::Locks,
+    Page::Contention,
     Page::Queues,
     Page::Synchronizers,
     Page::Limiters,
+    Page::Streams,
     Page::Clients,
     Page::Objects,
     Page::Doctor,
@@ -38,13 +40,9 @@ pub(super) fn page(
 ) -> Response {
     let own = query.filter(|query| !query.is_empty());
     let live = own.map_or_else(|| format!("live?page={}", page.id()), |own| format!("live?page={}&{own}", page.id()));
-    let here = own.map_or_else(|| page.path().to_owned(), |own| format!("{}?{own}", page.path()));
+    let here = own.map_or_else(|| current(page).path().to_owned(), |own| format!("{}?{own}", page.path()));
     let name = if title.is_empty() { page.title().to_owned() } else { format!("{title} · {}", page.title()) };
-    let current = match page {
-        Page::Lock => Page::Locks,
-        Page::Queue => Page::Queues,
-        page => page,
-    };
+    let is_here = |one: Page| (one == current(page)).then_some("page");
     let body = html! {
         body data-live=(live) data-now=(now) {
             a.skip href="#main" { "Skip to the content" }
@@ -54,9 +52,7 @@ pub(super) fn page(
                     nav aria-label="Pages" {
                         ul {
                             @for one in NAVIGATION {
-                                li {
-                                    a href=(one.path()) aria-current=[(one == current).then_some("page")] { (one.title()) }
-                                }
+                                li { a href=(one.path()) aria-current=[is_here(one)] { (one.title()) } }
                             }
                         }
                     }
@@ -68,6 +64,16 @@ pub(super) fn page(
         }
     };
     document(StatusCode::OK, &format!("{name} · {}", app.title), "", &body)
+}
+
+/// Returns the page of the navigation to which a page belongs.
+fn current(page: Page) -> Page {
+    match page {
+        Page::Lock => Page::Locks,
+        Page::Queue => Page::Queues,
+        Page::Action => Page::Events,
+        page => page,
+    }
 }
 
 /// Makes a page without the navigation.

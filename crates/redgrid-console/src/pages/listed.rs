@@ -1,4 +1,4 @@
-//! What the lists of queues, synchronizers and limiters have in common.
+//! What the lists of queues, synchronizers, limiters, streams and caches have in common.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::Content;
 use super::locks::why_not_searched;
 use crate::listed::{Detail, Group};
 use crate::snapshot::Reading;
-use crate::text::{ago, clock, count, encoded, millis, name, number, until, visible};
+use crate::text::{ago, clock, count, encoded, millis, name, number, until, visible, whole_seconds};
 use crate::view::{View, row_id};
 
 /// Objects on a page.
@@ -91,7 +91,7 @@ pub(super) fn fill(
 /// Shows the end of a time that was left when the object was read, in whole seconds: the inaccuracy
 /// of each reading does not change the page.
 pub(super) fn end(row: &Row<'_>, left: Duration) -> Markup {
-    until(row.read_at.saturating_add(millis(left)) / 1_000 * 1_000)
+    until(whole_seconds(row.read_at.saturating_add(millis(left))))
 }
 
 /// Says why nothing is known of an object.
@@ -110,7 +110,7 @@ fn note(content: &Content<'_>, group: Group, matching: usize) -> Markup {
     let sweep = &list.sweep;
     let search = match group {
         Group::Queues => "objects?kind=reliable%20queue",
-        Group::Synchronizers => "objects?kind=all",
+        Group::Synchronizers | Group::Streams => "objects?kind=all",
         Group::Limiters => "objects?kind=rate%20limiter",
     };
     html! {

@@ -1,6 +1,7 @@
 //! The pages: HTML from what the collector knows.
 
 mod clients;
+mod contention;
 mod doctor;
 mod events;
 mod layout;
@@ -10,8 +11,10 @@ mod lock;
 mod locks;
 mod objects;
 mod overview;
+mod page;
 mod queue;
 mod queues;
+mod streams;
 mod synchronizers;
 
 use std::sync::Arc;
@@ -24,6 +27,7 @@ use axum::response::Response;
 use maud::{Markup, html};
 
 pub(crate) use self::layout::{bare_page, no_such_page, not_found, problem, see_other};
+pub(crate) use self::page::Page;
 use crate::access::Permission;
 use crate::collector::Interest;
 use crate::console::App;
@@ -35,92 +39,6 @@ use crate::view::View;
 
 /// How long a page waits for its first data before it is shown without them.
 const FIRST_DATA: Duration = Duration::from_millis(1_500);
-
-/// A page.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Page {
-    /// Servers, clients and findings.
-    Overview,
-    /// The list of locks.
-    Locks,
-    /// One lock.
-    Lock,
-    /// The list of reliable queues.
-    Queues,
-    /// One reliable queue.
-    Queue,
-    /// The list of semaphores, latches, barriers, events and elections.
-    Synchronizers,
-    /// The list of rate limiters.
-    Limiters,
-    /// The client processes.
-    Clients,
-    /// The search for objects.
-    Objects,
-    /// The checks of the settings.
-    Doctor,
-    /// The recorded actions.
-    Events,
-}
-
-impl Page {
-    const ALL: [Page; 11] = [
-        Page::Overview,
-        Page::Locks,
-        Page::Lock,
-        Page::Queues,
-        Page::Queue,
-        Page::Synchronizers,
-        Page::Limiters,
-        Page::Clients,
-        Page::Objects,
-        Page::Doctor,
-        Page::Events,
-    ];
-
-    /// Returns its relative path.
-    pub(crate) fn path(self) -> &'static str {
-        match self {
-            Page::Overview => "overview",
-            Page::Locks => "locks",
-            Page::Lock => "lock",
-            Page::Queues => "queues",
-            Page::Queue => "queue",
-            Page::Synchronizers => "synchronizers",
-            Page::Limiters => "limiters",
-            Page::Clients => "clients",
-            Page::Objects => "objects",
-            Page::Doctor => "doctor",
-            Page::Events => "events",
-        }
-    }
-
-    /// Returns its name in the address of the stream.
-    pub(crate) fn id(self) -> &'static str {
-        self.path()
-    }
-
-    /// Returns the page with this name.
-    pub(crate) fn of_id(id: &str) -> Option<Page> {
-        Page::ALL.into_iter().find(|page| page.id() == id)
-    }
-
-    fn title(self) -> &'static str {
-        match self {
-            Page::Overview => "Overview",
-            Page::Locks => "Locks",
-            Page::Lock => "Lock",
-            Page::Queues => "Queues",
-            Page::Queue => "Queue",
-            Page::Synchronizers => "Synchronizers",
-            Page::Limiters => "Limiters",
-            Page::Clients => "Clients",
-            Page::Objects => "Objects",
-            Page::Doctor => "Doctor",
-            Page::Events => "Events",
-        }
-    }
-}
 
 /// The content of a page, apart from its query.
 pub(crate) struct Content<'a> {
@@ -146,12 +64,15 @@ pub(crate) fn view(page: Page, content: &Content<'_>) -> (View, Vec<String>) {
         Page::Overview => overview::view(content, &mut view),
         Page::Locks => locks::view(content, &mut view),
         Page::Lock => lock::view(content, &mut view),
+        Page::Contention => contention::view(content, &mut view),
         Page::Queues => queues::view(content, &mut view),
         Page::Queue => queue::view(content, &mut view),
         Page::Synchronizers => synchronizers::view(content, &mut view),
         Page::Limiters => limiters::view(content, &mut view),
+        Page::Streams => streams::view(content, &mut view),
         Page::Clients => clients::view(content, &mut view),
-        Page::Objects | Page::Events => Vec::new(),
+        Page::Events => events::view(content, &mut view),
+        Page::Objects | Page::Action => Vec::new(),
         Page::Doctor => doctor::view(content, &mut view),
     };
     (view, names)
@@ -211,12 +132,14 @@ async fn show(app: &Arc<App>, page: Page, uri: &Uri, permission: &Permission) ->
         Page::Overview => (String::new(), overview::frame(&view)),
         Page::Locks => (String::new(), locks::frame(&content, &view)),
         Page::Lock => (crate::text::visible(query.get("name")), lock::frame(&content, &view)),
+        Page::Contention => (String::new(), contention::frame(&content, &view)),
         Page::Queues => (String::new(), queues::frame(&content, &view)),
         Page::Synchronizers => (String::new(), synchronizers::frame(&content, &view)),
         Page::Limiters => (String::new(), limiters::frame(&content, &view)),
+        Page::Streams => (String::new(), streams::frame(&content, &view)),
         Page::Clients => (String::new(), clients::frame(&view)),
         // Their contents come from requests of their own.
-        Page::Objects | Page::Queue | Page::Events => (String::new(), html! {}),
+        Page::Objects | Page::Queue | Page::Events | Page::Action => (String::new(), html! {}),
         Page::Doctor => (String::new(), doctor::frame(app, &view)),
     };
     layout::page(app, page, uri.query(), &title, &view, &main, content.now)
@@ -247,11 +170,11 @@ fn is_known(page: Page, name: Option<&str>, snapshot: &Snapshot) -> bool {
             Page::Locks => has_clients && is_searched,
             Page::Lock => name.is_none_or(|name| snapshot.watched.contains_key(name)),
             Page::Queue => name.is_none_or(|name| snapshot.list(Group::Queues).read.contains_key(name)),
-            Page::Queues | Page::Synchronizers | Page::Limiters => {
+            Page::Queues | Page::Synchronizers | Page::Limiters | Page::Streams => {
                 Group::of(page).is_none_or(|group| snapshot.list(group).is_searched())
             }
-            Page::Clients => has_clients,
-            Page::Objects | Page::Doctor | Page::Events => true,
+            Page::Clients | Page::Contention | Page::Events => has_clients,
+            Page::Objects | Page::Doctor | Page::Action => true,
         }
 }
 
@@ -285,6 +208,15 @@ pub(crate) async fn lock(
     show(&app, Page::Lock, &uri, &permission).await
 }
 
+/// Answers the names that tasks wait for.
+pub(crate) async fn contention(
+    State(app): State<Arc<App>>,
+    Extension(permission): Extension<Permission>,
+    uri: Uri,
+) -> Response {
+    show(&app, Page::Contention, &uri, &permission).await
+}
+
 /// Answers the list of reliable queues.
 pub(crate) async fn queues(
     State(app): State<Arc<App>>,
@@ -310,6 +242,15 @@ pub(crate) async fn limiters(
     uri: Uri,
 ) -> Response {
     show(&app, Page::Limiters, &uri, &permission).await
+}
+
+/// Answers the list of topics, streams and caches.
+pub(crate) async fn streams(
+    State(app): State<Arc<App>>,
+    Extension(permission): Extension<Permission>,
+    uri: Uri,
+) -> Response {
+    show(&app, Page::Streams, &uri, &permission).await
 }
 
 /// Answers the page of one queue, with the messages that it has now.
@@ -377,10 +318,16 @@ pub(crate) async fn doctor(
     show(&app, Page::Doctor, &uri, &permission).await
 }
 
-/// Answers the recorded actions.
+/// Answers the recorded actions as they are now, and the events that processes report.
 pub(crate) async fn events(State(app): State<Arc<App>>, uri: Uri) -> Response {
-    let actions = app.collector.inspector.recorded_actions().await;
-    unwatched(&app, Page::Events, uri.query(), "", &events::frame(&actions)).await
+    let query = Query::read(uri.query());
+    app.collector.touch(interest(Page::Events, &query));
+    let known = app.collector.when(FIRST_DATA, |snapshot| is_known(Page::Events, None, snapshot));
+    let (actions, snapshot) = tokio::join!(app.collector.inspector.recorded_actions(), known);
+    let content = Content { snapshot: &snapshot, query: &query, now: now_ms(), may_operate: false };
+    let (view, _) = view(Page::Events, &content);
+    let main = events::frame(&view, &actions);
+    layout::page(&app, Page::Events, uri.query(), "", &view, &main, content.now)
 }
 
 /// Answers every other path; below a mount path, the first page, too.

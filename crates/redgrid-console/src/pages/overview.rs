@@ -138,7 +138,7 @@ fn numbers(snapshot: &Snapshot) -> Markup {
             @for (state, n) in &states {
                 div { dt { "Holders, " (state.label()) } dd { a href={ "locks?state=" (state.id()) } { (number(*n)) } } }
             }
-            div { dt { "Waiting tasks" } dd { (number(waiting)) } }
+            div { dt { "Waiting tasks" } dd { a href="contention" { (number(waiting)) } } }
             div {
                 dt { "Clients" }
                 dd {

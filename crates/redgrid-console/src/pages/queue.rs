@@ -69,8 +69,9 @@ fn table(content: &Content<'_>, page: &MessagePage) -> Markup {
     let (group, first) = selected(content.query);
     let id = GROUPS.iter().find(|(.., one)| *one == group).map_or("ready", |(id, ..)| *id);
     let (queue, at) = (content.query.get("name"), content.query.page() as u64);
-    let can_mark = content.may_operate && group == MessageGroup::Dead && !page.messages.is_empty();
     let (pages, last) = (page.total.div_ceil(PAGE).max(1), first.saturating_add(page.messages.len() as u64));
+    let has_actions = content.may_operate && group == MessageGroup::Dead && !page.messages.is_empty();
+    let rows = rows(page, content.now, has_actions);
     html! {
         p.hint {
             (count(usize::try_from(page.total).unwrap_or(usize::MAX), "message"))
@@ -78,16 +79,7 @@ fn table(content: &Content<'_>, page: &MessagePage) -> Markup {
             ", as of " (clock(content.now)) " UTC. " a href=(address(queue, id, at)) { "Refresh" }
             ". Values are not read."
         }
-        @if can_mark {
-            form method="get" action="action" {
-                input type="hidden" name="object" value=(field_of_bytes(&bytes_of(queue)));
-                (list(page, content.now, can_mark))
-                div.pages {
-                    button type="submit" name="do" value="redrive" { "Redrive the marked" }
-                    button type="submit" name="do" value="remove" { "Remove the marked" }
-                }
-            }
-        } @else { (list(page, content.now, can_mark)) }
+        @if has_actions { (with_actions(queue, &rows)) } @else { (rows) }
         nav.pages aria-label="Pages of the messages" {
             @if at > 1 { a rel="prev" href=(address(queue, id, (at - 1).min(pages))) { "Previous" } }
             span { "Page " (at) " of " (pages) }
@@ -96,14 +88,13 @@ fn table(content: &Content<'_>, page: &MessagePage) -> Markup {
     }
 }
 
-/// Lists messages. Dead letters can be marked for an action.
-fn list(page: &MessagePage, now: u64, can_mark: bool) -> Markup {
+fn rows(page: &MessagePage, now: u64, has_marks: bool) -> Markup {
     html! {
         div.scroll tabindex="0" role="region" aria-label="Table of messages" {
             table {
                 caption { "Messages of the queue, in their order" }
                 thead { tr {
-                    @if can_mark { th scope="col" { "Mark" } }
+                    @if has_marks { th scope="col" { "Marked" } }
                     th scope="col" { "Message" }
                     th scope="col" { "State" }
                     th.n scope="col" { "Deliveries" }
@@ -112,17 +103,17 @@ fn list(page: &MessagePage, now: u64, can_mark: bool) -> Markup {
                     th.n scope="col" { "Size" }
                     th scope="col" { "Headers" }
                 } }
-                tbody { @for message in &page.messages { (row(message, now, can_mark)) } }
+                tbody { @for message in &page.messages { (row(message, now, has_marks)) } }
             }
         }
     }
 }
 
-fn row(message: &MessageSummary, now: u64, can_mark: bool) -> Markup {
+fn row(message: &MessageSummary, now: u64, has_marks: bool) -> Markup {
     html! {
         tr {
-            @if can_mark {
-                td { input type="checkbox" name="id" value=(message.id) aria-label={ "Mark " (message.id) }; }
+            @if has_marks {
+                td { input type="checkbox" name="id" value=(message.id) aria-label={ "Message " (message.id) }; }
             }
             th scope="row" { span.id { (message.id) } }
             td { (message_state(&message.state, now)) }
@@ -131,6 +122,25 @@ fn row(message: &MessageSummary, now: u64, can_mark: bool) -> Markup {
             td { (since(unix_ms(message.pushed_at))) }
             td.n { (bytes(message.size)) }
             td { (headers(message)) }
+        }
+    }
+}
+
+/// Puts dead letters into a form that marks some of them for an action. The action has a page of
+/// its own, which asks for confirmation.
+fn with_actions(queue: &str, rows: &Markup) -> Markup {
+    let object = bytes_of(queue);
+    let all = |word: &str| link(word, &object, &[("id", "all")]);
+    html! {
+        form method="get" action="action" {
+            input type="hidden" name="object" value=(field_of_bytes(&object));
+            (rows)
+            div.pages {
+                button type="submit" name="do" value="redrive" { "Redrive those marked" }
+                button type="submit" name="do" value="remove" { "Remove those marked" }
+                a href=(all("redrive")) { "Redrive all" }
+                a href=(all("remove")) { "Remove all" }
+            }
         }
     }
 }
@@ -185,7 +195,7 @@ pub(super) fn view(content: &Content<'_>, view: &mut View) -> Vec<String> {
     };
     let read_at = reading.read_at().unwrap_or(content.now);
     let summary = match reading.get().map(|detail| &**detail) {
-        Some(Detail::Queue(queue)) => summary(queue, read_at),
+        Some(Detail::Queue(queue)) => summary(content.query.get("name"), queue, read_at),
         Some(_) => html! { p { "There is no reliable queue of this name." } },
         None => html! {},
     };
@@ -208,7 +218,8 @@ fn action_link(content: &Content<'_>, word: &str) -> String {
     link(word, &bytes_of(content.query.get("name")), &[])
 }
 
-fn summary(queue: &QueueView, read_at: u64) -> Markup {
+/// Shows the numbers and the settings of the queue with this id.
+fn summary(id: &str, queue: &QueueView, read_at: u64) -> Markup {
     let (counts, settings) = (&queue.counts, &queue.settings);
     let totals = &counts.totals;
     let limit = |limit: Option<u64>| limit.map_or_else(|| "none".to_owned(), number);
@@ -220,7 +231,7 @@ fn summary(queue: &QueueView, read_at: u64) -> Markup {
             div { dt { "In flight" } dd { (number(counts.in_flight)) } }
             div { dt { "Overdue" } dd { (number(counts.overdue)) } }
             div { dt { "Delayed" } dd { (number(counts.delayed)) } }
-            div { dt { "Dead letters" } dd { (number(counts.dead)) } }
+            div { dt { "Dead letters" } dd { a href=(address(id, "dead", 1)) { (number(counts.dead)) } } }
             div { dt { "Waiting clients" } dd { (waiting(queue)) } }
         }
         dl.numbers {

@@ -8,7 +8,7 @@ use redgrid_inspect::QueueView;
 use super::Content;
 use super::listed::{Column, Row, fill, frame as list_frame};
 use crate::listed::{Detail, Group};
-use crate::text::{encoded, millis, name, number, since};
+use crate::text::{encoded, millis, name, number, since, whole_seconds};
 use crate::view::View;
 
 const COLUMNS: [Column; 9] = [
@@ -50,7 +50,10 @@ fn cells(row: &Row<'_>) -> Markup {
         td.n { (number(counts.in_flight)) }
         td.n { (number(counts.overdue)) }
         td.n { (number(counts.delayed)) }
-        td.n { (number(counts.dead)) }
+        td.n {
+            @if counts.dead == 0 { "0" }
+            @else { a href={ "queue?name=" (encoded(row.name)) "&state=dead" } { (number(counts.dead)) } }
+        }
         td.n { (waiting(queue)) }
     }
 }
@@ -68,7 +71,7 @@ pub(super) fn state(queue: &QueueView) -> Markup {
 /// Shows since when the oldest ready message is ready.
 pub(super) fn oldest(queue: &QueueView, read_at: u64) -> Markup {
     // Whole seconds: the inaccuracy of each reading does not change the page.
-    let start = |age: Duration| read_at.saturating_sub(millis(age)) / 1_000 * 1_000;
+    let start = |age: Duration| whole_seconds(read_at.saturating_sub(millis(age)));
     html! { @match queue.counts.oldest_ready_age { Some(age) => { (since(start(age))) } None => { "–" } } }
 }
 

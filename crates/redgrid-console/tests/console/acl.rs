@@ -28,6 +28,7 @@ async fn the_published_permissions_are_enough() {
     until_shown(&router, "/locks", "nightly").await;
     until_shown(&router, "/lock?name=job", user.id()).await;
     until_shown(&router, "/clients", user.id()).await;
+    until_shown(&router, "/contention", "lock?name=job").await;
     let jobs = ReliableQueue::<String, Text>::new(&user, "jobs");
     jobs.push("a").header("trace", "7").await.expect("it is pushed");
     until_shown(&router, "/queues", "running").await;
@@ -37,6 +38,8 @@ async fn the_published_permissions_are_enough() {
     until_shown(&router, "/synchronizers", "1 of 2 parties").await;
     setup.observer.cmd(&["HSET", "api", "rate", "10", "interval", "1000"]).await.expect("an answer");
     until_shown(&router, "/limiters", "10 in 1 s").await;
+    setup.observer.cmd(&["XGROUP", "CREATE", "log", "mail", "$", "MKSTREAM"]).await.expect("an answer");
+    until_shown(&router, "/streams", "1 group, 0 pending").await;
     let page = until_shown(&router, "/overview", "Nothing looks wrong.").await;
     assert!(!page.contains("Not checked"), "{page}");
     let search = get(&router, "/objects?pattern=*&kind=all").await;

@@ -17,7 +17,7 @@ const JAVA: &str = "0f8fad5b-d9cb-469f-a165-70867728950e:17";
 
 impl Setup {
     /// A console in which everybody may act.
-    fn operating(&self) -> Router {
+    pub(crate) fn operating(&self) -> Router {
         Console::new(&self.client).access(|_| Access::Operate).operate().router()
     }
 
@@ -32,7 +32,7 @@ impl Setup {
 }
 
 /// Sends a form as a browser does.
-async fn post(router: &Router, form: &str) -> Answer {
+pub(crate) async fn post(router: &Router, form: &str) -> Answer {
     post_with(router, form, &[("origin", "http://localhost:7979"), ("sec-fetch-site", "same-origin")]).await
 }
 
@@ -45,14 +45,14 @@ async fn post_with(router: &Router, form: &str, headers: &[(&str, &str)]) -> Ans
 }
 
 /// Returns the first link to an action on a page, as a path.
-fn action_link(page: &str, word: &str) -> String {
+pub(crate) fn action_link(page: &str, word: &str) -> String {
     let links = page.split("href=\"").filter_map(|rest| rest.split('"').next());
     let link = links.map(|link| link.replace("&amp;", "&")).find(|link| link.contains(&format!("do={word}&")));
     format!("/{}", link.unwrap_or_else(|| panic!("no link for {word}: {page}")))
 }
 
 /// Fills a form: its hidden fields as they are in the page, and the fields of the operator.
-fn filled(page: &str, typed: &str, reason: &str) -> String {
+pub(crate) fn filled(page: &str, typed: &str, reason: &str) -> String {
     let encoded = |text: &str| {
         text.bytes()
             .map(|byte| if byte.is_ascii_alphanumeric() { (byte as char).to_string() } else { format!("%{byte:02X}") })

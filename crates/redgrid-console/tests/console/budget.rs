@@ -87,7 +87,8 @@ async fn only_pings_remain_when_the_last_viewer_has_left() {
     let left = {
         let mut stream = Stream::open(&router, "overview").await;
         stream.next().await.expect("a message");
-        for page in ["/locks", "/queues", "/queue?name=jobs", "/synchronizers", "/limiters"] {
+        for page in ["/locks", "/contention", "/queues", "/queue?name=jobs", "/synchronizers", "/limiters", "/streams"]
+        {
             get(&router, page).await;
         }
         Instant::now()

@@ -20,13 +20,13 @@ async fn queue(setup: &Setup, name: &str) -> Texts {
 }
 
 /// Returns a page's row with this text.
-fn row<'a>(page: &'a str, text: &str) -> &'a str {
+pub(crate) fn row<'a>(page: &'a str, text: &str) -> &'a str {
     let rows = page.split("<tr").find(|row| row.contains(text));
     rows.unwrap_or_else(|| panic!("no row with {text}: {page}"))
 }
 
 /// Returns the texts of the cells of a row.
-fn cells(row: &str) -> Vec<String> {
+pub(crate) fn cells(row: &str) -> Vec<String> {
     let plain = |text: &str| {
         let (mut plain, mut is_tag) = (String::new(), false);
         for character in text.chars() {

@@ -47,6 +47,10 @@ async fn the_published_permissions_are_enough() {
     }
     send(&observer, &["ZADD", "{text}:timeout", "1", "a"]).await;
     send(&observer, &["XADD", "stream", "*", "a", "1"]).await;
+    send(&observer, &["XGROUP", "CREATE", "stream", "mail", "0"]).await;
+    send(&observer, &["HSET", "cache", "a", "1"]).await;
+    send(&observer, &["ZADD", "redisson__timeout__set:{cache}", "1000", "a"]).await;
+    send(&observer, &["HSET", "{cache}:redisson_options", "max-size", "7"]).await;
     let user = client(&server.url()).await;
     let queue = ReliableQueue::<String, Text>::new(&user, "jobs");
     queue.push("a").await.expect("it is pushed");
@@ -68,7 +72,7 @@ async fn the_published_permissions_are_enough() {
     assert_eq!(prices.holders[0].reader_lease_left, Some(Duration::ZERO));
     assert!(!inspector.lock("text").await.expect("an answer").is_held());
     let all = list(&inspector, &ObjectFilter::new()).await;
-    assert_eq!(all.len(), 12, "{:?}", all.keys());
+    assert_eq!(all.len(), 13, "{:?}", all.keys());
     assert!(all.values().all(|view| view.kind != ObjectKind::Unknown), "{all:?}");
     let jobs = inspector.queue("jobs").await.expect("an answer").expect("it exists");
     assert_eq!((jobs.counts.ready, jobs.waiting_clients), (1, Some(0)));
@@ -78,6 +82,10 @@ async fn the_published_permissions_are_enough() {
     assert_eq!(gate.state, SynchronizerState::Barrier { round: 1, parties: 2, waiting: 1 });
     let rate = inspector.limiter("rate").await.expect("an answer").expect("it exists");
     assert_eq!((rate.rate, rate.log_len), (5, Some(1)));
+    let stream = inspector.stream("stream").await.expect("an answer").expect("it exists");
+    assert_eq!((stream.len, stream.groups.map(|groups| groups.len())), (1, Some(1)));
+    let cache = inspector.map_cache("cache").await.expect("an answer").expect("it exists");
+    assert_eq!((cache.lifetimes.over, cache.limit.map(|limit| limit.entries)), (1, Some(7)));
     assert_nothing_was_refused(&observer).await;
 }
 

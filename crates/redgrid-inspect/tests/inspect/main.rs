@@ -9,5 +9,6 @@ mod force;
 mod lock;
 mod objects;
 mod queues;
+mod streams;
 mod support;
 mod synchronizers;

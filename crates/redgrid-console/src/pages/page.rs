@@ -1,0 +1,103 @@
+//! The pages and their addresses.
+
+/// A page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Page {
+    /// Servers, clients and findings.
+    Overview,
+    /// The list of locks.
+    Locks,
+    /// One lock.
+    Lock,
+    /// The names that tasks wait for the longest.
+    Contention,
+    /// The list of reliable queues.
+    Queues,
+    /// One reliable queue.
+    Queue,
+    /// The list of semaphores, latches, barriers, events and elections.
+    Synchronizers,
+    /// The list of rate limiters.
+    Limiters,
+    /// The list of topics, streams and caches.
+    Streams,
+    /// The client processes.
+    Clients,
+    /// The search for objects.
+    Objects,
+    /// The checks of the settings.
+    Doctor,
+    /// The recorded actions, and the events that processes report.
+    Events,
+    /// An action: what it will do, or what became of it.
+    Action,
+}
+
+impl Page {
+    const ALL: [Page; 14] = [
+        Page::Overview,
+        Page::Locks,
+        Page::Lock,
+        Page::Contention,
+        Page::Queues,
+        Page::Queue,
+        Page::Synchronizers,
+        Page::Limiters,
+        Page::Streams,
+        Page::Clients,
+        Page::Objects,
+        Page::Doctor,
+        Page::Events,
+        Page::Action,
+    ];
+
+    /// Returns its relative path.
+    pub(crate) fn path(self) -> &'static str {
+        match self {
+            Page::Overview => "overview",
+            Page::Locks => "locks",
+            Page::Lock => "lock",
+            Page::Contention => "contention",
+            Page::Queues => "queues",
+            Page::Queue => "queue",
+            Page::Synchronizers => "synchronizers",
+            Page::Limiters => "limiters",
+            Page::Streams => "streams",
+            Page::Clients => "clients",
+            Page::Objects => "objects",
+            Page::Doctor => "doctor",
+            Page::Events => "events",
+            Page::Action => "action",
+        }
+    }
+
+    /// Returns its name in the address of the stream.
+    pub(crate) fn id(self) -> &'static str {
+        self.path()
+    }
+
+    /// Returns the page with this name.
+    pub(crate) fn of_id(id: &str) -> Option<Page> {
+        Page::ALL.into_iter().find(|page| page.id() == id)
+    }
+
+    /// Returns its title.
+    pub(super) fn title(self) -> &'static str {
+        match self {
+            Page::Overview => "Overview",
+            Page::Locks => "Locks",
+            Page::Lock => "Lock",
+            Page::Contention => "Contention",
+            Page::Queues => "Queues",
+            Page::Queue => "Queue",
+            Page::Synchronizers => "Synchronizers",
+            Page::Limiters => "Limiters",
+            Page::Streams => "Streams and caches",
+            Page::Clients => "Clients",
+            Page::Objects => "Objects",
+            Page::Doctor => "Doctor",
+            Page::Events => "Events",
+            Page::Action => "Action",
+        }
+    }
+}
