@@ -22,7 +22,7 @@ pub(super) fn frame(content: &Content<'_>, view: &View) -> Markup {
             a href="contention" { "Show all" }
         }
         div #contention-note { (view.get("contention-note")) }
-        div.scroll tabindex="0" role="region" aria-label="Waits" {
+        div.scroll tabindex="0" role="region" aria-label="Table of waits" {
             table {
                 caption { "Locks and semaphores, that with the most waiting time first" }
                 thead { tr {
@@ -46,7 +46,7 @@ pub(super) fn frame(content: &Content<'_>, view: &View) -> Markup {
         }
         section aria-labelledby="h-holds" {
             h2 #h-holds { "Longest holds" }
-            div.scroll tabindex="0" role="region" aria-label="Longest holds" {
+            div.scroll tabindex="0" role="region" aria-label="Table of the longest holds" {
                 table {
                     caption { "The " (MOST_HOLDS) " locks and permits that are held for the longest time" }
                     thead { tr {

@@ -22,7 +22,7 @@ pub(super) fn frame(view: &View, actions: &Result<Vec<RecordedAction>, InspectEr
         section aria-labelledby="h-processes" {
             h2 #h-processes { "Processes" }
             div #events-note { (view.get("events-note")) }
-            div.scroll tabindex="0" role="region" aria-label="Events of processes" {
+            div.scroll tabindex="0" role="region" aria-label="Table of events of processes" {
                 table {
                     caption { "What processes report of their holds and requests, the newest first" }
                     thead { tr {
@@ -95,7 +95,7 @@ fn recorded(actions: &Result<Vec<RecordedAction>, InspectError>) -> Markup {
 
 fn table(actions: &[RecordedAction]) -> Markup {
     html! {
-        div.scroll tabindex="0" role="region" aria-label="Actions" {
+        div.scroll tabindex="0" role="region" aria-label="Table of actions" {
             table {
                 caption { "Actions, the newest first" }
                 thead { tr {
