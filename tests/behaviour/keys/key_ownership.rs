@@ -118,9 +118,10 @@ fn every_documented_key_leads_to_its_object() {
         let mut columns = row.split(" | ");
         let (names, kind) = (columns.next().unwrap(), columns.next().unwrap());
         // The page also lists keys that are excluded here: keys of objects themselves (the name,
-        // names that the type generates, shards, locks of map keys), and Redisson's keys in other
-        // slots.
-        let own = ["`name`", "`icr:", "`{name}:<hash>", "`name:{<tag>}`", "`{name}:shards`", "`<name>:"];
+        // names that the type generates, shards, locks of map keys, the record of actions), and
+        // Redisson's keys in other slots.
+        let own =
+            ["`name`", "`redgrid_audit`", "`icr:", "`{name}:<hash>", "`name:{<tag>}`", "`{name}:shards`", "`<name>:"];
         let is_own = own.iter().any(|own| names.starts_with(own));
         if kind.starts_with("channel") || is_own || !names.starts_with('`') {
             continue;
