@@ -40,15 +40,15 @@ pub enum Access {
 /// The access closure of the application.
 pub(crate) type Decide = Arc<dyn Fn(&Parts) -> Access + Send + Sync>;
 
-/// Names who makes a request, for the record of actions.
+/// Returns the name of the user of a request, for the record of actions.
 pub(crate) type Identify = Arc<dyn Fn(&Parts) -> Option<String> + Send + Sync>;
 
-/// What a request may do; in the extensions of a request.
+/// The permission of a request, stored in its extensions.
 #[derive(Debug, Clone)]
 pub(crate) struct Permission {
     /// Until when the permission lasts, in seconds since 1970.
     pub(crate) until: Option<u64>,
-    /// Who acts, if the request may act.
+    /// The operator, if the request may act.
     pub(crate) operator: Option<Operator>,
 }
 
@@ -161,7 +161,7 @@ pub(crate) fn is_root(uri: &Uri) -> bool {
 }
 
 /// Returns whether a page of another site loads this address as a part of itself. A link to a page
-/// is no part, but nobody follows a link to a stream.
+/// is no part, but a browser never follows a link to a stream.
 fn is_embedded(parts: &Parts) -> bool {
     let header = |name| parts.headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok()).unwrap_or_default();
     let is_other_site = matches!(header("sec-fetch-site"), "cross-site" | "same-site");

@@ -102,8 +102,8 @@ impl Console {
     /// Adds actions: taking a lock away from a holder, deleting objects, setting their lifetimes,
     /// giving permits back, pausing queues, redriving and removing dead letters.
     ///
-    /// Requests may act that the [`access`](Console::access) closure permits with
-    /// [`Access::Operate`], and those with the [`token`](Console::token). For others, and without
+    /// A request may act if the [`access`](Console::access) closure permits it with
+    /// [`Access::Operate`], or if it has the [`token`](Console::token). For others, and without
     /// this call, the routes of actions do not exist. Each action shows a page that asks for the
     /// name of the object and a reason, and is recorded in the stream `redgrid_audit` before it is
     /// begun.
@@ -112,8 +112,8 @@ impl Console {
         self
     }
 
-    /// Sets who makes a request, for the record of actions: for example the user that a proxy has
-    /// authenticated.
+    /// Sets how to find the user of a request, for the record of actions: for example the user that
+    /// a proxy has authenticated.
     ///
     /// Without a name, the record has the words "the access token" or "the application's user". It
     /// always has the address of the peer, if the router is served with

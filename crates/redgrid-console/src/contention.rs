@@ -25,7 +25,7 @@ pub(crate) const MOST_HOLDS: usize = 20;
 /// The contention of a deployment. Times are in milliseconds, moments since 1970.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Contention {
-    /// The names, that with the most waiting time first.
+    /// The names, the one with the most waiting time first.
     pub(crate) names: Vec<NameRow>,
     /// The longest holds, the oldest first.
     pub(crate) holds: Vec<LongHold>,
@@ -130,7 +130,7 @@ pub(crate) fn contention(processes: &BTreeMap<String, Process>, now: u64) -> Con
     Contention { names, holds, is_cut }
 }
 
-/// Returns all names, that with the most waiting time first, and whether all entries were read.
+/// Returns all names, the one with the most waiting time first, and whether all entries were read.
 fn names(processes: &BTreeMap<String, Process>, now: u64) -> (Vec<NameRow>, bool) {
     // The waits by name and kind, and for these by client.
     let mut names: BTreeMap<(String, &str), BTreeMap<&str, Waits>> = BTreeMap::new();
@@ -224,7 +224,7 @@ mod tests {
         entry
     }
 
-    /// A process whose report came after 100 s.
+    /// A process with a report that came after 100 s.
     fn process(pid: u32, fill: impl FnOnce(&mut ClientReport)) -> Process {
         let mut report = ClientReport::default();
         (report.program, report.host, report.pid) = ("worker".into(), "web".into(), pid);

@@ -1,10 +1,9 @@
-//! A web console: who holds which lock, who waits for it, what looks wrong, and actions on request.
+//! A web console: locks with their holders and waiters, findings, and actions on request.
 //!
 //! A [`Console`] is an axum [`Router`](axum::Router) that a service mounts at any path. It has
-//! pages for the servers, the locks, the contention, the queues, the synchronizers, the rate
-//! limiters, the streams and caches, the client processes, all objects, the settings of the
-//! servers, and the events: recorded actions, and holds that were lost. The pages update themselves
-//! while they are open.
+//! pages for servers, locks, contention, queues, synchronizers, rate limiters, streams and caches,
+//! client processes, all objects, and settings of the servers. The page of events has recorded
+//! actions, and holds that were lost. The pages update themselves while they are open.
 //!
 //! ```no_run
 //! # async fn demo() -> Result<(), Box<dyn std::error::Error>> {

@@ -34,8 +34,8 @@ const SAMPLE: usize = 50;
 /// Names in one finding.
 const SHOWN: usize = 5;
 
-/// The kind of holds whose kind this version does not know. A process reports the kind, so there
-/// could be any number.
+/// Replaces the kinds of holds that this version does not know. Processes report the kinds, so
+/// their number would not be bounded.
 const OTHER_KIND: &str = "other";
 
 /// A finding.
@@ -228,7 +228,7 @@ struct Old<'a> {
     /// The oldest ones that are the first of their process. They are shown before the others, so
     /// that a process with many does not displace those of other processes.
     first: Vec<Hold<'a>>,
-    /// The oldest ones of the others.
+    /// The oldest ones of the other holds.
     further: Vec<Hold<'a>>,
 }
 

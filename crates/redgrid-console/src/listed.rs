@@ -1,5 +1,4 @@
-//! Objects that pages list, other than locks: their names, and what is known of those on the
-//! screen.
+//! Objects that pages list, other than locks: their names, and the data of those on the screen.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,7 +24,7 @@ pub(crate) enum Group {
 impl Group {
     pub(crate) const ALL: [Group; 4] = [Group::Queues, Group::Synchronizers, Group::Limiters, Group::Streams];
 
-    /// Returns the group that a page shows, or of whose objects it shows one.
+    /// Returns the group of a page: it lists the group, or shows one of its objects.
     pub(crate) fn of(page: Page) -> Option<Group> {
         match page {
             Page::Queues | Page::Queue => Some(Group::Queues),
@@ -58,7 +57,7 @@ impl Group {
         }
     }
 
-    /// Returns what one object of the group is called.
+    /// Returns the word for one object of the group.
     pub(crate) fn noun(self) -> &'static str {
         match self {
             Group::Queues => "queue",
@@ -69,7 +68,7 @@ impl Group {
     }
 }
 
-/// What is known of an object.
+/// The data of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Detail {
     Queue(Box<QueueView>),
@@ -88,7 +87,7 @@ pub(crate) struct Listed {
     pub(crate) sweep: Sweep,
     /// The objects that the last search has found.
     pub(crate) names: Arc<BTreeMap<String, ObjectKind>>,
-    /// What is known of the objects on the screen.
+    /// The data of the objects on the screen.
     pub(crate) read: Arc<BTreeMap<String, Reading<Detail>>>,
 }
 

@@ -92,8 +92,8 @@ pub(crate) async fn stream(
 }
 
 impl Live {
-    /// Returns the next message; `None` after the last one, which comes at the end of the stream's
-    /// life or of the permission.
+    /// Returns the next message; `None` after the last one, which is sent when the stream or its
+    /// permission ends.
     async fn next(&mut self) -> Option<Event> {
         loop {
             if std::mem::take(&mut self.has_ended) {
@@ -124,7 +124,7 @@ impl Live {
     }
 }
 
-/// Returns how long a stream may live, whose permission lasts until this time, in seconds since
+/// Returns how long a stream may live if its permission lasts until this time, in seconds since
 /// 1970.
 fn life(until: Option<u64>, now_ms: u64) -> Duration {
     let left = until.map(|until| Duration::from_millis(until.saturating_mul(1_000).saturating_sub(now_ms)));

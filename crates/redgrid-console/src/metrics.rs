@@ -40,13 +40,13 @@ const MOST_NAMES: usize = 100;
 /// How long a scrape waits for the first data of the collector.
 const FIRST_DATA: Duration = Duration::from_millis(1_500);
 
-/// How long a scrape reads queues and semaphores. What is not read by then is left out.
+/// How long a scrape reads queues and semaphores. Objects that are not read by then are left out.
 const READ_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Scrapes within this time get the same answer.
 const KEPT: Duration = Duration::from_secs(1);
 
-/// The objects whose numbers the metrics have, beside those of nodes, clients and locks.
+/// The objects in the metrics, in addition to nodes, clients and locks.
 ///
 /// Names become labels, so only listed names are read, and at most 100.
 ///

@@ -1,5 +1,5 @@
 //! The newest events that processes report: holds that were lost or taken by force, renewals that
-//! failed, and requests whose outcome is unknown.
+//! failed, and requests with an unknown outcome.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -21,7 +21,7 @@ const MOST_ENTRIES: usize = 50_000;
 pub(crate) struct ProcessEvent {
     /// When it happened, in milliseconds since 1970.
     pub(crate) at: u64,
-    /// What happened, as the process says it.
+    /// The event, in the words of the process.
     pub(crate) what: String,
     /// The lock or semaphore.
     pub(crate) name: String,

@@ -52,7 +52,7 @@ impl<T> Reading<T> {
 }
 
 impl Reading<Living> {
-    /// Returns what the last list shows of a client.
+    /// Returns the state of a client in the last list.
     pub(crate) fn presence(&self, client: &str) -> Presence {
         let (Some(living), Some(read_at)) = (self.get(), self.read_at()) else { return Presence::Unknown };
         match living.absent_since(client, read_at) {
@@ -155,7 +155,7 @@ impl Snapshot {
         self.processes.iter().filter(|(_, process)| process.left_at.is_none())
     }
 
-    /// Returns what is known of a group of objects.
+    /// Returns the data of a group of objects.
     pub(crate) fn list(&self, group: Group) -> &Listed {
         &self.listed[group as usize]
     }
@@ -225,7 +225,7 @@ impl Living {
     }
 }
 
-/// What the lists of clients show of one client. Times are in milliseconds since 1970.
+/// The state of one client in the lists of clients. Times are in milliseconds since 1970.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Presence {
     /// It is connected.
@@ -358,7 +358,7 @@ mod tests {
     fn what_follows_from_reports_is_made_at_most_once_a_second() {
         let memo = Memo::default();
         let made: Vec<u64> = [5_000, 5_999, 6_000, 6_500, 5_500, 4_999].map(|now| *memo.get(now, || now)).to_vec();
-        // The last time is that of a clock that was set back.
+        // The last time is from a clock that was set back.
         assert_eq!(made, [5_000, 5_000, 6_000, 6_000, 6_000, 4_999]);
     }
 

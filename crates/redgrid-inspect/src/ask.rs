@@ -1,4 +1,4 @@
-//! Questions to clients: what they hold, and who they are.
+//! Questions to clients: their holds, and their host, process and program.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::future::poll_fn;
@@ -18,7 +18,7 @@ use crate::inspector::Inspector;
 use crate::report_limits::limited;
 
 /// How long a client usually has to answer: 2.5 s. A client publishes at most one report a second,
-/// so its answer can take a second and the way.
+/// so its answer can take a second and a round trip.
 pub const ASK_TIMEOUT: Duration = Duration::from_millis(2_500);
 
 /// The second question has this fraction of the time of the first one, as a divisor. With the usual
@@ -42,7 +42,7 @@ pub struct Answer {
     pub report: Option<ClientReport>,
 }
 
-/// What [`Inspector::ask_each`] has found out about a client.
+/// A result of [`Inspector::ask_each`] about a client.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum AskEvent {
@@ -80,7 +80,7 @@ struct Pending {
     is_second: bool,
 }
 
-/// A client whose time has ended.
+/// A client that has not answered in time.
 #[derive(Debug, PartialEq)]
 enum Late {
     /// It is to be asked a second time, with these ids.
@@ -126,7 +126,7 @@ impl Asked {
         self.due.first().map_or(Instant::MAX, |(due, _)| *due)
     }
 
-    /// Returns the next client whose time has ended.
+    /// Returns the next client that has not answered in time.
     fn late(&mut self, now: Instant) -> Option<Late> {
         if self.next_due() > now {
             return None;
@@ -142,8 +142,8 @@ impl Asked {
         Some(Late::Silent(AskEvent::Silent { client, waited }))
     }
 
-    /// Gives each client one more question, because answers may be missing. It does so once, so that
-    /// the questions end.
+    /// Gives each client one more question, because answers may be missing. It does so once, so
+    /// that the questions end.
     fn interrupted(&mut self) {
         if !std::mem::replace(&mut self.was_interrupted, true) {
             self.missing.values_mut().for_each(|pending| pending.is_second = false);
@@ -170,8 +170,8 @@ impl Inspector {
     /// in their order. A client that does not answer within `timeout` is asked a second time, and
     /// has no report if it does not answer within half of `timeout` then. The usual `timeout` is
     /// [`ASK_TIMEOUT`]. At most 50 questions are sent a second, by all clones of this inspector
-    /// together. So if `m` of `n` clients do not answer, it takes up to (`n` + `m`) / 50 s, and one
-    /// and a half times `timeout` if `m` is not 0.
+    /// together. So if `m` of `n` clients do not answer, it takes up to (`n` + `m`) / 50 s. If `m`
+    /// is not 0, one and a half times `timeout` are added.
     ///
     /// A client without a report need not be stopped: its setting `introspection` may be `off`, its
     /// user may not be permitted to publish (`&redgrid_console:*`), or its version is older than
@@ -206,8 +206,8 @@ impl Inspector {
     /// function at once: a report as soon as it arrives, and a silent client as soon as its own
     /// time has ended. Use it to show many clients before the last one has answered.
     ///
-    /// The function gets at most one event of each client. It gets none of a client whose question
-    /// was not sent, or perhaps not: whether that client answers is not known.
+    /// The function gets at most one event of each client. If a question was not sent, or perhaps
+    /// not, it gets no event of that client: it is not known whether that client answers.
     ///
     /// # Errors
     ///
@@ -256,7 +256,7 @@ impl Inspector {
                 }
             }
             if sending.is_empty() && asked.next_due() == Instant::MAX {
-                // Only clients are left whose questions were not sent, or perhaps not.
+                // The questions to the remaining clients were not sent, or perhaps not.
                 break;
             }
             tokio::select! {

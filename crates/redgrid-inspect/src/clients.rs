@@ -97,8 +97,8 @@ impl Inspector {
     ///
     /// A client has a channel as long as its process lives, so this costs the clients nothing. A
     /// process that ends is absent at once. A client on a machine that is cut off is absent when
-    /// the server closes its connection. A client whose user may not subscribe to its channel
-    /// (`&redgrid_client:*`) is never present. There are at most 10,000.
+    /// the server closes its connection. A client without the permission to subscribe to its
+    /// channel (`&redgrid_client:*`) is never present. There are at most 10,000.
     ///
     /// # Errors
     ///

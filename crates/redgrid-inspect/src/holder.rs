@@ -48,9 +48,8 @@ pub enum HolderState {
     /// lock is free when its lease ends, if it has one and is not renewed.
     ///
     /// [`Inspector::lock_twice`](crate::Inspector::lock_twice) looks again, which excludes a client
-    /// that reconnects. It excludes a client that may not subscribe only if this client renews its
-    /// lease between the two looks. A lease is renewed after each third of it, by default each
-    /// 10 s.
+    /// that reconnects. A client that may not subscribe is excluded only if it renews its lease
+    /// between the two looks. A lease is renewed after each third of it, by default each 10 s.
     Gone,
     /// Not a redgrid client: Redisson's, or one of an older version that is not connected.
     NotRedgrid,

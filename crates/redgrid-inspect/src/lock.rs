@@ -137,7 +137,7 @@ impl Inspector {
         self.lock_with_key(name.as_str(), &self.client.key(&name)).await
     }
 
-    /// Reads one lock as [`lock`](Inspector::lock), whose name need not be a valid name of this
+    /// Reads one lock as [`lock`](Inspector::lock). Its name need not be a valid name of this
     /// library: another program may have created it with any bytes.
     ///
     /// The name in the view is text, in which bytes that are not UTF-8 are escaped as `\xff`.

@@ -18,10 +18,10 @@ impl Inspector {
     /// Reads one lock as [`lock`](Inspector::lock), and reads it again 2 s later if a client seems
     /// to be gone.
     ///
-    /// A client that reconnects has no channel for a moment, and one whose user may not subscribe
-    /// to its channel never has one. So a client is [`HolderState::Gone`] only if it has no channel
-    /// in both looks, and has not renewed its lease meanwhile, and each primary has run for 10 s.
-    /// It is [`HolderState::Unknown`] otherwise. The view is that of the last look.
+    /// A client that reconnects has no channel for a moment, and one without the permission to
+    /// subscribe to its channel never has one. So a client is [`HolderState::Gone`] only if it has
+    /// no channel in both looks, and has not renewed its lease meanwhile, and each primary has run
+    /// for 10 s. It is [`HolderState::Unknown`] otherwise. The view is that of the last look.
     ///
     /// A client that lives without a channel renews its lease after each third of it, by default
     /// each 10 s. So it may be [`HolderState::Gone`] in this view, too.

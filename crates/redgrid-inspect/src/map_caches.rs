@@ -34,8 +34,8 @@ pub struct MapCacheView {
 pub struct CacheEnds {
     /// The number of entries that end.
     pub entries: u64,
-    /// Those whose end is over. They are not found any more; later requests remove them, 100 at a
-    /// time.
+    /// The number of entries that have ended. They are not found any more; later requests remove
+    /// them, 100 at a time.
     pub over: u64,
     /// The time until the next end. `None` if there is none.
     pub next: Option<Duration>,
@@ -53,7 +53,7 @@ pub struct CacheLimit {
 }
 
 impl Inspector {
-    /// Reads a `MapCache`, whose name consists of any bytes; `None` if there is none.
+    /// Reads a `MapCache`; `None` if there is none. Its name consists of any bytes.
     ///
     /// A cache without lifetimes, idle times and a limit is a map. A `NativeMapCache` is one, too,
     /// and a `SetCache` is a sorted set. No entry is read.

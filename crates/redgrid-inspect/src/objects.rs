@@ -140,7 +140,7 @@ impl Inspector {
 }
 
 impl Inspector {
-    /// Reads one object, whose name consists of any bytes; `None` if there is none.
+    /// Reads one object; `None` if there is none. Its name consists of any bytes.
     ///
     /// An object that the user may not read is [`ObjectKind::Unknown`].
     ///
@@ -203,8 +203,7 @@ fn may_be(client: &Client, key: &Key, kinds: &[ObjectKind]) -> bool {
     kinds.contains(&ObjectKind::of_primary_key(key.wire(), &object).unwrap_or(ObjectKind::Other))
 }
 
-/// Describes the object with this name, one of whose keys is `stored_at`; `None` if it has ended
-/// meanwhile.
+/// Describes the object with this name and the key `stored_at`; `None` if it has ended meanwhile.
 async fn describe(
     client: &Client,
     key: &Key,

@@ -61,7 +61,7 @@ impl Inspector {
         Ok(exists.then(view))
     }
 
-    /// Returns a stream of all reliable queues whose names match the pattern of the filter. Its
+    /// Returns a stream of all reliable queues with names that match the pattern of the filter. Its
     /// kinds are ignored.
     ///
     /// It finds them as [`Inspector::objects`] does, and reads each as [`Inspector::queue`] does.

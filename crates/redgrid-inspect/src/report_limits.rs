@@ -53,7 +53,8 @@ pub(crate) fn limited(mut report: ClientReport) -> ClientReport {
     report
 }
 
-/// Keeps the first `most` entries whose names are not too long. Returns whether some were left out.
+/// Keeps the first `most` entries with names that are not too long. Returns whether some were left
+/// out.
 fn keep<T>(list: &mut Vec<T>, most: usize, name: impl Fn(&T) -> &String) -> bool {
     let before = list.len();
     list.retain(|entry| name(entry).len() <= MAX_NAME);

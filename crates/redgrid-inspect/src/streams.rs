@@ -22,7 +22,7 @@ const GROUP_PARTS: usize = 5;
 pub struct StreamView {
     /// The name, without the namespace. Bytes of a name that is not UTF-8 are escaped.
     pub name: String,
-    /// The number of entries. Those of a topic are messages.
+    /// The number of entries. The entries of a topic are messages.
     pub len: u64,
     /// The number of entries that were added so far. `None` before Redis 7.0.
     pub added: Option<u64>,
@@ -64,13 +64,13 @@ pub struct GroupView {
 pub struct Subscribers {
     /// The number of subscribers that are registered.
     pub registered: u64,
-    /// Those whose lease is over. The next request of another subscriber removes them.
+    /// The number of subscribers with an expired lease. The next request of another subscriber
+    /// removes them.
     pub expired: u64,
 }
 
 impl Inspector {
-    /// Reads a stream or a reliable topic, whose name consists of any bytes; `None` if there is
-    /// none.
+    /// Reads a stream or a reliable topic; `None` if there is none. Its name consists of any bytes.
     ///
     /// The server reads the first and the last entry, and returns neither.
     ///

@@ -110,7 +110,7 @@ pub enum SynchronizerState {
     },
 }
 
-/// What the script returned.
+/// The reply of the script.
 struct Stored {
     lifetime: Option<Duration>,
     /// The server's time, in milliseconds since 1970.

@@ -85,7 +85,7 @@ fn fields(intent: &Intent) -> Markup {
     }
 }
 
-/// Says what the action will do, from what is there now.
+/// Describes the effect of the action, from the present state of the object.
 async fn effect(app: &App, intent: &Intent) -> Result<Markup, Impossible> {
     let inspector = &app.collector.inspector;
     match &intent.kind {
@@ -127,7 +127,7 @@ fn dead_letters(selection: &DeadSelection) -> String {
     }
 }
 
-/// Says who loses the lock, and how.
+/// Describes the holder that loses the lock, and how it is notified.
 fn losing(app: &App, lock: &LockView, holder: &HolderView) -> Markup {
     let snapshot = app.collector.snapshot();
     let process = snapshot.processes.get(&holder.client).and_then(Process::report).map(process_text);

@@ -1,4 +1,4 @@
-//! The page after an action: what became of it.
+//! The page after an action, with its outcome.
 
 use axum::http::StatusCode;
 use maud::{Markup, html};

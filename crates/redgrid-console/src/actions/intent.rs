@@ -1,4 +1,4 @@
-//! What an operator wants to do, as the parameters of a link or of a form say it.
+//! An action that an operator has chosen, from the parameters of a link or a form.
 
 use std::time::Duration;
 
@@ -24,9 +24,9 @@ pub(super) enum Kind {
     Force { holder: String },
     /// Delete the object.
     Delete,
-    /// Set the lifetime, as the operator wrote it.
+    /// Set the lifetime to the operator's input.
     Lifetime { text: String },
-    /// Give back the permit with this id, as the operator wrote it.
+    /// Give back the permit with this id, the operator's input.
     Permit { id: String },
     /// Redrive dead letters.
     Redrive(DeadSelection),
@@ -50,7 +50,7 @@ pub(super) enum Complete<'a> {
     Resume(&'a str),
 }
 
-/// Parameters that are no action.
+/// Parameters that do not name an action.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum InvalidIntent {
     #[error("the body is not the text of a form")]

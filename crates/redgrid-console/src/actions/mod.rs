@@ -30,12 +30,12 @@ pub(crate) const ACTION_PATH: &str = "/action";
 /// Largest body of a form: 16 KiB. A name has at most 1,024 bytes, of three characters each.
 pub(crate) const MAX_BODY: usize = 16 << 10;
 
-/// What the operator wrote into the form.
+/// The operator's input in the form.
 #[derive(Debug, Default)]
 struct Written<'a> {
     typed: &'a str,
     reason: &'a str,
-    /// What is wrong with it.
+    /// The error in the input.
     fault: Option<String>,
 }
 

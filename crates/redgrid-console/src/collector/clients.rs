@@ -36,8 +36,8 @@ const ASK_INTERVAL: Duration = Duration::from_secs(5);
 /// The pause before the next round after one that has failed.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
-/// How long a client has to answer its first question: 2 s. It has half of it for the second one. A
-/// client makes one report a second, so an answer can take a second and the way.
+/// How long a client has to answer its first question: 2 s. For its second question it has half of
+/// that time. A client makes one report a second, so an answer can take a second and a round trip.
 const ANSWER_TIME: Duration = Duration::from_secs(2);
 
 /// Clients that are asked in one round: 50 a second.
@@ -50,7 +50,8 @@ const MOST_ROUNDS: usize = 2;
 /// while it reconnects, or until its locks are free: a minute.
 const KEPT_MS: u64 = 60_000;
 
-/// The most clients whose last reports are kept, and the most that are remembered to have answered.
+/// The most last reports of clients that are kept, and the most clients that are remembered to have
+/// answered.
 const MOST_KEPT: usize = 10_000;
 
 /// The primaries, and the connections to them. Both change when one is replaced or restarted.
@@ -204,7 +205,7 @@ fn changed_at(snapshot: &Snapshot, has_changed: bool, now: u64) -> Option<u64> {
     has_changed.then_some(now).max(started).max(before)
 }
 
-/// Marks a client that was asked at this time, and has not answered since.
+/// Marks a client as silent that was asked at this time, and has not answered since.
 fn mark_silent(processes: &mut BTreeMap<String, Process>, client: &str, asked_at: u64) {
     // A client that has left meanwhile is not silent.
     let Some(process) = processes.get_mut(client).filter(|process| process.left_at.is_none()) else { return };
@@ -214,8 +215,8 @@ fn mark_silent(processes: &mut BTreeMap<String, Process>, client: &str, asked_at
     }
 }
 
-/// Forgets the clients that have left for good: those that were absent twice, and whose process is
-/// not kept any more.
+/// Forgets the clients that have left for good: those that were absent twice and are no longer kept
+/// as a process.
 fn forget_reporters(
     reporters: &mut BTreeSet<String>,
     processes: &BTreeMap<String, Process>,

@@ -1,4 +1,4 @@
-//! What clients held when they left: the console reads whether it is still held.
+//! The holds of clients that have left: the console reads whether they still exist.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,14 +9,14 @@ use crate::board::is_lock;
 use crate::object_name::full_id;
 use crate::snapshot::{Presence, Process, Snapshot};
 
-/// Holds of clients that have left that are read.
+/// The most holds of clients that have left that are read.
 const MOST_LEFT: usize = 500;
 
 /// A client and the number of its hold, by the name of the lock.
 type LeftHolds = BTreeMap<String, (String, u64)>;
 
-/// Returns what clients held when they left, by the name of the lock. A client that leaves in an
-/// orderly way has released it; a client that was killed has not.
+/// Returns the holds of clients at the time they left, by the name of the lock. A client that
+/// leaves in an orderly way has released it; a client that was killed has not.
 pub(super) fn left_holds(snapshot: &Snapshot) -> LeftHolds {
     let has_left = |(client, process): &(&String, &Process)| {
         process.left_at.is_some() && matches!(snapshot.living.presence(client), Presence::Absent { .. })

@@ -1,4 +1,5 @@
-//! The search for queues, synchronizers, limiters, streams and caches, and those on the screen.
+//! The search for queues, synchronizers, limiters, streams and caches, and the objects on the
+//! screen.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
@@ -26,7 +27,7 @@ const MOST_READS: usize = 12;
 /// Objects of a group that are listed.
 const MOST_OBJECTS: usize = 10_000;
 
-/// What is known of an object is kept for this long after the object was last on a screen.
+/// The data of an object is kept for this long after the object was last on a screen.
 const KEPT_MS: u64 = 30_000;
 
 /// A page that is requested reads an object again if it was read longer ago than this.
@@ -78,14 +79,14 @@ impl Collector {
         }
     }
 
-    /// Returns whether a search of a group is known that is not among these.
+    /// Returns whether a search of a group other than these is kept.
     fn is_other_known(&self, groups: &[Group]) -> bool {
         let snapshot = self.snapshot.borrow();
         let mut others = Group::ALL.into_iter().filter(|group| !groups.contains(group));
         others.any(|group| snapshot.list(group).is_searched())
     }
 
-    /// Forgets what searches have found, as there are no more of them: the deployment is too large.
+    /// Forgets all results of searches: the deployment is too large, so no search runs any more.
     fn forget_found_objects(&self, groups: &[Group]) {
         let is_known = groups.iter().all(|group| self.snapshot.borrow().list(*group).sweep.is_too_large);
         if !is_known {
@@ -199,7 +200,7 @@ impl Collector {
                 self.read_details(part).await;
             }
         };
-        // What is not read in time is read for the next request.
+        // Objects that are not read in time are read for the next request.
         let _ = tokio::time::timeout(limit, read).await;
     }
 
@@ -246,7 +247,7 @@ impl Collector {
         Ok(detail.unwrap_or(Detail::Missing))
     }
 
-    /// Removes what is known of objects that were not on a screen lately.
+    /// Removes the data of objects that were not on a screen lately.
     fn forget_details(&self, pages: &ObjectNames, lists: &ObjectNames) {
         let now = now_ms();
         let is_kept = |group: Group, name: &String, reading: &Reading<Detail>| {
@@ -274,7 +275,7 @@ fn forget_searches(snapshot: &mut Snapshot, needed: &[Group]) {
     }
 }
 
-/// Forgets what is known of all objects on screens.
+/// Forgets the data of all objects on screens.
 fn forget_all_details(snapshot: &mut Snapshot) {
     for list in &mut snapshot.listed {
         list.read = Arc::default();

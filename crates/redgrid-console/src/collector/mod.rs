@@ -12,7 +12,7 @@
 //! | search for locks | `SCAN` with a bounded script | at most 2 % of a node's time |
 //! | locks on the screen, those of clients that left | bounded reads | 1 s, at most 50 commands |
 //! | search for objects of other lists | as for locks | at most 2 % of a node's time |
-//! | those on the screen | bounded reads | 1 s, at most 12 objects |
+//! | objects of those lists on the screen | bounded reads | 1 s, at most 12 objects |
 //! | checks | those of `redgrid doctor` that only read | on request, at most one a minute |
 //!
 //! Data that no page needs is forgotten, so that no page shows old data as current.
@@ -281,7 +281,7 @@ pub(crate) struct Viewer {
 }
 
 impl Viewer {
-    /// Says which objects are on the screen.
+    /// Returns the objects on the screen.
     pub(crate) fn shows(&self, names: Vec<String>) {
         self.collector.viewers().shows(self.id, names, Instant::now());
         // The work ends if no stream is read for a while, as when the console was stopped.

@@ -13,8 +13,8 @@ pub(super) struct Turns {
 
 impl Turns {
     /// Returns the next locks to read. Up to a quarter of the reads, and at least one, is for locks
-    /// of clients that have left. Of the others, locks with pages get two thirds, and those of
-    /// lists a third; reads that one of them does not need are for the other.
+    /// of clients that have left. Of the other reads, locks with pages get two thirds, and locks in
+    /// lists one third. One group uses the reads that the other does not need.
     pub(super) fn next(
         &mut self,
         pages: &BTreeSet<String>,

@@ -11,8 +11,8 @@ use crate::pages::Page;
 /// How long a page counts after it was closed, or requested without updates: 30 s.
 const LINGERING: Duration = Duration::from_secs(30);
 
-/// A page whose stream was not read for this long does not count, until it is read again: 60 s. Its
-/// browser has stopped, or is cut off.
+/// A page with a stream that was not read for this long does not count, until it is read again: 60
+/// s. Its browser has stopped, or is cut off.
 const LONGEST_SILENCE: Duration = Duration::from_secs(60);
 
 /// Open pages.
@@ -50,7 +50,7 @@ pub(crate) enum Need {
     Shown,
     /// The search for queues, synchronizers, limiters, streams and caches.
     Listed,
-    /// Those on the screen.
+    /// The objects of those lists on the screen.
     ListedShown,
     /// The checks of the settings.
     Doctor,
@@ -117,7 +117,7 @@ impl Viewers {
         Ok(self.last_id)
     }
 
-    /// Sets the objects on the screen of a viewer, whose stream is being read.
+    /// Sets the objects on the screen of a viewer. Its stream is being read.
     pub(crate) fn shows(&mut self, id: u64, names: Vec<String>, now: Instant) {
         if let Some(open) = self.open.get_mut(&id) {
             open.names = names.into_iter().take(MOST_NAMES).collect();
@@ -177,7 +177,7 @@ impl Viewers {
         (pages, lists)
     }
 
-    /// Returns the groups whose lists are open.
+    /// Returns the groups with an open list.
     pub(crate) fn groups(&mut self, now: Instant) -> Vec<Group> {
         let is_seen = |group: &Group| self.interests(now).any(|interest| interest.page == group.page());
         Group::ALL.into_iter().filter(is_seen).collect()

@@ -56,7 +56,7 @@ pub(super) fn view(content: &Content<'_>, view: &mut View) -> Vec<String> {
         },
     );
     view.table("events");
-    // The same may happen twice within a second.
+    // Two equal events may happen within a second.
     let mut seen: BTreeMap<String, usize> = BTreeMap::new();
     for event in &all.newest {
         let identity = format!("{}\n{}\n{}\n{}", event.at, event.client, event.what, event.name);

@@ -1,4 +1,4 @@
-//! What the lists of queues, synchronizers, limiters, streams and caches have in common.
+//! The common parts of the lists of queues, synchronizers, limiters, streams and caches.
 
 use std::time::Duration;
 
@@ -94,7 +94,7 @@ pub(super) fn end(row: &Row<'_>, left: Duration) -> Markup {
     until(whole_seconds(row.read_at.saturating_add(millis(left))))
 }
 
-/// Says why nothing is known of an object.
+/// Shows why the object has no data.
 fn unread(reading: Option<&Reading<Detail>>) -> Markup {
     html! {
         @match reading.and_then(|reading| reading.trouble.as_ref()) {

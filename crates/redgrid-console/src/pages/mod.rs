@@ -145,7 +145,7 @@ async fn show(app: &Arc<App>, page: Page, uri: &Uri, permission: &Permission) ->
     layout::page(app, page, uri.query(), &title, &view, &main, content.now)
 }
 
-/// Makes a page whose content is not from the collector, and does not update itself.
+/// Makes a page with content that is not from the collector and does not update itself.
 pub(crate) async fn unwatched(app: &Arc<App>, page: Page, query: Option<&str>, title: &str, main: &Markup) -> Response {
     let parameters = Query::read(query);
     app.collector.touch(interest(page, &parameters));

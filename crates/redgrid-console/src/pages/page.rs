@@ -29,7 +29,7 @@ pub(crate) enum Page {
     Doctor,
     /// The recorded actions, and the events that processes report.
     Events,
-    /// An action: what it will do, or what became of it.
+    /// An action: its effect before it is confirmed, or its outcome.
     Action,
 }
 

@@ -111,7 +111,7 @@ fn most_behind(stream: &StreamView, groups: &[GroupView]) -> (Option<u64>, bool)
 
 fn group_list(stream: &StreamView, groups: &[GroupView], read_at: u64) -> Markup {
     let mut sorted: Vec<&GroupView> = groups.iter().collect();
-    // Those that may be far behind come first.
+    // Groups that may be far behind come first.
     sorted.sort_by_key(|group| Reverse((behind(stream, group).unwrap_or(u64::MAX), group.pending)));
     html! {
         ul {

@@ -1,4 +1,4 @@
-//! Actions: who may act, what is asked, and what the pages say afterwards.
+//! Actions: permissions, the questions of the form, and the pages afterwards.
 
 use axum::Router;
 use axum::body::Body;

@@ -36,7 +36,7 @@ async fn a_hold_that_was_taken_by_force_is_an_event() {
     assert!(event.contains("forced") && event.contains("data-ago"), "{event}");
     assert!(event.contains(&format!("pid {}", std::process::id())), "{event}");
     assert!(!page.contains("<b>") && !page.contains('\u{202e}') && page.contains("1 event"), "{page}");
-    // Nobody used the console for it, so the record has nothing.
+    // The action did not use the console, so it is not in the record.
     let (actions, _) = page.split_once("id=\"h-processes\"").expect("two sections");
     assert!(!actions.contains("<td"), "{actions}");
 }

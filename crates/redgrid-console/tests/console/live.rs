@@ -152,7 +152,7 @@ async fn a_stream_ends_with_its_cookie() {
     let response = open(cookie_until(now + 4)).await;
     assert_eq!(response.status(), StatusCode::OK);
     let mut stream = Stream::of(response.into_body());
-    // Changes would keep it open. The last message tells the page to open a new one at once.
+    // Changes would keep it open. After the last message, the page opens a new stream at once.
     let ended = async {
         let mut last = None;
         while let Some(message) = stream.next().await {

@@ -16,13 +16,13 @@ use crate::lock::{LockKind, LockView};
 const MAX_NAMED: usize = 5;
 
 impl Actions {
-    /// Takes a lock away from one holder, whatever the kind of the lock: plain, fair, fenced, that
-    /// of a reader, of a writer, or of the leader of an election.
+    /// Takes a lock of any kind away from one holder: a plain, fair or fenced lock, the lock of a
+    /// reader or a writer, or the leadership of an election.
     ///
     /// `holder` is the [field](HolderView::field) of a holder that [`Inspector::lock`] returned.
     /// Comparison and release are one step on the server: another holder keeps the lock. A redgrid
-    /// holder is notified a round trip later, one of Redisson when it unlocks. The lock is free
-    /// half a second later; that of a reader at once.
+    /// holder is notified a round trip later. A Redisson holder notices the loss when it unlocks.
+    /// The lock is free half a second later; the lock of a reader at once.
     ///
     /// # Errors
     ///

@@ -25,9 +25,9 @@ use crate::inspector::Inspector;
 /// dead letter with the given id. If something else is there by now, the action is
 /// [refused](Refusal), and nothing changes.
 ///
-/// Before an action is begun, an entry in the stream [`redgrid_audit`](AUDIT_STREAM) records who
-/// acts, from where, on what, why, and what was there. Without that entry there is no action. A
-/// second entry records the outcome. Both are also `tracing` events with the target
+/// Before an action is begun, an entry in the stream [`redgrid_audit`](AUDIT_STREAM) records the
+/// operator, the address or host, the object, its state, and the reason. Without that entry there
+/// is no action. A second entry records the outcome. Both are also `tracing` events with the target
 /// `redgrid::audit`. [`Inspector::recorded_actions`] reads the record.
 ///
 /// ```no_run
@@ -59,7 +59,7 @@ pub struct Actions {
 
 redgrid_core::debug_fields!(Actions, |it| operator: it.operator);
 
-/// What an action is about, for the record.
+/// The object and the part of it that an action changes, for the record.
 struct Subject {
     action: &'static str,
     object: Bytes,

@@ -39,8 +39,8 @@ impl Actions {
     /// Sets when an object expires, with all keys that belong to it: 1 ms to 3650 days from now.
     /// `None` removes its lifetime.
     ///
-    /// A lock without a lifetime stays taken until it is released: use a lifetime for those whose
-    /// holder is gone.
+    /// A lock without a lifetime stays taken until it is released: set a lifetime if its holder is
+    /// gone.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! Who acts, and why.
+//! The operator and the reason of an action.
 
 use std::fmt;
 
@@ -12,9 +12,9 @@ const MAX_NAME: usize = 200;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Operator {
-    /// Who acts, such as the name of a user.
+    /// The name, such as that of a user.
     pub who: String,
-    /// From where, such as an address or a host.
+    /// The place, such as an address or a host.
     pub from: String,
 }
 

@@ -1,4 +1,4 @@
-//! What became of an action.
+//! The outcome of an action.
 
 use std::fmt;
 
@@ -16,13 +16,13 @@ use crate::error::InspectError;
 pub struct ActionReport {
     /// The id of the action in the record.
     pub id: String,
-    /// What became of it.
+    /// The outcome.
     pub outcome: ActionOutcome,
     /// Whether the outcome is recorded. Otherwise the record has only the beginning of the action.
     pub is_recorded: bool,
 }
 
-/// What became of an action.
+/// The outcome of an action.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ActionOutcome {
@@ -93,7 +93,7 @@ impl ActionOutcome {
     }
 }
 
-/// Says what became of the action, in a clause.
+/// Writes the outcome as a clause.
 impl fmt::Display for ActionOutcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -10,7 +10,7 @@ use super::{Actions, Reason, Subject};
 use crate::error::InspectError;
 
 impl Actions {
-    /// Gives a permit of a permit-expirable semaphore back by its id, whoever holds it.
+    /// Gives a permit of a permit-expirable semaphore back by its id, for any holder.
     ///
     /// An id names one grant. A holder that acquired another permit meanwhile keeps it. A redgrid
     /// holder of this permit notices the loss at its next renewal.

@@ -12,17 +12,17 @@ use crate::error::InspectError;
 /// The most dead letters that one action can name: 100, as many as a page lists.
 pub const MAX_MARKED: usize = 100;
 
-/// Which dead letters an action changes.
+/// The dead letters that an action changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DeadSelection {
-    /// Those with these ids: at most [`MAX_MARKED`].
+    /// The dead letters with these ids: at most [`MAX_MARKED`].
     Marked(Vec<MessageId>),
     /// All dead letters that exist now.
     All,
 }
 
-/// What an action does with dead letters.
+/// A change of dead letters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Change {
     Redrive,

@@ -69,7 +69,7 @@ impl Beginning {
         Ok(())
     }
 
-    /// Records what became of the action.
+    /// Records the outcome of the action.
     pub(super) async fn record_outcome(&self, client: &Client, outcome: &ActionOutcome) -> Result<(), ServerError> {
         let detail: String = outcome.to_string().chars().take(MAX_DETAIL).collect();
         tracing::info!(
@@ -107,21 +107,21 @@ pub struct RecordedAction {
     pub id: String,
     /// When it began, by the server's clock.
     pub at: SystemTime,
-    /// Who acted.
+    /// The name of the operator.
     pub who: String,
-    /// From where.
+    /// The address or host of the operator.
     pub from: String,
-    /// What was to be done, such as `force a lock`.
+    /// The action, such as `force a lock`.
     pub action: String,
     /// The name of the object, in bytes.
     pub object: Bytes,
     /// The part of the object: a holder, a permit, messages. Empty for the whole object.
     pub target: String,
-    /// What was there before.
+    /// The state before the action.
     pub before: String,
-    /// Why.
+    /// The reason.
     pub reason: String,
-    /// What became of it. `None` if no outcome is recorded, or not yet: it may have been done.
+    /// The outcome. `None` if none is recorded, or not yet: the action may have been done.
     pub outcome: Option<RecordedOutcome>,
 }
 
@@ -133,14 +133,14 @@ pub struct RecordedOutcome {
     pub at: SystemTime,
     /// `done`, `refused` or `unknown`.
     pub outcome: String,
-    /// What changed, or why nothing did.
+    /// The change, or the reason why nothing changed.
     pub detail: String,
 }
 
 impl Inspector {
     /// Reads the newest actions in the record, the newest first: those of its last 100 entries.
     ///
-    /// An action whose beginning is older than these entries is listed with its outcome only.
+    /// An action that began before these entries is listed with its outcome only.
     ///
     /// # Errors
     ///

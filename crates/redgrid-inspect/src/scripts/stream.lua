@@ -9,9 +9,10 @@
 --           name, consumers, pending, delivered, lag, …}
 --                  as text; `left` is the PTTL; `added` is the number of entries so far; `last` and
 --                  `first` are ids of entries; `subscribers` is '' unless it is a reliable topic;
---                  `expired` are those whose lease is over. Five parts for each group: `delivered`
---                  is the id up to which entries were delivered, `lag` the number of those after
---                  it. What the server does not know is ''. A name is cut after 1,024 bytes
+--                  `expired` is the number of those with an expired lease. Each group has five
+--                  parts: `delivered` is the id up to which entries were delivered, and `lag` the
+--                  number of entries after it. A value that the server does not know is ''. A name
+--                  is cut after 1,024 bytes
 --
 -- Work: O(most + log n) for n subscribers, writes nothing. The server reads the first and the last
 -- entry, which are not returned. Sent twice, it returns twice.

@@ -4,10 +4,11 @@
 -- KEYS[2…] companions of any type
 -- ARGV     fields  that are read of a hash
 -- Returns  {type, left, now, value, …, number, live, next, …}  as text; `left` is the PTTL;
---                  `now` is in milliseconds since 1970; the values are that of the string, or those of the
---                  fields. For each companion: of a sorted set its length, the number of its scores
---                  in the future, and the milliseconds until the first of them; of a string its
---                  value, '' and ''; otherwise ''. Values of more than 100 bytes are ''
+--                  `now` is in milliseconds since 1970; the values are that of the string, or
+--                  those of the fields. Each companion adds three parts: a sorted set its length,
+--                  the number of its scores in the future, and the milliseconds until the first
+--                  of them; a string its value, '' and ''; otherwise they are ''. A value of more
+--                  than 100 bytes is ''
 --
 -- Work: O(log n) for n elements of a companion, writes nothing. Sent twice, it returns twice.
 local time = redis.call('TIME')

@@ -54,7 +54,7 @@ async fn servers_without_an_address_are_refused() {
     assert!(matches!(refused, InspectError::NoAddresses), "{refused}");
 }
 
-/// The client of the inspector may be another user than that of the configuration.
+/// The client of the inspector may have another user than the configuration.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_permissions_are_those_of_the_user_that_is_named() {
     let server = RedisServer::start().await.expect("a server");

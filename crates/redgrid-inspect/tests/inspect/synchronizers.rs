@@ -37,7 +37,7 @@ async fn semaphores_show_free_and_leased_permits() {
         permit.release().await.expect("it was held");
     }
 
-    // A permit whose lease is over is free, although no request has returned it.
+    // A permit with an expired lease is free, although no request has returned it.
     let seats = PermitExpirableSemaphore::new(&user, "seats");
     assert!(seats.try_set_permits(2).await.expect("an answer"));
     let observer = observer(&server).await;
@@ -133,7 +133,7 @@ async fn limiters_show_their_rate_and_what_is_free() {
     assert_eq!((view.free, view.log_len, view.is_per_client), (Some(6), Some(1), false));
     assert!(view.next_free_in.is_some_and(|next| next <= hour && next > hour / 2), "{view:?}");
 
-    // Permits whose time is over are free, although no request has removed them.
+    // Permits are free after their time is over, although no request has removed them.
     let short = RateLimiter::new(&user, "short");
     assert!(short.try_set_rate(Rate::overall(3, Duration::from_millis(1))).await.expect("an answer"));
     assert!(short.try_acquire_many(3).await.expect("an answer").is_some());
