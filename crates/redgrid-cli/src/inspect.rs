@@ -1,4 +1,4 @@
-//! `redgrid inspect`: shows the holders of a lock, and who they are.
+//! `redgrid inspect`: shows the holders of a lock, with their hosts and processes.
 
 mod table;
 mod text;
@@ -140,7 +140,7 @@ async fn read(server: &Server, name: &Name) -> Result<(LockView, Vec<Answer>), F
     Ok((view, answers))
 }
 
-/// Fails if the name is that of another value than a lock.
+/// Fails if the name belongs to a value that is not a lock.
 pub(crate) fn refuse_other_values(view: &LockView) -> Result<(), Failure> {
     let LockKind::NotALock { type_name, fields } = &view.kind else { return Ok(()) };
     let what = match type_name.as_str() {

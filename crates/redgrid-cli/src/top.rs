@@ -134,7 +134,7 @@ async fn refresh(global: &Global, server: &Server, options: &TopOptions, format:
     }
 }
 
-/// Returns whether stdout is a terminal whose cursor can be moved.
+/// Returns whether stdout is a terminal with a cursor that can be moved.
 fn is_screen() -> bool {
     let is_dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
     io::stdout().is_terminal() && !is_dumb

@@ -181,7 +181,7 @@ fn confirm(name: &Name, expected: &[Holder]) -> Result<(), Failure> {
     Err(Failure::usage("the typed name is not that of the lock; nothing was changed"))
 }
 
-/// Returns who runs the command, and where.
+/// Returns the user and the host of this command.
 fn operator() -> Operator {
     let set = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
     let who = set("USER").or_else(|| set("LOGNAME")).unwrap_or_else(|| format!("uid {}", nix::unistd::getuid()));
@@ -211,8 +211,8 @@ impl Output {
         }
     }
 
-    /// Notes the outcome for a holder. Of several, an unknown one counts most, then one that was
-    /// done.
+    /// Adds the outcome for a holder. If outcomes differ, `unknown` is kept before `done`, and
+    /// `done` before the others.
     fn ends(&mut self, outcome: &'static str) {
         let rank = |outcome| match outcome {
             "unknown" => 3,
@@ -234,7 +234,7 @@ impl Output {
         }
     }
 
-    /// Says what was done before an error.
+    /// Describes the changes before an error.
     fn after(&self) -> String {
         match self.lost.len() {
             0 => "nothing was changed".to_owned(),

@@ -10,16 +10,16 @@ use crate::board::process_text;
 use crate::snapshot::Process;
 use crate::text::whole_seconds;
 
-/// Names that are kept: those with the most waiting time.
+/// The most names that are kept: those with the most waiting time.
 const MOST_NAMES: usize = 1_000;
 
-/// Entries of all reports that are read, so that the sums take bounded memory and time.
+/// The most entries of all reports that are read, so that the sums take bounded memory and time.
 const MOST_ENTRIES: usize = 50_000;
 
-/// Processes of a name that are kept: those with the most waiting time.
+/// The most processes of a name that are kept: those with the most waiting time.
 pub(crate) const MOST_PROCESSES: usize = 10;
 
-/// Holds that are kept.
+/// The most holds that are kept.
 pub(crate) const MOST_HOLDS: usize = 20;
 
 /// The contention of a deployment. Times are in milliseconds, moments since 1970.
@@ -106,7 +106,7 @@ impl Reported<'_> {
         format!("{}{name}", self.process.namespace)
     }
 
-    /// Returns when something began that had lasted for this long at the report.
+    /// Returns the start of a wait or hold that had lasted for this long at the time of the report.
     fn start(&self, lasted_ms: u64) -> u64 {
         whole_seconds(self.at.saturating_sub(lasted_ms))
     }
@@ -132,7 +132,7 @@ pub(crate) fn contention(processes: &BTreeMap<String, Process>, now: u64) -> Con
 
 /// Returns all names, the one with the most waiting time first, and whether all entries were read.
 fn names(processes: &BTreeMap<String, Process>, now: u64) -> (Vec<NameRow>, bool) {
-    // The waits by name and kind, and for these by client.
+    // Maps a name and kind to the waits of each client.
     let mut names: BTreeMap<(String, &str), BTreeMap<&str, Waits>> = BTreeMap::new();
     let mut left = MOST_ENTRIES;
     for one in reported(processes) {

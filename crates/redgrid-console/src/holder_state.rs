@@ -106,12 +106,12 @@ impl Seen {
         Seen { first_at: at, last_at: at, until, renewed_at: None, unconnected_until: None }
     }
 
-    /// Returns what a reading says of a waiter, which has no lease, and may have waited for long.
+    /// Returns the reading for a waiter: it has no lease, and may have waited for long.
     pub(crate) fn waiting(at: u64) -> Seen {
         Seen { first_at: 0, ..Seen::first(at, None) }
     }
 
-    /// Adds a later reading, with what the lists of clients show of the client of the holder.
+    /// Adds a later reading, with the state of the holder's client in the lists of clients.
     pub(crate) fn again(self, at: u64, until: Option<u64>, presence: Presence) -> Seen {
         let mut seen = Seen { last_at: at, until, ..self };
         if let (Some(now), Some(before)) = (until, self.until) {
@@ -282,7 +282,7 @@ mod tests {
         for (at, expected) in [(22_000, State::Unknown), (23_000, State::Unknown), (23_001, State::Gone)] {
             assert_eq!(state(OWN, &renewed.again(at, Some(38_000), absent), &lists), expected, "{at}");
         }
-        // It connects, renews, and dies.
+        // The client connects, renews, and dies.
         let connected = renewed.again(18_000, Some(48_000), Presence::Connected);
         assert_eq!(state(OWN, &connected.again(20_500, Some(48_000), absent), &lists), State::Gone);
         let uncertain = renewed.again(18_000, Some(48_000), Presence::Unknown);

@@ -27,8 +27,8 @@ const OLD_MS: u64 = 60_000;
 /// Holds of a kind from which a median means something.
 const FEWEST_HOLDS: usize = 20;
 
-/// Holds of a process that are compared, so that their number is bounded, and a process with many
-/// does not make the median.
+/// The most holds of a process that are compared. So their number is bounded, and a process with
+/// many holds does not determine the median.
 const SAMPLE: usize = 50;
 
 /// Names in one finding.

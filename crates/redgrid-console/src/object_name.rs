@@ -37,7 +37,7 @@ pub(crate) fn bytes_of(id: &str) -> Cow<'_, [u8]> {
         let pairs = digits.as_bytes().chunks(2).map(|pair| std::str::from_utf8(pair).ok());
         pairs.map(|pair| u8::from_str_radix(pair?, 16).ok()).collect::<Option<Vec<u8>>>()
     });
-    // Digits can have a sign, or be upper case. Only one form is the id of the name.
+    // The parser also accepts a sign and upper-case digits. Only one form is the id of the name.
     let decoded = decoded.filter(|name| id_of(name) == id);
     decoded.map_or(Cow::Borrowed(id.as_bytes()), Cow::Owned)
 }

@@ -10,10 +10,10 @@ use crate::board::process_text;
 use crate::snapshot::Process;
 use crate::text::whole_seconds;
 
-/// Events that are kept.
+/// The most events that are kept.
 pub(crate) const MOST_EVENTS: usize = 200;
 
-/// Events of all reports that are read, so that the list takes bounded memory and time.
+/// The most events of all reports that are read, so that the list takes bounded memory and time.
 const MOST_ENTRIES: usize = 50_000;
 
 /// An event of a process.
@@ -87,7 +87,7 @@ mod tests {
     fn the_newest_events_of_all_processes_come_first() {
         let mut other = process(vec![event("b", 1_500), event("d", 90_000)], 100_000);
         other.namespace = "prod:".into();
-        // It has left, and is remembered for a minute.
+        // This process has left, and is remembered for a minute.
         other.left_at = Some(101_000);
         let one = process(vec![event("a", 400), event("c", 60_000)], 100_000);
         let found = newest(&BTreeMap::from([("one".to_owned(), one), ("other".to_owned(), other)]));

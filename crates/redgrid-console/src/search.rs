@@ -211,7 +211,7 @@ fn shortened(mut object: ObjectView) -> ObjectView {
         object.name_bytes = Bytes::new();
     }
     object.name.shrink_to_fit();
-    // A part of a reply would keep the whole reply.
+    // A copy: a slice of a reply would keep the whole reply in memory.
     object.name_bytes = Bytes::copy_from_slice(&object.name_bytes);
     object
 }

@@ -1,4 +1,4 @@
-//! Real Redis servers, faults and checks, for tests of code whose guarantees must hold over a
+//! Real Redis servers, faults and checks, for tests of code with guarantees that must hold over a
 //! network.
 //!
 //! A lock that works while everything else works proves little. This crate gives a test its own

@@ -141,5 +141,5 @@ impl Observer {
 }
 
 /// Response timeout: 60 s. This is long enough for a slow script on a loaded machine, and short
-/// enough to fail a test whose server is paused.
+/// enough to fail a test with a paused server.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -25,10 +25,10 @@ use crate::{
 
 /// A Redis or Valkey server owned by this value: its own process, port and folder.
 ///
-/// When the value is dropped, the server ends and its folder is deleted. The same happens when this
-/// process ends in any other way, including `kill -9`. The server keeps its port over restarts. The
-/// methods need a Tokio runtime with I/O and time enabled, but not always the same one: tests with
-/// their own runtimes may share a server.
+/// When the value is dropped, the server ends and its folder is deleted. This also happens when
+/// this process ends in any other way, including `kill -9`. The server keeps its port over
+/// restarts. The methods need a Tokio runtime with I/O and time enabled, but not always the same
+/// one: tests with their own runtimes may share a server.
 #[derive(Debug)]
 pub struct RedisServer {
     addr: SocketAddr,

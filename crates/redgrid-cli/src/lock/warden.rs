@@ -7,7 +7,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 
 use nix::unistd::Pid;
 
-/// A shell that waits for the end of a pipe whose other end only this process holds. `kill -9` of
+/// A shell that waits for the end of a pipe. Only this process holds the other end. `kill -9` of
 /// this process also closes the pipe.
 pub(super) struct Warden {
     shell: Child,

@@ -24,7 +24,7 @@ pub(super) const HELP: &str = "\
 Columns: name, ready, delayed, in-flight, dead; with -o wide also the totals since the queue was made: pushed, received,
 redelivered, acknowledged, returned, died, expired.";
 
-/// Queues whose numbers are read at the same time.
+/// The most queues that are read at the same time.
 const MAX_IN_FLIGHT: usize = 16;
 
 /// The most names of one command.

@@ -45,7 +45,7 @@ pub(crate) async fn run(global: &Global, command: &QueueCommand) -> Result<ExitC
     }
 }
 
-/// A queue whose values are bytes, whatever codec their program uses.
+/// A queue with values as bytes, whatever codec their program uses.
 type RawQueue = ReliableQueue<Vec<u8>, Raw>;
 
 fn queue(server: &Server, name: &str) -> RawQueue {

@@ -57,7 +57,7 @@ pub(crate) struct PeekOptions {
 /// The messages to show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 enum Peeked {
-    /// Those that would be received next
+    /// Messages that would be received next
     #[default]
     Ready,
     /// Dead letters, in the order of their pushes

@@ -50,7 +50,7 @@ async fn assert_accessible(browser: &Browser, axe: &str, page: &str) -> Outcome 
 
 async fn picture(browser: &Browser, name: &str) -> Outcome {
     let Some(folder) = std::env::var_os(PICTURES_VARIABLE).map(PathBuf::from) else { return Ok(()) };
-    // Parts that a page does not fill are not shown, nor the end of a page with much text.
+    // Neither empty parts of a page nor the end of a page with much text are shown.
     let height = browser.execute("return document.documentElement.offsetHeight", &[]).await?.as_f64();
     let mut height = (height.unwrap_or_default() as u32).clamp(LOWEST, HIGHEST);
     browser.devtools("Emulation.setScrollbarsHidden", json!({ "hidden": true })).await?;

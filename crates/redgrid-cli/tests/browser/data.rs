@@ -11,7 +11,7 @@ const HOUR: Duration = Duration::from_secs(3_600);
 /// A holder of a redgrid client that has ended.
 const GONE: &str = "0f8fad5b-d9cb-869f-a165-70867728950e:17";
 
-/// What must live as long as the data is shown.
+/// The values that must live as long as the data is shown.
 pub(crate) struct Data {
     _user: Grid,
     _hold: LockGuard,

@@ -1,4 +1,4 @@
-//! What open pages cost the server.
+//! The cost of open pages for the server.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};

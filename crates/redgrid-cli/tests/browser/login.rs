@@ -1,4 +1,4 @@
-//! Who may see the console, and who may act.
+//! The login, and the permissions to see the console and to act.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

@@ -1,4 +1,4 @@
-//! The web console in a real browser: what only a browser shows.
+//! The web console in a real browser: properties that only a browser shows.
 //!
 //! The tests are numbered B1 to B16. Each has a server, a console and a headless Chromium of its
 //! own. Without Chromium, chromedriver or axe-core they are skipped; `cargo xtask test --browser`

@@ -26,7 +26,7 @@ async fn b15_another_site_can_neither_act_nor_read_nor_frame() -> Outcome {
     let Some(setup) = Setup::start().await else { return Ok(()) };
     let browser = &setup.browser;
     setup.hold(b"job").await;
-    // Whoever reaches the console may act: only the browser's headers tell the requests apart.
+    // Each request may act, so the console rejects foreign ones only by the browser's headers.
     let console = serve(setup.operating().router()).await;
     let page = attack(&console);
     let evil = serve(Router::new().route("/", get(async move || Html(page)))).await;

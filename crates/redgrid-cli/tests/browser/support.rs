@@ -18,7 +18,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 /// The result of a test. Errors name the command and the element.
 pub(crate) type Outcome = Result<(), Box<dyn std::error::Error>>;
 
-/// For what takes milliseconds, on a busy machine.
+/// Time limit of steps that take milliseconds, long enough for a busy machine.
 pub(crate) const SOON: Duration = Duration::from_secs(60);
 
 /// A holder of Redisson. It renews nothing, so the lease counts down.
@@ -66,13 +66,13 @@ impl Setup {
         Some(Setup { browser, grid, observer, server, _turn })
     }
 
-    /// A console in which everybody may read.
+    /// A console in which each request may read.
     pub(crate) fn reading(&self) -> Console {
         let config = Config::from_url(self.server.url()).expect("a URL");
         Console::new(self.grid.client()).access(|_| Access::Read).config(&config)
     }
 
-    /// A console in which everybody may act.
+    /// A console in which each request may act.
     pub(crate) fn operating(&self) -> Console {
         self.reading().access(|_| Access::Operate).operate()
     }
@@ -194,7 +194,7 @@ pub(crate) fn axe_or_skip() -> Option<String> {
     if source.is_none() {
         let reason = format!("{AXE_VARIABLE} names no file; `cargo xtask test --browser` fetches axe-core");
         let line = format!("SKIPPED {}: {reason}\n", test_name());
-        // Not captured, so that it is visible when all tests pass.
+        // This output is not captured, so it is visible when all tests pass.
         std::io::stderr().write_all(line.as_bytes()).expect("standard error is open");
     }
     source

@@ -249,8 +249,8 @@ async fn long_values_are_not_read() {
     assert!(sent < 100_000, "{sent} bytes");
 }
 
-/// Returns a client whose poll interval exceeds the duration of the test, so that only a message
-/// wakes its waiters.
+/// Returns a client with a poll interval that exceeds the duration of the test, so that only a
+/// message wakes its waiters.
 async fn deaf_to_time(server: &RedisServer) -> Grid {
     let config = Config::from_url(server.url()).expect("a URL").poll_interval(Duration::from_secs(60));
     Grid::connect(config).await.expect("a client")

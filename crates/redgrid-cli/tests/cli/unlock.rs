@@ -1,4 +1,4 @@
-//! `redgrid unlock`: who loses the lock, the question at a terminal, and the record.
+//! `redgrid unlock`: the holders that lose the lock, the question at a terminal, and the record.
 
 use std::collections::BTreeMap;
 use std::fs::File;

@@ -129,7 +129,7 @@ fn what_a_client_held_when_it_left_is_not_listed_unless_it_was_found() {
     left.left_at = Some(2_000);
     let processes = [(OWN, left)];
     let once = living(&[], 2_000);
-    // It may reconnect.
+    // The client may reconnect.
     assert_eq!(rows(&[], None, &once, &processes).len(), 2);
     let mut twice = once.clone();
     twice.answered(Living::of(Vec::new(), true).after(&once, 4_000), 4_000);

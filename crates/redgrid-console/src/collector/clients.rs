@@ -133,7 +133,8 @@ impl Collector {
 
     /// Asks these clients. Returns whether some could not be asked.
     ///
-    /// These keep their state: a failure does not show whether a client answers.
+    /// The clients that were not asked keep their state: a failure does not show whether a client
+    /// answers.
     async fn ask_round(&self, ids: Vec<String>) -> bool {
         let on_event = |event| match event {
             AskEvent::Report(report) => self.take_report(*report),

@@ -70,7 +70,7 @@ mod tests {
         let process = Process { report, left_at: Some(2_000), ..Process::default() };
         let processes = Arc::new(BTreeMap::from([(client.to_owned(), process)]));
         let mut snapshot = Snapshot { processes, ..Snapshot::default() };
-        // It may reconnect.
+        // The client may reconnect.
         assert!(left_holds(&snapshot).is_empty());
         for at in [2_000, 4_000] {
             let list = Living::of(Vec::new(), true).after(&snapshot.living, at);

@@ -21,10 +21,10 @@ use crate::object_name::{bytes_of, id_of};
 use crate::snapshot::{Reading, Snapshot, Sweep};
 use crate::text::now_ms;
 
-/// Objects that are read in one interval. One takes up to four commands.
+/// The most objects that are read in one interval. One takes up to four commands.
 const MOST_READS: usize = 12;
 
-/// Objects of a group that are listed.
+/// The most objects of a group that are listed.
 const MOST_OBJECTS: usize = 10_000;
 
 /// The data of an object is kept for this long after the object was last on a screen.
@@ -103,7 +103,7 @@ impl Collector {
         let kinds = ObjectKind::ALL.into_iter().filter(|kind| groups.iter().any(|group| group.has(*kind)));
         let mut objects = pin!(self.inspector.objects(&ObjectFilter::new().of_kinds(kinds).rest(REST)));
         loop {
-            // The stream keeps its place if the time is over.
+            // After a timeout, the next call continues the stream at the same position.
             match tokio::time::timeout(CHECK_INTERVAL, objects.next()).await {
                 Err(_) => {}
                 Ok(None) => break,
@@ -282,8 +282,8 @@ fn forget_all_details(snapshot: &mut Snapshot) {
     }
 }
 
-/// Returns the objects to read: those with a page of their own, then those of lists after the last
-/// one read, in a circle.
+/// Returns the objects to read: first the objects with a page of their own, then the objects of
+/// lists in a circle, from the one after the last read.
 fn next_batch<N: Ord + Clone>(pages: &BTreeSet<N>, lists: &BTreeSet<N>, last: Option<&N>) -> Vec<N> {
     let is_before = |name: &&N| last.is_some_and(|last| *name <= last);
     let after = lists.iter().skip_while(is_before);

@@ -26,7 +26,7 @@ pub(super) const REST: u32 = 49;
 /// How often a search checks whether a viewer still needs it.
 pub(super) const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Objects after which the progress is reported.
+/// The number of objects after which the progress is reported.
 pub(super) const PROGRESS: usize = 100;
 
 /// Shortest time from the beginning of one search to that of the next.

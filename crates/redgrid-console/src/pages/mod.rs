@@ -138,7 +138,7 @@ async fn show(app: &Arc<App>, page: Page, uri: &Uri, permission: &Permission) ->
         Page::Limiters => (String::new(), limiters::frame(&content, &view)),
         Page::Streams => (String::new(), streams::frame(&content, &view)),
         Page::Clients => (String::new(), clients::frame(&view)),
-        // Their contents come from requests of their own.
+        // The contents of these pages come from requests of their own.
         Page::Objects | Page::Queue | Page::Events | Page::Action => (String::new(), html! {}),
         Page::Doctor => (String::new(), doctor::frame(app, &view)),
     };

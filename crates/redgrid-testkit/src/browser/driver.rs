@@ -22,7 +22,8 @@ use tokio::{net::TcpStream, task::spawn_blocking, time::Instant};
 use super::error::BrowserError;
 use crate::supervisor::Supervisor;
 
-/// A running chromedriver. It ends with this value, or with this process, and its browser with it.
+/// A running chromedriver. It ends when this value is dropped or this process ends. Its browser
+/// ends with it.
 #[derive(Debug)]
 pub(super) struct Driver {
     addr: SocketAddr,
@@ -114,7 +115,8 @@ const READY_WITHIN: Duration = Duration::from_secs(60);
 /// Poll interval of the start.
 const READY_POLL: Duration = Duration::from_millis(10);
 
-/// Timeout of a command: 2 minutes. The driver itself ends scripts and loads of pages after one.
+/// Timeout of a command: 2 minutes. The driver itself ends scripts and loads of pages after one
+/// minute.
 const ANSWER_WITHIN: Duration = Duration::from_secs(120);
 
 /// Largest answer: 64 MiB, many times that of a screenshot.

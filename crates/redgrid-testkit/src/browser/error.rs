@@ -32,7 +32,7 @@ pub enum BrowserError {
         command: String,
         /// The error code of WebDriver, such as `no such element`.
         error: String,
-        /// What the driver says about it.
+        /// The message of the driver.
         message: String,
     },
     /// The page did not come into the expected state.

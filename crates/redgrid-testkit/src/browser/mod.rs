@@ -33,8 +33,8 @@ pub use self::{
 
 /// A browser of its own, with an empty profile and one window.
 ///
-/// It ends with this value, and with this process, even by `kill -9`. Elements are named by CSS
-/// selectors; of several, the first counts.
+/// It ends when this value is dropped, and when this process ends, even by `kill -9`. CSS selectors
+/// name elements; if several match, the first one is used.
 #[derive(Debug)]
 pub struct Browser {
     driver: Driver,
@@ -112,8 +112,8 @@ impl Browser {
         Ok(text_of(self.get("url").await?))
     }
 
-    /// Runs a script as the body of a function, and returns its result, or that of its promise.
-    /// The content security policy of the page does not restrict it.
+    /// Runs a script as the body of a function, and returns its result, or the result of its
+    /// promise. The content security policy of the page does not restrict it.
     ///
     /// # Errors
     ///
@@ -122,7 +122,7 @@ impl Browser {
         self.post("execute/sync", json!({ "script": script, "args": arguments })).await
     }
 
-    /// Returns the text of an element as it is shown; `None` if there is no such element.
+    /// Returns the visible text of an element; `None` if there is no such element.
     ///
     /// # Errors
     ///
@@ -175,7 +175,8 @@ impl Browser {
         self.until(&format!("return !{CONTAINS}"), &[json!(selector), json!(text)]).await.map(drop)
     }
 
-    /// Clicks an element, as soon as it is there. If that loads a page, returns when it is loaded.
+    /// Clicks an element as soon as it exists. If the click loads a page, returns when it is
+    /// loaded.
     ///
     /// # Errors
     ///
@@ -359,8 +360,8 @@ const CONTAINS: &str =
 /// Characters of a page in an error.
 const LONGEST_TEXT: usize = 4_000;
 
-/// Arguments of the browser. The sandbox needs a user other than root, and shared memory is small
-/// in containers.
+/// Arguments of the browser. The sandbox does not work for root, and shared memory is small in
+/// containers.
 const ARGUMENTS: [&str; 9] = [
     "--headless=new",
     "--no-sandbox",

@@ -94,7 +94,7 @@ impl Replies {
         Incoming::Reply(self.answer())
     }
 
-    /// Removes the oldest request, whose reply (or last confirmation) has arrived.
+    /// Removes the oldest request: its reply (or last confirmation) has arrived.
     fn answer(&mut self) -> Fate {
         let Some(request) = self.waiting.pop_front() else { return Fate::Deliver };
         if let Some(answered) = request.answered {
