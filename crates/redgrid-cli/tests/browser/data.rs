@@ -21,15 +21,17 @@ pub(crate) struct Data {
 
 /// Pages with their addresses; each has a name for its screenshot, and a text that it shows when
 /// its data is there.
-pub(crate) const PAGES: [(&str, &str, &str); 14] = [
+pub(crate) const PAGES: [(&str, &str, &str); 16] = [
     ("overview", "overview", "Nothing frees"),
     ("locks", "locks", "nightly"),
     ("lock", "lock?name=orders:42", "1 task"),
+    ("contention", "contention", "orders:42"),
     ("queues", "queues", "running"),
     ("queue", "queue?name=mails", "Oldest ready"),
     ("dead-letters", "queue?name=mails&state=dead", "unknown recipient"),
     ("synchronizers", "synchronizers", "5 synchronizers"),
     ("limiters", "limiters", "1 limiter"),
+    ("streams", "streams", "orders:paid"),
     ("clients", "clients", "4 clients"),
     ("objects", "objects", "Pattern of the names"),
     ("search", "objects?pattern=*&kind=all", "objects found"),
@@ -46,7 +48,7 @@ pub(crate) async fn fill(setup: &Setup) -> Result<Data, Box<dyn std::error::Erro
     // The first holds the lock, and the second waits for it.
     let run = |_| Running::start(redgrid(&["--url", &url, "lock", "orders:42", "--", "sleep", "600"]));
     let programs = [0, 1].map(run);
-    let commands: [&[&str]; 16] = [
+    let commands: [&[&str]; 18] = [
         &["HSET", "import", GONE, "1"],
         &["SET", "mail", "3"],
         &["ZADD", "{mail}:timeout", "9e15", "0123456789abcdef", "9e15", "fedcba9876543210"],
@@ -59,6 +61,8 @@ pub(crate) async fn fill(setup: &Setup) -> Result<Data, Box<dyn std::error::Erro
         &["HSET", "redgrid_event:{bell}", "set", "1", "until", "0", "times", "6"],
         &["HSET", "api", "rate", "10", "interval", "60000", "type", "0", "keepAliveTime", "0"],
         &["SET", "{api}:value", "4"],
+        &["XADD", "orders:paid", "*", "order", "41"],
+        &["XGROUP", "CREATE", "orders:paid", "billing", "0"],
         &["HSET", "cart:7", "apples", "3", "pears", "2"],
         &["SADD", "tags", "new", "sale"],
         &["SET", "banner", "hello", "EX", "3600"],

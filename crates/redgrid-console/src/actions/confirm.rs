@@ -105,10 +105,10 @@ async fn effect(app: &App, intent: &Intent) -> Result<Markup, Impossible> {
                  loss at its next renewal, one of Redisson when it gives the permit back." }
         }),
         Kind::Redrive(selection) => Ok(html! {
-            p { (dead_letters(selection)) " become ready again, with no attempts, and consumers receive them." }
+            p { (dead_letters(selection)) " will be ready again, with no attempts, and consumers receive them." }
         }),
         Kind::Remove(selection) => Ok(html! {
-            p { (dead_letters(selection)) " are removed for good." }
+            p { (dead_letters(selection)) " will be removed for good." }
         }),
         Kind::Pause => Ok(html! {
             p { "The server delivers no message of the queue to any process until it is resumed. Consumers keep the \

@@ -63,7 +63,7 @@ async fn dead_letters_are_redriven_and_removed() {
     assert!(!ready.contains("checkbox") && !ready.contains("do=redrive"), "{ready}");
     let confirm = get(&router, &marked(&page, "redrive", &ids[..2])).await;
     assert_eq!(confirm.status, StatusCode::OK, "{}", confirm.text);
-    assert!(confirm.text.contains("2 dead letters become ready again"), "{}", confirm.text);
+    assert!(confirm.text.contains("2 dead letters will be ready again"), "{}", confirm.text);
     assert!(confirm.text.contains(&format!("queue?name={JOBS}&amp;state=dead")), "{}", confirm.text);
     assert_eq!(counts(&queue).await, (0, 4), "a GET changes nothing");
     let done = post(&router, &filled(&confirm.text, "jobs <b>", "the cards are mended")).await;
@@ -79,7 +79,7 @@ async fn dead_letters_are_redriven_and_removed() {
 
     let page = get(&router, &path).await.text;
     let confirm = get(&router, &action_link(&page, "redrive")).await;
-    assert!(confirm.text.contains("All dead letters of the queue become ready again"), "{}", confirm.text);
+    assert!(confirm.text.contains("All dead letters of the queue will be ready again"), "{}", confirm.text);
     let done = post(&router, &filled(&confirm.text, "jobs <b>", "all of them")).await;
     assert_eq!(done.status, StatusCode::OK, "{}", done.text);
     assert_eq!(counts(&queue).await, (3, 0));
@@ -103,7 +103,7 @@ async fn lists_lead_to_the_dead_letters_and_these_have_pages() {
     assert_eq!(first.matches("type=\"checkbox\"").count(), 100, "{first}");
     // The limit of one action is that of a page.
     let confirm = get(&router, &marked(&first, "redrive", &ids[..100])).await;
-    assert!(confirm.text.contains("100 dead letters become ready again"), "{}", confirm.text);
+    assert!(confirm.text.contains("100 dead letters will be ready again"), "{}", confirm.text);
     let second = get(&router, &format!("/queue?name={JOBS}&state=dead&p=2")).await.text;
     assert!(second.contains("101 to 101") && second.matches("type=\"checkbox\"").count() == 1, "{second}");
 }
