@@ -13,10 +13,10 @@ use super::dashboards::dashboards;
 use super::names_in;
 
 /// The variable that makes the test write the dashboards; `cargo xtask dashboards` sets it.
-const WRITE_VARIABLE: &str = "REDGRID_WRITE_DASHBOARDS";
+const WRITE_VARIABLE: &str = "WRITE_DASHBOARDS";
 
 /// The variable with the path of promtool; `cargo xtask test` sets it.
-const PROMTOOL_VARIABLE: &str = "REDGRID_PROMTOOL";
+const PROMTOOL_VARIABLE: &str = "PROMTOOL";
 
 /// The labels that Prometheus adds to every series, and to those of histograms.
 const LABELS_OF_PROMETHEUS: [&str; 3] = ["job", "instance", "le"];

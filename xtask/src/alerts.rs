@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// The variable by which tests get the path of promtool.
-pub(crate) const PROMTOOL_VARIABLE: &str = "REDGRID_PROMTOOL";
+pub(crate) const PROMTOOL_VARIABLE: &str = "PROMTOOL";
 
 /// The folder of the unpacked package, relative to the workspace.
 const FOLDER: &str = "target/tools/prometheus";

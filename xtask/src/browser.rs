@@ -16,11 +16,12 @@ use crate::{
     wheel::find,
 };
 
-/// The variable by which tests get the path of axe-core.
-const AXE_VARIABLE: &str = "REDGRID_AXE";
+/// The variable by which tests get the path of axe-core. It has no prefix `REDGRID_`: that is for
+/// settings of clients.
+const AXE_VARIABLE: &str = "AXE_CORE";
 
 /// The variable by which tests get the folder for pictures.
-const PICTURES_VARIABLE: &str = "REDGRID_SCREENSHOTS";
+const PICTURES_VARIABLE: &str = "SCREENSHOTS";
 
 /// The folder of the pictures, relative to the workspace.
 const PICTURES: &str = "docs/operating/images";

@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// The variable that makes the test write the files instead of comparing them.
-const WRITE_VARIABLE: &str = "REDGRID_WRITE_DASHBOARDS";
+const WRITE_VARIABLE: &str = "WRITE_DASHBOARDS";
 
 /// The test that compares the files with the table of metrics.
 const TEST: &str = "contrib::the_dashboards_are_those_of_the_table";

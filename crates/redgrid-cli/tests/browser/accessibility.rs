@@ -9,7 +9,7 @@ use crate::data::{PAGES, fill};
 use crate::support::{Outcome, Setup, assert_silent, axe_or_skip, confirm};
 
 /// The variable that names the folder for pictures of all pages; `cargo xtask screenshots` sets it.
-const PICTURES_VARIABLE: &str = "REDGRID_SCREENSHOTS";
+const PICTURES_VARIABLE: &str = "SCREENSHOTS";
 
 /// Width of the pictures in pixels.
 const WIDTH: u32 = 1_200;

@@ -25,7 +25,7 @@ pub(crate) const SOON: Duration = Duration::from_secs(60);
 pub(crate) const JAVA: &str = "0f8fad5b-d9cb-469f-a165-70867728950e:17";
 
 /// The variable that names the file `axe.min.js`.
-const AXE_VARIABLE: &str = "REDGRID_AXE";
+const AXE_VARIABLE: &str = "AXE_CORE";
 
 /// Browsers at a time: each has some ten processes.
 static TURNS: Semaphore = Semaphore::const_new(2);

@@ -90,8 +90,8 @@ async fn a_client_is_silent_as_soon_as_its_own_time_has_ended() {
         inspector.ask_each(&ids, Duration::from_millis(200), |event| sender.send(event).expect("a reader")).await
     });
     let first = tokio::time::timeout(SOON, silent.recv()).await.expect("in time").expect("an event");
-    let AskEvent::Silent { client, waited, .. } = first else { panic!("{first:?}") };
-    assert!(client.ends_with("000") && waited >= Duration::from_millis(300), "{client} {waited:?}");
+    let AskEvent::Silent { waited, .. } = first else { panic!("{first:?}") };
+    assert!(waited >= Duration::from_millis(300), "{waited:?}");
     // Most of the others were not asked yet.
     let count = published(&observer).await;
     assert!(count < 200, "{count}");

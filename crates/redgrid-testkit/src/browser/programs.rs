@@ -8,10 +8,10 @@ use std::{
 use crate::skip::report_skipped;
 
 /// The environment variable that names the browser.
-pub const BROWSER_VARIABLE: &str = "REDGRID_CHROMIUM";
+pub const BROWSER_VARIABLE: &str = "CHROMIUM";
 
 /// The environment variable that names the browser's driver.
-pub const DRIVER_VARIABLE: &str = "REDGRID_CHROMEDRIVER";
+pub const DRIVER_VARIABLE: &str = "CHROMEDRIVER";
 
 /// Names of the browser.
 const BROWSERS: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
