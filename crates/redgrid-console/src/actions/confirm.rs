@@ -201,7 +201,7 @@ fn of_object(intent: &Intent, object: Option<&ObjectView>) -> Markup {
             p { "The object and all keys that belong to it expire at that time." }
         }
         @if object.is_some_and(|object| object.kind.is_lock()) {
-            p.fault { "It is a lock that is held. To take it away, use the page of the lock: it notifies the holder." }
+            p.fault { "It is a lock, so this is refused. Use the page of the lock: an action there notifies the holder." }
         }
     }
 }

@@ -75,7 +75,7 @@ fn outcome(intent: &Intent, outcome: &ActionOutcome) -> (StatusCode, &'static st
 fn status_of(error: &ActionError) -> StatusCode {
     match error {
         ActionError::NotRecorded { .. } => StatusCode::SERVICE_UNAVAILABLE,
-        ActionError::NotALock { .. } => StatusCode::CONFLICT,
+        ActionError::NotALock { .. } | ActionError::IsLock { .. } => StatusCode::CONFLICT,
         ActionError::IsRecord { .. } => StatusCode::FORBIDDEN,
         _ => StatusCode::BAD_GATEWAY,
     }

@@ -164,7 +164,9 @@ fn actions(object: &ObjectView) -> Markup {
         @if object.kind == ObjectKind::PermitExpirableSemaphore {
             a href=(link("permit", &[])) { "Give a permit back" }
         }
-        @if !object.kind.is_lock() { a href=(link("delete", &[])) { "Delete" } }
-        a href=(link("lifetime", &[])) { "Set lifetime" }
+        @if !object.kind.is_lock() {
+            a href=(link("delete", &[])) { "Delete" }
+            a href=(link("lifetime", &[])) { "Set lifetime" }
+        }
     }
 }

@@ -8,7 +8,9 @@ use redgrid_locks::{AcquireError, Election, FairLock, FencedLock, ForcedRelease,
 
 use super::outcome::{ActionError, ActionOutcome, ActionReport, Failed, Refusal};
 use super::{Actions, Reason, Subject};
-use crate::holder::HolderView;
+use crate::Failure;
+use crate::error::InspectError;
+use crate::holder::{HolderField, HolderView};
 use crate::inspector::Inspector;
 use crate::lock::{LockKind, LockView};
 
@@ -43,6 +45,11 @@ impl Actions {
             return Err(ActionError::NotALock { name: view.name, type_name });
         }
         let holder = holder.as_ref().to_owned();
+        if HolderField::parse(holder.as_bytes()).is_none() {
+            let expected = "the field of a holder, such as `<uuid>:<number>`";
+            let failure = Failure::invalid_argument(view.name, "holder", expected, format!("{holder:?}"));
+            return Err(InspectError::from(failure).into());
+        }
         let subject = Subject {
             action: "force a lock",
             object: Bytes::copy_from_slice(view.name.as_bytes()),

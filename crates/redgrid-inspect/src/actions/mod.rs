@@ -21,9 +21,10 @@ use crate::inspector::Inspector;
 
 /// Changes locks, objects, permits and queues for an operator. It is cheap to clone.
 ///
-/// Each action changes only what the operator saw: the hold of the given holder, the permit or the
-/// dead letter with the given id. If something else is there by now, the action is
-/// [refused](Refusal), and nothing changes.
+/// Locks, permits and marked dead letters change only as the operator saw them: the hold of the
+/// given holder, the permit or the dead letter with the given id. If another holder has the lock by
+/// now, the action is [refused](Refusal), and nothing changes. Deleting an object, its lifetime,
+/// and all dead letters of a queue do not depend on what the operator saw; locks are refused there.
 ///
 /// Before an action is begun, an entry in the stream [`redgrid_audit`](AUDIT_STREAM) records the
 /// operator, the address or host, the object, its state, and the reason. Without that entry there

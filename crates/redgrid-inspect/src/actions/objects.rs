@@ -18,7 +18,7 @@ impl Actions {
     /// they protect against late requests.
     ///
     /// The name consists of any bytes, as that of an [`ObjectView`]. The servers free the memory in
-    /// the background.
+    /// the background. Locks are refused: see [`Actions::force_release`].
     ///
     /// # Errors
     ///
@@ -39,8 +39,7 @@ impl Actions {
     /// Sets when an object expires, with all keys that belong to it: 1 ms to 3650 days from now.
     /// `None` removes its lifetime.
     ///
-    /// A lock without a lifetime stays taken until it is released: set a lifetime if its holder is
-    /// gone.
+    /// Locks are refused, also those without a lifetime: see [`Actions::force_release`].
     ///
     /// # Errors
     ///
@@ -80,6 +79,9 @@ impl Actions {
             return Err(ActionError::IsRecord { name: AUDIT_STREAM });
         }
         let view = self.inspector.object(object).await?;
+        if view.as_ref().is_some_and(|view| view.kind.is_lock()) {
+            return Err(ActionError::IsLock { name: String::from_utf8_lossy(object).into_owned() });
+        }
         let before = view.as_ref().map_or_else(|| "nothing".to_owned(), describe);
         Ok(Subject { action, object: Bytes::copy_from_slice(object), target, before })
     }

@@ -132,6 +132,13 @@ pub enum ActionError {
         /// The server's name of the type, such as `hash`; a hash has other fields than holders.
         type_name: String,
     },
+    /// The object is a lock, which is neither deleted nor given a lifetime: its holder would not
+    /// notice that. Nothing is recorded.
+    #[error("`{name}` is a lock: free it by its holder, which is notified")]
+    IsLock {
+        /// The name.
+        name: String,
+    },
     /// The object is the record of actions, which no action changes.
     #[error("cannot change `{name}` by an action: it is the record of actions")]
     IsRecord {

@@ -110,6 +110,8 @@ async fn an_operator_acts_with_the_published_permissions() {
     queue.push("a").await.expect("it is pushed");
     queue.try_receive().await.expect("an answer").expect("a message").reject("odd").await.expect("it is dead");
     send(&observer, &["SET", "text", "1"]).await;
+    send(&observer, &["HSET", "multimap", "key", "AAAAAAAAAAAAAAAAAAAAAA"]).await;
+    send(&observer, &["SADD", "{multimap}:AAAAAAAAAAAAAAAAAAAAAA", "1"]).await;
     send(&observer, &["ACL", "LOG", "RESET"]).await;
 
     let actions = actions(&server.url_for("operator", "secret")).await;
@@ -125,6 +127,7 @@ async fn an_operator_acts_with_the_published_permissions() {
         actions.redrive("mails", DeadSelection::All, &reason()).await,
         actions.set_lifetime("text", Some(Duration::from_secs(60)), &reason()).await,
         actions.set_lifetime("text", None, &reason()).await,
+        actions.set_lifetime("multimap", Some(Duration::from_secs(60)), &reason()).await,
         actions.delete("text", &reason()).await,
         actions.delete("mails", &reason()).await,
     ];
@@ -132,7 +135,7 @@ async fn an_operator_acts_with_the_published_permissions() {
         let report = report.expect("it is begun");
         assert!(report.outcome.is_done() && report.is_recorded, "{report:?}");
     }
-    assert_eq!(actions.inspector().recorded_actions().await.expect("the record").len(), 12);
+    assert_eq!(actions.inspector().recorded_actions().await.expect("the record").len(), 13);
     assert_nothing_was_refused(&observer).await;
     drop((plain, fenced, write, read, leads, fair, permit));
 }

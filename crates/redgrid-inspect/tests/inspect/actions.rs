@@ -158,6 +158,15 @@ async fn an_object_is_changed_with_all_that_belongs_to_it() {
     let endless = actions.set_lifetime("a", Some(Duration::MAX), &reason()).await;
     assert!(matches!(endless, Err(ActionError::Inspect(_))), "{endless:?}");
     assert!(observer.exists(AUDIT_STREAM).await.expect("an answer"));
+
+    // The holder of a lock would not notice the change.
+    hold(&observer, "job", &format!("{ONE}:17"), "60000").await;
+    let deleted = actions.delete("job", &reason()).await;
+    let expiring = actions.set_lifetime("job", minute, &reason()).await;
+    for refused in [deleted, expiring] {
+        assert!(matches!(refused, Err(ActionError::IsLock { .. })), "{refused:?}");
+    }
+    assert!(observer.exists("job").await.expect("an answer"));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -241,6 +241,14 @@ async fn what_is_no_lock_is_not_changed() {
     assert_eq!(actions.inspector().recorded_actions().await.expect("the record"), []);
     assert!(observer.exists("user").await.expect("an answer"));
 
+    // The hash of a read-write lock has a field that is no holder.
+    send(&observer, &["HSET", "prices", "mode", "read", &format!("{ONE}:1"), "1"]).await;
+    for field in ["mode", "mode:write", "", "Ada"] {
+        let refused = actions.force_release("prices", field, &reason()).await;
+        assert!(matches!(refused, Err(ActionError::Inspect(_))), "{field}: {refused:?}");
+    }
+    assert_eq!(observer.query::<u64>(&["HLEN", "prices"]).await.expect("an answer"), 2);
+
     // A lock with two holders, which redgrid and Redisson never write.
     hold(&observer, "odd", &format!("{ONE}:1"), "60000").await;
     send(&observer, &["HSET", "odd", &format!("{ONE}:2"), "1"]).await;

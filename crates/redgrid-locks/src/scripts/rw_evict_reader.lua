@@ -12,7 +12,8 @@
 --          2  it did not hold the lock, but others do
 --
 -- Work: O(1), writes two keys. Sent twice, it returns 0 or 2 the second time.
-if redis.call('HDEL', KEYS[1], ARGV[1]) == 0 then
+-- `mode` is no holder.
+if ARGV[1] == 'mode' or redis.call('HDEL', KEYS[1], ARGV[1]) == 0 then
   return redis.call('EXISTS', KEYS[1]) == 0 and 0 or 2
 end
 redis.call('DEL', KEYS[2])
