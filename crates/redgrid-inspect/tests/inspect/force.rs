@@ -200,8 +200,10 @@ async fn actions_work_in_any_slot_of_a_cluster() {
         let seen = field(actions.inspector(), name).await;
         assert_eq!(outcome(&actions, name, &seen).await, ActionOutcome::Done { count: 1 }, "{name}");
         lost(held.lost()).await;
-        let _next = Lock::new(&user, name).acquire().await.expect("it is free");
-        assert!(actions.delete(name, &reason()).await.expect("it is begun").outcome.is_done(), "{name}");
+        let text = format!("{{{name}}}:text");
+        let set = redgrid_core::Request::command("SET").key(text.clone()).arg("1");
+        user.run::<()>(set).await.expect("an answer");
+        assert!(actions.delete(&text, &reason()).await.expect("it is begun").outcome.is_done(), "{name}");
     }
     let record = actions.inspector().recorded_actions().await.expect("the record");
     assert!(record.len() == 12 && record.iter().all(|action| action.outcome.is_some()), "{record:?}");
