@@ -134,7 +134,7 @@ fn permission(app: &App, parts: &Parts) -> Result<Permission, Box<Response>> {
         return Err(Box::new(unauthorized("Log in first.")));
     }
     let is_action = app.operates && parts.uri.path() == ACTION_PATH;
-    if !path.is_empty() && Page::of_id(path).is_none() && !is_action {
+    if !path.is_empty() && Page::of_path(path).is_none() && !is_action {
         // A relative link to the login would lead to a wrong path.
         return Err(Box::new(no_such_page(&parts.uri)));
     }

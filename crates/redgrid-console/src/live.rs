@@ -65,7 +65,7 @@ pub(crate) async fn stream(
     uri: Uri,
 ) -> Response {
     let query = Query::read(uri.query());
-    let Some(page) = Page::of_id(query.get("page")) else {
+    let Some(page) = Page::of_path(query.get("page")) else {
         return problem(StatusCode::NOT_FOUND, "Not found", "The address names no page.");
     };
     let changes = app.collector.changes();

@@ -62,7 +62,7 @@ pub(crate) async fn submit(State(app): State<Arc<App>>, parts: Parts, Form(field
 fn target(next: &str) -> &str {
     let (page, _) = next.split_once('?').unwrap_or((next, ""));
     let is_plain = next.bytes().all(|byte| byte.is_ascii_graphic());
-    let is_known = Page::of_id(page).is_some() || ACTION_PATH.strip_prefix('/') == Some(page);
+    let is_known = Page::of_path(page).is_some() || ACTION_PATH.strip_prefix('/') == Some(page);
     if is_plain && is_known { next } else { Page::Overview.path() }
 }
 

@@ -20,7 +20,7 @@ use crate::scripts::SYNCHRONIZER;
 pub struct SynchronizerView {
     /// The name, without the namespace.
     pub name: String,
-    /// What it is.
+    /// Its kind.
     pub kind: ObjectKind,
     /// Its state.
     pub state: SynchronizerState,

@@ -17,7 +17,7 @@ use crate::lock::{Lock, LockGuard};
 /// It matters only if the client that forces the release dies in between.
 const FORCED_LEASE: Duration = Duration::from_secs(5);
 
-/// What became of a lock that was to be freed by force if a given holder had it.
+/// The result of freeing a lock by force on condition that a given holder has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[must_use = "the lock may still be held"]
 #[non_exhaustive]

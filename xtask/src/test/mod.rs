@@ -24,7 +24,7 @@ pub(crate) const FEATURES: [&str; 2] = ["--features", "redgrid-tests/observabili
 /// The variable that sets the number of concurrent tests of a program, read by Rust's test harness.
 const THREADS: &str = "RUST_TEST_THREADS";
 
-/// What to do if a browser, its driver or axe-core is missing.
+/// The reaction to a missing browser, driver or axe-core.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Browser {
     /// Skip the tests that need it.

@@ -2,7 +2,7 @@
 
 use super::error::{ConfigError, Origin, nearest};
 
-/// What redgrid has instead of a setting of another library.
+/// The equivalent of a setting of another library.
 enum Hint {
     /// The name of the equivalent setting.
     Setting(&'static str),

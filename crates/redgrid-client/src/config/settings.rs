@@ -179,7 +179,7 @@ pub struct Settings {
     /// The prefix of all keys and channels.
     pub namespace: Namespace,
     pub(crate) client_name: String,
-    /// What the client reports about itself.
+    /// The contents of the client's reports about itself.
     pub introspection: Introspection,
 }
 

@@ -10,21 +10,6 @@ use crate::assets::{ICON, SCRIPT, STYLE};
 use crate::console::App;
 use crate::view::View;
 
-/// The pages in the navigation.
-const NAVIGATION: [Page; 11] = [
-    Page::Overview,
-    Page::Locks,
-    Page::Contention,
-    Page::Queues,
-    Page::Synchronizers,
-    Page::Limiters,
-    Page::Streams,
-    Page::Clients,
-    Page::Objects,
-    Page::Doctor,
-    Page::Events,
-];
-
 /// Parts of a path that are counted; with more of them, the page has no style.
 const DEEPEST: usize = 32;
 
@@ -39,7 +24,8 @@ pub(super) fn page(
     now: u64,
 ) -> Response {
     let own = query.filter(|query| !query.is_empty());
-    let live = own.map_or_else(|| format!("live?page={}", page.id()), |own| format!("live?page={}&{own}", page.id()));
+    let live =
+        own.map_or_else(|| format!("live?page={}", page.path()), |own| format!("live?page={}&{own}", page.path()));
     let here = own.map_or_else(|| current(page).path().to_owned(), |own| format!("{}?{own}", page.path()));
     let name = if title.is_empty() { page.title().to_owned() } else { format!("{title} · {}", page.title()) };
     let is_here = |one: Page| (one == current(page)).then_some("page");
@@ -51,7 +37,7 @@ pub(super) fn page(
                     p.brand { a href=(Page::Overview.path()) { "redgrid" } @if app.title != "redgrid" { " " span { (app.title) } } }
                     nav aria-label="Pages" {
                         ul {
-                            @for one in NAVIGATION {
+                            @for one in Page::ALL.into_iter().filter(|one| current(*one) == *one) {
                                 li { a href=(one.path()) aria-current=[is_here(one)] { (one.title()) } }
                             }
                         }

@@ -34,7 +34,8 @@ pub(crate) enum Page {
 }
 
 impl Page {
-    const ALL: [Page; 14] = [
+    /// All pages, in the order of the navigation.
+    pub(super) const ALL: [Page; 14] = [
         Page::Overview,
         Page::Locks,
         Page::Lock,
@@ -71,14 +72,9 @@ impl Page {
         }
     }
 
-    /// Returns its name in the address of the stream.
-    pub(crate) fn id(self) -> &'static str {
-        self.path()
-    }
-
-    /// Returns the page with this name.
-    pub(crate) fn of_id(id: &str) -> Option<Page> {
-        Page::ALL.into_iter().find(|page| page.id() == id)
+    /// Returns the page with this path.
+    pub(crate) fn of_path(path: &str) -> Option<Page> {
+        Page::ALL.into_iter().find(|page| page.path() == path)
     }
 
     /// Returns its title.

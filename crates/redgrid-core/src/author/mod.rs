@@ -34,7 +34,7 @@ pub use crate::lock::shared::ReadWriteMode;
 pub use crate::object::pages::{PageRequest, Paged, Pages};
 pub use redgrid_client::{ByNode, ScriptText, Server, Topology, UNSUBSCRIBED_POLL};
 
-/// What objects count in metrics. Without the feature `metrics`, the functions do nothing.
+/// Functions by which objects update metrics. Without the feature `metrics`, they do nothing.
 pub mod counts {
     pub use crate::observe::objects::*;
 }

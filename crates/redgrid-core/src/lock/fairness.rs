@@ -51,7 +51,7 @@ const POLL_TICK: Duration = Duration::from_millis(100);
 /// could starve a third process (found by the model `turns`).
 const WINDOWS: u32 = 2;
 
-/// What a release reports about waiters in other processes.
+/// The waiters in other processes, as far as the reply to a release shows them.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SubscriberCount {
     /// Subscribers that the message of the release reached, or will reach through a replica.
@@ -97,7 +97,7 @@ impl SubscriberCount {
     }
 }
 
-/// What a process waits for before its next attempt, so that other processes go first: a number of
+/// The condition for the next attempt of a process, so that other processes go first: a number of
 /// messages, or a quiet period.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct YieldPlan {

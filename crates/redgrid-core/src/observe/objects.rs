@@ -1,5 +1,5 @@
-//! What objects count: queues, limiters, caches, topics and transactions. Without the feature
-//! `metrics`, these functions do nothing.
+//! Metrics of queues, limiters, caches, topics and transactions. Without the feature `metrics`,
+//! these functions do nothing.
 //!
 //! `family` is the label of the object's handle.
 
@@ -38,7 +38,7 @@ macro_rules! labelled {
 }
 
 labelled! {
-    /// What a process did with messages of a reliable queue.
+    /// A change of messages of a reliable queue by a process.
     QueueEvent {
         /// The queue has accepted the message.
         Pushed "pushed",

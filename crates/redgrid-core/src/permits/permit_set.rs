@@ -74,7 +74,7 @@ pub(super) struct PermitLease {
     owner: Mutex<Owner>,
 }
 
-/// What reports say about the guard of a permit.
+/// The guard of a permit, as it is reported.
 struct Owner {
     since: Instant,
     label: Option<Label>,

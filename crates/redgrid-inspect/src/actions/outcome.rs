@@ -134,7 +134,7 @@ pub enum ActionError {
     },
     /// The object is a lock, which is neither deleted nor given a lifetime: its holder would not
     /// notice that. Nothing is recorded.
-    #[error("`{name}` is a lock: free it by its holder, which is notified")]
+    #[error("`{name}` is a lock, which is only taken away from its holder, so that the holder is notified")]
     IsLock {
         /// The name.
         name: String,

@@ -12,7 +12,7 @@ use redgrid_core::clock::Instant;
 
 use super::NearCache;
 
-/// What the metrics of a cache have so far.
+/// The numbers of a cache that the metrics contain already.
 #[derive(Debug, Default)]
 pub(super) struct Published {
     hits: u64,

@@ -52,7 +52,7 @@ pub(crate) struct NearCache {
     pending_reads: Mutex<PendingReads>,
     staleness: Staleness,
     counters: Counters,
-    /// What the metrics have so far.
+    /// The numbers that the metrics contain already.
     published: Mutex<Published>,
     /// Whether the cache has been read since the last heartbeat.
     read_since_heartbeat: AtomicBool,

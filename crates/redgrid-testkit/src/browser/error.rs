@@ -22,7 +22,7 @@ pub enum BrowserError {
     NoAnswer {
         /// The command.
         command: String,
-        /// What failed.
+        /// The reason.
         reason: String,
     },
     /// The browser could not execute a command.

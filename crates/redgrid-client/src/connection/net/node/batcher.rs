@@ -63,8 +63,8 @@ use crate::script::{BatchPhase, ScriptText};
 /// caller that is woken on another thread starts a moment later.
 const MAX_YIELDS: usize = 5;
 
-/// The same as [`MAX_YIELDS`], for a runtime with one thread. Fewer yields suffice there, because
-/// woken callers run before the sender continues.
+/// The value instead of [`MAX_YIELDS`] on a runtime with one thread. Fewer yields suffice there,
+/// because woken callers run before the sender continues.
 const MAX_YIELDS_ONE_THREAD: usize = 2;
 
 /// Maximum delay of a reply that has arrived: 1 to 2 ms, given the timer's resolution.
