@@ -154,7 +154,7 @@ fn expected(view: &LockView, answers: &[Answer], if_holder: Option<&str>) -> Vec
         Some(field) => {
             // The field of a writer has a suffix, which `redgrid inspect` does not show.
             let is_it = |holder: &&Holder| holder.holder.strip_suffix(":write").unwrap_or(&holder.holder) == field;
-            let found = known.iter().find(is_it).or_else(|| known.iter().find(|holder| holder.holder == field));
+            let found = known.iter().find(|holder| holder.holder == field).or_else(|| known.iter().find(is_it));
             let unknown = Holder { holder: field.to_owned(), host: None, pid: None, program: None, process: None };
             vec![found.cloned().unwrap_or(unknown)]
         }

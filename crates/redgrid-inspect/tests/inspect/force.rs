@@ -147,6 +147,25 @@ async fn one_reader_of_several_loses_its_hold() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_reader_that_writes_loses_only_its_read() {
+    let server = server().await;
+    let observer = observer(&server).await;
+    let actions = actions(&server.url()).await;
+    // A thread of Redisson that writes and reads.
+    let (reader, writer) = (format!("{ONE}:1"), format!("{ONE}:1:write"));
+    send(&observer, &["HSET", "prices", "mode", "write", &writer, "1", &reader, "1"]).await;
+    send(&observer, &["PEXPIRE", "prices", "60000"]).await;
+    assert_eq!(outcome(&actions, "prices", &reader).await, ActionOutcome::Done { count: 1 });
+    assert_eq!(field(actions.inspector(), "prices").await, writer);
+    // It does not read any more, and keeps the write lock.
+    let passed = Refusal::HeldByAnother { holders: vec![writer.clone()] };
+    assert_eq!(outcome(&actions, "prices", &reader).await, ActionOutcome::Refused(passed));
+    assert_eq!(field(actions.inspector(), "prices").await, writer);
+    assert_eq!(outcome(&actions, "prices", &writer).await, ActionOutcome::Done { count: 1 });
+    assert!(!observer.exists("prices").await.expect("an answer"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_lost_reply_about_a_reader_leaves_the_outcome_unknown() {
     let server = server().await;
     let observer = observer(&server).await;
