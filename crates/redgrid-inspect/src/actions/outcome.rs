@@ -178,6 +178,8 @@ impl Failed for Failure {
 impl Failed for AcquireError {
     fn is_unknown(&self) -> bool {
         match self {
+            // The client may have shut down after the takeover.
+            AcquireError::Failed(Failure::ShuttingDown { .. }) => true,
             AcquireError::Failed(failure) => failure.is_unknown(),
             // The takeover was granted.
             AcquireError::NotDurable { .. } => true,
@@ -237,6 +239,8 @@ mod tests {
             assert_eq!((object.outcome().as_str(), QueueError::from(object).outcome().as_str()), (word, word));
             assert_eq!(KeysError::from(failure.clone()).outcome().as_str(), word, "{failure}");
         }
+        let ended = AcquireError::from(Failure::ShuttingDown { operation: operation() });
+        assert_eq!(ended.outcome().as_str(), "unknown", "the lock may be taken away");
         assert_eq!(ActionOutcome::of_count(0), ActionOutcome::Refused(Refusal::Absent));
         assert_eq!(ActionOutcome::of_count(2).to_string(), "2 changed");
     }
