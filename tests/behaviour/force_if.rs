@@ -104,6 +104,25 @@ async fn a_lost_reply_does_not_make_a_takeover_look_undone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_caller_that_polls_late_learns_that_the_holder_has_lost_the_lock() {
+    let server = server().await;
+    let (holder, forcing) = (client(&server).await, client(&server).await);
+    listening(&server, &holder).await;
+    let held = Lock::new(&holder, "a").acquire().await.unwrap();
+    let lock = Lock::new(&forcing, "a");
+    let seen = lock.inspect().await.unwrap().expect("a held lock").holders.remove(0);
+    let mut forced = std::pin::pin!(lock.force_release_if(&seen));
+    assert!(futures_util::poll!(&mut forced).is_pending());
+    lost(held.lost()).await;
+    // The grant of the takeover is offered for a second, and then released.
+    let next = Lock::new(&holder, "a").acquire().timeout(SOON).await.unwrap();
+    let forced = tokio::time::timeout(SOON, forced).await.expect("in time").unwrap();
+    assert!(forced.is_done(), "{forced:?}");
+    assert!(next.is_held(), "the next holder keeps the lock");
+    next.release().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_shutdown_after_the_takeover_leaves_the_outcome_unknown() {
     let server = server().await;
     let (holder, forcing) = (client(&server).await, client(&server).await);

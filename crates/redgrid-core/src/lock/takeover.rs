@@ -36,6 +36,9 @@ pub enum TakeoverFrom {
 // Not `#[non_exhaustive]`: only implementations of object types use it.
 pub enum Takeover {
     /// The lock was taken over.
+    ///
+    /// If the caller polled too late, the guard is already released, and others may have the lock.
+    /// After [`TakeoverFrom::Anybody`] the lock is taken over again in this case.
     Done(HoldGuard),
     /// The lock was free, and was left alone.
     Free,
@@ -58,17 +61,19 @@ impl Table {
         loop {
             let (answer, outcome) = oneshot::channel();
             let (table, client, target) = (Arc::clone(self), client.clone(), Arc::clone(target));
-            let (wanted, from, name) = (request.clone(), from.clone(), target.name.clone());
+            let (wanted, condition, name) = (request.clone(), from.clone(), target.name.clone());
             // The takeover runs in a background task: the caller's future may be dropped, and a
             // grant must not stay without an owner.
             self.spawn_background(Box::pin(async move {
-                let _ = answer.send(table.take_over_for(client, kind, target, wanted, from).await);
+                let _ = answer.send(table.take_over_for(client, kind, target, wanted, condition).await);
             }));
             // A task that ended early may have sent its request.
             let taken = outcome.await.unwrap_or_else(|_| Err(maybe_taken(AcquireFailure::ShuttingDown)));
             match taken.map_err(|failure| failure.into_error(&self.core, &name))? {
                 // The caller polled too late, so its grant was released: take the lock over again.
-                Takeover::Done(grant) if !grant.accept() => {}
+                // With another condition the former holders have lost the lock already. A second
+                // takeover would not find them, or would take the lock from the next holder.
+                Takeover::Done(grant) if !grant.accept() && from == TakeoverFrom::Anybody => {}
                 taken => return Ok(taken),
             }
         }
