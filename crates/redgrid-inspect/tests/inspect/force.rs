@@ -7,7 +7,7 @@ use redgrid_locks::{Election, FairLock, FencedLock, Lock, LostReason, RwLock};
 use redgrid_testkit::{Action, Cluster, Proxy, wait_until};
 
 use crate::actions::{actions, reason, recorded};
-use crate::support::{ONE, SOON, client, hold, observer, send, server};
+use crate::support::{ONE, SOON, client, hold, inspector, observer, send, server};
 
 /// Hand-overs for each of [`NAMES`] locks: 1,000 in all.
 const ROUNDS: u64 = 25;
@@ -207,6 +207,32 @@ async fn an_action_whose_caller_leaves_is_completed_and_recorded() {
     let outcome = recorded(actions.inspector()).await.outcome.expect("it has ended");
     assert_eq!(outcome.outcome, "done");
     assert!(!observer.exists("job").await.expect("an answer"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_action_is_done_if_its_caller_leaves_while_it_is_recorded() {
+    let server = server().await;
+    let observer = observer(&server).await;
+    let proxy = Proxy::to(&server).await.expect("a proxy");
+    let actions = actions(&server.url_via(proxy.addr())).await;
+    send(&observer, &["SET", "a", "1"]).await;
+    proxy.next(1, "XADD", Action::Hold);
+    let caller = tokio::spawn({
+        let actions = actions.clone();
+        async move { actions.delete("a", &reason()).await }
+    });
+    wait_until(SOON, async || proxy.counts().held == 1).await;
+    caller.abort();
+    assert!(caller.await.is_err(), "the record is not written yet");
+    assert_eq!(proxy.release_held().await, 1);
+    let inspector = inspector(&server.url()).await;
+    let has_ended = async || {
+        let record = inspector.recorded_actions().await.expect("the record");
+        record.first().is_some_and(|action| action.outcome.is_some())
+    };
+    wait_until(SOON, has_ended).await;
+    assert_eq!(recorded(&inspector).await.outcome.map(|ended| ended.outcome).as_deref(), Some("done"));
+    assert!(!observer.exists("a").await.expect("an answer"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
