@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::Args;
 use redgrid::Name;
 use redgrid_inspect::{
-    ASK_TIMEOUT, ActionError, ActionOutcome, Actions, Answer, Inspector, LockView, Operator, Reason, Refusal,
+    ASK_TIMEOUT, ActionError, ActionOutcome, Actions, Answer, HolderView, Inspector, LockView, Operator, Reason, Refusal,
 };
 use serde::Serialize;
 
@@ -61,6 +61,9 @@ struct Output {
     actions: Vec<String>,
     /// Whether the outcome of each action is in the record.
     recorded: bool,
+    /// Whether the lock is only retained: its holders have released it.
+    #[serde(skip)]
+    is_retained: bool,
     /// The ids of the actions with an unknown outcome.
     #[serde(skip)]
     unknown: Vec<String>,
@@ -107,6 +110,12 @@ async fn unlock(server: &Server, name: &Name, reason: &Reason, options: &UnlockO
     }
     let actions = Actions::new(&inspector, operator());
     let mut output = Output::new(name);
+    if expected.is_empty() && view.is_held() {
+        // Its holders have released it, and it stays taken for their `hold_at_least`.
+        output.holders = view.holders.iter().take(SHOWN).map(HolderView::field).collect();
+        output.is_retained = true;
+        output.ends("held by another");
+    }
     for holder in expected {
         let report = actions.force_release(name.as_str(), &holder.holder, reason).await;
         let report = report.map_err(|error| refused(server, &error, &output))?;
@@ -213,6 +222,7 @@ impl Output {
             holders: Vec::new(),
             actions: Vec::new(),
             recorded: true,
+            is_retained: false,
             unknown: Vec::new(),
         }
     }
@@ -268,6 +278,10 @@ impl Output {
             "done" => {
                 let lost: Vec<_> = self.lost.iter().map(Holder::text).collect();
                 format!("{name}: taken from {}", lost.join(" and "))
+            }
+            "held by another" if self.is_retained => {
+                let holders = printable(&self.holders.join(" and "));
+                format!("{name}: not freed, it is released and stays taken until the lease of {holders} ends")
             }
             "held by another" if self.holders.is_empty() => format!("{name}: not freed, another holder had it"),
             "held by another" => {
