@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
+use redgrid_core::author::ClientExt as _;
+use redgrid_core::{ChannelSelector, PubSubEvent};
 use redgrid_inspect::{AUDIT_STREAM, ActionError, ActionOutcome, Actions, Client, Inspector, LockKind, Refusal};
 use redgrid_locks::{Election, FairLock, FencedLock, Lock, LostReason, RwLock};
 use redgrid_testkit::{Action, Cluster, Proxy, wait_until};
 
 use crate::actions::{actions, reason, recorded};
-use crate::support::{ONE, SOON, client, hold, inspector, observer, send, server};
+use crate::support::{JAVA, ONE, SOON, client, hold, inspector, observer, send, server};
 
 /// Hand-overs for each of [`NAMES`] locks: 1,000 in all.
 const ROUNDS: u64 = 25;
@@ -252,6 +254,36 @@ async fn actions_work_in_any_slot_of_a_cluster() {
     }
     let record = actions.inspector().recorded_actions().await.expect("the record");
     assert!(record.len() == 12 && record.iter().all(|action| action.outcome.is_some()), "{record:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_waiter_that_enters_the_queue_after_the_look_is_woken() {
+    let server = server().await;
+    let observer = observer(&server).await;
+    let proxy = Proxy::to(&server).await.expect("a proxy");
+    let actions = actions(&server.url_via(proxy.addr())).await;
+    let (holder, waiter) = (format!("{JAVA}:1"), format!("{JAVA}:2"));
+    hold(&observer, "job", &holder, "60000").await;
+    let waiting = client(&server.url()).await;
+    let channel = ChannelSelector::Plain(format!("redisson_lock__channel:{{job}}:{waiter}").into());
+    let notices = waiting.subscribe(channel, 8).await.expect("a subscription");
+    // The record is written after the look.
+    proxy.next(1, "XADD", Action::Hold);
+    let forced = tokio::spawn(async move { outcome(&actions, "job", &holder).await });
+    wait_until(SOON, async || proxy.counts().held == 1).await;
+    send(&observer, &["RPUSH", "redisson_lock_queue:{job}", &waiter]).await;
+    send(&observer, &["ZADD", "redisson_lock_timeout:{job}", "9000000000000", &waiter]).await;
+    proxy.release_held().await;
+    assert!(forced.await.expect("no panic").is_done());
+    let woken = async {
+        while let Some(event) = std::future::poll_fn(|context| notices.poll_next(context)).await {
+            if matches!(event, PubSubEvent::Message { .. }) {
+                return true;
+            }
+        }
+        false
+    };
+    assert!(tokio::time::timeout(SOON, woken).await.expect("in time"), "the waiter is notified");
 }
 
 #[tokio::test(flavor = "multi_thread")]
