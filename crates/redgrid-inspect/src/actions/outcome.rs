@@ -203,6 +203,8 @@ impl Failed for QueueError {
     fn is_unknown(&self) -> bool {
         match self {
             QueueError::Object(error) => error.is_unknown(),
+            // Earlier batches of the action may have been executed.
+            QueueError::ShuttingDown { .. } => true,
             _ => false,
         }
     }

@@ -1,7 +1,7 @@
 //! Actions on objects, permits and dead letters, and their record.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use redgrid_inspect::{
@@ -11,9 +11,9 @@ use redgrid_inspect::{
 use redgrid_permit_expirable_semaphore::PermitExpirableSemaphore;
 use redgrid_reliable_queue::ReliableQueue;
 use redgrid_reliable_queue::codecs::Text;
-use redgrid_testkit::{Action, Proxy};
+use redgrid_testkit::{Action, Proxy, wait_until};
 
-use crate::support::{ONE, client, hold, inspector, observer, send, server};
+use crate::support::{ONE, SOON, client, hold, inspector, observer, send, server};
 
 /// Returns the actions of an operator.
 pub(crate) async fn actions(url: &str) -> Actions {
@@ -252,6 +252,37 @@ async fn dead_letters_are_redriven_and_removed_by_their_ids() {
     assert_eq!(none.outcome, ActionOutcome::Refused(Refusal::Absent));
     let many = DeadSelection::Marked(vec![a; 101]);
     assert!(matches!(actions.redrive("mails", many, &reason()).await, Err(ActionError::Inspect(_))));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_part_of_all_dead_letters_is_an_unknown_outcome_with_their_number() {
+    let server = server().await;
+    let proxy = Proxy::to(&server).await.expect("a proxy");
+    let actions = actions(&server.url_via(proxy.addr())).await;
+    let user = client(&server.url()).await;
+    let queue = ReliableQueue::<String, Text>::new(&user, "mails");
+    for _ in 0..150 {
+        queue.push("a").await.expect("it is pushed");
+        let delivery = queue.try_receive().await.expect("an answer").expect("a message");
+        delivery.reject("unreadable").await.expect("it is dead");
+    }
+    // The second batch of a hundred is refused.
+    let batches = AtomicU64::new(0);
+    proxy.on_request(move |request| {
+        let is_batch = request.iter().any(|part| part == "redrive");
+        if is_batch && batches.fetch_add(1, Ordering::SeqCst) == 1 { Action::Hold } else { Action::Forward }
+    });
+    let redriven = tokio::spawn(async move {
+        actions.redrive("mails", DeadSelection::All, &reason()).await.expect("it is begun").outcome
+    });
+    wait_until(SOON, async || proxy.counts().held == 1).await;
+    server.deny(&["evalsha", "eval"]).await.expect("an answer");
+    proxy.release_held().await;
+    let outcome = redriven.await.expect("no panic");
+    let ActionOutcome::Unknown { why } = &outcome else { panic!("{outcome:?}") };
+    assert!(why.contains("failed after 100 elements"), "{why}");
+    server.allow(&["evalsha", "eval"]).await.expect("an answer");
+    assert_eq!(queue.counts().await.expect("counts").dead, 50);
 }
 
 #[tokio::test(flavor = "multi_thread")]
