@@ -139,7 +139,7 @@ pub enum ActionError {
         /// The name.
         name: String,
     },
-    /// The object is the record of actions, which no action changes.
+    /// The object is the record of actions, of this or another namespace, which no action changes.
     #[error("cannot change `{name}` by an action: it is the record of actions")]
     IsRecord {
         /// The name of the record.

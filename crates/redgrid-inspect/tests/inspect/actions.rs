@@ -155,6 +155,18 @@ async fn an_object_is_changed_with_all_that_belongs_to_it() {
 
     let record = actions.delete(AUDIT_STREAM, &reason()).await;
     assert!(matches!(record, Err(ActionError::IsRecord { .. })), "{record:?}");
+    // The record of another namespace is an object here.
+    send(&observer, &["XADD", "prod:redgrid_audit", "*", "id", "1"]).await;
+    let other = actions.delete("prod:redgrid_audit", &reason()).await;
+    let expiring = actions.set_lifetime("prod:redgrid_audit", minute, &reason()).await;
+    for refused in [other, expiring] {
+        assert!(matches!(refused, Err(ActionError::IsRecord { .. })), "{refused:?}");
+    }
+    assert_eq!(observer.query::<u64>(&["XLEN", "prod:redgrid_audit"]).await.expect("an answer"), 1);
+    assert_eq!(observer.time_to_live("prod:redgrid_audit").await.expect("an answer"), None);
+    send(&observer, &["SET", "my_redgrid_audit", "1"]).await;
+    let similar = actions.delete("my_redgrid_audit", &reason()).await.expect("it is begun");
+    assert!(similar.outcome.is_done(), "another name");
     let endless = actions.set_lifetime("a", Some(Duration::MAX), &reason()).await;
     assert!(matches!(endless, Err(ActionError::Inspect(_))), "{endless:?}");
     assert!(observer.exists(AUDIT_STREAM).await.expect("an answer"));
