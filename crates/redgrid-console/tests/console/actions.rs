@@ -244,7 +244,8 @@ async fn a_lost_reply_is_shown_as_unknown() {
 async fn hostile_names_survive_the_form() {
     let setup = Setup::start().await;
     let long = "x".repeat(1_024);
-    let names: [(&[u8], &str); 7] = [
+    let (controls, typed) = ("\x1b".repeat(1_024), "\\u{1b}".repeat(1_024));
+    let names: [(&[u8], &str); 8] = [
         (b"<img src=x onerror=alert(1)>", "<img src=x onerror=alert(1)>"),
         (b"\"'&;--><script>", "\"'&;--><script>"),
         ("evil\u{202e}gpj".as_bytes(), "evil\\u{202e}gpj"),
@@ -252,6 +253,7 @@ async fn hostile_names_survive_the_form() {
         (b"  two  spaces  ", "  two  spaces  "),
         (b"not utf-8 \xff\xfe", "not utf-8 \\xff\\xfe"),
         (long.as_bytes(), &long),
+        (controls.as_bytes(), &typed),
     ];
     let router = setup.operating();
     for (name, shown) in names {
