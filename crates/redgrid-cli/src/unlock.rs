@@ -6,7 +6,8 @@ use std::process::ExitCode;
 use clap::Args;
 use redgrid::Name;
 use redgrid_inspect::{
-    ASK_TIMEOUT, ActionError, ActionOutcome, Actions, Answer, HolderView, Inspector, LockView, Operator, Reason, Refusal,
+    ASK_TIMEOUT, ActionError, ActionOutcome, Actions, Answer, HolderView, Inspector, LockView, Operator, Reason,
+    Refusal,
 };
 use serde::Serialize;
 

@@ -69,8 +69,8 @@ impl<T, C: Clone> DeadLetters<T, C> {
     ///
     /// # Errors
     ///
-    /// [`QueueError`] says whether the request was executed. If some dead letters were already moved,
-    /// it is [`ObjectError::Partial`] with their number.
+    /// [`QueueError`] says whether the request was executed. If some dead letters were already
+    /// moved, it is [`ObjectError::Partial`] with their number.
     ///
     /// # Cancel safety
     ///

@@ -11,8 +11,8 @@ use crate::process_events::{MOST_EVENTS, ProcessEvent, newest};
 use crate::text::{ago, count, encoded, millis, moment, name, visible, visible_bytes};
 use crate::view::{View, row_id};
 
-/// Shows the page. The actions are those at the time of the request; `None` if this console does not
-/// operate, and does not read the record.
+/// Shows the page. The actions are those at the time of the request; `None` if this console does
+/// not operate, and does not read the record.
 pub(super) fn frame(view: &View, actions: Option<&Result<Vec<RecordedAction>, InspectError>>) -> Markup {
     html! {
         h1 { "Events" }

@@ -50,8 +50,8 @@ use crate::inspector::Inspector;
 ///
 /// # Cancel safety
 ///
-/// This applies to all actions. A future that is dropped while it reads the object begins no action.
-/// Afterwards a task writes the first entry, does the action and writes its outcome.
+/// This applies to all actions. A future that is dropped while it reads the object begins no
+/// action. Afterwards a task writes the first entry, does the action and writes its outcome.
 #[derive(Clone)]
 pub struct Actions {
     inspector: Inspector,

@@ -91,8 +91,8 @@ impl Actions {
     }
 }
 
-/// Returns whether the object is the record of actions, of this namespace or of another one. Without
-/// a namespace, the name of another one's record begins with that namespace.
+/// Returns whether the object is the record of actions, of this namespace or of another one.
+/// Without a namespace, the name of another one's record begins with that namespace.
 fn is_record(object: &[u8]) -> bool {
     object.strip_suffix(AUDIT_STREAM.as_bytes()).is_some_and(|before| before.is_empty() || before.ends_with(b":"))
 }
