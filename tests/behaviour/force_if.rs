@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redgrid_locks::{FairLock, Lock, LockHolder, RwLock};
+use redgrid_locks::{AcquireError, Failure, FairLock, Lock, LockHolder, RwLock};
 use redgrid_testkit::{Action, Proxy, wait_until};
 use redgrid_tests::{SOON, client, client_with, listening, script, server};
 
@@ -104,6 +104,44 @@ async fn a_lost_reply_does_not_make_a_takeover_look_undone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_caller_that_polls_late_learns_that_the_holder_has_lost_the_lock() {
+    let server = server().await;
+    let (holder, forcing) = (client(&server).await, client(&server).await);
+    listening(&server, &holder).await;
+    let held = Lock::new(&holder, "a").acquire().await.unwrap();
+    let lock = Lock::new(&forcing, "a");
+    let seen = lock.inspect().await.unwrap().expect("a held lock").holders.remove(0);
+    let mut forced = std::pin::pin!(lock.force_release_if(&seen));
+    assert!(futures_util::poll!(&mut forced).is_pending());
+    lost(held.lost()).await;
+    // The grant of the takeover is offered for a second, and then released.
+    let next = Lock::new(&holder, "a").acquire().timeout(SOON).await.unwrap();
+    let forced = tokio::time::timeout(SOON, forced).await.expect("in time").unwrap();
+    assert!(forced.is_done(), "{forced:?}");
+    assert!(next.is_held(), "the next holder keeps the lock");
+    next.release().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_shutdown_after_the_takeover_leaves_the_outcome_unknown() {
+    let server = server().await;
+    let (holder, forcing) = (client(&server).await, client(&server).await);
+    listening(&server, &holder).await;
+    let held = Lock::new(&holder, "a").acquire().await.unwrap();
+    let lock = Lock::new(&forcing, "a");
+    let seen = lock.inspect().await.unwrap().expect("a held lock").holders.remove(0);
+    let forced = tokio::spawn(async move { lock.force_release_if(&seen).await });
+    // The takeover waits for half a second after this.
+    lost(held.lost()).await;
+    forcing.shutdown(SOON).await.unwrap();
+    let forced = tokio::time::timeout(SOON, forced).await.expect("in time").unwrap();
+    assert!(
+        matches!(&forced, Err(AcquireError::Failed(Failure::OutcomeUnknown { .. }))),
+        "the holder has lost the lock: {forced:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_large_hash_is_read_in_a_bounded_part() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
@@ -118,7 +156,7 @@ async fn a_large_hash_is_read_in_a_bounded_part() {
     observer.cmd(&["CONFIG", "RESETSTAT"]).await.unwrap();
     let wait = Duration::from_millis(2500);
     let waited = RwLock::new(&client, "visits").write().timeout(wait).await;
-    assert!(matches!(waited, Err(redgrid_locks::AcquireError::TimedOut { .. })), "{waited:?}");
+    assert!(matches!(waited, Err(AcquireError::TimedOut { .. })), "{waited:?}");
     let stats: String = observer.query(&["INFO", "commandstats"]).await.unwrap();
     assert!(stats.contains("cmdstat_hrandfield:") && !stats.contains("cmdstat_hkeys:"), "{stats}");
 }

@@ -6,7 +6,8 @@ use std::process::ExitCode;
 use clap::Args;
 use redgrid::Name;
 use redgrid_inspect::{
-    ASK_TIMEOUT, ActionError, ActionOutcome, Actions, Answer, Inspector, LockView, Operator, Reason, Refusal,
+    ASK_TIMEOUT, ActionError, ActionOutcome, Actions, Answer, HolderView, Inspector, LockView, Operator, Reason,
+    Refusal,
 };
 use serde::Serialize;
 
@@ -61,6 +62,12 @@ struct Output {
     actions: Vec<String>,
     /// Whether the outcome of each action is in the record.
     recorded: bool,
+    /// Whether the lock is only retained: its holders have released it.
+    #[serde(skip)]
+    is_retained: bool,
+    /// The ids of the actions with an unknown outcome.
+    #[serde(skip)]
+    unknown: Vec<String>,
 }
 
 /// A holder that has lost the lock. The fields are those of the JSON line, in its order.
@@ -104,9 +111,16 @@ async fn unlock(server: &Server, name: &Name, reason: &Reason, options: &UnlockO
     }
     let actions = Actions::new(&inspector, operator());
     let mut output = Output::new(name);
+    if expected.is_empty() && view.is_held() {
+        // Its holders have released it, and it stays taken for their `hold_at_least`.
+        output.holders = view.holders.iter().take(SHOWN).map(HolderView::field).collect();
+        output.is_retained = true;
+        output.ends("held by another");
+    }
     for holder in expected {
         let report = actions.force_release(name.as_str(), &holder.holder, reason).await;
         let report = report.map_err(|error| refused(server, &error, &output))?;
+        let id = report.id.clone();
         output.actions.push(report.id);
         output.recorded &= report.is_recorded;
         match report.outcome {
@@ -120,13 +134,14 @@ async fn unlock(server: &Server, name: &Name, reason: &Reason, options: &UnlockO
                 output.holders = holders;
                 output.ends("held by another");
             }
-            ActionOutcome::Unknown { .. } => output.ends("unknown"),
             ActionOutcome::Refused(refusal) => {
-                return Err(
-                    Failure::unavailable(format!("`{name}` was not taken away: {refusal}")).and(&output.after())
-                );
+                let text = format!("`{name}` was not taken away: {refusal}");
+                return Err(output.fails(Failure::unavailable(text)));
             }
-            _ => output.ends("unknown"),
+            _ => {
+                output.unknown.push(id);
+                output.ends("unknown");
+            }
         }
     }
     Ok(output)
@@ -154,7 +169,7 @@ fn expected(view: &LockView, answers: &[Answer], if_holder: Option<&str>) -> Vec
         Some(field) => {
             // The field of a writer has a suffix, which `redgrid inspect` does not show.
             let is_it = |holder: &&Holder| holder.holder.strip_suffix(":write").unwrap_or(&holder.holder) == field;
-            let found = known.iter().find(is_it).or_else(|| known.iter().find(|holder| holder.holder == field));
+            let found = known.iter().find(|holder| holder.holder == field).or_else(|| known.iter().find(is_it));
             let unknown = Holder { holder: field.to_owned(), host: None, pid: None, program: None, process: None };
             vec![found.cloned().unwrap_or(unknown)]
         }
@@ -192,10 +207,10 @@ fn operator() -> Operator {
 
 /// Returns the failure of an action that was not begun.
 fn refused(server: &Server, error: &ActionError, output: &Output) -> Failure {
-    match error {
+    output.fails(match error {
         ActionError::NotALock { .. } => Failure::usage(one_line(error)),
-        error => server.failed(error).and(&output.after()),
-    }
+        error => server.failed(error),
+    })
 }
 
 impl Output {
@@ -208,6 +223,8 @@ impl Output {
             holders: Vec::new(),
             actions: Vec::new(),
             recorded: true,
+            is_retained: false,
+            unknown: Vec::new(),
         }
     }
 
@@ -234,12 +251,25 @@ impl Output {
         }
     }
 
+    /// Adds the changes before a failure. If one of them is unknown, so is the outcome.
+    fn fails(&self, failure: Failure) -> Failure {
+        let failure = failure.and(&self.after());
+        if self.unknown.is_empty() { failure } else { Failure::with(BUSY, failure.to_string()) }
+    }
+
     /// Describes the changes before an error.
     fn after(&self) -> String {
-        match self.lost.len() {
-            0 => "nothing was changed".to_owned(),
+        let lost = match self.lost.len() {
+            0 if self.unknown.is_empty() => "nothing was changed".to_owned(),
+            0 => String::new(),
             count => format!("{count} holders had lost it before"),
-        }
+        };
+        let unknown = match self.unknown.len() {
+            0 => String::new(),
+            _ => format!("the outcome of the actions {} is unknown", self.unknown.join(", ")),
+        };
+        let clauses = [lost, unknown].into_iter().filter(|clause| !clause.is_empty());
+        clauses.collect::<Vec<_>>().join("; ")
     }
 
     fn text(&self) -> String {
@@ -249,6 +279,10 @@ impl Output {
             "done" => {
                 let lost: Vec<_> = self.lost.iter().map(Holder::text).collect();
                 format!("{name}: taken from {}", lost.join(" and "))
+            }
+            "held by another" if self.is_retained => {
+                let holders = printable(&self.holders.join(" and "));
+                format!("{name}: not freed, it is released and stays taken until the lease of {holders} ends")
             }
             "held by another" if self.holders.is_empty() => format!("{name}: not freed, another holder had it"),
             "held by another" => {
@@ -267,5 +301,29 @@ impl Holder {
     fn text(&self) -> String {
         let process = self.process.as_ref().map(|process| format!(" ({process})")).unwrap_or_default();
         format!("{}{process}", printable(&self.holder))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exit_codes::UNAVAILABLE;
+
+    fn failed(output: &Output) -> (String, String) {
+        let failure = output.fails(Failure::unavailable("no server"));
+        (failure.to_string(), format!("{:?}", failure.code()))
+    }
+
+    #[test]
+    fn an_unknown_outcome_before_an_error_is_reported() {
+        let code = |code: u8| format!("{:?}", ExitCode::from(code));
+        let mut output = Output::new(&Name::new("job").expect("a name"));
+        assert_eq!(failed(&output), ("no server; nothing was changed".to_owned(), code(UNAVAILABLE)));
+        output.unknown.push("17".to_owned());
+        let text = "no server; the outcome of the actions 17 is unknown";
+        assert_eq!(failed(&output), (text.to_owned(), code(BUSY)));
+        output.lost.push(Holder { holder: "a:1".to_owned(), host: None, pid: None, program: None, process: None });
+        let text = "no server; 1 holders had lost it before; the outcome of the actions 17 is unknown";
+        assert_eq!(failed(&output), (text.to_owned(), code(BUSY)));
     }
 }

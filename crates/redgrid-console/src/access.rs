@@ -103,28 +103,27 @@ fn permission(app: &App, parts: &Parts) -> Result<Permission, Box<Response>> {
         app.operates.then(|| Operator::new(who, format!("console, {from}")))
     };
     let by_token = |until| Permission { until, operator: operator("the access token") };
-    match (app.access)(parts) {
-        Access::None => {}
-        Access::Read => return Ok(Permission { until: None, operator: None }),
-        Access::Operate => return Ok(Permission { until: None, operator: operator("the application's user") }),
+    let access = (app.access)(parts);
+    if access == Access::Operate {
+        return Ok(Permission { until: None, operator: operator("the application's user") });
     }
-    let Some(token) = &app.token else {
+    if access == Access::Read {
+        // With the token, a request that the closure lets only read may act. Another
+        // `Authorization` is that of the application, so it is not counted as a wrong token.
+        let until = app.operates.then(|| token_until(app, parts)).flatten();
+        return Ok(until.map_or(Permission { until: None, operator: None }, by_token));
+    }
+    if app.token.is_none() {
         return Err(Box::new(problem(
             StatusCode::FORBIDDEN,
             "No access",
             "The application that contains this console does not permit this request.",
         )));
-    };
-    let given = bearer(&parts.headers);
-    if given.is_some_and(|given| token.is(given)) {
-        return Ok(by_token(None));
     }
-    let now_s = now_ms() / 1_000;
-    let name = token.cookie_name();
-    if let Some(until) = cookies(&parts.headers, &name).find_map(|cookie| token.valid_until(cookie, now_s)) {
-        return Ok(by_token(Some(until)));
+    if let Some(until) = token_until(app, parts) {
+        return Ok(by_token(until));
     }
-    if given.is_some() {
+    if bearer(&parts.headers).is_some() {
         let is_one_of_few = app.throttle.failed(address(parts), Instant::now());
         return Err(Box::new(if is_one_of_few { unauthorized("The token is wrong.") } else { too_many() }));
     }
@@ -141,6 +140,18 @@ fn permission(app: &App, parts: &Parts) -> Result<Permission, Box<Response>> {
     let target = parts.uri.query().map_or_else(|| path.to_owned(), |query| format!("{path}?{query}"));
     let next = if target.is_empty() { String::new() } else { format!("?next={}", encoded(&target)) };
     Err(Box::new(see_other(&format!("login{next}"))))
+}
+
+/// Returns until when the token or the cookie of a request is valid, in seconds since 1970: `None`
+/// if it has neither, `Some(None)` for the token itself.
+fn token_until(app: &App, parts: &Parts) -> Option<Option<u64>> {
+    let token = app.token.as_ref()?;
+    if bearer(&parts.headers).is_some_and(|given| token.is(given)) {
+        return Some(None);
+    }
+    let (now_s, name) = (now_ms() / 1_000, token.cookie_name());
+    let mut given = cookies(&parts.headers, &name);
+    given.find_map(|cookie| token.valid_until(cookie, now_s)).map(Some)
 }
 
 /// Redirects a request for the mount path without a slash to the first page. Without the slash, the

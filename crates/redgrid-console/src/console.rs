@@ -103,10 +103,10 @@ impl Console {
     /// giving permits back, pausing queues, redriving and removing dead letters.
     ///
     /// A request may act if the [`access`](Console::access) closure permits it with
-    /// [`Access::Operate`], or if it has the [`token`](Console::token). For others, and without
-    /// this call, the routes of actions do not exist. Each action shows a page that asks for the
-    /// name of the object and a reason, and is recorded in the stream `redgrid_audit` before it is
-    /// begun.
+    /// [`Access::Operate`], or if it has the [`token`](Console::token), even if the closure permits
+    /// only [`Access::Read`]. For others, and without this call, the routes of actions do not
+    /// exist. Each action shows a page that asks for the name of the object and a reason, and is
+    /// recorded in the stream `redgrid_audit` before it is begun.
     pub fn operate(mut self) -> Self {
         self.operates = true;
         self

@@ -106,7 +106,8 @@ impl Operation {
             (_, None) => {}
         }
         // Keys that were inserted meanwhile form a new multimap with this name. It is not deleted.
-        let statuses: Vec<i64> = client.run_same_slot(self.request(&[self.key_row(object)], false)).await?;
+        let removed = client.run_same_slot::<Vec<i64>>(self.request(&[self.key_row(object)], false)).await;
+        let statuses = removed.map_err(|error| if found.is_some() { partially_done(error) } else { error })?;
         Ok(statuses.first().copied().unwrap_or(0).max(i64::from(found.is_some())))
     }
 
@@ -121,10 +122,11 @@ impl Operation {
         let companions = key_ownership::companions(client, object).await?;
         let candidates = suffixed_companions(object);
         keys.retain(|key| companions.contains(key) || !candidates.contains(key));
+        let mut status = if matches!(self, Operation::Lifetimes) { -2 } else { 0 };
         if let (Operation::Remove(_), Some(_)) = (self, multimap::detect(client, object).await?) {
             multimap::remove(client, object).await?;
+            status = 1;
         }
-        let mut status = if matches!(self, Operation::Lifetimes) { -2 } else { 0 };
         for key in keys {
             let request = Request::command(self.command()).key(key);
             let request = match self {
@@ -155,7 +157,7 @@ pub(crate) async fn object_exists(client: &Client, object: &Bytes) -> Result<boo
 /// Converts the error of one key of an object if another of its keys was already changed.
 ///
 /// An error that states that nothing was changed becomes an unknown outcome.
-fn partially_done(error: ServerError) -> ServerError {
+pub(crate) fn partially_done(error: ServerError) -> ServerError {
     match error {
         error if error.is_not_done() => {
             ServerError::Unknown { reason: format!("some of its keys were processed; then {error}").into() }

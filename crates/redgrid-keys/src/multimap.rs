@@ -11,6 +11,8 @@ use redgrid_core::{BulkScript, Client, Code, Failure, Name, Request, ServerError
 use redgrid_multimap::codecs::Raw;
 use redgrid_multimap::{Expiring, Lists, Multimap, MultimapObject, Native, Sets};
 
+use crate::bulk::partially_done;
+
 static REMOVE_VALUES: BulkScript = BulkScript::new("keys/remove_values", include_str!("scripts/remove_values.lua"));
 
 /// The approximate number of keys of a multimap that one request reads.
@@ -86,7 +88,16 @@ pub(crate) async fn detect(client: &Client, object: &Bytes) -> Result<Option<Mul
 
 /// Deletes all keys of a multimap with their values, page by page. The server deletes the hash with
 /// its last field.
+///
+/// After an error that states that nothing was changed, no page was deleted.
 pub(crate) async fn remove(client: &Client, object: &Bytes) -> Result<(), ServerError> {
+    let mut has_removed = false;
+    let removed = remove_pages(client, object, &mut has_removed).await;
+    removed.map_err(|error| if has_removed { partially_done(error) } else { error })
+}
+
+/// Deletes the pages. Sets `has_removed` as soon as one is deleted.
+async fn remove_pages(client: &Client, object: &Bytes, has_removed: &mut bool) -> Result<(), ServerError> {
     let mut cursor = Bytes::from_static(b"0");
     loop {
         let request = Request::command("HSCAN").key(object.clone()).arg(cursor).arg("COUNT").arg(PAGE);
@@ -96,7 +107,8 @@ pub(crate) async fn remove(client: &Client, object: &Bytes) -> Result<(), Server
             let keys = pairs.clone().map(|pair| values_key(object, &pair[1]));
             let request = REMOVE_VALUES.with([object.clone()].into_iter().chain(keys));
             let request = pairs.fold(request, |request, pair| request.arg(pair[0].clone()));
-            client.run::<u64>(request).await?;
+            let count: u64 = client.run(request).await?;
+            *has_removed |= count > 0;
         }
         if &next[..] == b"0" {
             return Ok(());

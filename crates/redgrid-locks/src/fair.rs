@@ -22,6 +22,7 @@ macro_rules! with_queue {
 static ENTER: Script<4> = Script::new("fair/acquire", with_queue!("scripts/fair_acquire.lua"));
 static KEEP: Script<4> = Script::new("fair/keepalive", with_queue!("scripts/fair_keepalive.lua"));
 static PASS: Script<4> = Script::new("fair/pass", with_queue!("scripts/fair_pass.lua"));
+static WAKE: Script<4> = Script::new("fair/wake", with_queue!("scripts/fair_wake.lua"));
 static RELEASE: BulkScript = BulkScript::new("fair/release", with_queue!("scripts/fair_release.lua"));
 
 /// The protocol of an exclusive lock that is granted in the order of arrival at the server. On the
@@ -62,6 +63,12 @@ fn release_or_retain(claims: &[HoldArgs<'_>]) -> Request {
         request.arg(claim.target.channel.clone()).arg(fair_wait(claim.target))
     };
     claims.iter().fold(request, add).idempotent()
+}
+
+/// Notifies the first waiter if the lock is free. Returns 1 if there was one.
+pub(crate) fn wake(target: &LockKeys) -> Request {
+    let request = WAKE.with(keys(target)).arg(fair_wait(target)).publish_arg();
+    request.arg(target.channel.clone()).idempotent()
 }
 
 impl LockProtocol for Fair {
@@ -148,7 +155,7 @@ mod tests {
 
     #[test]
     fn every_script_states_its_contract() {
-        for script in [ENTER.body(), KEEP.body(), PASS.body(), RELEASE.body()] {
+        for script in [ENTER.body(), KEEP.body(), PASS.body(), WAKE.body(), RELEASE.body()] {
             for part in ["-- KEYS", "-- Returns", "-- Work:", "ent twice"] {
                 assert!(script.text().contains(part), "{}: {part}", script.name());
             }

@@ -12,7 +12,7 @@ use redgrid_core::{Client, Name, ServerError, Token};
 
 use crate::AcquireError;
 use crate::acquire::{Acquire, TryAcquire};
-use crate::fair::{FAIR, more};
+use crate::fair::{FAIR, more, wake};
 use crate::inspect::{self, FairQueue, LockHolder, LockState, LockWaiter, MAX_HOLDERS};
 use crate::lock::Lock;
 use crate::lock::LockGuard;
@@ -252,6 +252,34 @@ impl FairLock {
     /// That of [`Lock::force_release`].
     pub async fn force_release_if(&self, holder: &LockHolder) -> Result<ForcedRelease, AcquireError> {
         self.0.force_release_if(holder).await
+    }
+
+    /// Notifies the first waiter in the queue if the lock is free. Returns whether there was one.
+    ///
+    /// A release of a fair lock does this by itself. Call it after the lock was freed as a plain
+    /// [`Lock`]: that wakes only the waiters outside the queue. The others would notice it at their
+    /// next poll, and those of Redisson when they expected the lease to end.
+    ///
+    /// # Errors
+    ///
+    /// [`AcquireError`] when the request failed. The lock stays as it is.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped early, the waiter may or may not be notified.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # async fn demo(client: redgrid_locks::Client) -> Result<(), Box<dyn std::error::Error>> {
+    /// redgrid_locks::Lock::new(&client, "tickets").force_release().await?;
+    /// redgrid_locks::FairLock::new(&client, "tickets").wake_next().await?;
+    /// # Ok(()) }
+    /// ```
+    pub async fn wake_next(&self) -> Result<bool, AcquireError> {
+        let target = self.0.target()?;
+        let woken = self.0.client.run::<i64>(wake(target)).await;
+        Ok(woken.map_err(|error| AcquireError::of_request(target.name.clone(), error))? == 1)
     }
 
     /// Takes the lock over, whichever holder has it, as [`Lock::steal`]. The queue is ignored.

@@ -5,6 +5,7 @@ use std::fmt;
 
 use bytes::Bytes;
 use futures_util::stream::{self, Stream};
+use redgrid_core::Name;
 use redgrid_core::object::ObjectError;
 
 use crate::error::QueueError;
@@ -68,8 +69,8 @@ impl<T, C: Clone> DeadLetters<T, C> {
     ///
     /// # Errors
     ///
-    /// [`QueueError`] says whether the request was executed. Some dead letters may already be
-    /// moved.
+    /// [`QueueError`] says whether the request was executed. If some dead letters were already
+    /// moved, it is [`ObjectError::Partial`] with their number.
     ///
     /// # Cancel safety
     ///
@@ -78,10 +79,11 @@ impl<T, C: Clone> DeadLetters<T, C> {
     pub async fn redrive(&self) -> Result<u64, QueueError> {
         // A message may become a dead letter again meanwhile. The total is bounded so that the loop
         // ends.
+        let name = &self.queue.queue_client()?.name;
         let mut left = self.count_at_primary().await?;
         let mut moved = 0;
         while left > 0 {
-            let some = self.redrive_batch(Bytes::new()).await?;
+            let some = self.redrive_batch(Bytes::new()).await.map_err(|error| after(error, name, moved))?;
             moved += some;
             if some == 0 {
                 break;
@@ -111,6 +113,12 @@ impl<T, C: Clone> DeadLetters<T, C> {
         queue_client.change_one(change).await?.into_count(&queue_client.name)
     }
 
+    async fn purge_batch(&self, most: u64) -> Result<u64, QueueError> {
+        let queue_client = self.queue.queue_client()?;
+        let change = vec![Bytes::from_static(b"purge"), most.to_string().into()];
+        queue_client.change_one(change).await?.into_count(&queue_client.name)
+    }
+
     /// Removes one message if it is a dead letter. Returns whether it was one.
     ///
     /// A message that was redriven meanwhile stays.
@@ -132,19 +140,18 @@ impl<T, C: Clone> DeadLetters<T, C> {
     ///
     /// # Errors
     ///
-    /// [`QueueError`] says whether the request was executed. Some dead letters may already be
-    /// dropped.
+    /// [`QueueError`] says whether the request was executed. If some dead letters were already
+    /// dropped, it is [`ObjectError::Partial`] with their number.
     ///
     /// # Cancel safety
     ///
     /// If the future is dropped, the batch that was sent is executed; the other dead letters stay.
     pub async fn clear(&self) -> Result<u64, QueueError> {
+        let name = &self.queue.queue_client()?.name;
         let mut left = self.count_at_primary().await?;
         let mut dropped = 0;
         while left > 0 {
-            let queue_client = self.queue.queue_client()?;
-            let change = vec![Bytes::from_static(b"purge"), left.min(100).to_string().into()];
-            let some = queue_client.change_one(change).await?.into_count(&queue_client.name)?;
+            let some = self.purge_batch(left.min(100)).await.map_err(|error| after(error, name, dropped))?;
             dropped += some;
             if some == 0 {
                 break;
@@ -152,6 +159,14 @@ impl<T, C: Clone> DeadLetters<T, C> {
             left = left.saturating_sub(some);
         }
         Ok(dropped)
+    }
+}
+
+/// Adds the number of dead letters that earlier batches have changed to the error of a batch.
+fn after(error: QueueError, name: &Name, done: u64) -> QueueError {
+    match error {
+        QueueError::Object(error) => error.after(name, done).into(),
+        other => other,
     }
 }
 

@@ -124,3 +124,20 @@ async fn all_readers_that_were_seen_lose_the_lock() {
     assert!(!observer.exists("prices").await.expect("an answer"));
     assert_eq!(entries(&observer).await.len(), 4);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_retained_lock_is_not_called_free() {
+    let server = RedisServer::start().await.expect("a server");
+    let observer = server.observer().await.expect("an observer");
+    // As a holder with `hold_at_least` leaves it.
+    let retained = format!("{HOLDER}:kept");
+    observer.cmd(&["HSET", "job", &retained, "1"]).await.expect("an answer");
+    observer.cmd(&["PEXPIRE", "job", "600000"]).await.expect("an answer");
+    let ended = run(&["--url", &server.url(), "unlock", "job", "--force", "--reason", "test"]);
+    let text = format!("job: not freed, it is released and stays taken until the lease of {retained} ends\n");
+    assert_eq!((ended.code(), ended.stdout()), (3, text), "{}", ended.stderr());
+    let line = run(&["--url", &server.url(), "unlock", "job", "--force", "--reason", "test", "--json"]).json();
+    assert_eq!((&line["outcome"], &line["holders"][0]), (&"held by another".into(), &retained.into()), "{line}");
+    assert!(observer.exists("job").await.expect("an answer"), "its holder keeps it");
+    assert_eq!(entries(&observer).await.len(), 0, "nothing was begun");
+}

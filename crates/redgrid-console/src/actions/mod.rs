@@ -27,8 +27,9 @@ use crate::text::visible_bytes;
 /// The path of both routes.
 pub(crate) const ACTION_PATH: &str = "/action";
 
-/// Largest body of a form: 16 KiB. A name has at most 1,024 bytes, of three characters each.
-pub(crate) const MAX_BODY: usize = 16 << 10;
+/// Largest body of a form: 64 KiB. A name has at most 1,024 bytes. A control character takes 5
+/// characters in the field of the name, and 12 where it is typed as `\u{1b}`: 17 KiB together.
+pub(crate) const MAX_BODY: usize = 64 << 10;
 
 /// The operator's input in the form.
 #[derive(Debug, Default)]

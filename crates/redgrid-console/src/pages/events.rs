@@ -11,13 +11,17 @@ use crate::process_events::{MOST_EVENTS, ProcessEvent, newest};
 use crate::text::{ago, count, encoded, millis, moment, name, visible, visible_bytes};
 use crate::view::{View, row_id};
 
-/// Shows the page. The actions are those at the time of the request.
-pub(super) fn frame(view: &View, actions: &Result<Vec<RecordedAction>, InspectError>) -> Markup {
+/// Shows the page. The actions are those at the time of the request; `None` if this console does
+/// not operate, and does not read the record.
+pub(super) fn frame(view: &View, actions: Option<&Result<Vec<RecordedAction>, InspectError>>) -> Markup {
     html! {
         h1 { "Events" }
         section aria-labelledby="h-actions" {
             h2 #h-actions { "Actions" }
-            (recorded(actions))
+            @match actions {
+                Some(actions) => { (recorded(actions)) }
+                None => { p.hint { "This console has no actions, and does not read the record of those of others." } }
+            }
         }
         section aria-labelledby="h-processes" {
             h2 #h-processes { "Processes" }

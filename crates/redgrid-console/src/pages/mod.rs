@@ -323,10 +323,12 @@ pub(crate) async fn events(State(app): State<Arc<App>>, uri: Uri) -> Response {
     let query = Query::read(uri.query());
     app.collector.touch(interest(Page::Events, &query));
     let known = app.collector.when(FIRST_DATA, |snapshot| is_known(Page::Events, None, snapshot));
-    let (actions, snapshot) = tokio::join!(app.collector.inspector.recorded_actions(), known);
+    // A user that only reads need not be permitted to read the record.
+    let record = async { if app.operates { Some(app.collector.inspector.recorded_actions().await) } else { None } };
+    let (actions, snapshot) = tokio::join!(record, known);
     let content = Content { snapshot: &snapshot, query: &query, now: now_ms(), may_operate: false };
     let (view, _) = view(Page::Events, &content);
-    let main = events::frame(&view, &actions);
+    let main = events::frame(&view, actions.as_ref());
     layout::page(&app, Page::Events, uri.query(), "", &view, &main, content.now)
 }
 

@@ -29,6 +29,7 @@ async fn the_published_permissions_are_enough() {
     until_shown(&router, "/lock?name=job", user.id()).await;
     until_shown(&router, "/clients", user.id()).await;
     until_shown(&router, "/contention", "lock?name=job").await;
+    until_shown(&router, "/events", "This console has no actions").await;
     let jobs = ReliableQueue::<String, Text>::new(&user, "jobs");
     jobs.push("a").header("trace", "7").await.expect("it is pushed");
     until_shown(&router, "/queues", "running").await;

@@ -241,10 +241,31 @@ async fn a_lost_reply_is_shown_as_unknown() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_token_permits_actions_to_a_request_that_the_closure_lets_only_read() {
+    let setup = Setup::start().await;
+    setup.observer.cmd(&["SET", "a", "1"]).await.expect("an answer");
+    let token = redgrid_console::AccessToken::new(TOKEN).expect("a token");
+    let router = Console::new(&setup.client).access(|_| Access::Read).token(token).operate().router();
+    let form = "do=delete&object=a&typed=a&reason=test";
+    // Another `Authorization` is that of the application.
+    for headers in [&[("authorization", "Bearer another")][..], &[]] {
+        assert_eq!(post_with(&router, form, headers).await.status, StatusCode::NOT_FOUND, "{headers:?}");
+    }
+    assert!(setup.exists(b"a").await);
+    let bearer = format!("Bearer {TOKEN}");
+    let done = post_with(&router, form, &[("authorization", bearer.as_str())]).await;
+    assert_eq!(done.status, StatusCode::OK, "{}", done.text);
+    assert!(!setup.exists(b"a").await);
+    let events = get(&router, "/events").await.text;
+    assert!(events.contains("the access token"), "{events}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn hostile_names_survive_the_form() {
     let setup = Setup::start().await;
     let long = "x".repeat(1_024);
-    let names: [(&[u8], &str); 7] = [
+    let (controls, typed) = ("\x1b".repeat(1_024), "\\u{1b}".repeat(1_024));
+    let names: [(&[u8], &str); 8] = [
         (b"<img src=x onerror=alert(1)>", "<img src=x onerror=alert(1)>"),
         (b"\"'&;--><script>", "\"'&;--><script>"),
         ("evil\u{202e}gpj".as_bytes(), "evil\\u{202e}gpj"),
@@ -252,6 +273,7 @@ async fn hostile_names_survive_the_form() {
         (b"  two  spaces  ", "  two  spaces  "),
         (b"not utf-8 \xff\xfe", "not utf-8 \\xff\\xfe"),
         (long.as_bytes(), &long),
+        (controls.as_bytes(), &typed),
     ];
     let router = setup.operating();
     for (name, shown) in names {

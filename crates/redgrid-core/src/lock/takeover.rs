@@ -36,6 +36,9 @@ pub enum TakeoverFrom {
 // Not `#[non_exhaustive]`: only implementations of object types use it.
 pub enum Takeover {
     /// The lock was taken over.
+    ///
+    /// If the caller polled too late, the guard is already released, and others may have the lock.
+    /// After [`TakeoverFrom::Anybody`] the lock is taken over again in this case.
     Done(HoldGuard),
     /// The lock was free, and was left alone.
     Free,
@@ -58,16 +61,19 @@ impl Table {
         loop {
             let (answer, outcome) = oneshot::channel();
             let (table, client, target) = (Arc::clone(self), client.clone(), Arc::clone(target));
-            let (wanted, from, name) = (request.clone(), from.clone(), target.name.clone());
+            let (wanted, condition, name) = (request.clone(), from.clone(), target.name.clone());
             // The takeover runs in a background task: the caller's future may be dropped, and a
             // grant must not stay without an owner.
             self.spawn_background(Box::pin(async move {
-                let _ = answer.send(table.take_over_for(client, kind, target, wanted, from).await);
+                let _ = answer.send(table.take_over_for(client, kind, target, wanted, condition).await);
             }));
-            let taken = outcome.await.unwrap_or(Err(AcquireFailure::ShuttingDown));
+            // A task that ended early may have sent its request.
+            let taken = outcome.await.unwrap_or_else(|_| Err(maybe_taken(AcquireFailure::ShuttingDown)));
             match taken.map_err(|failure| failure.into_error(&self.core, &name))? {
                 // The caller polled too late, so its grant was released: take the lock over again.
-                Takeover::Done(grant) if !grant.accept() => {}
+                // With another condition the former holders have lost the lock already. A second
+                // takeover would not find them, or would take the lock from the next holder.
+                Takeover::Done(grant) if !grant.accept() && from == TakeoverFrom::Anybody => {}
                 taken => return Ok(taken),
             }
         }
@@ -109,7 +115,7 @@ impl Table {
                 self.free(&takeover, id, limit + LONGEST_WINDOW);
                 let why = "an earlier copy of the request was not answered, and no time is left for another";
                 return Err(match reply {
-                    AcquireReply::Failed(failure) => failure,
+                    AcquireReply::Failed(failure) => maybe_taken(failure),
                     _ => AcquireFailure::Unknown(ServerError::unknown(why)),
                 });
             }
@@ -124,7 +130,8 @@ impl Table {
         }
         let TakeoverRequest { kind, target, .. } = takeover;
         let guard = self.install(client, kind, target, granted, (request, Instant::MIN));
-        guard.map(Takeover::Done).ok_or(AcquireFailure::ShuttingDown)
+        // The former holder has lost the lock, although the table was closed meanwhile.
+        guard.map(Takeover::Done).ok_or_else(|| maybe_taken(AcquireFailure::ShuttingDown))
     }
 
     async fn send_takeover(&self, takeover: &TakeoverRequest) -> (u64, RequestOutcome) {
@@ -186,7 +193,7 @@ impl Table {
             }
             AcquireReply::Failed(failure) => {
                 self.free(takeover, id, settled);
-                Err(failure.unknown())
+                Err(maybe_taken(failure))
             }
         }
     }
@@ -264,6 +271,19 @@ impl Table {
         let TakeoverRequest { kind, target, lease, .. } = takeover;
         let release = DeferredRelease::of(*kind, target, id, *lease, Some(limit));
         self.schedule_cleanup(DeferredRelease { at_once: false, ..release });
+    }
+}
+
+/// Converts a failure after which a former holder may have lost the lock.
+///
+/// Unlike [`AcquireFailure::unknown`], it includes a shutdown, because a caller of a takeover needs
+/// to know whether a holder was affected.
+fn maybe_taken(failure: AcquireFailure) -> AcquireFailure {
+    match failure {
+        AcquireFailure::ShuttingDown => {
+            AcquireFailure::Unknown(ServerError::unknown("the client shut down during the takeover"))
+        }
+        other => other.unknown(),
     }
 }
 

@@ -73,11 +73,20 @@ impl Actions {
 async fn force(client: &Client, view: &LockView, holder: &LockHolder) -> Result<ForcedRelease, AcquireError> {
     let name = view.name.as_str();
     match view.kind {
-        LockKind::ReadWrite => RwLock::new(client, name).force_release_if(holder).await,
+        // A reader may have become a writer since it was seen: its field names the read only.
+        LockKind::ReadWrite => RwLock::new(client, name).force_release_field(holder.field()).await,
         LockKind::Fair => FairLock::new(client, name).force_release_if(holder).await,
         LockKind::Election => Election::new(client, name).depose_if(holder).await,
         _ if view.token.is_some() => FencedLock::new(client, name).force_release_if(holder).await,
-        _ => Lock::new(client, name).force_release_if(holder).await,
+        _ => {
+            let freed = Lock::new(client, name).force_release_if(holder).await;
+            if let Ok(ForcedRelease::Done) = freed {
+                // A fair lock without waiters looks like a plain one. If some have come since, they
+                // are woken; after an error they notice at their next poll that the lock is free.
+                let _ = FairLock::new(client, name).wake_next().await;
+            }
+            freed
+        }
     }
 }
 

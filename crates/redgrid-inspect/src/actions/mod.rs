@@ -9,7 +9,7 @@ mod queues;
 mod record;
 
 use bytes::Bytes;
-use redgrid_core::Client;
+use redgrid_core::{Client, ServerError};
 use uuid::Uuid;
 
 pub use self::operator::{InvalidReason, Operator, Reason};
@@ -50,8 +50,8 @@ use crate::inspector::Inspector;
 ///
 /// # Cancel safety
 ///
-/// This applies to all actions. A future that is dropped before the first entry is written begins
-/// no action. Afterwards a task completes the action and writes its outcome.
+/// This applies to all actions. A future that is dropped while it reads the object begins no
+/// action. Afterwards a task writes the first entry, does the action and writes its outcome.
 #[derive(Clone)]
 pub struct Actions {
     inspector: Inspector,
@@ -94,18 +94,20 @@ impl Actions {
         let id = Uuid::new_v4().to_string();
         let (operator, reason) = (self.operator.clone(), reason.clone());
         let beginning = Beginning { id: id.clone(), operator, action, object, target, before, reason };
-        let recorded = beginning.record(self.client()).await;
-        recorded.map_err(|source| ActionError::NotRecorded { stream: AUDIT_STREAM, source })?;
         let client = self.client().clone();
-        // A task, so that the outcome is recorded even if the caller leaves.
+        // A task, so that each recorded action is done, and its outcome is recorded, even if the
+        // caller leaves.
         let task = tokio::spawn(async move {
+            beginning.record(&client).await?;
             let outcome = work.await;
             let is_recorded = beginning.record_outcome(&client, &outcome).await.is_ok();
-            (outcome, is_recorded)
+            Ok::<_, ServerError>((outcome, is_recorded))
         });
-        let (outcome, is_recorded) = task.await.unwrap_or_else(|ended| {
-            (ActionOutcome::unknown(format_args!("the action was interrupted: {ended}")), false)
+        let ended = task.await.unwrap_or_else(|ended| {
+            Ok((ActionOutcome::unknown(format_args!("the action was interrupted: {ended}")), false))
         });
+        let (outcome, is_recorded) =
+            ended.map_err(|source: ServerError| ActionError::NotRecorded { stream: AUDIT_STREAM, source })?;
         Ok(ActionReport { id, outcome, is_recorded })
     }
 }

@@ -75,7 +75,7 @@ impl Actions {
     }
 
     async fn subject(&self, action: &'static str, object: &[u8], target: String) -> Result<Subject, ActionError> {
-        if object == AUDIT_STREAM.as_bytes() {
+        if is_record(object) {
             return Err(ActionError::IsRecord { name: AUDIT_STREAM });
         }
         let view = self.inspector.object(object).await?;
@@ -89,6 +89,12 @@ impl Actions {
     fn keys_and_key(&self, object: &Bytes) -> (Keys, Key) {
         (Keys::new(self.client()), Key::of_name_bytes(self.client(), object))
     }
+}
+
+/// Returns whether the object is the record of actions, of this namespace or of another one.
+/// Without a namespace, the name of another one's record begins with that namespace.
+fn is_record(object: &[u8]) -> bool {
+    object.strip_suffix(AUDIT_STREAM.as_bytes()).is_some_and(|before| before.is_empty() || before.ends_with(b":"))
 }
 
 fn outcome(done: Result<u64, KeysError>) -> ActionOutcome {

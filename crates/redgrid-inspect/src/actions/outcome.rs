@@ -139,7 +139,7 @@ pub enum ActionError {
         /// The name.
         name: String,
     },
-    /// The object is the record of actions, which no action changes.
+    /// The object is the record of actions, of this or another namespace, which no action changes.
     #[error("cannot change `{name}` by an action: it is the record of actions")]
     IsRecord {
         /// The name of the record.
@@ -178,6 +178,8 @@ impl Failed for Failure {
 impl Failed for AcquireError {
     fn is_unknown(&self) -> bool {
         match self {
+            // The client may have shut down after the takeover.
+            AcquireError::Failed(Failure::ShuttingDown { .. }) => true,
             AcquireError::Failed(failure) => failure.is_unknown(),
             // The takeover was granted.
             AcquireError::NotDurable { .. } => true,
@@ -201,6 +203,8 @@ impl Failed for QueueError {
     fn is_unknown(&self) -> bool {
         match self {
             QueueError::Object(error) => error.is_unknown(),
+            // Earlier batches of the action may have been executed.
+            QueueError::ShuttingDown { .. } => true,
             _ => false,
         }
     }
@@ -237,6 +241,8 @@ mod tests {
             assert_eq!((object.outcome().as_str(), QueueError::from(object).outcome().as_str()), (word, word));
             assert_eq!(KeysError::from(failure.clone()).outcome().as_str(), word, "{failure}");
         }
+        let ended = AcquireError::from(Failure::ShuttingDown { operation: operation() });
+        assert_eq!(ended.outcome().as_str(), "unknown", "the lock may be taken away");
         assert_eq!(ActionOutcome::of_count(0), ActionOutcome::Refused(Refusal::Absent));
         assert_eq!(ActionOutcome::of_count(2).to_string(), "2 changed");
     }

@@ -157,7 +157,7 @@ impl Actions {
         self.act(subject, reason, async move {
             match selection {
                 DeadSelection::Marked(ids) => marked(&dead, change, &ids).await,
-                DeadSelection::All => all(&dead, change, count).await,
+                DeadSelection::All => all(&dead, change).await,
             }
         })
         .await
@@ -183,16 +183,15 @@ async fn marked(dead: &Dead, change: Change, ids: &[MessageId]) -> ActionOutcome
     ActionOutcome::of_count(done)
 }
 
-/// Changes all dead letters. `before` is their number.
-async fn all(dead: &Dead, change: Change, before: u64) -> ActionOutcome {
+/// Changes all dead letters. An error after a part of them is unknown: it is
+/// [`ObjectError::Partial`](redgrid_core::object::ObjectError::Partial).
+async fn all(dead: &Dead, change: Change) -> ActionOutcome {
     let changed: Result<u64, QueueError> = match change {
         Change::Redrive => dead.redrive().await,
         Change::Remove => dead.clear().await,
     };
     match changed {
         Ok(count) => ActionOutcome::of_count(count),
-        // An earlier part of the messages may be changed.
-        Err(error) if !error.is_unknown() && dead.count().await.is_ok_and(|left| left == before) => error.outcome(),
-        Err(error) => ActionOutcome::unknown(error),
+        Err(error) => error.outcome(),
     }
 }

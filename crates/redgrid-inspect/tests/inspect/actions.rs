@@ -1,7 +1,7 @@
 //! Actions on objects, permits and dead letters, and their record.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use redgrid_inspect::{
@@ -11,9 +11,9 @@ use redgrid_inspect::{
 use redgrid_permit_expirable_semaphore::PermitExpirableSemaphore;
 use redgrid_reliable_queue::ReliableQueue;
 use redgrid_reliable_queue::codecs::Text;
-use redgrid_testkit::{Action, Proxy};
+use redgrid_testkit::{Action, Proxy, wait_until};
 
-use crate::support::{ONE, client, hold, inspector, observer, send, server};
+use crate::support::{ONE, SOON, client, hold, inspector, observer, send, server};
 
 /// Returns the actions of an operator.
 pub(crate) async fn actions(url: &str) -> Actions {
@@ -155,6 +155,18 @@ async fn an_object_is_changed_with_all_that_belongs_to_it() {
 
     let record = actions.delete(AUDIT_STREAM, &reason()).await;
     assert!(matches!(record, Err(ActionError::IsRecord { .. })), "{record:?}");
+    // The record of another namespace is an object here.
+    send(&observer, &["XADD", "prod:redgrid_audit", "*", "id", "1"]).await;
+    let other = actions.delete("prod:redgrid_audit", &reason()).await;
+    let expiring = actions.set_lifetime("prod:redgrid_audit", minute, &reason()).await;
+    for refused in [other, expiring] {
+        assert!(matches!(refused, Err(ActionError::IsRecord { .. })), "{refused:?}");
+    }
+    assert_eq!(observer.query::<u64>(&["XLEN", "prod:redgrid_audit"]).await.expect("an answer"), 1);
+    assert_eq!(observer.time_to_live("prod:redgrid_audit").await.expect("an answer"), None);
+    send(&observer, &["SET", "my_redgrid_audit", "1"]).await;
+    let similar = actions.delete("my_redgrid_audit", &reason()).await.expect("it is begun");
+    assert!(similar.outcome.is_done(), "another name");
     let endless = actions.set_lifetime("a", Some(Duration::MAX), &reason()).await;
     assert!(matches!(endless, Err(ActionError::Inspect(_))), "{endless:?}");
     assert!(observer.exists(AUDIT_STREAM).await.expect("an answer"));
@@ -167,6 +179,36 @@ async fn an_object_is_changed_with_all_that_belongs_to_it() {
         assert!(matches!(refused, Err(ActionError::IsLock { .. })), "{refused:?}");
     }
     assert!(observer.exists("job").await.expect("an answer"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_multimap_that_is_deleted_in_part_has_an_unknown_outcome() {
+    let server = server().await;
+    let observer = observer(&server).await;
+    // A multimap of several pages. Each value of the hash names the set of a key.
+    let fill = "for i = 1, 1000 do local hash = string.format('A%021d', i); \
+                redis.call('HSET', KEYS[1], 'key:' .. i, hash); \
+                redis.call('SADD', '{' .. KEYS[1] .. '}:' .. hash, 'a') end";
+    send(&observer, &["EVAL", fill, "1", "m"]).await;
+    // The user may not touch the values of a key of the last page.
+    let mut cursor = "0".to_owned();
+    let last = loop {
+        let (next, page): (String, Vec<String>) =
+            observer.query(&["HSCAN", "m", &cursor, "COUNT", "100"]).await.expect("an answer");
+        if next == "0" && !page.is_empty() {
+            break page[0].clone();
+        }
+        assert_ne!(next, "0", "the last page is empty");
+        cursor = next;
+    };
+    send(&observer, &["HSET", "m", &last, &format!("B{}", "0".repeat(21))]).await;
+    let user = ["ACL", "SETUSER", "ops", "on", ">secret", "&*", "+@all", "~[^{]*", "~{m}:[^B]*"];
+    send(&observer, &user).await;
+    let actions = actions(&server.url_for("ops", "secret")).await;
+    let report = actions.delete("m", &reason()).await.expect("it is begun");
+    let left: u64 = observer.query(&["HLEN", "m"]).await.expect("an answer");
+    assert!((1..1000).contains(&left), "{left} keys are left: the test needs a part");
+    assert!(matches!(report.outcome, ActionOutcome::Unknown { .. }), "{report:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -222,6 +264,37 @@ async fn dead_letters_are_redriven_and_removed_by_their_ids() {
     assert_eq!(none.outcome, ActionOutcome::Refused(Refusal::Absent));
     let many = DeadSelection::Marked(vec![a; 101]);
     assert!(matches!(actions.redrive("mails", many, &reason()).await, Err(ActionError::Inspect(_))));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_part_of_all_dead_letters_is_an_unknown_outcome_with_their_number() {
+    let server = server().await;
+    let proxy = Proxy::to(&server).await.expect("a proxy");
+    let actions = actions(&server.url_via(proxy.addr())).await;
+    let user = client(&server.url()).await;
+    let queue = ReliableQueue::<String, Text>::new(&user, "mails");
+    for _ in 0..150 {
+        queue.push("a").await.expect("it is pushed");
+        let delivery = queue.try_receive().await.expect("an answer").expect("a message");
+        delivery.reject("unreadable").await.expect("it is dead");
+    }
+    // The second batch of a hundred is refused.
+    let batches = AtomicU64::new(0);
+    proxy.on_request(move |request| {
+        let is_batch = request.iter().any(|part| part == "redrive");
+        if is_batch && batches.fetch_add(1, Ordering::SeqCst) == 1 { Action::Hold } else { Action::Forward }
+    });
+    let redriven = tokio::spawn(async move {
+        actions.redrive("mails", DeadSelection::All, &reason()).await.expect("it is begun").outcome
+    });
+    wait_until(SOON, async || proxy.counts().held == 1).await;
+    server.deny(&["evalsha", "eval"]).await.expect("an answer");
+    proxy.release_held().await;
+    let outcome = redriven.await.expect("no panic");
+    let ActionOutcome::Unknown { why } = &outcome else { panic!("{outcome:?}") };
+    assert!(why.contains("failed after 100 elements"), "{why}");
+    server.allow(&["evalsha", "eval"]).await.expect("an answer");
+    assert_eq!(queue.counts().await.expect("counts").dead, 50);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
+use redgrid_core::author::ClientExt as _;
+use redgrid_core::{ChannelSelector, PubSubEvent};
 use redgrid_inspect::{AUDIT_STREAM, ActionError, ActionOutcome, Actions, Client, Inspector, LockKind, Refusal};
 use redgrid_locks::{Election, FairLock, FencedLock, Lock, LostReason, RwLock};
 use redgrid_testkit::{Action, Cluster, Proxy, wait_until};
 
 use crate::actions::{actions, reason, recorded};
-use crate::support::{ONE, SOON, client, hold, observer, send, server};
+use crate::support::{JAVA, ONE, SOON, client, hold, inspector, observer, send, server};
 
 /// Hand-overs for each of [`NAMES`] locks: 1,000 in all.
 const ROUNDS: u64 = 25;
@@ -147,6 +149,25 @@ async fn one_reader_of_several_loses_its_hold() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_reader_that_writes_loses_only_its_read() {
+    let server = server().await;
+    let observer = observer(&server).await;
+    let actions = actions(&server.url()).await;
+    // A thread of Redisson that writes and reads.
+    let (reader, writer) = (format!("{ONE}:1"), format!("{ONE}:1:write"));
+    send(&observer, &["HSET", "prices", "mode", "write", &writer, "1", &reader, "1"]).await;
+    send(&observer, &["PEXPIRE", "prices", "60000"]).await;
+    assert_eq!(outcome(&actions, "prices", &reader).await, ActionOutcome::Done { count: 1 });
+    assert_eq!(field(actions.inspector(), "prices").await, writer);
+    // It does not read any more, and keeps the write lock.
+    let passed = Refusal::HeldByAnother { holders: vec![writer.clone()] };
+    assert_eq!(outcome(&actions, "prices", &reader).await, ActionOutcome::Refused(passed));
+    assert_eq!(field(actions.inspector(), "prices").await, writer);
+    assert_eq!(outcome(&actions, "prices", &writer).await, ActionOutcome::Done { count: 1 });
+    assert!(!observer.exists("prices").await.expect("an answer"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_lost_reply_about_a_reader_leaves_the_outcome_unknown() {
     let server = server().await;
     let observer = observer(&server).await;
@@ -191,6 +212,32 @@ async fn an_action_whose_caller_leaves_is_completed_and_recorded() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_action_is_done_if_its_caller_leaves_while_it_is_recorded() {
+    let server = server().await;
+    let observer = observer(&server).await;
+    let proxy = Proxy::to(&server).await.expect("a proxy");
+    let actions = actions(&server.url_via(proxy.addr())).await;
+    send(&observer, &["SET", "a", "1"]).await;
+    proxy.next(1, "XADD", Action::Hold);
+    let caller = tokio::spawn({
+        let actions = actions.clone();
+        async move { actions.delete("a", &reason()).await }
+    });
+    wait_until(SOON, async || proxy.counts().held == 1).await;
+    caller.abort();
+    assert!(caller.await.is_err(), "the record is not written yet");
+    assert_eq!(proxy.release_held().await, 1);
+    let inspector = inspector(&server.url()).await;
+    let has_ended = async || {
+        let record = inspector.recorded_actions().await.expect("the record");
+        record.first().is_some_and(|action| action.outcome.is_some())
+    };
+    wait_until(SOON, has_ended).await;
+    assert_eq!(recorded(&inspector).await.outcome.map(|ended| ended.outcome).as_deref(), Some("done"));
+    assert!(!observer.exists("a").await.expect("an answer"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn actions_work_in_any_slot_of_a_cluster() {
     let cluster = Cluster::start(3, 0).await.expect("it starts");
     let actions = actions(&cluster.url()).await;
@@ -207,6 +254,36 @@ async fn actions_work_in_any_slot_of_a_cluster() {
     }
     let record = actions.inspector().recorded_actions().await.expect("the record");
     assert!(record.len() == 12 && record.iter().all(|action| action.outcome.is_some()), "{record:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_waiter_that_enters_the_queue_after_the_look_is_woken() {
+    let server = server().await;
+    let observer = observer(&server).await;
+    let proxy = Proxy::to(&server).await.expect("a proxy");
+    let actions = actions(&server.url_via(proxy.addr())).await;
+    let (holder, waiter) = (format!("{JAVA}:1"), format!("{JAVA}:2"));
+    hold(&observer, "job", &holder, "60000").await;
+    let waiting = client(&server.url()).await;
+    let channel = ChannelSelector::Plain(format!("redisson_lock__channel:{{job}}:{waiter}").into());
+    let notices = waiting.subscribe(channel, 8).await.expect("a subscription");
+    // The record is written after the look.
+    proxy.next(1, "XADD", Action::Hold);
+    let forced = tokio::spawn(async move { outcome(&actions, "job", &holder).await });
+    wait_until(SOON, async || proxy.counts().held == 1).await;
+    send(&observer, &["RPUSH", "redisson_lock_queue:{job}", &waiter]).await;
+    send(&observer, &["ZADD", "redisson_lock_timeout:{job}", "9000000000000", &waiter]).await;
+    proxy.release_held().await;
+    assert!(forced.await.expect("no panic").is_done());
+    let woken = async {
+        while let Some(event) = std::future::poll_fn(|context| notices.poll_next(context)).await {
+            if matches!(event, PubSubEvent::Message { .. }) {
+                return true;
+            }
+        }
+        false
+    };
+    assert!(tokio::time::timeout(SOON, woken).await.expect("in time"), "the waiter is notified");
 }
 
 #[tokio::test(flavor = "multi_thread")]

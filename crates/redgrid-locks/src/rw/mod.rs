@@ -1,6 +1,7 @@
 //! A read-write lock. On the wire it is Redisson's `RReadWriteLock`.
 
 mod acquire;
+mod force;
 mod guards;
 mod kinds;
 mod upgrade;
@@ -318,7 +319,8 @@ impl RwLock {
     ///
     /// The holder is one that [`RwLock::inspect`] returned. It is notified as by
     /// [`RwLock::force_release`]. After the removal of a writer the lock is free half a second
-    /// later.
+    /// later. A holder that reads and writes loses both; [`RwLock::force_release_field`] separates
+    /// them.
     ///
     /// # Errors
     ///
@@ -337,14 +339,7 @@ impl RwLock {
         if written.is_done() || !is_reader {
             return Ok(written);
         }
-        let target = self.valid_target()?;
-        let evicted =
-            self.client.run::<i64>(kinds::evict_reader_request(target, &field, &self.client.notice_prefix())).await;
-        Ok(match evicted.map_err(|error| AcquireError::of_request(target.name.clone(), error))? {
-            1 => ForcedRelease::Done,
-            0 => ForcedRelease::Free,
-            _ => ForcedRelease::HeldByAnother,
-        })
+        self.evict_reader(&field).await
     }
 
     async fn take_over_and_release(&self, from: TakeoverFrom) -> Result<ForcedRelease, AcquireError> {
