@@ -2,6 +2,7 @@
 
 mod contrib;
 mod dashboards;
+mod leases;
 mod objects;
 mod recorded;
 mod requests;
