@@ -6,11 +6,11 @@
 use std::time::Duration;
 
 #[cfg(not(feature = "metrics"))]
-use super::disabled::{add, gauge, record};
+use super::disabled::{add, add_many, gauge, record};
 #[cfg(feature = "metrics")]
 pub(super) use super::series::register;
 #[cfg(feature = "metrics")]
-use super::series::{add, gauge, record};
+use super::series::{add, add_many, gauge, record};
 use super::table;
 use crate::lock::LostReason;
 
@@ -76,6 +76,27 @@ pub(crate) fn never_held(of: Labels) {
     if of.kind == ELECTION {
         gauge(&table::LEADER, [of.family], -1.0);
     }
+}
+
+/// Records that a guard of a semaphore holds `permits` permits.
+pub(crate) fn permits_held(of: Labels, permits: u64) {
+    gauge(&table::HELD, [of.kind, of.family], permits as f64);
+}
+
+/// Records the end of permits that were held for `held`, as [`ended`] does for locks.
+pub(crate) fn permits_ended(of: Labels, permits: u64, held: Duration, how: Option<Result<(), LostReason>>) {
+    permits_never_held(of, permits);
+    record(&table::HOLD, [of.kind, of.family], held);
+    match how {
+        Some(Ok(())) => add_many(&table::RELEASED, [of.kind, of.family], permits),
+        Some(Err(reason)) => add_many(&table::LOST, [of.kind, of.family, reason.label()], permits),
+        None => {}
+    }
+}
+
+/// Records that permits are no longer held under these labels.
+pub(crate) fn permits_never_held(of: Labels, permits: u64) {
+    gauge(&table::HELD, [of.kind, of.family], -(permits as f64));
 }
 
 pub(crate) fn renewal_failed(of: Labels) {

@@ -44,6 +44,7 @@ mod acquire;
 mod durability;
 mod error;
 mod exchange;
+mod held;
 mod local_semaphore;
 mod pending_permit;
 mod permit;
