@@ -31,7 +31,7 @@ use crate::collector::Interest;
 use crate::console::App;
 use crate::holder_state::State as HolderState;
 use crate::pages::{Page, no_such_page};
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Living, Snapshot};
 use crate::text::now_ms;
 
 /// Names of queues and semaphores together. Each is read with every scrape.
@@ -187,7 +187,9 @@ fn add_snapshot(samples: &mut Samples, snapshot: &Snapshot, now: u64, started: u
         let role = if node.part == NodePart::Primary { "primary" } else { "replica" };
         samples.add(&NODE_UP, &[&node.node.to_string(), role], f64::from(u8::from(node.is_well())));
     }
-    if let Some(living) = snapshot.living.get() {
+    // A list that is old, or has only some of the clients, is no number of clients.
+    let is_current = |living: &&Arc<Living>| living.is_complete && snapshot.living.trouble.is_none();
+    if let Some(living) = snapshot.living.get().filter(is_current) {
         let silent = snapshot.connected().filter(|(_, process)| process.silent_since.is_some()).count();
         samples.add(&CLIENTS, &["alive"], living.clients.len().saturating_sub(silent) as f64);
         samples.add(&CLIENTS, &["silent"], silent as f64);
@@ -260,6 +262,27 @@ mod tests {
         assert!(FleetMetrics::new(names(60), names(40)).is_ok());
         let error = FleetMetrics::new(names(60), names(41)).unwrap_err();
         assert_eq!(error.to_string(), "101 queues and semaphores are listed for metrics, the limit is 100");
+    }
+
+    fn text_of(snapshot: &Snapshot) -> String {
+        let mut samples = Samples::default();
+        add_snapshot(&mut samples, snapshot, 1_000, 0);
+        samples.text()
+    }
+
+    #[test]
+    fn clients_are_left_out_unless_the_list_is_complete_and_current() {
+        let ids = || vec!["8c1b1c5e-0000-8000-8000-000000000001".to_owned()];
+        let alive = "redgrid_fleet_clients{state=\"alive\"} 1\n";
+        let mut snapshot = Snapshot::default();
+        snapshot.living.answered(Living::of(ids(), true), 1);
+        assert!(text_of(&snapshot).contains(alive), "{}", text_of(&snapshot));
+        snapshot.living.failed("away".to_owned(), 2);
+        assert!(!text_of(&snapshot).contains("redgrid_fleet_clients"), "{}", text_of(&snapshot));
+        snapshot.living.answered(Living::of(ids(), false), 3);
+        assert!(!text_of(&snapshot).contains("redgrid_fleet_clients"), "{}", text_of(&snapshot));
+        snapshot.living.answered(Living::of(ids(), true), 4);
+        assert!(text_of(&snapshot).contains(alive), "{}", text_of(&snapshot));
     }
 
     #[test]
