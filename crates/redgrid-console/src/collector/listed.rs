@@ -1,7 +1,7 @@
 //! The search for queues, synchronizers, limiters, streams and caches, and the objects on the
 //! screen.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,6 +15,7 @@ use super::Collector;
 use super::locks::{
     CHECK_INTERVAL, LONGEST_NAME, MOST_NAME_BYTES, PROGRESS, REST, SEARCH_INTERVAL, SHORTEST_INTERVAL, SHOWN_INTERVAL,
 };
+use super::turns::Turns;
 use super::viewers::{Need, ObjectNames};
 use crate::listed::{Detail, Group, Listed};
 use crate::object_name::{bytes_of, id_of};
@@ -168,16 +169,13 @@ impl Collector {
     }
 
     pub(super) async fn read_listed(&self) {
-        let mut last = None;
+        let mut turns = Turns::default();
         loop {
             self.needed(Need::ListedShown, forget_all_details).await;
             let began = Instant::now();
             let (pages, lists) = self.viewers().listed(began);
             self.forget_details(&pages, &lists);
-            let batch = next_batch(&pages, &lists, last.as_ref());
-            if let Some(one) = batch.iter().rev().find(|one| !pages.contains(*one)) {
-                last = Some(one.clone());
-            }
+            let batch = turns.next(&pages, &lists, &ObjectNames::new(), MOST_READS);
             self.read_details(&batch).await;
             // A page of another object may be opened meanwhile.
             tokio::time::sleep_until(began + SHORTEST_INTERVAL).await;
@@ -282,19 +280,21 @@ fn forget_all_details(snapshot: &mut Snapshot) {
     }
 }
 
-/// Returns the objects to read: first the objects with a page of their own, then the objects of
-/// lists in a circle, from the one after the last read.
-fn next_batch<N: Ord + Clone>(pages: &BTreeSet<N>, lists: &BTreeSet<N>, last: Option<&N>) -> Vec<N> {
-    let is_before = |name: &&N| last.is_some_and(|last| *name <= last);
-    let after = lists.iter().skip_while(is_before);
-    let before = lists.iter().take_while(is_before);
-    let rest = after.chain(before).filter(|name| !pages.contains(*name));
-    pages.iter().chain(rest).take(MOST_READS).cloned().collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_of_more_open_pages_than_one_interval_reads_has_its_turn() {
+        let pages: ObjectNames = (0..=MOST_READS).map(|n| (Group::Queues, n.to_string())).collect();
+        let (mut turns, mut read) = (Turns::default(), ObjectNames::new());
+        for _ in 0..2 {
+            let batch = turns.next(&pages, &ObjectNames::new(), &ObjectNames::new(), MOST_READS);
+            assert_eq!(batch.len(), MOST_READS);
+            read.extend(batch);
+        }
+        assert_eq!(read, pages);
+    }
 
     #[test]
     fn found_names_are_limited_in_number_and_bytes() {
