@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redgrid_core::Client;
+use redgrid_core::{Client, Failure};
 use redgrid_core::fence::{Fence, FenceError};
 use redgrid_local_cached_map::{LocalCachedMap, Options};
 use redgrid_locks::Lock;
@@ -92,6 +92,11 @@ fn decisions_of_limiters_are_counted() {
         check(&mut recorded, "redgrid_limit_decisions_total", "decision", &decisions);
         server.kill().await.unwrap();
         assert!(log.try_acquire().await.is_err());
+        check(&mut recorded, "redgrid_limit_decisions_total", "decision", &[("unavailable", 2.0)]);
+        // A shutdown is no missing decision. The server is down, so its error does not matter.
+        let _ = client.shutdown(Duration::from_millis(100)).await;
+        let ended = log.try_acquire().await;
+        assert!(matches!(ended, Err(LimitError::Failed(Failure::ShuttingDown { .. }))), "{ended:?}");
         check(&mut recorded, "redgrid_limit_decisions_total", "decision", &[("unavailable", 2.0)]);
         assert_eq!(recorded.of("redgrid_limit_wait_seconds{family=\"orders\"}"), 6.0);
     });
