@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use redgrid_core::{Client, Failure};
 use redgrid_core::fence::{Fence, FenceError};
+use redgrid_core::{Client, Failure};
 use redgrid_local_cached_map::{LocalCachedMap, Options};
 use redgrid_locks::Lock;
 use redgrid_map::Map;

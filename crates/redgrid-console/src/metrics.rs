@@ -195,7 +195,9 @@ fn add_snapshot(samples: &mut Samples, snapshot: &Snapshot, now: u64, started: u
         samples.add(&CLIENTS, &["silent"], silent as f64);
     }
     let completed = snapshot.sweep.completed.map(|(_, ended)| ended);
-    if completed.is_some() {
+    // A part of the locks is no number of locks.
+    let is_cut = snapshot.sweep.is_cut || snapshot.are_locks_cut;
+    if completed.is_some() && !is_cut {
         let is_held = |row: &&LockRow| !row.holders.is_empty() || row.until.is_some() || row.is_endless;
         let is_gone = |row: &&LockRow| row.has(HolderState::Gone);
         for kind in LOCKS_HELD.values {
@@ -283,6 +285,21 @@ mod tests {
         assert!(!text_of(&snapshot).contains("redgrid_fleet_clients"), "{}", text_of(&snapshot));
         snapshot.living.answered(Living::of(ids(), true), 4);
         assert!(text_of(&snapshot).contains(alive), "{}", text_of(&snapshot));
+    }
+
+    #[test]
+    fn locks_are_left_out_if_there_are_more_than_the_console_lists() {
+        let mut snapshot = Snapshot::default();
+        snapshot.sweep.completed = Some((1, 2));
+        let has_locks = |snapshot: &Snapshot| {
+            let text = text_of(snapshot);
+            [LOCKS_HELD.name, HOLDERS_GONE.name].map(|name| text.contains(name))
+        };
+        assert_eq!(has_locks(&snapshot), [true, true]);
+        snapshot.sweep.is_cut = true;
+        assert_eq!(has_locks(&snapshot), [false, false]);
+        (snapshot.sweep.is_cut, snapshot.are_locks_cut) = (false, true);
+        assert_eq!(has_locks(&snapshot), [false, false]);
     }
 
     #[test]
