@@ -27,10 +27,9 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use crate::board::LockRow;
-use crate::collector::Interest;
 use crate::console::App;
 use crate::holder_state::State as HolderState;
-use crate::pages::{Page, no_such_page};
+use crate::pages::no_such_page;
 use crate::snapshot::{Living, Snapshot};
 use crate::text::now_ms;
 
@@ -131,7 +130,7 @@ fn is_known(snapshot: &Snapshot) -> bool {
 
 async fn scrape(app: &App, scrapes: &Scrapes) -> String {
     let began = Instant::now();
-    app.collector.touch(Interest { page: Page::Overview, name: None });
+    app.collector.scraped();
     let mut samples = Samples::default();
     let (snapshot, ()) = tokio::join!(app.collector.when(FIRST_DATA, is_known), async {
         let read = read_objects(&app.client, &scrapes.names).await;
@@ -192,7 +191,10 @@ fn add_snapshot(samples: &mut Samples, snapshot: &Snapshot, now: u64, started: u
     if let Some(living) = snapshot.living.get().filter(is_current) {
         let silent = snapshot.connected().filter(|(_, process)| process.silent_since.is_some()).count();
         samples.add(&CLIENTS, &["alive"], living.clients.len().saturating_sub(silent) as f64);
-        samples.add(&CLIENTS, &["silent"], silent as f64);
+        // Before the first round of questions, no client can have been silent.
+        if snapshot.questions.get().is_some() || living.clients.is_empty() {
+            samples.add(&CLIENTS, &["silent"], silent as f64);
+        }
     }
     let completed = snapshot.sweep.completed.map(|(_, ended)| ended);
     // A part of the locks is no number of locks.
@@ -204,7 +206,10 @@ fn add_snapshot(samples: &mut Samples, snapshot: &Snapshot, now: u64, started: u
             let held = snapshot.locks.iter().filter(is_held).filter(|row| row.kind == *kind).count();
             samples.add(&LOCKS_HELD, &[kind], held as f64);
         }
-        samples.add(&HOLDERS_GONE, &[], snapshot.locks.iter().filter(is_gone).count() as f64);
+        // One list of clients does not show that a holder is gone.
+        if snapshot.living.has_second_look() {
+            samples.add(&HOLDERS_GONE, &[], snapshot.locks.iter().filter(is_gone).count() as f64);
+        }
     }
     let age = now.saturating_sub(completed.unwrap_or(started));
     samples.add(&SWEEP_AGE, &[], Duration::from_millis(age).as_secs_f64());
@@ -272,6 +277,30 @@ mod tests {
         samples.text()
     }
 
+    /// Records a list without clients.
+    fn looked(snapshot: &mut Snapshot, at: u64) {
+        let living = Living::of(Vec::new(), true).after(&snapshot.living, at);
+        snapshot.living.answered(living, at);
+    }
+
+    #[test]
+    fn silent_clients_and_absent_holders_are_left_out_until_they_are_known() {
+        let ids = || vec!["8c1b1c5e-0000-8000-8000-000000000001".to_owned()];
+        let mut snapshot = Snapshot::default();
+        snapshot.sweep.completed = Some((1, 2));
+        looked(&mut snapshot, 1);
+        let living = Living::of(ids(), true).after(&snapshot.living, 1_000);
+        snapshot.living.answered(living, 1_000);
+        let text = text_of(&snapshot);
+        assert!(!text.contains("\"silent\"") && !text.contains(HOLDERS_GONE.name), "{text}");
+        snapshot.questions.answered((), 1_200);
+        let living = Living::of(ids(), true).after(&snapshot.living, 2_000);
+        snapshot.living.answered(living, 2_000);
+        let text = text_of(&snapshot);
+        assert!(text.contains("{state=\"silent\"} 0\n"), "{text}");
+        assert!(text.contains("\nredgrid_fleet_holders_gone 0\n"), "{text}");
+    }
+
     #[test]
     fn clients_are_left_out_unless_the_list_is_complete_and_current() {
         let ids = || vec!["8c1b1c5e-0000-8000-8000-000000000001".to_owned()];
@@ -291,6 +320,8 @@ mod tests {
     fn locks_are_left_out_if_there_are_more_than_the_console_lists() {
         let mut snapshot = Snapshot::default();
         snapshot.sweep.completed = Some((1, 2));
+        looked(&mut snapshot, 1);
+        looked(&mut snapshot, 2_000);
         let has_locks = |snapshot: &Snapshot| {
             let text = text_of(snapshot);
             [LOCKS_HELD.name, HOLDERS_GONE.name].map(|name| text.contains(name))

@@ -1,7 +1,7 @@
 //! The one reader of the servers, shared by all viewers.
 //!
 //! It works while a page is open: while a page with updates is open, and for 30 s after a page was
-//! requested or closed. Then it sends nothing.
+//! requested or closed, and 90 s after a scrape of metrics. Then it sends nothing.
 //!
 //! | what | commands | how often |
 //! |---|---|---|
@@ -118,6 +118,12 @@ impl Collector {
         let is_new = self.is_new(&interest);
         self.viewers().linger(interest, Instant::now());
         self.wake(is_new);
+    }
+
+    /// Collects for a scrape of metrics, for 90 s.
+    pub(crate) fn scraped(self: &Arc<Self>) {
+        self.viewers().scraped(Instant::now());
+        self.wake(false);
     }
 
     /// Returns whether a page needs a lock that was not read yet.

@@ -31,7 +31,9 @@ async fn a_scrape_has_the_nodes_the_clients_the_locks_and_the_listed_objects() {
     let metrics = FleetMetrics::new(["mails"], ["printers"]).expect("few names");
     let router = Console::new(&setup.client).access(|_| Access::Read).metrics(metrics).router();
 
-    let text = until_shown(&router, "/metrics", "redgrid_fleet_locks_held{kind=\"lock\"} 1").await;
+    until_shown(&router, "/metrics", "redgrid_fleet_locks_held{kind=\"lock\"} 1").await;
+    // It takes two lists of clients to know that a holder is gone.
+    let text = until_shown(&router, "/metrics", "redgrid_fleet_holders_gone").await;
     let node = setup.server.addr();
     for line in [
         format!("redgrid_fleet_node_up{{node=\"{node}\",role=\"primary\"}} 1"),
