@@ -6,11 +6,11 @@
 use std::time::Duration;
 
 #[cfg(not(feature = "metrics"))]
-use super::disabled::{add, add_many, gauge, record};
+use super::disabled::{add, add_many, begin, gauge, record};
 #[cfg(feature = "metrics")]
 pub(super) use super::series::register;
 #[cfg(feature = "metrics")]
-use super::series::{add, add_many, gauge, record};
+use super::series::{add, add_many, begin, gauge, record};
 use super::table;
 use crate::lock::LostReason;
 
@@ -27,6 +27,9 @@ const ELECTION: &str = "election";
 
 pub(crate) fn waiting(of: Labels) {
     gauge(&table::WAITING, [of.kind, of.family], 1.0);
+    if of.kind == ELECTION {
+        begin(&table::LEADER_CHANGES, of.family);
+    }
 }
 
 /// Records that an acquire has ended after `waited`.
@@ -116,6 +119,11 @@ pub(crate) fn position_lost(of: Labels) {
 /// Records that a hold was handed over without a request.
 pub(crate) fn handed_over(of: Labels) {
     add(&table::LOCAL_HANDOVERS, [of.kind, of.family]);
+}
+
+/// Reports the counter of refused writes of a family as 0.
+pub(crate) fn fence_family(family: &'static str) {
+    begin(&table::FENCE_REFUSED, family);
 }
 
 /// Records that a write with an old token was refused.

@@ -41,6 +41,21 @@ pub(super) fn record<const N: usize>(metric: &'static Metric, labels: [&'static 
     with_key(metric, labels, |recorder, key| recorder.register_histogram(key, &METADATA).record(took));
 }
 
+/// Registers a metric whose first label is `family`, for this family. An event that comes later is
+/// then a step from 0.
+pub(super) fn begin(metric: &'static Metric, family: &'static str) {
+    let values: Values = [family, "", ""];
+    with_recorder(|recorder| {
+        let series = (std::ptr::from_ref(recorder).addr(), metric.name, values);
+        if KEYS.read().unwrap_or_else(PoisonError::into_inner).contains_key(&series) {
+            return;
+        }
+        begin_at_zero(recorder, metric, &[], family);
+        // The key of a metric with further labels is never used: it only marks what has begun.
+        KEYS.write().unwrap_or_else(PoisonError::into_inner).insert(series, key(metric, values));
+    });
+}
+
 /// Registers all counters and gauges whose labels have known values, with the family `""`, and the
 /// histograms without labels.
 pub(super) fn register() {
