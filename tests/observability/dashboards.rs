@@ -129,11 +129,14 @@ fn queries(metric: &Metric) -> Vec<(String, String)> {
     let legend: Vec<String> = by.split(", ").map(|label| format!("{{{{{label}}}}}")).collect();
     let legend = legend.join(" ");
     match metric.form {
+        // Several consoles report the same deployment.
+        Form::Counter if name.starts_with("redgrid_fleet_") => {
+            vec![(format!("max by ({by}) (rate({name}{{{CHOSEN}}}[$__rate_interval]))"), legend)]
+        }
         Form::Counter => vec![(format!("sum by ({by}) (rate({name}{{{CHOSEN}}}[$__rate_interval]))"), legend)],
         Form::Gauge if name == "redgrid_clock_offset_seconds" => {
             vec![(format!("max by ({by}) (abs({name}{{{CHOSEN}}}))"), legend)]
         }
-        // Several consoles report the same deployment.
         Form::Gauge if name.starts_with("redgrid_fleet_") => {
             vec![(format!("max by ({by}) ({name}{{{CHOSEN}}})"), legend)]
         }

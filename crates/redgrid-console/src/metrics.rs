@@ -14,10 +14,10 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use futures_util::future::join_all;
 use redgrid_core::observe::fleet::{
-    CLIENTS, DOCTOR_FINDINGS, HOLDERS_GONE, LOCKS_HELD, NODE_UP, QUEUE_MESSAGES, QUEUE_OLDEST, SCRAPE_SECONDS,
-    SEMAPHORE_PERMITS, SWEEP_AGE,
+    CLIENTS, DOCTOR_FINDINGS, HOLDERS_GONE, LOCKS_HELD, NODE_UP, QUEUE_DEAD, QUEUE_MESSAGES, QUEUE_OLDEST,
+    SCRAPE_SECONDS, SEMAPHORE_PERMITS, SWEEP_AGE,
 };
-use redgrid_core::observe::{FLEET_METRICS, Metric};
+use redgrid_core::observe::{FLEET_METRICS, Form, Metric};
 use redgrid_core::permits::SemaphoreHandle;
 use redgrid_core::{Client, NodePart};
 use redgrid_inspect::Level;
@@ -167,7 +167,8 @@ async fn read_queue(client: &Client, name: &str) -> Vec<Sample> {
     };
     let age = counts.oldest_ready_age.unwrap_or_default();
     let oldest: Sample = (&QUEUE_OLDEST, vec![name.to_owned()], age.as_secs_f64());
-    states.into_iter().map(sample).chain([oldest]).collect()
+    let dead: Sample = (&QUEUE_DEAD, vec![name.to_owned()], counts.totals.died as f64);
+    states.into_iter().map(sample).chain([dead, oldest]).collect()
 }
 
 async fn read_semaphore(client: &Client, name: &str) -> Vec<Sample> {
@@ -242,7 +243,8 @@ impl Samples {
             let Some(samples) = self.0.get(metric.name) else { continue };
             // Writing to a string does not fail.
             let _ = writeln!(text, "# HELP {} {}", metric.name, metric.about);
-            let _ = writeln!(text, "# TYPE {} gauge", metric.name);
+            let form = if metric.form == Form::Counter { "counter" } else { "gauge" };
+            let _ = writeln!(text, "# TYPE {} {form}", metric.name);
             for (values, value) in samples {
                 let labels = metric.labels.iter().zip(values);
                 let labels: Vec<_> = labels.map(|(label, value)| format!("{label}=\"{}\"", escaped(value))).collect();

@@ -40,6 +40,9 @@ async fn a_scrape_has_the_nodes_the_clients_the_locks_and_the_listed_objects() {
         "redgrid_fleet_holders_gone 0".to_owned(),
         "redgrid_fleet_queue_messages{queue=\"mails\",state=\"ready\"} 2".to_owned(),
         "redgrid_fleet_queue_messages{queue=\"mails\",state=\"dead\"} 1".to_owned(),
+        "# TYPE redgrid_fleet_queue_messages gauge".to_owned(),
+        "# TYPE redgrid_fleet_queue_dead_total counter".to_owned(),
+        "redgrid_fleet_queue_dead_total{queue=\"mails\"} 1".to_owned(),
         "redgrid_fleet_semaphore_permits{semaphore=\"printers\",state=\"available\"} 4".to_owned(),
         "redgrid_fleet_semaphore_permits{semaphore=\"printers\",state=\"leased\"} 1".to_owned(),
     ] {

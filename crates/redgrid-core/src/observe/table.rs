@@ -132,6 +132,8 @@ pub mod fleet {
         QUEUE_MESSAGES Gauge "redgrid_fleet_queue_messages" ["queue", "state"]
             ["ready", "delayed", "in_flight", "dead"]
             "messages of a reliable queue";
+        QUEUE_DEAD Counter "redgrid_fleet_queue_dead_total" ["queue"]
+            "messages of a reliable queue that became dead letters, also those delivered again since";
         QUEUE_OLDEST Gauge "redgrid_fleet_queue_oldest_seconds" ["queue"]
             "how long the oldest ready message of a reliable queue has been ready; 0 if none is";
         SEMAPHORE_PERMITS Gauge "redgrid_fleet_semaphore_permits" ["semaphore", "state"] ["available", "leased"]
