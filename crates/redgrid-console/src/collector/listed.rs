@@ -179,7 +179,7 @@ impl Collector {
             self.read_details(&batch).await;
             // A page of another object may be opened meanwhile.
             tokio::time::sleep_until(began + SHORTEST_INTERVAL).await;
-            let _ = tokio::time::timeout_at(began + SHOWN_INTERVAL, self.came.notified()).await;
+            let _ = tokio::time::timeout_at(began + SHOWN_INTERVAL, self.is_object_new.notified()).await;
         }
     }
 
