@@ -34,6 +34,32 @@ const KEPT_MS: u64 = 30_000;
 /// A page that is requested reads an object again if it was read longer ago than this.
 const FRESH_MS: u64 = 2_000;
 
+/// A stream whose read takes this long is slow: the server reads its first and its last entry, which
+/// may be large.
+const SLOW: Duration = Duration::from_millis(100);
+
+/// How often a slow stream is read.
+const SLOW_INTERVAL: Duration = Duration::from_secs(10);
+
+/// The slow streams, and when each is read again.
+#[derive(Default)]
+struct SlowStreams(BTreeMap<(Group, String), Instant>);
+
+impl SlowStreams {
+    /// Remembers the slow ones of the streams that were read.
+    fn note(&mut self, read: Vec<((Group, String), Duration)>, now: Instant) {
+        self.0.retain(|_, again_at| now < *again_at);
+        let slow = read.into_iter().filter(|((group, _), took)| *group == Group::Streams && *took >= SLOW);
+        self.0.extend(slow.map(|(stream, _)| (stream, now + SLOW_INTERVAL)));
+    }
+
+    /// Returns the objects that may be read now.
+    fn without(&self, objects: &ObjectNames, now: Instant) -> ObjectNames {
+        let rests = |object: &(Group, String)| self.0.get(object).is_some_and(|again_at| now < *again_at);
+        objects.iter().filter(|object| !rests(object)).cloned().collect()
+    }
+}
+
 /// The objects of a group that a search has found.
 #[derive(Default)]
 struct Found {
@@ -169,14 +195,16 @@ impl Collector {
     }
 
     pub(super) async fn read_listed(&self) {
-        let mut turns = Turns::default();
+        let (mut turns, mut slow) = (Turns::default(), SlowStreams::default());
         loop {
             self.needed(Need::ListedShown, forget_all_details).await;
             let began = Instant::now();
             let (pages, lists) = self.viewers().listed(began);
             self.forget_details(&pages, &lists);
+            let (pages, lists) = (slow.without(&pages, began), slow.without(&lists, began));
             let batch = turns.next(&pages, &lists, &ObjectNames::new(), MOST_READS);
-            self.read_details(&batch).await;
+            let took = self.read_details(&batch).await;
+            slow.note(batch.into_iter().zip(took).collect(), Instant::now());
             // A page of another object may be opened meanwhile.
             tokio::time::sleep_until(began + SHORTEST_INTERVAL).await;
             let _ = tokio::time::timeout_at(began + SHOWN_INTERVAL, self.is_object_new.notified()).await;
@@ -202,11 +230,16 @@ impl Collector {
         let _ = tokio::time::timeout(limit, read).await;
     }
 
-    async fn read_details(&self, batch: &[(Group, String)]) {
-        let read = batch.iter().map(async |(group, name)| (*group, name.clone(), self.detail(*group, name).await));
-        let read = join_all(read).await;
+    /// Reads objects. Returns how long each took.
+    async fn read_details(&self, batch: &[(Group, String)]) -> Vec<Duration> {
+        let read = batch.iter().map(async |(group, name)| {
+            let began = Instant::now();
+            let detail = self.detail(*group, name).await;
+            ((*group, name.clone(), detail), began.elapsed())
+        });
+        let (read, took): (Vec<_>, Vec<_>) = join_all(read).await.into_iter().unzip();
         if read.is_empty() {
-            return;
+            return took;
         }
         let now = now_ms();
         self.change(|snapshot| {
@@ -219,6 +252,7 @@ impl Collector {
                 }
             }
         });
+        took
     }
 
     async fn detail(&self, group: Group, name: &str) -> Result<Detail, InspectError> {
@@ -283,6 +317,21 @@ fn forget_all_details(snapshot: &mut Snapshot) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_slow_stream_rests_for_10_seconds() {
+        let (slow, fast) = ((Group::Streams, "slow".to_owned()), (Group::Streams, "fast".to_owned()));
+        let queue = (Group::Queues, "slow".to_owned());
+        let all = ObjectNames::from([slow.clone(), fast.clone(), queue.clone()]);
+        let (mut streams, start) = (SlowStreams::default(), Instant::now());
+        let read = vec![(slow.clone(), SLOW), (fast.clone(), SLOW / 2), (queue.clone(), SLOW)];
+        streams.note(read, start);
+        let rest = start + SLOW_INTERVAL;
+        assert_eq!(streams.without(&all, rest - Duration::from_millis(1)), ObjectNames::from([fast, queue]));
+        assert_eq!(streams.without(&all, rest), all);
+        streams.note(Vec::new(), rest);
+        assert!(streams.0.is_empty());
+    }
 
     #[test]
     fn each_of_more_open_pages_than_one_interval_reads_has_its_turn() {

@@ -10,7 +10,7 @@
 //! | clients | `INFO stats`, `PUBSUB CHANNELS` at each primary | 1 s per 1,000 channels, up to 10 s |
 //! | reports | a question to each client | 5 s, at most 50 a second |
 //! | search for locks | `SCAN` with a bounded script | at most 2 % of a node's time |
-//! | locks on the screen, those of clients that left | bounded reads | 1 s, at most 50 commands, or 2 locks |
+//! | locks on the screen, those of clients that left | bounded reads | 1 s, 50 commands or 2 locks |
 //! | search for objects of other lists | as for locks | at most 2 % of a node's time |
 //! | objects of those lists on the screen | bounded reads | 1 s, at most 12 objects |
 //! | checks | those of `redgrid doctor` that only read | on request, at most one a minute |
