@@ -45,6 +45,9 @@ const READ_TIMEOUT: Duration = Duration::from_secs(3);
 /// Scrapes within this time get the same answer.
 const KEPT: Duration = Duration::from_secs(1);
 
+/// The findings of older checks are left out, in milliseconds: 2 h. The checks run once an hour.
+const DOCTOR_KEPT_MS: u64 = 2 * 3_600_000;
+
 /// The objects in the metrics, in addition to nodes, clients and locks.
 ///
 /// Names become labels, so only listed names are read, and at most 100.
@@ -214,7 +217,8 @@ fn add_snapshot(samples: &mut Samples, snapshot: &Snapshot, now: u64, started: u
     }
     let age = now.saturating_sub(completed.unwrap_or(started));
     samples.add(&SWEEP_AGE, &[], Duration::from_millis(age).as_secs_f64());
-    if let Some(doctor) = snapshot.doctor.get() {
+    let is_old = |at: u64| now.saturating_sub(at) > DOCTOR_KEPT_MS;
+    if let Some(doctor) = snapshot.doctor.get().filter(|_| !snapshot.doctor.read_at().is_some_and(is_old)) {
         for (level, label) in [(Level::Warn, "warn"), (Level::Fail, "fail")] {
             let count = doctor.findings.iter().filter(|finding| finding.level == level).count();
             samples.add(&DOCTOR_FINDINGS, &[label], count as f64);

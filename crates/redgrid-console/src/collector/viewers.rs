@@ -107,6 +107,8 @@ pub(crate) struct Viewers {
     open: BTreeMap<u64, Open>,
     /// Each interest, and until when it counts.
     lingering: Vec<(Interest, Instant)>,
+    /// Until when the last scrape of metrics counts.
+    scraped_until: Option<Instant>,
     last_id: u64,
     is_running: bool,
 }
@@ -145,6 +147,12 @@ impl Viewers {
     /// Counts the overview for 90 s, because of a scrape.
     pub(crate) fn scraped(&mut self, now: Instant) {
         self.linger_until(Interest { page: Page::Overview, name: None }, now, now + SCRAPED);
+        self.scraped_until = Some(now + SCRAPED);
+    }
+
+    /// Returns whether metrics were scraped within the last 90 s.
+    pub(crate) fn is_scraped(&self, now: Instant) -> bool {
+        self.scraped_until.is_some_and(|until| now < until)
     }
 
     fn linger_until(&mut self, interest: Interest, now: Instant, until: Instant) {
@@ -158,7 +166,9 @@ impl Viewers {
 
     /// Returns whether a viewer needs a source.
     pub(crate) fn need(&mut self, need: Need, now: Instant) -> bool {
-        self.interests(now).any(|interest| need.of(interest.page))
+        // The findings of the checks are in the metrics.
+        let is_for_metrics = need == Need::Doctor && self.is_scraped(now);
+        is_for_metrics || self.interests(now).any(|interest| need.of(interest.page))
     }
 
     /// Returns whether any page is open.
@@ -252,6 +262,15 @@ mod tests {
         viewers.leave(id, start);
         assert!(viewers.need(Need::Search, start + SCRAPED - Duration::from_millis(1)));
         assert!(!viewers.need(Need::Search, start + SCRAPED));
+    }
+
+    #[test]
+    fn a_scrape_needs_the_checks_and_the_overview_does_not() {
+        let (mut viewers, start) = (Viewers::default(), Instant::now());
+        viewers.linger(interest(Page::Overview), start);
+        assert!(!viewers.need(Need::Doctor, start));
+        viewers.scraped(start);
+        assert!(viewers.need(Need::Doctor, start) && !viewers.need(Need::Doctor, start + SCRAPED));
     }
 
     #[test]

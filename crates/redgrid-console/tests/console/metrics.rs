@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::http::StatusCode;
 use axum::http::header::{AUTHORIZATION, CONTENT_TYPE};
-use redgrid_console::{Access, AccessToken, Client, Console, FleetMetrics};
+use redgrid_console::{Access, AccessToken, Client, Config, Console, FleetMetrics};
 use redgrid_core::observe::FLEET_METRICS;
 use redgrid_locks::Lock;
 use redgrid_reliable_queue::ReliableQueue;
@@ -93,4 +93,13 @@ async fn a_dead_server_is_down_and_the_scrape_still_answers() {
     let began = tokio::time::Instant::now();
     assert!(!get(&router, "/metrics").await.text.contains("redgrid_fleet_queue_messages"), "{text}");
     assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_settings_are_checked_for_the_metrics_without_an_open_page() {
+    let setup = Setup::start().await;
+    let config = Config::from_url(setup.server.url()).expect("a URL");
+    let console = Console::new(&setup.client).access(|_| Access::Read).config(&config);
+    let router = console.metrics(FleetMetrics::default()).router();
+    until_shown(&router, "/metrics", "redgrid_fleet_doctor_findings{level=\"fail\"}").await;
 }
