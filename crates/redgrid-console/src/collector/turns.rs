@@ -20,13 +20,7 @@ impl<N: Ord + Clone> Turns<N> {
     /// Returns the next objects to read. Up to a quarter of the reads, and at least one, is for
     /// locks of clients that have left. Of the other reads, objects with pages get two thirds, and
     /// objects in lists one third. One group uses the reads that the other does not need.
-    pub(super) fn next(
-        &mut self,
-        pages: &BTreeSet<N>,
-        lists: &BTreeSet<N>,
-        left: &BTreeSet<N>,
-        most: usize,
-    ) -> Vec<N> {
+    pub(super) fn next(&mut self, pages: &BTreeSet<N>, lists: &BTreeSet<N>, left: &BTreeSet<N>, most: usize) -> Vec<N> {
         let of_left = turn(left, &mut self.last_left, most.div_ceil(4));
         let most = most - of_left.len();
         let is_other = |name: &&N| !pages.contains(*name) && !of_left.contains(*name);
