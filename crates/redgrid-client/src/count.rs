@@ -139,8 +139,8 @@ fn outcome<T>(result: &Result<T, ServerError>) -> &'static str {
 }
 
 /// Records how far the clock of a node is ahead of this machine. The node has just reported its
-/// time, in microseconds since 1970, in an exchange that took `round_trip`. A slow exchange says too
-/// little about the clock, and is not recorded.
+/// time, in microseconds since 1970, in an exchange that took `round_trip`. A slow exchange says
+/// too little about the clock, and is not recorded.
 pub(crate) fn clock_offset(node: &dyn Display, server_micros: u64, round_trip: Duration) {
     if cfg!(feature = "metrics")
         && round_trip <= LONGEST_EXCHANGE

@@ -34,8 +34,8 @@ const KEPT_MS: u64 = 30_000;
 /// A page that is requested reads an object again if it was read longer ago than this.
 const FRESH_MS: u64 = 2_000;
 
-/// A stream whose read takes this long is slow: the server reads its first and its last entry, which
-/// may be large.
+/// A stream whose read takes this long is slow: the server reads its first and its last entry,
+/// which may be large.
 const SLOW: Duration = Duration::from_millis(100);
 
 /// How often a slow stream is read.

@@ -252,8 +252,8 @@ impl Collector {
     }
 }
 
-/// Returns how many locks are read in one interval: as many as [`MOST_COMMANDS`] allow, but at least
-/// two. So more than 19 primaries receive more commands than that: 12, and two for each primary.
+/// Returns how many locks are read in one interval: as many as [`MOST_COMMANDS`] allow, but at
+/// least two. So more than 19 primaries receive more commands: 12, and two for each primary.
 fn most_reads(primaries: usize) -> usize {
     (MOST_COMMANDS / (COMMANDS + primaries)).max(2)
 }

@@ -13,7 +13,7 @@
 //! | locks on the screen, those of clients that left | bounded reads | 1 s, 50 commands or 2 locks |
 //! | search for objects of other lists | as for locks | at most 2 % of a node's time |
 //! | objects of those lists on the screen | bounded reads | 1 s, at most 12 objects |
-//! | checks | those of `redgrid doctor` that only read | on request, at most one a minute; 1 h for metrics |
+//! | checks | those of `redgrid doctor` that only read | on request, and 1 h for metrics |
 //!
 //! Data that no page needs is forgotten, so that no page shows old data as current.
 
