@@ -98,7 +98,7 @@ fn panel(at: usize, metric: &Metric) -> Value {
         "description": format!("`{}`: {}.", metric.name, metric.about),
         "datasource": source(),
         "gridPos": { "x": at % COLUMNS * WIDTH, "y": at / COLUMNS * HEIGHT, "w": WIDTH, "h": HEIGHT },
-        "fieldConfig": { "defaults": { "unit": unit(metric), "min": minimum(metric) }, "overrides": [] },
+        "fieldConfig": { "defaults": { "unit": unit(metric), "min": 0 }, "overrides": [] },
         "options": { "legend": { "displayMode": "list", "placement": "bottom" }, "tooltip": { "mode": "multi" } },
         "targets": targets,
     })
@@ -121,11 +121,6 @@ fn unit(metric: &Metric) -> &'static str {
     }
 }
 
-/// Clocks can be behind; all other values begin at 0.
-fn minimum(metric: &Metric) -> Value {
-    if metric.name == "redgrid_clock_offset_seconds" { Value::Null } else { json!(0) }
-}
-
 /// Returns the expressions of a metric, with the text of their legends.
 fn queries(metric: &Metric) -> Vec<(String, String)> {
     const CHOSEN: &str = "job=~\"$job\", instance=~\"$instance\"";
@@ -134,7 +129,17 @@ fn queries(metric: &Metric) -> Vec<(String, String)> {
     let legend: Vec<String> = by.split(", ").map(|label| format!("{{{{{label}}}}}")).collect();
     let legend = legend.join(" ");
     match metric.form {
+        // Several consoles report the same deployment.
+        Form::Counter if name.starts_with("redgrid_fleet_") => {
+            vec![(format!("max by ({by}) (rate({name}{{{CHOSEN}}}[$__rate_interval]))"), legend)]
+        }
         Form::Counter => vec![(format!("sum by ({by}) (rate({name}{{{CHOSEN}}}[$__rate_interval]))"), legend)],
+        Form::Gauge if name == "redgrid_clock_offset_seconds" => {
+            vec![(format!("max by ({by}) (abs({name}{{{CHOSEN}}}))"), legend)]
+        }
+        Form::Gauge if name.starts_with("redgrid_fleet_") => {
+            vec![(format!("max by ({by}) ({name}{{{CHOSEN}}})"), legend)]
+        }
         Form::Gauge => vec![(format!("sum by ({by}) ({name}{{{CHOSEN}}})"), legend)],
         Form::Histogram => [("0.5", "median"), ("0.99", "99 %")]
             .map(|(quantile, word)| {
@@ -144,4 +149,16 @@ fn queries(metric: &Metric) -> Vec<(String, String)> {
             .to_vec(),
         form => panic!("how is {form:?} shown?"),
     }
+}
+
+#[test]
+fn values_that_do_not_add_up_are_not_summed() {
+    let expression = |name: &str| {
+        let metric = METRICS.iter().chain(FLEET_METRICS).find(|metric| metric.name == name).unwrap();
+        queries(metric)[0].0.replace("{job=~\"$job\", instance=~\"$instance\"}", "")
+    };
+    assert_eq!(expression("redgrid_held"), "sum by (kind, family) (redgrid_held)");
+    assert_eq!(expression("redgrid_fleet_locks_held"), "max by (kind) (redgrid_fleet_locks_held)");
+    assert_eq!(expression("redgrid_fleet_sweep_age_seconds"), "max by (job) (redgrid_fleet_sweep_age_seconds)");
+    assert_eq!(expression("redgrid_clock_offset_seconds"), "max by (node) (abs(redgrid_clock_offset_seconds))");
 }

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use redgrid_core::Client;
 use redgrid_core::fence::{Fence, FenceError};
+use redgrid_core::{Client, Failure};
 use redgrid_local_cached_map::{LocalCachedMap, Options};
-use redgrid_locks::Lock;
+use redgrid_locks::{Election, Lock};
 use redgrid_map::Map;
 use redgrid_rate_limiter::{GcraLimiter, LimitError, Quota, Rate, RateLimiter};
 use redgrid_reliable_queue::{QueueError, QueueSettings, ReliableQueue};
@@ -92,6 +92,11 @@ fn decisions_of_limiters_are_counted() {
         check(&mut recorded, "redgrid_limit_decisions_total", "decision", &decisions);
         server.kill().await.unwrap();
         assert!(log.try_acquire().await.is_err());
+        check(&mut recorded, "redgrid_limit_decisions_total", "decision", &[("unavailable", 2.0)]);
+        // A shutdown is no missing decision. The server is down, so its error does not matter.
+        let _ = client.shutdown(Duration::from_millis(100)).await;
+        let ended = log.try_acquire().await;
+        assert!(matches!(ended, Err(LimitError::Failed(Failure::ShuttingDown { .. }))), "{ended:?}");
         check(&mut recorded, "redgrid_limit_decisions_total", "decision", &[("unavailable", 2.0)]);
         assert_eq!(recorded.of("redgrid_limit_wait_seconds{family=\"orders\"}"), 6.0);
     });
@@ -199,5 +204,37 @@ fn messages_of_a_topic_are_counted() {
         let of = |direction| format!("redgrid_topic_messages_total{{family=\"orders\",direction=\"{direction}\"}}");
         assert_eq!(recorded.of(&of("received")), f64::from(received));
         assert_eq!(recorded.of(&of("received")) + recorded.of(&of("missed")), 5.0, "{:#?}", recorded.totals);
+    });
+}
+
+#[test]
+fn counters_of_a_family_are_0_before_the_first_event() {
+    recorded(|mut recorded| async move {
+        let server = server().await;
+        let (client, other) = (client(&server).await, client(&server).await);
+        let _queue: ReliableQueue<String> = ReliableQueue::new(&client, "q").family("first");
+        let _limiter = RateLimiter::new(&client, "l").family("first");
+        let _calls = GcraLimiter::new(&client, "c", Quota::new(1, HOUR)).family("second");
+        let _topic: Topic<String> = Topic::new(&client, "t").family("first");
+        let _transaction = Transaction::new(&client).family("first");
+        let _fence = Fence::new(&client, "{ledger}").family("first");
+        for series in [
+            "redgrid_queue_messages_total{family=\"first\",what=\"rejected\"}",
+            "redgrid_limit_decisions_total{family=\"first\",decision=\"unavailable\"}",
+            "redgrid_limit_decisions_total{family=\"second\",decision=\"denied\"}",
+            "redgrid_topic_messages_total{family=\"first\",direction=\"missed\"}",
+            "redgrid_transactions_total{family=\"first\",outcome=\"unknown\"}",
+            "redgrid_fence_refused_total{family=\"first\"}",
+        ] {
+            assert_eq!(recorded.look().get(series), Some(&0.0), "{series}: {:#?}", recorded.totals);
+        }
+        // A candidate that waits has its counter already.
+        let leader = Election::new(&client, "e").campaign().await.unwrap();
+        let waiting = tokio::spawn(async move { Election::new(&other, "e").family("first").campaign().await });
+        recorded.until("redgrid_waiting{kind=\"election\",family=\"first\"}", 1.0).await;
+        assert_eq!(recorded.look().get("redgrid_leader_changes_total{family=\"first\"}"), Some(&0.0));
+        leader.resign().await.unwrap();
+        drop(waiting.await.unwrap().unwrap());
+        assert_eq!(recorded.of("redgrid_leader_changes_total{family=\"first\"}"), 1.0);
     });
 }

@@ -83,8 +83,11 @@ pub(crate) fn node_added() {
     set(BUILD_INFO, ("version", env!("CARGO_PKG_VERSION")), 1.0);
 }
 
-pub(crate) fn node_removed() {
+/// Records that the client no longer uses a node. Its clock is not measured any more, so its offset
+/// becomes 0: the last one would stay for ever. Another client that uses the node sets it again.
+pub(crate) fn node_removed(node: &NodeId) {
     gauge(NODES, ("", ""), -1.0);
+    set(CLOCK_OFFSET, ("node", &node.0), 0.0);
 }
 
 /// Records that a gap has ended: subscriptions are active again after an interruption, or active at
@@ -136,15 +139,20 @@ fn outcome<T>(result: &Result<T, ServerError>) -> &'static str {
 }
 
 /// Records how far the clock of a node is ahead of this machine. The node has just reported its
-/// time, in microseconds since 1970, in an exchange that took `round_trip`.
+/// time, in microseconds since 1970, in an exchange that took `round_trip`. A slow exchange says
+/// too little about the clock, and is not recorded.
 pub(crate) fn clock_offset(node: &dyn Display, server_micros: u64, round_trip: Duration) {
     if cfg!(feature = "metrics")
+        && round_trip <= LONGEST_EXCHANGE
         && let Ok(here) = SystemTime::now().duration_since(UNIX_EPOCH)
     {
         let here = here.saturating_sub(round_trip / 2);
         set(CLOCK_OFFSET, ("node", &node.to_string()), server_micros as f64 / 1e6 - here.as_secs_f64());
     }
 }
+
+/// The longest exchange that measures a clock: 1 s. The error is up to half of it.
+const LONGEST_EXCHANGE: Duration = Duration::from_secs(1);
 
 /// One channel in the gauge of subscriptions, until it is dropped.
 #[derive(Default)]
@@ -272,5 +280,60 @@ mod enabled {
             "" => Key::from_static_name(name),
             _ => Key::from_parts(name, vec![Label::new(label, value.to_owned())]),
         }
+    }
+}
+
+#[cfg(all(test, feature = "metrics"))]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use metrics::{Counter, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit};
+
+    use super::*;
+
+    /// The clock offset of the only node.
+    #[derive(Default)]
+    struct Offset(Arc<AtomicU64>);
+
+    impl Offset {
+        fn get(&self) -> f64 {
+            f64::from_bits(self.0.load(Ordering::Relaxed))
+        }
+    }
+
+    impl Recorder for Offset {
+        fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+        fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+        fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+        fn register_counter(&self, _: &Key, _: &Metadata<'_>) -> Counter {
+            Counter::noop()
+        }
+
+        fn register_gauge(&self, key: &Key, _: &Metadata<'_>) -> Gauge {
+            if key.name() == CLOCK_OFFSET { Gauge::from_arc(Arc::clone(&self.0)) } else { Gauge::noop() }
+        }
+
+        fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
+            Histogram::noop()
+        }
+    }
+
+    #[test]
+    fn slow_exchanges_measure_no_clock_and_removed_nodes_have_none() {
+        let offset = Offset::default();
+        metrics::with_local_recorder(&offset, || {
+            let ahead = SystemTime::now().duration_since(UNIX_EPOCH).unwrap() + Duration::from_secs(50);
+            let ahead = u64::try_from(ahead.as_micros()).unwrap();
+            clock_offset(&"a:1", ahead, Duration::from_millis(1_001));
+            assert_eq!(offset.get(), 0.0);
+            clock_offset(&"a:1", ahead, Duration::from_millis(10));
+            assert!((40.0..60.0).contains(&offset.get()), "{}", offset.get());
+            node_removed(&NodeId("a:1".into()));
+            assert_eq!(offset.get(), 0.0);
+        });
     }
 }

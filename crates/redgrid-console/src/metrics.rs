@@ -14,10 +14,10 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use futures_util::future::join_all;
 use redgrid_core::observe::fleet::{
-    CLIENTS, DOCTOR_FINDINGS, HOLDERS_GONE, LOCKS_HELD, NODE_UP, QUEUE_MESSAGES, QUEUE_OLDEST, SCRAPE_SECONDS,
-    SEMAPHORE_PERMITS, SWEEP_AGE,
+    CLIENTS, DOCTOR_FINDINGS, HOLDERS_GONE, LOCKS_HELD, NODE_UP, QUEUE_DEAD, QUEUE_MESSAGES, QUEUE_OLDEST,
+    SCRAPE_SECONDS, SEMAPHORE_PERMITS, SWEEP_AGE,
 };
-use redgrid_core::observe::{FLEET_METRICS, Metric};
+use redgrid_core::observe::{FLEET_METRICS, Form, Metric};
 use redgrid_core::permits::SemaphoreHandle;
 use redgrid_core::{Client, NodePart};
 use redgrid_inspect::Level;
@@ -27,11 +27,10 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use crate::board::LockRow;
-use crate::collector::Interest;
 use crate::console::App;
 use crate::holder_state::State as HolderState;
-use crate::pages::{Page, no_such_page};
-use crate::snapshot::Snapshot;
+use crate::pages::no_such_page;
+use crate::snapshot::{Living, Snapshot};
 use crate::text::now_ms;
 
 /// Names of queues and semaphores together. Each is read with every scrape.
@@ -45,6 +44,9 @@ const READ_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Scrapes within this time get the same answer.
 const KEPT: Duration = Duration::from_secs(1);
+
+/// The findings of older checks are left out, in milliseconds: 2 h. The checks run once an hour.
+const DOCTOR_KEPT_MS: u64 = 2 * 3_600_000;
 
 /// The objects in the metrics, in addition to nodes, clients and locks.
 ///
@@ -131,7 +133,7 @@ fn is_known(snapshot: &Snapshot) -> bool {
 
 async fn scrape(app: &App, scrapes: &Scrapes) -> String {
     let began = Instant::now();
-    app.collector.touch(Interest { page: Page::Overview, name: None });
+    app.collector.scraped();
     let mut samples = Samples::default();
     let (snapshot, ()) = tokio::join!(app.collector.when(FIRST_DATA, is_known), async {
         let read = read_objects(&app.client, &scrapes.names).await;
@@ -168,7 +170,8 @@ async fn read_queue(client: &Client, name: &str) -> Vec<Sample> {
     };
     let age = counts.oldest_ready_age.unwrap_or_default();
     let oldest: Sample = (&QUEUE_OLDEST, vec![name.to_owned()], age.as_secs_f64());
-    states.into_iter().map(sample).chain([oldest]).collect()
+    let dead: Sample = (&QUEUE_DEAD, vec![name.to_owned()], counts.totals.died as f64);
+    states.into_iter().map(sample).chain([dead, oldest]).collect()
 }
 
 async fn read_semaphore(client: &Client, name: &str) -> Vec<Sample> {
@@ -187,24 +190,35 @@ fn add_snapshot(samples: &mut Samples, snapshot: &Snapshot, now: u64, started: u
         let role = if node.part == NodePart::Primary { "primary" } else { "replica" };
         samples.add(&NODE_UP, &[&node.node.to_string(), role], f64::from(u8::from(node.is_well())));
     }
-    if let Some(living) = snapshot.living.get() {
+    // A list that is old, or has only some of the clients, is no number of clients.
+    let is_current = |living: &&Arc<Living>| living.is_complete && snapshot.living.trouble.is_none();
+    if let Some(living) = snapshot.living.get().filter(is_current) {
         let silent = snapshot.connected().filter(|(_, process)| process.silent_since.is_some()).count();
         samples.add(&CLIENTS, &["alive"], living.clients.len().saturating_sub(silent) as f64);
-        samples.add(&CLIENTS, &["silent"], silent as f64);
+        // Before the first round of questions, no client can have been silent.
+        if snapshot.questions.get().is_some() || living.clients.is_empty() {
+            samples.add(&CLIENTS, &["silent"], silent as f64);
+        }
     }
     let completed = snapshot.sweep.completed.map(|(_, ended)| ended);
-    if completed.is_some() {
+    // A part of the locks is no number of locks.
+    let is_cut = snapshot.sweep.is_cut || snapshot.are_locks_cut;
+    if completed.is_some() && !is_cut {
         let is_held = |row: &&LockRow| !row.holders.is_empty() || row.until.is_some() || row.is_endless;
         let is_gone = |row: &&LockRow| row.has(HolderState::Gone);
         for kind in LOCKS_HELD.values {
             let held = snapshot.locks.iter().filter(is_held).filter(|row| row.kind == *kind).count();
             samples.add(&LOCKS_HELD, &[kind], held as f64);
         }
-        samples.add(&HOLDERS_GONE, &[], snapshot.locks.iter().filter(is_gone).count() as f64);
+        // One list of clients does not show that a holder is gone.
+        if snapshot.living.has_second_look() {
+            samples.add(&HOLDERS_GONE, &[], snapshot.locks.iter().filter(is_gone).count() as f64);
+        }
     }
     let age = now.saturating_sub(completed.unwrap_or(started));
     samples.add(&SWEEP_AGE, &[], Duration::from_millis(age).as_secs_f64());
-    if let Some(doctor) = snapshot.doctor.get() {
+    let is_old = |at: u64| now.saturating_sub(at) > DOCTOR_KEPT_MS;
+    if let Some(doctor) = snapshot.doctor.get().filter(|_| !snapshot.doctor.read_at().is_some_and(is_old)) {
         for (level, label) in [(Level::Warn, "warn"), (Level::Fail, "fail")] {
             let count = doctor.findings.iter().filter(|finding| finding.level == level).count();
             samples.add(&DOCTOR_FINDINGS, &[label], count as f64);
@@ -233,7 +247,8 @@ impl Samples {
             let Some(samples) = self.0.get(metric.name) else { continue };
             // Writing to a string does not fail.
             let _ = writeln!(text, "# HELP {} {}", metric.name, metric.about);
-            let _ = writeln!(text, "# TYPE {} gauge", metric.name);
+            let form = if metric.form == Form::Counter { "counter" } else { "gauge" };
+            let _ = writeln!(text, "# TYPE {} {form}", metric.name);
             for (values, value) in samples {
                 let labels = metric.labels.iter().zip(values);
                 let labels: Vec<_> = labels.map(|(label, value)| format!("{label}=\"{}\"", escaped(value))).collect();
@@ -260,6 +275,68 @@ mod tests {
         assert!(FleetMetrics::new(names(60), names(40)).is_ok());
         let error = FleetMetrics::new(names(60), names(41)).unwrap_err();
         assert_eq!(error.to_string(), "101 queues and semaphores are listed for metrics, the limit is 100");
+    }
+
+    fn text_of(snapshot: &Snapshot) -> String {
+        let mut samples = Samples::default();
+        add_snapshot(&mut samples, snapshot, 1_000, 0);
+        samples.text()
+    }
+
+    /// Records a list without clients.
+    fn looked(snapshot: &mut Snapshot, at: u64) {
+        let living = Living::of(Vec::new(), true).after(&snapshot.living, at);
+        snapshot.living.answered(living, at);
+    }
+
+    #[test]
+    fn silent_clients_and_absent_holders_are_left_out_until_they_are_known() {
+        let ids = || vec!["8c1b1c5e-0000-8000-8000-000000000001".to_owned()];
+        let mut snapshot = Snapshot::default();
+        snapshot.sweep.completed = Some((1, 2));
+        looked(&mut snapshot, 1);
+        let living = Living::of(ids(), true).after(&snapshot.living, 1_000);
+        snapshot.living.answered(living, 1_000);
+        let text = text_of(&snapshot);
+        assert!(!text.contains("\"silent\"") && !text.contains(HOLDERS_GONE.name), "{text}");
+        snapshot.questions.answered((), 1_200);
+        let living = Living::of(ids(), true).after(&snapshot.living, 2_000);
+        snapshot.living.answered(living, 2_000);
+        let text = text_of(&snapshot);
+        assert!(text.contains("{state=\"silent\"} 0\n"), "{text}");
+        assert!(text.contains("\nredgrid_fleet_holders_gone 0\n"), "{text}");
+    }
+
+    #[test]
+    fn clients_are_left_out_unless_the_list_is_complete_and_current() {
+        let ids = || vec!["8c1b1c5e-0000-8000-8000-000000000001".to_owned()];
+        let alive = "redgrid_fleet_clients{state=\"alive\"} 1\n";
+        let mut snapshot = Snapshot::default();
+        snapshot.living.answered(Living::of(ids(), true), 1);
+        assert!(text_of(&snapshot).contains(alive), "{}", text_of(&snapshot));
+        snapshot.living.failed("away".to_owned(), 2);
+        assert!(!text_of(&snapshot).contains("redgrid_fleet_clients"), "{}", text_of(&snapshot));
+        snapshot.living.answered(Living::of(ids(), false), 3);
+        assert!(!text_of(&snapshot).contains("redgrid_fleet_clients"), "{}", text_of(&snapshot));
+        snapshot.living.answered(Living::of(ids(), true), 4);
+        assert!(text_of(&snapshot).contains(alive), "{}", text_of(&snapshot));
+    }
+
+    #[test]
+    fn locks_are_left_out_if_there_are_more_than_the_console_lists() {
+        let mut snapshot = Snapshot::default();
+        snapshot.sweep.completed = Some((1, 2));
+        looked(&mut snapshot, 1);
+        looked(&mut snapshot, 2_000);
+        let has_locks = |snapshot: &Snapshot| {
+            let text = text_of(snapshot);
+            [LOCKS_HELD.name, HOLDERS_GONE.name].map(|name| text.contains(name))
+        };
+        assert_eq!(has_locks(&snapshot), [true, true]);
+        snapshot.sweep.is_cut = true;
+        assert_eq!(has_locks(&snapshot), [false, false]);
+        (snapshot.sweep.is_cut, snapshot.are_locks_cut) = (false, true);
+        assert_eq!(has_locks(&snapshot), [false, false]);
     }
 
     #[test]

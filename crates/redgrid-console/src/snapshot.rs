@@ -52,6 +52,12 @@ impl<T> Reading<T> {
 }
 
 impl Reading<Living> {
+    /// Returns whether there are two lists that are far enough apart to show that a client is gone.
+    pub(crate) fn has_second_look(&self) -> bool {
+        let (Some(living), Some(read_at)) = (self.get(), self.read_at()) else { return false };
+        living.earlier.first().is_some_and(|(_, at)| at.saturating_add(LOOKS_APART_MS) <= read_at)
+    }
+
     /// Returns the state of a client in the last list.
     pub(crate) fn presence(&self, client: &str) -> Presence {
         let (Some(living), Some(read_at)) = (self.get(), self.read_at()) else { return Presence::Unknown };

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use redgrid_core::author::ClientExt;
+use redgrid_core::author::counts::limiter_family;
 use redgrid_core::clock::Instant;
 use redgrid_core::into_future;
 use redgrid_core::name::companion;
@@ -70,6 +71,7 @@ impl GcraLimiter {
     /// each value is a time series of its own. The default is the empty text.
     #[must_use]
     pub fn family(self, family: &'static str) -> Self {
+        limiter_family(family);
         GcraLimiter { family, ..self }
     }
 

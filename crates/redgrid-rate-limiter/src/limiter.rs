@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use redgrid_core::author::counts::limiter_family;
 use redgrid_core::into_future;
 use redgrid_core::name::InvalidName;
 use redgrid_core::object::{Object, layouts};
@@ -65,6 +66,7 @@ impl RateLimiter {
     /// each value is a time series of its own. The default is the empty text.
     #[must_use]
     pub fn family(self, family: &'static str) -> Self {
+        limiter_family(family);
         RateLimiter { family, ..self }
     }
 

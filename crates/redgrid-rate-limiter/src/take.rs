@@ -54,10 +54,12 @@ async fn take_counted<L: Limit>(
     let decision = match &result {
         Ok(Some(_)) => Decision::Allowed,
         Ok(None) | Err(LimitError::TimedOut { .. }) => Decision::Denied,
-        // The limiter has not been asked, because of the caller's mistake.
+        // The limiter has not been asked: the caller made a mistake, or has shut the client down.
         Err(
             LimitError::TooManyPermits { .. }
-            | LimitError::Failed(Failure::InvalidArgument { .. } | Failure::InvalidName(_)),
+            | LimitError::Failed(
+                Failure::InvalidArgument { .. } | Failure::InvalidName(_) | Failure::ShuttingDown { .. },
+            ),
         ) => return result,
         Err(_) => Decision::Unavailable,
     };

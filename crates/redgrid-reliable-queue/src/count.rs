@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use redgrid_core::author::counts::{QueueEvent, queue_messages, queue_waited};
+use redgrid_core::author::counts::{QueueEvent, queue_family, queue_messages, queue_waited};
 
 use crate::batch::ChangeReply;
 use crate::error::QueueError;
@@ -27,6 +27,7 @@ impl<T, C> ReliableQueue<T, C> {
     /// ```
     #[must_use]
     pub fn family(mut self, family: &'static str) -> Self {
+        queue_family(family);
         self.family = family;
         self
     }

@@ -16,6 +16,7 @@ macro_rules! handle {
             /// of its own. The default is the empty text.
             #[must_use]
             pub fn family(mut self, family: &'static str) -> Self {
+                redgrid_core::author::counts::topic_family(family);
                 self.family = family;
                 self
             }

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use redgrid_core::author::counts::{CommitOutcome, committed};
+use redgrid_core::author::counts::{CommitOutcome, committed, transaction_family};
 use redgrid_core::author::{Backoff, ClientExt};
 use redgrid_core::clock::Instant;
 use redgrid_core::{Client, Failure, Name, Request};
@@ -132,6 +132,7 @@ impl Transaction {
 
     /// Sets the label `family` in metrics: a constant that groups transactions of one purpose.
     pub fn family(mut self, family: &'static str) -> Self {
+        transaction_family(family);
         self.options.family = family;
         self
     }

@@ -1,7 +1,7 @@
 //! The search for queues, synchronizers, limiters, streams and caches, and the objects on the
 //! screen.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,6 +15,7 @@ use super::Collector;
 use super::locks::{
     CHECK_INTERVAL, LONGEST_NAME, MOST_NAME_BYTES, PROGRESS, REST, SEARCH_INTERVAL, SHORTEST_INTERVAL, SHOWN_INTERVAL,
 };
+use super::turns::Turns;
 use super::viewers::{Need, ObjectNames};
 use crate::listed::{Detail, Group, Listed};
 use crate::object_name::{bytes_of, id_of};
@@ -32,6 +33,32 @@ const KEPT_MS: u64 = 30_000;
 
 /// A page that is requested reads an object again if it was read longer ago than this.
 const FRESH_MS: u64 = 2_000;
+
+/// A stream whose read takes this long is slow: the server reads its first and its last entry,
+/// which may be large.
+const SLOW: Duration = Duration::from_millis(100);
+
+/// How often a slow stream is read.
+const SLOW_INTERVAL: Duration = Duration::from_secs(10);
+
+/// The slow streams, and when each is read again.
+#[derive(Default)]
+struct SlowStreams(BTreeMap<(Group, String), Instant>);
+
+impl SlowStreams {
+    /// Remembers the slow ones of the streams that were read.
+    fn note(&mut self, read: Vec<((Group, String), Duration)>, now: Instant) {
+        self.0.retain(|_, again_at| now < *again_at);
+        let slow = read.into_iter().filter(|((group, _), took)| *group == Group::Streams && *took >= SLOW);
+        self.0.extend(slow.map(|(stream, _)| (stream, now + SLOW_INTERVAL)));
+    }
+
+    /// Returns the objects that may be read now.
+    fn without(&self, objects: &ObjectNames, now: Instant) -> ObjectNames {
+        let rests = |object: &(Group, String)| self.0.get(object).is_some_and(|again_at| now < *again_at);
+        objects.iter().filter(|object| !rests(object)).cloned().collect()
+    }
+}
 
 /// The objects of a group that a search has found.
 #[derive(Default)]
@@ -168,20 +195,19 @@ impl Collector {
     }
 
     pub(super) async fn read_listed(&self) {
-        let mut last = None;
+        let (mut turns, mut slow) = (Turns::default(), SlowStreams::default());
         loop {
             self.needed(Need::ListedShown, forget_all_details).await;
             let began = Instant::now();
             let (pages, lists) = self.viewers().listed(began);
             self.forget_details(&pages, &lists);
-            let batch = next_batch(&pages, &lists, last.as_ref());
-            if let Some(one) = batch.iter().rev().find(|one| !pages.contains(*one)) {
-                last = Some(one.clone());
-            }
-            self.read_details(&batch).await;
+            let (pages, lists) = (slow.without(&pages, began), slow.without(&lists, began));
+            let batch = turns.next(&pages, &lists, &ObjectNames::new(), MOST_READS);
+            let took = self.read_details(&batch).await;
+            slow.note(batch.into_iter().zip(took).collect(), Instant::now());
             // A page of another object may be opened meanwhile.
             tokio::time::sleep_until(began + SHORTEST_INTERVAL).await;
-            let _ = tokio::time::timeout_at(began + SHOWN_INTERVAL, self.came.notified()).await;
+            let _ = tokio::time::timeout_at(began + SHOWN_INTERVAL, self.is_object_new.notified()).await;
         }
     }
 
@@ -204,11 +230,16 @@ impl Collector {
         let _ = tokio::time::timeout(limit, read).await;
     }
 
-    async fn read_details(&self, batch: &[(Group, String)]) {
-        let read = batch.iter().map(async |(group, name)| (*group, name.clone(), self.detail(*group, name).await));
-        let read = join_all(read).await;
+    /// Reads objects. Returns how long each took.
+    async fn read_details(&self, batch: &[(Group, String)]) -> Vec<Duration> {
+        let read = batch.iter().map(async |(group, name)| {
+            let began = Instant::now();
+            let detail = self.detail(*group, name).await;
+            ((*group, name.clone(), detail), began.elapsed())
+        });
+        let (read, took): (Vec<_>, Vec<_>) = join_all(read).await.into_iter().unzip();
         if read.is_empty() {
-            return;
+            return took;
         }
         let now = now_ms();
         self.change(|snapshot| {
@@ -221,6 +252,7 @@ impl Collector {
                 }
             }
         });
+        took
     }
 
     async fn detail(&self, group: Group, name: &str) -> Result<Detail, InspectError> {
@@ -282,19 +314,36 @@ fn forget_all_details(snapshot: &mut Snapshot) {
     }
 }
 
-/// Returns the objects to read: first the objects with a page of their own, then the objects of
-/// lists in a circle, from the one after the last read.
-fn next_batch<N: Ord + Clone>(pages: &BTreeSet<N>, lists: &BTreeSet<N>, last: Option<&N>) -> Vec<N> {
-    let is_before = |name: &&N| last.is_some_and(|last| *name <= last);
-    let after = lists.iter().skip_while(is_before);
-    let before = lists.iter().take_while(is_before);
-    let rest = after.chain(before).filter(|name| !pages.contains(*name));
-    pages.iter().chain(rest).take(MOST_READS).cloned().collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_slow_stream_rests_for_10_seconds() {
+        let (slow, fast) = ((Group::Streams, "slow".to_owned()), (Group::Streams, "fast".to_owned()));
+        let queue = (Group::Queues, "slow".to_owned());
+        let all = ObjectNames::from([slow.clone(), fast.clone(), queue.clone()]);
+        let (mut streams, start) = (SlowStreams::default(), Instant::now());
+        let read = vec![(slow.clone(), SLOW), (fast.clone(), SLOW / 2), (queue.clone(), SLOW)];
+        streams.note(read, start);
+        let rest = start + SLOW_INTERVAL;
+        assert_eq!(streams.without(&all, rest - Duration::from_millis(1)), ObjectNames::from([fast, queue]));
+        assert_eq!(streams.without(&all, rest), all);
+        streams.note(Vec::new(), rest);
+        assert!(streams.0.is_empty());
+    }
+
+    #[test]
+    fn each_of_more_open_pages_than_one_interval_reads_has_its_turn() {
+        let pages: ObjectNames = (0..=MOST_READS).map(|n| (Group::Queues, n.to_string())).collect();
+        let (mut turns, mut read) = (Turns::default(), ObjectNames::new());
+        for _ in 0..2 {
+            let batch = turns.next(&pages, &ObjectNames::new(), &ObjectNames::new(), MOST_READS);
+            assert_eq!(batch.len(), MOST_READS);
+            read.extend(batch);
+        }
+        assert_eq!(read, pages);
+    }
 
     #[test]
     fn found_names_are_limited_in_number_and_bytes() {

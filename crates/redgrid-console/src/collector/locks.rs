@@ -41,7 +41,7 @@ pub(super) const SHOWN_INTERVAL: Duration = Duration::from_secs(1);
 /// Shortest time between two reads, while pages of further objects are opened: 250 ms.
 pub(super) const SHORTEST_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Commands in one interval.
+/// Commands in one interval, with up to 19 primaries.
 const MOST_COMMANDS: usize = 50;
 
 /// Commands for one lock, apart from one at each primary.
@@ -193,8 +193,7 @@ impl Collector {
 
     /// Returns how many locks are read in one interval.
     fn most_reads(&self) -> usize {
-        let primaries = self.snapshot.borrow().servers.get().map_or(1, |servers| servers.len());
-        (MOST_COMMANDS / (COMMANDS + primaries)).max(2)
+        most_reads(self.snapshot.borrow().servers.get().map_or(1, |servers| servers.len()))
     }
 
     /// Records the locks of lock pages.
@@ -253,6 +252,12 @@ impl Collector {
     }
 }
 
+/// Returns how many locks are read in one interval: as many as [`MOST_COMMANDS`] allow, but at
+/// least two. So more than 19 primaries receive more commands: 12, and two for each primary.
+fn most_reads(primaries: usize) -> usize {
+    (MOST_COMMANDS / (COMMANDS + primaries)).max(2)
+}
+
 /// Forgets the last search, and the locks that it has found.
 fn forget_search(snapshot: &mut Snapshot, is_too_large: bool) {
     snapshot.sweep = Sweep { is_too_large, ..Sweep::default() };
@@ -284,4 +289,17 @@ fn seen_holders(
         (key, seen)
     };
     lock.holders.iter().map(of_holder).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_are_bounded_by_commands_and_are_two_at_least() {
+        assert_eq!([1, 3, 19, 20, 100].map(most_reads), [7, 5, 2, 2, 2]);
+        let commands = |primaries| most_reads(primaries) * (COMMANDS + primaries);
+        assert!((1..=19).all(|primaries| commands(primaries) <= MOST_COMMANDS));
+        assert_eq!(commands(100), 12 + 2 * 100);
+    }
 }

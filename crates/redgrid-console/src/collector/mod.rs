@@ -1,7 +1,7 @@
 //! The one reader of the servers, shared by all viewers.
 //!
 //! It works while a page is open: while a page with updates is open, and for 30 s after a page was
-//! requested or closed. Then it sends nothing.
+//! requested or closed, and 90 s after a scrape of metrics. Then it sends nothing.
 //!
 //! | what | commands | how often |
 //! |---|---|---|
@@ -10,10 +10,10 @@
 //! | clients | `INFO stats`, `PUBSUB CHANNELS` at each primary | 1 s per 1,000 channels, up to 10 s |
 //! | reports | a question to each client | 5 s, at most 50 a second |
 //! | search for locks | `SCAN` with a bounded script | at most 2 % of a node's time |
-//! | locks on the screen, those of clients that left | bounded reads | 1 s, at most 50 commands |
+//! | locks on the screen, those of clients that left | bounded reads | 1 s, 50 commands or 2 locks |
 //! | search for objects of other lists | as for locks | at most 2 % of a node's time |
 //! | objects of those lists on the screen | bounded reads | 1 s, at most 12 objects |
-//! | checks | those of `redgrid doctor` that only read | on request, at most one a minute |
+//! | checks | those of `redgrid doctor` that only read | on request, and 1 h for metrics |
 //!
 //! Data that no page needs is forgotten, so that no page shows old data as current.
 
@@ -38,6 +38,7 @@ use tokio::time::Instant;
 pub(crate) use self::viewers::{Interest, TooManyViewers};
 use self::viewers::{Need, Viewers};
 use crate::board::{Found, Sources};
+use crate::listed::Group;
 use crate::pages::Page;
 use crate::snapshot::Snapshot;
 
@@ -66,6 +67,8 @@ pub(crate) struct Collector {
     came: Notify,
     /// Notified when the page of a lock is opened that was not read yet.
     is_lock_new: Notify,
+    /// Notified when the page of another object is opened that was not read yet.
+    is_object_new: Notify,
     /// Notified when a report has come that is not in the list of locks yet.
     has_report: Notify,
     /// The clients that have ever answered. They are remembered while no page is open.
@@ -85,6 +88,7 @@ impl Collector {
             found: Mutex::default(),
             came: Notify::new(),
             is_lock_new: Notify::new(),
+            is_object_new: Notify::new(),
             has_report: Notify::new(),
             reporters: Mutex::default(),
             is_doctor_wanted: AtomicBool::new(false),
@@ -107,23 +111,34 @@ impl Collector {
     ///
     /// [`TooManyViewers`] if 256 pages are open.
     pub(crate) fn enter(self: &Arc<Self>, interest: Interest) -> Result<Viewer, TooManyViewers> {
-        let is_new = self.is_new(&interest);
+        let unread = self.unread(&interest);
         let id = self.viewers().enter(interest, Instant::now())?;
-        self.wake(is_new);
+        self.wake(unread);
         Ok(Viewer { collector: Arc::clone(self), id })
     }
 
     /// Collects for a page without updates, for 30 s.
     pub(crate) fn touch(self: &Arc<Self>, interest: Interest) {
-        let is_new = self.is_new(&interest);
+        let unread = self.unread(&interest);
         self.viewers().linger(interest, Instant::now());
-        self.wake(is_new);
+        self.wake(unread);
     }
 
-    /// Returns whether a page needs a lock that was not read yet.
-    fn is_new(&self, interest: &Interest) -> bool {
-        let is_unread = |lock: &String| !self.snapshot.borrow().watched.contains_key(lock);
-        interest.page == Page::Lock && interest.name.as_ref().is_some_and(is_unread)
+    /// Collects for a scrape of metrics, for 90 s.
+    pub(crate) fn scraped(self: &Arc<Self>) {
+        self.viewers().scraped(Instant::now());
+        self.wake(None);
+    }
+
+    /// Returns what to notify if a page needs an object that was not read yet.
+    fn unread(&self, interest: &Interest) -> Option<&Notify> {
+        let name = interest.name.as_ref()?;
+        let snapshot = self.snapshot.borrow();
+        if interest.page == Page::Lock {
+            return (!snapshot.watched.contains_key(name)).then_some(&self.is_lock_new);
+        }
+        let group = Group::of(interest.page)?;
+        (!snapshot.list(group).read.contains_key(name)).then_some(&self.is_object_new)
     }
 
     /// Requests the checks of the settings.
@@ -145,11 +160,11 @@ impl Collector {
         self.viewers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Starts the work unless it is under way.
-    fn wake(self: &Arc<Self>, is_lock_new: bool) {
+    /// Starts the work unless it is under way, and reads an object at once that was not read yet.
+    fn wake(self: &Arc<Self>, unread: Option<&Notify>) {
         self.start();
-        if is_lock_new {
-            self.is_lock_new.notify_one();
+        if let Some(unread) = unread {
+            unread.notify_one();
         }
         self.came.notify_waiters();
     }

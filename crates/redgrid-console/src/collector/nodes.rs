@@ -27,6 +27,9 @@ const INFO_TIMEOUT: Duration = Duration::from_secs(3);
 /// Shortest time between the beginnings of two runs of the checks.
 const DOCTOR_INTERVAL: Duration = Duration::from_secs(60);
 
+/// How often the checks run while metrics are scraped, in milliseconds: 1 h.
+const SCRAPED_DOCTOR_MS: u64 = 3_600_000;
+
 impl Collector {
     pub(super) async fn read_health(&self) {
         loop {
@@ -78,8 +81,9 @@ impl Collector {
         let mut last: Option<Instant> = None;
         loop {
             self.needed(Need::Doctor, |_| {}).await;
-            let is_due = last.is_none_or(|last| last.elapsed() >= DOCTOR_INTERVAL);
-            if is_due && self.is_doctor_wanted.swap(false, Ordering::Relaxed) {
+            let is_allowed = last.is_none_or(|last| last.elapsed() >= DOCTOR_INTERVAL);
+            let is_wanted = is_allowed && self.is_doctor_wanted.swap(false, Ordering::Relaxed);
+            if is_wanted || self.is_doctor_due(last) {
                 last = Some(Instant::now());
                 self.change(|snapshot| snapshot.is_doctor_running = true);
                 let report = self.inspector.doctor(&requirements).await;
@@ -94,6 +98,16 @@ impl Collector {
             }
             let _ = tokio::time::timeout(super::IDLE, self.came.notified()).await;
         }
+    }
+}
+
+impl Collector {
+    /// Returns whether the metrics need the checks: they run once an hour, also if they fail.
+    fn is_doctor_due(&self, last: Option<Instant>) -> bool {
+        let an_hour_ago = |last: Instant| last.elapsed() >= Duration::from_millis(SCRAPED_DOCTOR_MS);
+        let read_at = self.snapshot.borrow().doctor.read_at();
+        let is_old = read_at.is_none_or(|at| now_ms().saturating_sub(at) >= SCRAPED_DOCTOR_MS);
+        is_old && last.is_none_or(an_hour_ago) && self.viewers().is_scraped(Instant::now())
     }
 }
 

@@ -1,49 +1,49 @@
-//! The order in which locks are read.
+//! The order in which objects are read.
 
 use std::collections::BTreeSet;
-use std::ops::Bound;
 
 /// The positions in the circles of names that are read in turns.
-#[derive(Debug, Default)]
-pub(super) struct Turns {
-    last_page: String,
-    last_list: String,
-    last_left: String,
+#[derive(Debug)]
+pub(super) struct Turns<N> {
+    last_page: Option<N>,
+    last_list: Option<N>,
+    last_left: Option<N>,
 }
 
-impl Turns {
-    /// Returns the next locks to read. Up to a quarter of the reads, and at least one, is for locks
-    /// of clients that have left. Of the other reads, locks with pages get two thirds, and locks in
-    /// lists one third. One group uses the reads that the other does not need.
-    pub(super) fn next(
-        &mut self,
-        pages: &BTreeSet<String>,
-        lists: &BTreeSet<String>,
-        left: &BTreeSet<String>,
-        most: usize,
-    ) -> Vec<String> {
+impl<N> Default for Turns<N> {
+    fn default() -> Self {
+        Turns { last_page: None, last_list: None, last_left: None }
+    }
+}
+
+impl<N: Ord + Clone> Turns<N> {
+    /// Returns the next objects to read. Up to a quarter of the reads, and at least one, is for
+    /// locks of clients that have left. Of the other reads, objects with pages get two thirds, and
+    /// objects in lists one third. One group uses the reads that the other does not need.
+    pub(super) fn next(&mut self, pages: &BTreeSet<N>, lists: &BTreeSet<N>, left: &BTreeSet<N>, most: usize) -> Vec<N> {
         let of_left = turn(left, &mut self.last_left, most.div_ceil(4));
         let most = most - of_left.len();
-        let is_other = |name: &&String| !pages.contains(*name) && !of_left.contains(*name);
-        let lists: BTreeSet<String> = lists.iter().filter(is_other).cloned().collect();
+        let is_other = |name: &&N| !pages.contains(*name) && !of_left.contains(*name);
+        let lists: BTreeSet<N> = lists.iter().filter(is_other).cloned().collect();
         let for_lists = lists.len().min(most.div_ceil(3)).max(most.saturating_sub(pages.len()));
         let mut batch = turn(pages, &mut self.last_page, most - for_lists.min(most));
         let of_lists = turn(&lists, &mut self.last_list, most - batch.len());
         batch.extend(of_lists);
-        let is_new = |name: &String| !batch.contains(name);
-        let of_left: Vec<String> = of_left.into_iter().filter(is_new).collect();
+        let is_new = |name: &N| !batch.contains(name);
+        let of_left: Vec<N> = of_left.into_iter().filter(is_new).collect();
         batch.extend(of_left);
         batch
     }
 }
 
 /// Returns names after the last one, in a circle.
-fn turn(names: &BTreeSet<String>, last: &mut String, most: usize) -> Vec<String> {
-    let after = names.range::<str, _>((Bound::Excluded(last.as_str()), Bound::Unbounded));
-    let before = names.range::<str, _>((Bound::Unbounded, Bound::Included(last.as_str())));
-    let next: Vec<String> = after.chain(before).take(most).cloned().collect();
+fn turn<N: Ord + Clone>(names: &BTreeSet<N>, last: &mut Option<N>, most: usize) -> Vec<N> {
+    let is_before = |name: &&N| last.as_ref().is_some_and(|last| *name <= last);
+    let after = names.iter().skip_while(is_before);
+    let before = names.iter().take_while(is_before);
+    let next: Vec<N> = after.chain(before).take(most).cloned().collect();
     if let Some(name) = next.last() {
-        name.clone_into(last);
+        *last = Some(name.clone());
     }
     next
 }

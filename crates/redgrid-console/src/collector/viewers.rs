@@ -11,6 +11,10 @@ use crate::pages::Page;
 /// How long a page counts after it was closed, or requested without updates: 30 s.
 const LINGERING: Duration = Duration::from_secs(30);
 
+/// How long a scrape of metrics counts: 90 s, so that Prometheus's default interval of 1 min keeps
+/// the data.
+const SCRAPED: Duration = Duration::from_secs(90);
+
 /// A page with a stream that was not read for this long does not count, until it is read again: 60
 /// s. Its browser has stopped, or is cut off.
 const LONGEST_SILENCE: Duration = Duration::from_secs(60);
@@ -101,7 +105,10 @@ impl Open {
 #[derive(Debug, Default)]
 pub(crate) struct Viewers {
     open: BTreeMap<u64, Open>,
+    /// Each interest, and until when it counts.
     lingering: Vec<(Interest, Instant)>,
+    /// Until when the last scrape of metrics counts.
+    scraped_until: Option<Instant>,
     last_id: u64,
     is_running: bool,
 }
@@ -134,16 +141,34 @@ impl Viewers {
 
     /// Counts a page for 30 s.
     pub(crate) fn linger(&mut self, interest: Interest, now: Instant) {
-        self.lingering.retain(|(one, since)| *one != interest && now.duration_since(*since) < LINGERING);
+        self.linger_until(interest, now, now + LINGERING);
+    }
+
+    /// Counts the overview for 90 s, because of a scrape.
+    pub(crate) fn scraped(&mut self, now: Instant) {
+        self.linger_until(Interest { page: Page::Overview, name: None }, now, now + SCRAPED);
+        self.scraped_until = Some(now + SCRAPED);
+    }
+
+    /// Returns whether metrics were scraped within the last 90 s.
+    pub(crate) fn is_scraped(&self, now: Instant) -> bool {
+        self.scraped_until.is_some_and(|until| now < until)
+    }
+
+    fn linger_until(&mut self, interest: Interest, now: Instant, until: Instant) {
+        let before = self.lingering.iter().find(|(one, _)| *one == interest).map(|(_, until)| *until);
+        self.lingering.retain(|(one, until)| *one != interest && now < *until);
         if self.lingering.len() >= MOST_LINGERING {
             self.lingering.remove(0);
         }
-        self.lingering.push((interest, now));
+        self.lingering.push((interest, before.map_or(until, |before| before.max(until))));
     }
 
     /// Returns whether a viewer needs a source.
     pub(crate) fn need(&mut self, need: Need, now: Instant) -> bool {
-        self.interests(now).any(|interest| need.of(interest.page))
+        // The findings of the checks are in the metrics.
+        let is_for_metrics = need == Need::Doctor && self.is_scraped(now);
+        is_for_metrics || self.interests(now).any(|interest| need.of(interest.page))
     }
 
     /// Returns whether any page is open.
@@ -184,7 +209,7 @@ impl Viewers {
     }
 
     fn interests(&mut self, now: Instant) -> impl Iterator<Item = &Interest> {
-        self.lingering.retain(|(_, since)| now.duration_since(*since) < LINGERING);
+        self.lingering.retain(|(_, until)| now < *until);
         let open = self.open.values().filter(move |open| open.is_read(now)).map(|open| &open.interest);
         open.chain(self.lingering.iter().map(|(interest, _)| interest))
     }
@@ -227,6 +252,25 @@ mod tests {
         assert!(!viewers.stop(later + LINGERING - Duration::from_millis(1)));
         assert!(viewers.stop(later + LINGERING));
         assert!(viewers.start());
+    }
+
+    #[test]
+    fn a_scrape_counts_for_90_seconds_also_if_the_overview_is_closed_meanwhile() {
+        let (mut viewers, start) = (Viewers::default(), Instant::now());
+        viewers.scraped(start);
+        let id = viewers.enter(interest(Page::Overview), start).unwrap();
+        viewers.leave(id, start);
+        assert!(viewers.need(Need::Search, start + SCRAPED - Duration::from_millis(1)));
+        assert!(!viewers.need(Need::Search, start + SCRAPED));
+    }
+
+    #[test]
+    fn a_scrape_needs_the_checks_and_the_overview_does_not() {
+        let (mut viewers, start) = (Viewers::default(), Instant::now());
+        viewers.linger(interest(Page::Overview), start);
+        assert!(!viewers.need(Need::Doctor, start));
+        viewers.scraped(start);
+        assert!(viewers.need(Need::Doctor, start) && !viewers.need(Need::Doctor, start + SCRAPED));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::http::StatusCode;
 use axum::http::header::{AUTHORIZATION, CONTENT_TYPE};
-use redgrid_console::{Access, AccessToken, Client, Console, FleetMetrics};
+use redgrid_console::{Access, AccessToken, Client, Config, Console, FleetMetrics};
 use redgrid_core::observe::FLEET_METRICS;
 use redgrid_locks::Lock;
 use redgrid_reliable_queue::ReliableQueue;
@@ -31,13 +31,18 @@ async fn a_scrape_has_the_nodes_the_clients_the_locks_and_the_listed_objects() {
     let metrics = FleetMetrics::new(["mails"], ["printers"]).expect("few names");
     let router = Console::new(&setup.client).access(|_| Access::Read).metrics(metrics).router();
 
-    let text = until_shown(&router, "/metrics", "redgrid_fleet_locks_held{kind=\"lock\"} 1").await;
+    until_shown(&router, "/metrics", "redgrid_fleet_locks_held{kind=\"lock\"} 1").await;
+    // It takes two lists of clients to know that a holder is gone.
+    let text = until_shown(&router, "/metrics", "redgrid_fleet_holders_gone").await;
     let node = setup.server.addr();
     for line in [
         format!("redgrid_fleet_node_up{{node=\"{node}\",role=\"primary\"}} 1"),
         "redgrid_fleet_holders_gone 0".to_owned(),
         "redgrid_fleet_queue_messages{queue=\"mails\",state=\"ready\"} 2".to_owned(),
         "redgrid_fleet_queue_messages{queue=\"mails\",state=\"dead\"} 1".to_owned(),
+        "# TYPE redgrid_fleet_queue_messages gauge".to_owned(),
+        "# TYPE redgrid_fleet_queue_dead_total counter".to_owned(),
+        "redgrid_fleet_queue_dead_total{queue=\"mails\"} 1".to_owned(),
         "redgrid_fleet_semaphore_permits{semaphore=\"printers\",state=\"available\"} 4".to_owned(),
         "redgrid_fleet_semaphore_permits{semaphore=\"printers\",state=\"leased\"} 1".to_owned(),
     ] {
@@ -88,4 +93,13 @@ async fn a_dead_server_is_down_and_the_scrape_still_answers() {
     let began = tokio::time::Instant::now();
     assert!(!get(&router, "/metrics").await.text.contains("redgrid_fleet_queue_messages"), "{text}");
     assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_settings_are_checked_for_the_metrics_without_an_open_page() {
+    let setup = Setup::start().await;
+    let config = Config::from_url(setup.server.url()).expect("a URL");
+    let console = Console::new(&setup.client).access(|_| Access::Read).config(&config);
+    let router = console.metrics(FleetMetrics::default()).router();
+    until_shown(&router, "/metrics", "redgrid_fleet_doctor_findings{level=\"fail\"}").await;
 }

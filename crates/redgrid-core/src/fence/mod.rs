@@ -112,6 +112,7 @@ impl Fence {
 
     /// Sets the label `family` in metrics: a constant that groups fences that belong together.
     pub fn family(mut self, family: &'static str) -> Self {
+        count::fence_family(family);
         self.family = family;
         self
     }

@@ -204,7 +204,7 @@ impl Table {
                 answer = &mut response => answer,
                 () = self.core.clock.sleep_until(sent + (shortest / 4).max(SHORTEST_WAIT)) => {
                     unsure(over);
-                    self.try_again(&mut self.state(), &server_leases);
+                    self.renew_soon(&mut self.state(), &server_leases);
                     response.await
                 }
             };
@@ -261,7 +261,7 @@ impl Table {
             // A new owner requests more durability than this renewal has confirmed.
             1 if !lease.is_zero() && !durability.covers(server_lease.wanted_durability()) => {
                 server_lease.raise_upper_bound(now + lease);
-                self.try_again(state, std::slice::from_ref(server_lease));
+                self.renew_soon(state, std::slice::from_ref(server_lease));
             }
             1 => {
                 if !lease.is_zero() {
@@ -280,10 +280,16 @@ impl Table {
         }
     }
 
+    /// Counts a failed renewal, and schedules the next one.
     fn try_again(&self, state: &mut State, server_leases: &[Arc<ServerLease>]) {
+        server_leases.iter().for_each(|server_lease| count::renewal_failed(server_lease.labels()));
+        self.renew_soon(state, server_leases);
+    }
+
+    /// Schedules another renewal, whether the last one has failed or may still be confirmed.
+    fn renew_soon(&self, state: &mut State, server_leases: &[Arc<ServerLease>]) {
         let now = self.now();
         for server_lease in server_leases {
-            count::renewal_failed(server_lease.labels());
             state.schedule.reschedule(server_lease.id, now + retry_pause(server_lease.lease()));
         }
         self.wake_renewal(&state.schedule);

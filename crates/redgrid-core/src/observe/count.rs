@@ -6,11 +6,11 @@
 use std::time::Duration;
 
 #[cfg(not(feature = "metrics"))]
-use super::disabled::{add, gauge, record};
+use super::disabled::{add, add_many, begin, gauge, record};
 #[cfg(feature = "metrics")]
 pub(super) use super::series::register;
 #[cfg(feature = "metrics")]
-use super::series::{add, gauge, record};
+use super::series::{add, add_many, begin, gauge, record};
 use super::table;
 use crate::lock::LostReason;
 
@@ -27,6 +27,9 @@ const ELECTION: &str = "election";
 
 pub(crate) fn waiting(of: Labels) {
     gauge(&table::WAITING, [of.kind, of.family], 1.0);
+    if of.kind == ELECTION {
+        begin(&table::LEADER_CHANGES, of.family);
+    }
 }
 
 /// Records that an acquire has ended after `waited`.
@@ -78,6 +81,27 @@ pub(crate) fn never_held(of: Labels) {
     }
 }
 
+/// Records that a guard of a semaphore holds `permits` permits.
+pub(crate) fn permits_held(of: Labels, permits: u64) {
+    gauge(&table::HELD, [of.kind, of.family], permits as f64);
+}
+
+/// Records the end of permits that were held for `held`, as [`ended`] does for locks.
+pub(crate) fn permits_ended(of: Labels, permits: u64, held: Duration, how: Option<Result<(), LostReason>>) {
+    permits_never_held(of, permits);
+    record(&table::HOLD, [of.kind, of.family], held);
+    match how {
+        Some(Ok(())) => add_many(&table::RELEASED, [of.kind, of.family], permits),
+        Some(Err(reason)) => add_many(&table::LOST, [of.kind, of.family, reason.label()], permits),
+        None => {}
+    }
+}
+
+/// Records that permits are no longer held under these labels.
+pub(crate) fn permits_never_held(of: Labels, permits: u64) {
+    gauge(&table::HELD, [of.kind, of.family], -(permits as f64));
+}
+
 pub(crate) fn renewal_failed(of: Labels) {
     add(&table::RENEWALS_FAILED, [of.kind, of.family]);
 }
@@ -95,6 +119,11 @@ pub(crate) fn position_lost(of: Labels) {
 /// Records that a hold was handed over without a request.
 pub(crate) fn handed_over(of: Labels) {
     add(&table::LOCAL_HANDOVERS, [of.kind, of.family]);
+}
+
+/// Reports the counter of refused writes of a family as 0.
+pub(crate) fn fence_family(family: &'static str) {
+    begin(&table::FENCE_REFUSED, family);
 }
 
 /// Records that a write with an old token was refused.

@@ -15,3 +15,6 @@ pub(super) fn gauge<const N: usize>(_: &'static Metric, _: [&'static str; N], _:
 
 #[inline(always)]
 pub(super) fn record<const N: usize>(_: &'static Metric, _: [&'static str; N], _: Duration) {}
+
+#[inline(always)]
+pub(super) fn begin(_: &'static Metric, _: &'static str) {}

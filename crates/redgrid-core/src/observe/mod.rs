@@ -75,7 +75,8 @@ pub const KINDS: [&str; 11] = [
 pub const WAIT_BUCKETS: [f64; 16] =
     [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0];
 
-/// Describes each metric to the recorder, and registers counters and gauges with the value 0.
+/// Describes each metric to the recorder, and registers counters, gauges and
+/// `redgrid_stall_seconds` with the value 0.
 ///
 /// Call it once, after the recorder was installed. Without this call, metrics have no description,
 /// and a series appears with the first operation of its kind. Prometheus sees no increase if a

@@ -6,9 +6,9 @@
 use std::time::Duration;
 
 #[cfg(not(feature = "metrics"))]
-use super::disabled::{add_many, gauge, record};
+use super::disabled::{add_many, begin, gauge, record};
 #[cfg(feature = "metrics")]
-use super::series::{add_many, gauge, record};
+use super::series::{add_many, begin, gauge, record};
 use super::table;
 
 /// Whether metrics are compiled in. Objects that would have to measure something first check it.
@@ -121,6 +121,27 @@ labelled! {
         /// Nothing is written, for another reason.
         Failed "failed",
     }
+}
+
+/// Reports the counters of queues of a family as 0. Call it when a handle gets its family, so that
+/// the first event is a step from 0.
+pub fn queue_family(family: &'static str) {
+    begin(&table::QUEUE_MESSAGES, family);
+}
+
+/// Reports the counters of rate limiters of a family as 0, as [`queue_family`] does.
+pub fn limiter_family(family: &'static str) {
+    begin(&table::LIMIT_DECISIONS, family);
+}
+
+/// Reports the counters of topics of a family as 0, as [`queue_family`] does.
+pub fn topic_family(family: &'static str) {
+    begin(&table::TOPIC_MESSAGES, family);
+}
+
+/// Reports the counters of transactions of a family as 0, as [`queue_family`] does.
+pub fn transaction_family(family: &'static str) {
+    begin(&table::TRANSACTIONS, family);
 }
 
 /// Records what was done with `count` messages of a queue.

@@ -41,7 +41,23 @@ pub(super) fn record<const N: usize>(metric: &'static Metric, labels: [&'static 
     with_key(metric, labels, |recorder, key| recorder.register_histogram(key, &METADATA).record(took));
 }
 
-/// Registers all counters and gauges whose labels have known values, with the family `""`.
+/// Registers a metric whose first label is `family`, for this family. An event that comes later is
+/// then a step from 0.
+pub(super) fn begin(metric: &'static Metric, family: &'static str) {
+    let values: Values = [family, "", ""];
+    with_recorder(|recorder| {
+        let series = (std::ptr::from_ref(recorder).addr(), metric.name, values);
+        if KEYS.read().unwrap_or_else(PoisonError::into_inner).contains_key(&series) {
+            return;
+        }
+        begin_at_zero(recorder, metric, &[], family);
+        // The key of a metric with further labels is never used: it only marks what has begun.
+        KEYS.write().unwrap_or_else(PoisonError::into_inner).insert(series, key(metric, values));
+    });
+}
+
+/// Registers all counters and gauges whose labels have known values, with the family `""`, and the
+/// histograms without labels.
 pub(super) fn register() {
     with_recorder(|recorder| {
         METRICS.iter().for_each(|metric| begin_at_zero(recorder, metric, &KINDS, ""));
@@ -81,15 +97,23 @@ fn begin_with(recorder: &dyn Recorder, first: &Metric, values: Values) {
             of_locks.for_each(|metric| begin_at_zero(recorder, metric, &values[..1], values[1]));
             let wait = key(&super::table::ACQUIRE_WAIT, [values[0], values[1], UNKNOWN]);
             drop(recorder.register_histogram(&wait, &METADATA));
+            let of_process = METRICS.iter().filter(|metric| is_alone(metric) && metric.form == Form::Histogram);
+            of_process.for_each(|metric| begin_at_zero(recorder, metric, &[], ""));
         }
         ["family", ..] => begin_at_zero(recorder, first, &[], values[0]),
         _ => begin_at_zero(recorder, first, &[], ""),
     }
 }
 
-/// Registers a counter or gauge with each combination of its labels' known values.
+/// Returns whether a metric has one series in each process.
+fn is_alone(metric: &Metric) -> bool {
+    metric.labels.is_empty()
+}
+
+/// Registers a counter or gauge with each combination of its labels' known values. A histogram is
+/// registered only if it has no labels: otherwise it has too many series.
 fn begin_at_zero(recorder: &dyn Recorder, metric: &Metric, kinds: &[&'static str], family: &'static str) {
-    if metric.form == Form::Histogram {
+    if metric.form == Form::Histogram && !is_alone(metric) {
         return;
     }
     let mut all: Vec<Values> = vec![[""; MAX_LABELS]];
@@ -112,7 +136,7 @@ fn begin_at_zero(recorder: &dyn Recorder, metric: &Metric, kinds: &[&'static str
         match metric.form {
             Form::Counter => drop(recorder.register_counter(&key, &METADATA)),
             Form::Gauge => drop(recorder.register_gauge(&key, &METADATA)),
-            Form::Histogram => {}
+            Form::Histogram => drop(recorder.register_histogram(&key, &METADATA)),
         }
     }
 }

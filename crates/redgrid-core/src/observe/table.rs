@@ -132,8 +132,10 @@ pub mod fleet {
         QUEUE_MESSAGES Gauge "redgrid_fleet_queue_messages" ["queue", "state"]
             ["ready", "delayed", "in_flight", "dead"]
             "messages of a reliable queue";
+        QUEUE_DEAD Counter "redgrid_fleet_queue_dead_total" ["queue"]
+            "messages of a reliable queue that became dead letters, also those delivered again since";
         QUEUE_OLDEST Gauge "redgrid_fleet_queue_oldest_seconds" ["queue"]
-            "how long ago the next message of a reliable queue was pushed; 0 if none is ready";
+            "how long the oldest ready message of a reliable queue has been ready; 0 if none is";
         SEMAPHORE_PERMITS Gauge "redgrid_fleet_semaphore_permits" ["semaphore", "state"] ["available", "leased"]
             "permits of a semaphore";
         DOCTOR_FINDINGS Gauge "redgrid_fleet_doctor_findings" ["level"] ["warn", "fail"]

@@ -75,7 +75,10 @@ impl LeaseConfirmation {
     fn apply(self, semaphore: &LocalSemaphore, state: &mut SemaphoreState, committed: &Result<(), CommitError>) {
         for (lease, until) in &self.leases {
             match committed {
-                Ok(()) => lease.confirm(*until, self.sent),
+                Ok(()) => {
+                    lease.count_renewal();
+                    lease.confirm(*until, self.sent);
+                }
                 Err(_) => state.retry_renewal(lease, semaphore.clock().now()),
             }
         }

@@ -8,6 +8,7 @@ use tokio::sync::oneshot;
 
 use super::error::AcquireError;
 use super::exchange::SemaphoreKeys;
+use super::held::Held;
 use super::local_semaphore::{AcquireResult, LocalSemaphore, LoopResult, PermitRequest};
 use super::permit::Permit;
 use super::waiter::{RequestStatus, Waiter};
@@ -76,9 +77,16 @@ impl PendingPermit {
     /// are returned in the background.
     pub fn outcome(self) -> impl Future<Output = Result<Option<Permit>, AcquireError>> + Send + use<> {
         let keys = Arc::clone(&self.semaphore.keys);
-        let context = OpContext { labels: Labels { kind: keys.kind(), family: self.family }, name: &keys.name };
-        let span = OpSpan::acquire(context, self.client.clock(), self.entered);
-        span.instrument(self.wait())
+        let labels = Labels { kind: keys.kind(), family: self.family };
+        let span = OpSpan::acquire(OpContext { labels, name: &keys.name }, self.client.clock(), self.entered);
+        let clock = self.client.clock().clone();
+        span.instrument(async move {
+            let mut result = self.wait().await;
+            if let Ok(Some(permit)) = &mut result {
+                permit.begin_count(Held { labels, since: clock.now() });
+            }
+            result
+        })
     }
 
     async fn wait(mut self) -> Result<Option<Permit>, AcquireError> {

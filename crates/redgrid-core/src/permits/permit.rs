@@ -8,6 +8,7 @@ use redgrid_client::{Client, ServerError};
 use tokio::sync::oneshot;
 
 use super::error::ReleaseError;
+use super::held::Held;
 use super::local_semaphore::{LocalSemaphore, LoopResult};
 use super::permit_set::{PermitId, PermitSet};
 use super::semaphore_state::Extension;
@@ -17,6 +18,7 @@ use crate::exactly_once::PendingGuard;
 use crate::lease::{LeaseMode, deadline};
 use crate::lock::{ExtendError, GRACE, LostReason};
 use crate::name::Name;
+use crate::observe::count;
 use crate::service::ClientParts;
 
 /// A guard of one or several permits. Dropping the guard returns the permits in the background.
@@ -30,12 +32,35 @@ pub struct Permit {
     client: Client,
     semaphore: Arc<LocalSemaphore>,
     permits: PermitSet,
+    /// Set while permits without leases count as held, for metrics. Leased permits have their own.
+    plain: Option<Held>,
 }
 
 impl Permit {
-    /// Creates a guard. The caller must count the permits as held.
+    /// Creates a guard. The caller must add the permits to the held ones of the semaphore.
     pub(super) fn new(client: Client, semaphore: Arc<LocalSemaphore>, permits: PermitSet) -> Self {
-        Permit { client, semaphore, permits }
+        Permit { client, semaphore, permits, plain: None }
+    }
+
+    /// Counts the permits as held, in metrics.
+    pub(super) fn begin_count(&mut self, held: Held) {
+        self.permits.leases.iter().for_each(|lease| lease.begin_count(held));
+        if self.permits.leases.is_empty() && !self.permits.is_empty() {
+            count::permits_held(held.labels, self.permits.count);
+            self.plain = Some(held);
+        }
+    }
+
+    /// Counts the end of the permits, in metrics.
+    fn end_count(&mut self, is_forgotten: bool) {
+        for lease in &self.permits.leases {
+            let lost = lease.lost().map(Err);
+            lease.end_count(if is_forgotten && lost.is_none() { None } else { Some(lost.unwrap_or(Ok(()))) });
+        }
+        if let Some(held) = self.plain.take() {
+            let how = if is_forgotten { None } else { Some(Ok(())) };
+            held.end(self.permits.count, self.client.clock().now(), how);
+        }
     }
 
     /// Takes the permits out of the guard, and drops the guard without returning them.
@@ -117,6 +142,7 @@ impl Permit {
         if self.permits.is_empty() {
             return Ok(());
         }
+        self.end_count(false);
         let (semaphore, permits) = (Arc::clone(&self.semaphore), std::mem::take(&mut self.permits));
         let (result_sender, receiver) = oneshot::channel();
         let handoff = semaphore.release(permits, Some(result_sender));
@@ -193,7 +219,12 @@ impl Permit {
     /// If all permits are moved, this guard has 0 permits afterwards.
     pub fn split(&mut self, permits: u64) -> Option<Permit> {
         let split = (permits <= self.permits.count).then(|| self.permits.split(permits))?;
-        Some(Permit::new(self.client.clone(), Arc::clone(&self.semaphore), split))
+        let mut other = Permit::new(self.client.clone(), Arc::clone(&self.semaphore), split);
+        other.plain = self.plain.filter(|_| permits > 0);
+        if self.permits.is_empty() {
+            self.plain = None;
+        }
+        Some(other)
     }
 
     /// Moves the permits of `other` into this guard.
@@ -216,6 +247,13 @@ impl Permit {
                 self.semaphore = Arc::clone(&other.semaphore);
             }
         }
+        if let Some(others) = other.plain.take() {
+            let own = *self.plain.get_or_insert(others);
+            if own.labels != others.labels {
+                count::permits_never_held(others.labels, other.permits.count);
+                count::permits_held(own.labels, other.permits.count);
+            }
+        }
         self.permits.merge(std::mem::take(&mut other.permits));
         Ok(())
     }
@@ -225,12 +263,14 @@ impl Permit {
     /// Permits with a lease are available again when the lease ends. Permits without a lease are
     /// never available again.
     pub fn forget(mut self) {
+        self.end_count(true);
         self.semaphore.forget(&std::mem::take(&mut self.permits));
     }
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
+        self.end_count(false);
         let permits = std::mem::take(&mut self.permits);
         if !permits.is_empty() {
             self.semaphore.release(permits, None).into_background(&self.semaphore.registry);

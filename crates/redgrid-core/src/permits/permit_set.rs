@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use super::exchange::server_lease;
+use super::held::Held;
 use crate::clock::{Clock, Instant};
 use crate::config::Durability;
 use crate::label::Label;
@@ -64,7 +65,9 @@ pub(super) struct PermitLease {
     pub(super) mode: LeaseMode,
     /// The durability of the grant. A renewal is valid only once it is as durable as the grant.
     pub(super) durability: Durability,
-    clock: Clock,
+    pub(super) clock: Clock,
+    /// Set while a guard holds the permit, for metrics.
+    pub(super) held: Mutex<Option<Held>>,
     /// Until when the lease is valid locally.
     deadline: Deadline,
     /// The send time of the last request that may shorten the lease, in nanoseconds. Replies to
@@ -102,7 +105,8 @@ impl PermitLease {
     ) -> Arc<Self> {
         let deadline = Deadline::new(deadline(sent, server_lease(mode)));
         let (set_at, lost, owner) = (AtomicU64::default(), OnceLock::new(), Mutex::new(Owner { since: sent, label }));
-        Arc::new(PermitLease { id, mode, durability, clock, deadline, set_at, lost, owner })
+        let held = Mutex::default();
+        Arc::new(PermitLease { id, mode, durability, clock, held, deadline, set_at, lost, owner })
     }
 
     /// Records that the permit has been held by a new guard since `since`.
@@ -138,7 +142,9 @@ impl PermitLease {
 
     /// Marks the permit as lost, unless it was lost before.
     pub(super) fn mark_lost(&self, reason: LostReason) {
-        let _ = self.lost.set(reason);
+        if self.lost.set(reason).is_ok() {
+            self.end_count(Some(Err(reason)));
+        }
     }
 
     /// Extends the deadline to `deadline`, after the confirmation of a request that was sent at

@@ -14,8 +14,8 @@
 --                  number of entries after it. A value that the server does not know is ''. A name
 --                  is cut after 1,024 bytes
 --
--- Work: O(most + log n) for n subscribers, writes nothing. The server reads the first and the last
--- entry, which are not returned. Sent twice, it returns twice.
+-- Work: O(most + log n) for n subscribers, and O(bytes) of the first and the last entry, which
+-- XINFO reads whole and which are not returned. Writes nothing. Sent twice, it returns twice.
 local function field_value(fields, name)
   for at = 1, #fields, 2 do
     if fields[at] == name then

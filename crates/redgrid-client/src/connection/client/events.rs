@@ -217,7 +217,7 @@ impl Drop for Watching {
         self.task.abort();
         let node = self.server.id();
         self.events.lost(node, self.watcher, || "it is no longer used".into());
-        count::node_removed();
+        count::node_removed(node);
         let mut state = self.events.0.lock();
         if state.watched(node, self.watcher).is_some() {
             state.nodes.remove(node);

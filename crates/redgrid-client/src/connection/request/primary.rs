@@ -141,7 +141,7 @@ async fn send_to(
         }
         let sent = core.clock.now();
         let error = match server.ask(&request, sent + core.settings.response_timeout).await {
-            Ok(_) if !decides(core, server) => return Err(ServerError::unknown(replaced())),
+            Ok(_) if !decides(core, server) => break ServerError::unknown(replaced()),
             Ok(reply) => {
                 let received = core.clock.now();
                 server.time().observe_round_trip(sent, received);

@@ -1,0 +1,63 @@
+//! What metrics count of held permits. Each permit counts, not each guard.
+
+use std::sync::PoisonError;
+
+use super::permit_set::PermitLease;
+use crate::clock::Instant;
+use crate::lease::renewal_lag;
+use crate::lock::LostReason;
+use crate::observe::count::{self, Labels};
+
+/// Permits that count as held: the labels of their handle, and since when they are held.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Held {
+    pub(super) labels: Labels,
+    pub(super) since: Instant,
+}
+
+impl Held {
+    /// Counts the end of `permits` permits. `how` is `None` if they were left to their leases.
+    pub(super) fn end(self, permits: u64, now: Instant, how: Option<Result<(), LostReason>>) {
+        count::permits_ended(self.labels, permits, now.since(self.since), how);
+    }
+}
+
+impl PermitLease {
+    /// Counts the permit as held by a guard.
+    pub(super) fn begin_count(&self, held: Held) {
+        let before = self.held.lock().unwrap_or_else(PoisonError::into_inner).replace(held);
+        if let Some(before) = before {
+            count::permits_never_held(before.labels, 1);
+        }
+        count::permits_held(held.labels, 1);
+    }
+
+    /// Counts the end of the permit, unless its end was counted before.
+    pub(super) fn end_count(&self, how: Option<Result<(), LostReason>>) {
+        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(held) = held {
+            held.end(1, self.clock.now(), how);
+        }
+    }
+
+    /// Counts a failed renewal. Checks of fixed leases, and renewals of permits without a guard, do
+    /// not count.
+    pub(super) fn count_failed_renewal(&self) {
+        if let Some(labels) = self.renewed_labels() {
+            count::renewal_failed(labels);
+        }
+    }
+
+    /// Counts a confirmed renewal. Call it before the deadline is extended.
+    pub(super) fn count_renewal(&self) {
+        if let Some(labels) = self.renewed_labels() {
+            let lag = renewal_lag(self.mode.duration(), self.deadline(), self.clock.now());
+            count::renewed(labels, lag);
+        }
+    }
+
+    fn renewed_labels(&self) -> Option<Labels> {
+        let held = *self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        held.filter(|_| self.is_renewed()).map(|held| held.labels)
+    }
+}
