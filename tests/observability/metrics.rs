@@ -3,6 +3,7 @@
 mod contrib;
 mod dashboards;
 mod objects;
+mod panels;
 mod recorded;
 mod requests;
 
