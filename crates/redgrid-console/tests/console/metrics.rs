@@ -5,14 +5,15 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::http::StatusCode;
 use axum::http::header::{AUTHORIZATION, CONTENT_TYPE};
-use redgrid_console::{Access, AccessToken, Client, Console, FleetMetrics};
+use redgrid_console::{Access, AccessToken, Client, Config, Console, FleetMetrics};
 use redgrid_core::observe::FLEET_METRICS;
 use redgrid_locks::Lock;
 use redgrid_reliable_queue::ReliableQueue;
 use redgrid_reliable_queue::codecs::Text;
 use redgrid_semaphore::Semaphore;
+use redgrid_testkit::{Replicated, wait_until};
 
-use crate::support::{Setup, TOKEN, get, request, send, until_shown};
+use crate::support::{SOON, Setup, TOKEN, get, request, send, until_shown};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_scrape_has_the_nodes_the_clients_the_locks_and_the_listed_objects() {
@@ -88,4 +89,31 @@ async fn a_dead_server_is_down_and_the_scrape_still_answers() {
     let began = tokio::time::Instant::now();
     assert!(!get(&router, "/metrics").await.text.contains("redgrid_fleet_queue_messages"), "{text}");
     assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
+}
+
+/// The dashboard of the fleet has a panel for each of these metrics.
+#[tokio::test(flavor = "multi_thread")]
+async fn each_metric_of_the_fleet_has_a_value() {
+    let servers = Replicated::start(1).await.expect("servers");
+    let config = Config::from_url(servers.primary().url()).expect("a URL");
+    let client = Client::connect(config.clone()).await.expect("a client");
+    let user = Client::connect(config.clone()).await.expect("a client");
+    let _held = Lock::new(&user, "sale").acquire().await.expect("it is free");
+    let mails: ReliableQueue<String, Text> = ReliableQueue::new(&user, "mails");
+    mails.push("sold").await.expect("it is pushed");
+    let printers = Semaphore::new(&user, "printers", 5);
+    let _permit = printers.acquire().await.expect("a permit");
+    let metrics = FleetMetrics::new(["mails"], ["printers"]).expect("few names");
+    let router = Console::new(&client).access(|_| Access::Read).config(&config).metrics(metrics).router();
+    // The checks of the settings run while their page is open.
+    wait_until(SOON, async || {
+        get(&router, "/doctor").await;
+        let text = get(&router, "/metrics").await.text;
+        let has_value = |name: &str| text.lines().any(|line| line.split(['{', ' ']).next() == Some(name));
+        FLEET_METRICS.iter().all(|metric| has_value(metric.name))
+    })
+    .await;
+    let text = get(&router, "/metrics").await.text;
+    let replica = servers.replicas()[0].announced();
+    assert!(text.contains(&format!("redgrid_fleet_replica_lag_bytes{{node=\"{replica}\"}} ")), "{text}");
 }
