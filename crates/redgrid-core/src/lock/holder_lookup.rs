@@ -1,5 +1,6 @@
 //! Reads which client holds a lock, for the span of an acquire that waits long.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -24,9 +25,13 @@ impl PendingAcquire {
         }
         let delay = self.request.wait.map_or(LONG_WAIT, |wait| LONG_WAIT.min(wait / 2));
         let (client, key, at) = (self.client.clone(), self.key.key().clone(), self.entered + delay);
-        let clock = self.table().core.clock.clone();
+        let (clock, status) = (self.table().core.clock.clone(), Arc::clone(&self.status));
         Some(Box::pin(async move {
             clock.wait_until(at).await;
+            if !status.is_busy() {
+                // The acquire waits for the server, not for a holder.
+                return None;
+            }
             let request = Request::command("HRANDFIELD").key(key).int(MAX_FIELDS).idempotent();
             // A lock that cannot be read has no known holder. The acquire itself reports failures.
             let fields: Vec<Bytes> = client.run(request).await.unwrap_or_default();
