@@ -1,11 +1,13 @@
 //! Measures the capacity of one process, one server and a cluster. Each measurement runs in a
 //! process of its own.
 //!
-//! `scale names|held|queue|waiters|bus COUNT SECONDS` prints one line of JSON, and exits with 1 if
-//! a promise was broken. COUNT is the number of names, locks, waiters or wake-ups. SECONDS is how
-//! long `held` and `waiters` are measured while idle. `cargo xtask scale` runs all measurements.
+//! `scale names|held|queue|waiters|bus|console COUNT SECONDS` prints one line of JSON, and exits
+//! with 1 if a promise was broken. COUNT is the number of names, locks, waiters, wake-ups or keys.
+//! SECONDS is how long `held` and `waiters` are measured while idle, and `console` with open pages.
+//! `cargo xtask scale` runs all measurements.
 
 mod bus;
+mod console;
 mod held;
 mod look;
 mod names;
@@ -41,6 +43,7 @@ async fn main() -> ExitCode {
         "held" => held::play(&mut report, count, idle).await,
         "queue" => queue::play(&mut report, count).await,
         "waiters" => waiters::play(&mut report, count, idle).await,
+        "console" => console::play(&mut report, count, idle).await,
         "bus" => bus::play(&mut report, count).await,
         _ => return usage(),
     };
@@ -52,7 +55,7 @@ async fn main() -> ExitCode {
 }
 
 fn usage() -> ExitCode {
-    eprintln!("usage: scale names|held|queue|waiters|bus COUNT SECONDS");
+    eprintln!("usage: scale names|held|queue|waiters|bus|console COUNT SECONDS");
     ExitCode::from(2)
 }
 

@@ -19,14 +19,14 @@ const WRITE_VARIABLE: &str = "WRITE_DASHBOARDS";
 const PROMTOOL_VARIABLE: &str = "PROMTOOL";
 
 /// The labels that Prometheus adds to every series, and to those of histograms.
-const LABELS_OF_PROMETHEUS: [&str; 3] = ["job", "instance", "le"];
+pub(super) const LABELS_OF_PROMETHEUS: [&str; 3] = ["job", "instance", "le"];
 
 fn folder(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../contrib").join(name)
 }
 
 /// Returns the metric of a name without the suffixes of histograms.
-fn metric(name: &str) -> Option<&'static Metric> {
+pub(super) fn metric(name: &str) -> Option<&'static Metric> {
     METRICS.iter().chain(FLEET_METRICS).find(|metric| metric.name == name)
 }
 
@@ -58,7 +58,7 @@ fn check_expression(expression: &str) -> Result<(), String> {
 }
 
 /// Returns the labels of `by (…)` and `ignoring (…)`.
-fn grouped(expression: &str) -> Vec<(String, String)> {
+pub(super) fn grouped(expression: &str) -> Vec<(String, String)> {
     let lists = ["by (", "ignoring ("].into_iter().flat_map(|word| expression.split(word).skip(1));
     let lists = lists.filter_map(|rest| rest.split(')').next());
     lists.flat_map(|list| list.split(',').map(|label| (label.trim().to_owned(), String::new()))).collect()
@@ -76,7 +76,7 @@ fn matched(expression: &str) -> Vec<(String, String)> {
 }
 
 /// Returns all values of a field, at any depth.
-fn all<'a>(value: &'a serde_json::Value, field: &str, found: &mut Vec<&'a str>) {
+pub(super) fn all<'a>(value: &'a serde_json::Value, field: &str, found: &mut Vec<&'a str>) {
     match value {
         serde_json::Value::Array(parts) => parts.iter().for_each(|part| all(part, field, found)),
         serde_json::Value::Object(fields) => {

@@ -114,6 +114,7 @@ fn title(metric: &Metric) -> String {
 
 fn unit(metric: &Metric) -> &'static str {
     match metric.form {
+        Form::Counter if metric.name.ends_with("_bytes_total") => "Bps",
         Form::Counter => "cps",
         _ if metric.name.ends_with("_seconds") => "s",
         _ if metric.name.ends_with("_bytes") => "bytes",

@@ -4,6 +4,7 @@ mod contrib;
 mod dashboards;
 mod leases;
 mod objects;
+mod panels;
 mod recorded;
 mod requests;
 

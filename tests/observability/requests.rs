@@ -26,6 +26,10 @@ fn answered_requests_have_a_round_trip_and_the_node_a_clock() {
         }
         assert_eq!(recorded.of(ANSWERED), before + 5.0, "{:#?}", recorded.totals);
         assert_eq!(recorded.of(&round_trips), took_before + 5.0, "{:#?}", recorded.totals);
+        for direction in ["sent", "received"] {
+            let bytes = recorded.of(&format!("redgrid_bytes_total{{direction={direction:?}}}"));
+            assert!((100.0..1e6).contains(&bytes), "{direction}: {bytes}");
+        }
         let offset = recorded.of(&format!("redgrid_clock_offset_seconds{{node={node:?}}}"));
         assert!(recorded.look().contains_key(&format!("redgrid_clock_offset_seconds{{node={node:?}}}")));
         assert!(offset.abs() < 5.0, "both have the same clock: {offset}");

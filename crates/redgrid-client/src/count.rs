@@ -9,9 +9,9 @@ use std::fmt::Display;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 #[cfg(not(feature = "metrics"))]
-use self::disabled::{add, gauge, record, set};
+use self::disabled::{add, add_many, gauge, record, set};
 #[cfg(feature = "metrics")]
-use self::enabled::{add, gauge, record, set};
+use self::enabled::{add, add_many, gauge, record, set};
 use crate::connection::{ConnectionEvent, NodeId};
 use crate::error::ServerError;
 
@@ -23,6 +23,7 @@ const PRIMARY_CHANGES: &str = "redgrid_primary_changes_total";
 const TOPOLOGY_CHANGES: &str = "redgrid_topology_changes_total";
 const REQUESTS: &str = "redgrid_requests_total";
 const RETRIES: &str = "redgrid_retries_total";
+const BYTES: &str = "redgrid_bytes_total";
 const ROUND_TRIP: &str = "redgrid_round_trip_seconds";
 const CLOCK_OFFSET: &str = "redgrid_clock_offset_seconds";
 const SUBSCRIPTIONS: &str = "redgrid_subscriptions";
@@ -35,6 +36,8 @@ const NOT_SENT: &str = "not_sent";
 const UNKNOWN: &str = "unknown";
 const SHUTTING_DOWN: &str = "shutting_down";
 const TOO_LATE: &str = "too_late";
+const SENT: &str = "sent";
+const RECEIVED: &str = "received";
 const WANTED: &str = "wanted";
 const CONFIRMED: &str = "confirmed";
 
@@ -43,7 +46,7 @@ const CONFIRMED: &str = "confirmed";
 pub type Series = (&'static str, &'static str, &'static [&'static str]);
 
 /// The metrics of this crate.
-pub const SERIES: [Series; 12] = [
+pub const SERIES: [Series; 13] = [
     (NODES, "", &[]),
     (CONNECTIONS_UP, "", &[]),
     (RECONNECTS, "", &[]),
@@ -52,6 +55,7 @@ pub const SERIES: [Series; 12] = [
     (TOPOLOGY_CHANGES, "", &[]),
     (REQUESTS, "outcome", &[ANSWERED, REFUSED, UNAUTHORIZED, NOT_SENT, UNKNOWN, SHUTTING_DOWN]),
     (RETRIES, "reason", &[REFUSED, UNAUTHORIZED, NOT_SENT, UNKNOWN, TOO_LATE]),
+    (BYTES, "direction", &[SENT, RECEIVED]),
     (ROUND_TRIP, "node", &[]),
     (CLOCK_OFFSET, "node", &[]),
     (SUBSCRIPTIONS, "state", &[WANTED, CONFIRMED]),
@@ -116,6 +120,16 @@ pub(crate) fn request_ended<T>(result: &Result<T, ServerError>) {
 /// Records that a request is sent again for this [reason](retry_reason).
 pub(crate) fn retried(reason: &'static str) {
     add(RETRIES, ("reason", reason));
+}
+
+/// Records that a connection has written this many bytes.
+pub(crate) fn sent(bytes: usize) {
+    add_many(BYTES, ("direction", SENT), bytes as u64);
+}
+
+/// Records that a connection has read this many bytes.
+pub(crate) fn received(bytes: usize) {
+    add_many(BYTES, ("direction", RECEIVED), bytes as u64);
 }
 
 /// Returns the reason of a retry after a transmission with this result.
@@ -191,6 +205,9 @@ mod disabled {
     pub(super) fn add(_: &'static str, _: (&'static str, &str)) {}
 
     #[inline(always)]
+    pub(super) fn add_many(_: &'static str, _: (&'static str, &str), _: u64) {}
+
+    #[inline(always)]
     pub(super) fn gauge(_: &'static str, _: (&'static str, &str), _: f64) {}
 
     #[inline(always)]
@@ -220,7 +237,11 @@ mod enabled {
     static KEYS: LazyLock<RwLock<Keys>> = LazyLock::new(RwLock::default);
 
     pub(super) fn add(name: &'static str, label: (&'static str, &str)) {
-        with_key(name, label, |recorder, key| recorder.register_counter(key, &METADATA).increment(1));
+        add_many(name, label, 1);
+    }
+
+    pub(super) fn add_many(name: &'static str, label: (&'static str, &str), count: u64) {
+        with_key(name, label, |recorder, key| recorder.register_counter(key, &METADATA).increment(count));
     }
 
     pub(super) fn gauge(name: &'static str, label: (&'static str, &str), by: f64) {

@@ -14,7 +14,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use futures_util::future::join_all;
 use redgrid_core::observe::fleet::{
-    CLIENTS, DOCTOR_FINDINGS, HOLDERS_GONE, LOCKS_HELD, NODE_UP, QUEUE_DEAD, QUEUE_MESSAGES, QUEUE_OLDEST,
+    CLIENTS, DOCTOR_FINDINGS, HOLDERS_GONE, LOCKS_HELD, NODE_UP, QUEUE_DEAD, QUEUE_MESSAGES, QUEUE_OLDEST, REPLICA_LAG,
     SCRAPE_SECONDS, SEMAPHORE_PERMITS, SWEEP_AGE,
 };
 use redgrid_core::observe::{FLEET_METRICS, Form, Metric};
@@ -189,6 +189,10 @@ fn add_snapshot(samples: &mut Samples, snapshot: &Snapshot, now: u64, started: u
     for node in snapshot.health.get().iter().flat_map(|health| &health.nodes) {
         let role = if node.part == NodePart::Primary { "primary" } else { "replica" };
         samples.add(&NODE_UP, &[&node.node.to_string(), role], f64::from(u8::from(node.is_well())));
+    }
+    let servers = snapshot.servers.get().map_or(&[][..], |servers| servers.as_slice());
+    for (replica, lag) in servers.iter().flat_map(|server| &server.replica_lags) {
+        samples.add(&REPLICA_LAG, &[replica], *lag as f64);
     }
     // A list that is old, or has only some of the clients, is no number of clients.
     let is_current = |living: &&Arc<Living>| living.is_complete && snapshot.living.trouble.is_none();

@@ -5,6 +5,7 @@
 //! same round: a driver's, and that of Redisson or of the limit model. The median of the ratios is
 //! reported.
 
+mod consoles;
 mod counters;
 mod driver;
 mod held;
@@ -62,6 +63,9 @@ pub(crate) struct Options {
     /// How long locks are held (W5), in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 60.0)]
     hold: f64,
+    /// Measures only W2 with 8 tasks while this many consoles show its lock, beside without
+    #[arg(long, value_name = "COUNT", conflicts_with_all = ["peers", "only", "drivers", "write"])]
+    consoles: Option<u32>,
     /// Writes the tables into docs/internals/measurements.md, and draws the pictures in docs/images
     #[arg(long, conflicts_with = "only")]
     write: bool,
@@ -102,6 +106,10 @@ pub(crate) fn run_all(options: &Options) -> Result<ExitCode, Failure> {
     let ours = workspace.join("target/measured/redgrid");
     let counting = workspace.join("target/measured/redgrid-counting");
     let build = ["build", "--profile", "measured", "--package", "redgrid-cli"];
+    if let Some(count) = options.consoles {
+        run(cargo().args(build))?;
+        return consoles::run(count, options, &ours, server);
+    }
     run(cargo().args(build).args(["--features", "allocations"]))?;
     std::fs::copy(&ours, &counting).map_err(|source| Failure::Files { path: counting.clone(), source })?;
     run(cargo().args(build))?;

@@ -24,7 +24,7 @@ use crate::{
 /// The sizes of the measures. docs/internals/measurements.md is written with the defaults.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// Only this one: names, held, queue, waiters or bus
+    /// Only this one: names, held, queue, waiters, bus or console
     #[arg(conflicts_with = "write")]
     measure: Option<String>,
     /// Names used once
@@ -39,7 +39,10 @@ pub(crate) struct Options {
     /// Waiters woken in each cluster
     #[arg(long, value_name = "COUNT", default_value_t = 5_000)]
     wakes: u32,
-    /// How many seconds locks are held, and waiters left alone
+    /// Keys of a server that a console shows
+    #[arg(long, value_name = "COUNT", default_value_t = 2_000_000)]
+    keys: u32,
+    /// How many seconds locks are held, waiters left alone, and pages of a console open
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     seconds: u32,
     /// Writes the tables into docs/internals/measurements.md
@@ -48,9 +51,9 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    fn measures(&self) -> [(&'static str, u32); 5] {
-        let Options { names, held, waiters, wakes, .. } = *self;
-        [("names", names), ("held", held), ("queue", waiters), ("waiters", waiters), ("bus", wakes)]
+    fn measures(&self) -> [(&'static str, u32); 6] {
+        let Options { names, held, waiters, wakes, keys, .. } = *self;
+        [("names", names), ("held", held), ("queue", waiters), ("waiters", waiters), ("bus", wakes), ("console", keys)]
     }
 }
 
@@ -68,6 +71,7 @@ fn heading(measure: &str, count: &str) -> String {
         "held" => format!("{count} locks held by one process"),
         "queue" => format!("{count} tasks that wait for one name"),
         "waiters" => format!("{count} tasks that wait for a name each"),
+        "console" => format!("A console of a server with {count} keys"),
         _ => format!("Wake-ups in a cluster, {count} in each"),
     }
 }

@@ -11,8 +11,9 @@ use redgrid_locks::Lock;
 use redgrid_reliable_queue::ReliableQueue;
 use redgrid_reliable_queue::codecs::Text;
 use redgrid_semaphore::Semaphore;
+use redgrid_testkit::{Replicated, wait_until};
 
-use crate::support::{Setup, TOKEN, get, request, send, until_shown};
+use crate::support::{SOON, Setup, TOKEN, get, request, send, until_shown};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_scrape_has_the_nodes_the_clients_the_locks_and_the_listed_objects() {
@@ -102,4 +103,29 @@ async fn the_settings_are_checked_for_the_metrics_without_an_open_page() {
     let console = Console::new(&setup.client).access(|_| Access::Read).config(&config);
     let router = console.metrics(FleetMetrics::default()).router();
     until_shown(&router, "/metrics", "redgrid_fleet_doctor_findings{level=\"fail\"}").await;
+}
+
+/// The dashboard of the fleet has a panel for each of these metrics.
+#[tokio::test(flavor = "multi_thread")]
+async fn each_metric_of_the_fleet_has_a_value() {
+    let servers = Replicated::start(1).await.expect("servers");
+    let config = Config::from_url(servers.primary().url()).expect("a URL");
+    let client = Client::connect(config.clone()).await.expect("a client");
+    let user = Client::connect(config.clone()).await.expect("a client");
+    let _held = Lock::new(&user, "sale").acquire().await.expect("it is free");
+    let mails: ReliableQueue<String, Text> = ReliableQueue::new(&user, "mails");
+    mails.push("sold").await.expect("it is pushed");
+    let printers = Semaphore::new(&user, "printers", 5);
+    let _permit = printers.acquire().await.expect("a permit");
+    let metrics = FleetMetrics::new(["mails"], ["printers"]).expect("few names");
+    let router = Console::new(&client).access(|_| Access::Read).config(&config).metrics(metrics).router();
+    wait_until(SOON, async || {
+        let text = get(&router, "/metrics").await.text;
+        let has_value = |name: &str| text.lines().any(|line| line.split(['{', ' ']).next() == Some(name));
+        FLEET_METRICS.iter().all(|metric| has_value(metric.name))
+    })
+    .await;
+    let text = get(&router, "/metrics").await.text;
+    let replica = servers.replicas()[0].announced();
+    assert!(text.contains(&format!("redgrid_fleet_replica_lag_bytes{{node=\"{replica}\"}} ")), "{text}");
 }

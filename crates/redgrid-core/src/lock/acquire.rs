@@ -188,7 +188,7 @@ impl PendingAcquire {
     /// the same, the grant is released in the background.
     pub fn outcome(self) -> impl Future<Output = Result<Option<HoldGuard>, AcquireError>> + Send + use<> {
         let context = OpContext { labels: self.key.labels(), name: &self.key.keys.name };
-        let op = OpSpan::acquire(context, &self.table().core.clock, self.entered);
+        let op = OpSpan::acquire(context, &self.table().core.clock, self.entered).waits_for(|| self.holder_lookup());
         op.instrument(self.wait())
     }
 

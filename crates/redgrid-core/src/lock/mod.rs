@@ -43,6 +43,7 @@ mod handover;
 mod handover_window;
 mod hold;
 mod hold_watch;
+mod holder_lookup;
 mod lock_id;
 pub(crate) mod multi;
 mod not_granted;

@@ -1,6 +1,8 @@
 //! The span of one user operation, and its metrics. If the features `metrics` and `tracing` are
 //! both off, the future of an operation runs unchanged.
 
+use std::pin::Pin;
+
 use super::count::Labels;
 use crate::clock::{Clock, Instant};
 use crate::failure::Failure;
@@ -19,6 +21,10 @@ pub(crate) struct OpContext<'a> {
     pub(crate) labels: Labels,
     pub(crate) name: &'a Name,
 }
+
+/// Reads which client holds the lock that an acquire waits for: the client's id. Completes only if
+/// the wait is long; `None` if the lock has no holder with a client's id.
+pub(crate) type HolderLookup = Pin<Box<dyn Future<Output = Option<String>> + Send>>;
 
 pub(super) const ACQUIRED: &str = "acquired";
 pub(super) const TIMED_OUT: &str = "timed_out";
@@ -135,7 +141,7 @@ impl Outcome for Result<(), ExtendError> {
 
 #[cfg(not(any(feature = "metrics", feature = "tracing")))]
 mod disabled {
-    use super::{Clock, Instant, OpContext};
+    use super::{Clock, HolderLookup, Instant, OpContext};
 
     pub(crate) struct OpSpan;
 
@@ -143,6 +149,11 @@ mod disabled {
         #[inline(always)]
         pub(crate) fn acquire(_: OpContext<'_>, _: &Clock, _entered: Instant) -> OpSpan {
             OpSpan
+        }
+
+        #[inline(always)]
+        pub(crate) fn waits_for(self, _lookup: impl FnOnce() -> Option<HolderLookup>) -> OpSpan {
+            self
         }
 
         #[inline(always)]
@@ -169,9 +180,13 @@ mod disabled {
 
 #[cfg(any(feature = "metrics", feature = "tracing"))]
 mod enabled {
+    use std::future::poll_fn;
+    use std::pin::pin;
+    use std::task::Poll;
+
     use super::super::count;
     use super::super::span::Span;
-    use super::{ACQUIRED, Clock, Instant, Labels, OpContext, Outcome};
+    use super::{ACQUIRED, Clock, HolderLookup, Instant, Labels, OpContext, Outcome};
 
     /// An operation in progress. Its outcome is recorded on drop, so a cancelled operation is
     /// recorded, too.
@@ -179,6 +194,8 @@ mod enabled {
         kind: OpKind,
         span: Span,
         outcome: &'static str,
+        /// Reads the holder during a long wait; only for a span that a subscriber records.
+        lookup: Option<HolderLookup>,
     }
 
     enum OpKind {
@@ -192,6 +209,15 @@ mod enabled {
             count::waiting(context.labels);
             let kind = OpKind::Acquire { labels: context.labels, clock: clock.clone(), entered };
             OpSpan::begin(kind, Span::acquire(context))
+        }
+
+        /// Records in the span which client the operation waits for. `lookup` is called only if a
+        /// subscriber records the span.
+        pub(crate) fn waits_for(mut self, lookup: impl FnOnce() -> Option<HolderLookup>) -> OpSpan {
+            if self.span.is_recorded() {
+                self.lookup = lookup();
+            }
+            self
         }
 
         pub(crate) fn release(context: OpContext<'_>, token: u64) -> OpSpan {
@@ -212,11 +238,27 @@ mod enabled {
         }
 
         fn begin(kind: OpKind, span: Span) -> OpSpan {
-            OpSpan { kind, span, outcome: "cancelled" }
+            OpSpan { kind, span, outcome: "cancelled", lookup: None }
         }
 
         pub(crate) async fn instrument<F: Future<Output: Outcome>>(mut self, work: F) -> F::Output {
-            let done = self.span.instrument(work).await;
+            let mut work = pin!(self.span.instrument(work));
+            let mut lookup = self.lookup.take();
+            let span = &self.span;
+            let done = poll_fn(|cx| {
+                let polled = work.as_mut().poll(cx);
+                if polled.is_pending()
+                    && let Some(reading) = &mut lookup
+                    && let Poll::Ready(holder) = reading.as_mut().poll(cx)
+                {
+                    if let Some(holder) = holder {
+                        span.waited_for(&holder);
+                    }
+                    lookup = None;
+                }
+                polled
+            })
+            .await;
             self.outcome = done.outcome();
             if let Some(token) = done.token() {
                 self.span.token(token);

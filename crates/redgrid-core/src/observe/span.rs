@@ -30,7 +30,7 @@ macro_rules! span {
 
 impl Span {
     pub(super) fn acquire(context: OpContext<'_>) -> Span {
-        span!("redgrid.acquire", context, waited)
+        span!("redgrid.acquire", context, waited, waited_for)
     }
 
     pub(super) fn release(context: OpContext<'_>) -> Span {
@@ -66,6 +66,16 @@ impl Span {
     /// Records the wait, in seconds.
     pub(super) fn waited(&self, waited: Duration) {
         self.0.record("waited", waited.as_secs_f64());
+    }
+
+    /// Returns whether a subscriber records this span.
+    pub(super) fn is_recorded(&self) -> bool {
+        !self.0.is_disabled()
+    }
+
+    /// Records the id of the client that held the lock during the wait.
+    pub(super) fn waited_for(&self, client: &str) {
+        self.0.record("waited_for", client);
     }
 
     pub(super) fn token(&self, token: u64) {

@@ -101,6 +101,8 @@ metrics! {
         "requests that ended, however often they were sent";
     RETRIES Counter "redgrid_retries_total" ["reason"] ["refused", "unauthorized", "not_sent", "unknown", "too_late"]
         "further transmissions of requests";
+    BYTES Counter "redgrid_bytes_total" ["direction"] ["sent", "received"]
+        "bytes of all connections, before encryption";
     ROUND_TRIP Histogram "redgrid_round_trip_seconds" ["node"]
         "from the transmission of a request to its reply, the wait for a batch included";
     CLOCK_OFFSET Gauge "redgrid_clock_offset_seconds" ["node"]
@@ -123,6 +125,8 @@ pub mod fleet {
         FLEET_METRICS of pub constants;
         NODE_UP Gauge "redgrid_fleet_node_up" ["node", "role"] ["primary", "replica"]
             "1 if the node answers the console, otherwise 0";
+        REPLICA_LAG Gauge "redgrid_fleet_replica_lag_bytes" ["node"]
+            "bytes of the replication stream that a replica has not confirmed to its primary";
         CLIENTS Gauge "redgrid_fleet_clients" ["state"] ["alive", "silent"]
             "clients that are connected, by whether they answered the last question";
         LOCKS_HELD Gauge "redgrid_fleet_locks_held" ["kind"] ["lock", "fair lock", "read-write lock", "election"]

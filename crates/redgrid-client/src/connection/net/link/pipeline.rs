@@ -327,6 +327,7 @@ async fn write(pipeline: &Pipeline, mut writer: WriteHalf<Box<dyn Stream>>, outp
                 Ok(0) => return CLOSED.into(),
                 Ok(count) => {
                     shared.written.fetch_add(count as u64, Ordering::Relaxed);
+                    crate::count::sent(count);
                     shared.is_writing.store(bytes.has_remaining(), Ordering::Relaxed);
                     if had_to_wait {
                         // The server has accepted more data, so it is not silent.
@@ -359,7 +360,7 @@ async fn read(pipeline: &Pipeline, mut reader: ReadHalf<Box<dyn Stream>>, output
         }
         match reader.read_buf(&mut buffer).await {
             Ok(0) => return CLOSED.into(),
-            Ok(_) => {}
+            Ok(bytes) => crate::count::received(bytes),
             Err(error) => return format!("{error:?}"),
         }
         let is_whole = scan.as_mut().is_none_or(|scan| scan.is_whole(&buffer));
