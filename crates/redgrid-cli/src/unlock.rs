@@ -281,7 +281,8 @@ impl Output {
                 format!("{name}: taken from {}", lost.join(" and "))
             }
             "held by another" if self.is_retained => {
-                let holders = printable(&self.holders.join(" and "));
+                let holders = self.holders.join(" and ");
+                let holders = printable(&holders);
                 format!("{name}: not freed, it is released and stays taken until the lease of {holders} ends")
             }
             "held by another" if self.holders.is_empty() => format!("{name}: not freed, another holder had it"),
