@@ -17,8 +17,9 @@ pub trait IntoArg: sealed::Sealed {
 }
 
 mod sealed {
-    /// The supertrait of [`IntoArg`](super::IntoArg). Other crates cannot implement this trait, and
-    /// therefore not `IntoArg`. So this crate can add implementations without a conflict.
+    /// The supertrait of [`IntoArg`](super::IntoArg). Other crates cannot implement this trait, so
+    /// they cannot implement `IntoArg` either. Thus this crate can add implementations without a
+    /// conflict.
     #[expect(unnameable_types, reason = "seals a trait")]
     pub trait Sealed {}
 }

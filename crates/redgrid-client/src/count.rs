@@ -62,7 +62,7 @@ pub const SERIES: [Series; 13] = [
     (BUILD_INFO, "version", &[]),
 ];
 
-/// Registers the series that have no label, or a known value of their label, with the value 0.
+/// Registers each series with the value 0, if it has no label or the values of its label are known.
 pub fn register() {
     #[cfg(feature = "metrics")]
     enabled::register();
@@ -87,8 +87,9 @@ pub(crate) fn node_added() {
     set(BUILD_INFO, ("version", env!("CARGO_PKG_VERSION")), 1.0);
 }
 
-/// Records that the client no longer uses a node. Its clock is not measured any more, so its offset
-/// becomes 0: the last one would stay for ever. Another client that uses the node sets it again.
+/// Records that the client no longer uses a node. The clock of the node is not measured any more.
+/// So its offset is set to 0; otherwise the last measured offset would be exported for ever.
+/// Another client that uses the node sets the offset again.
 pub(crate) fn node_removed(node: &NodeId) {
     gauge(NODES, ("", ""), -1.0);
     set(CLOCK_OFFSET, ("node", &node.0), 0.0);
@@ -135,7 +136,7 @@ pub(crate) fn received(bytes: usize) {
 /// Returns the reason of a retry after a transmission with this result.
 pub(crate) fn retry_reason<T>(result: &Result<T, ServerError>) -> &'static str {
     match outcome(result) {
-        // The reply says that the transmission was too late.
+        // An answered transmission is retried only if its reply says that it was too late.
         ANSWERED | SHUTTING_DOWN => TOO_LATE,
         reason => reason,
     }
@@ -165,10 +166,11 @@ pub(crate) fn clock_offset(node: &dyn Display, server_micros: u64, round_trip: D
     }
 }
 
-/// The longest exchange that measures a clock: 1 s. The error is up to half of it.
+/// The longest exchange from which a clock is measured: 1 s. The error of the measurement is at
+/// most half the duration of the exchange.
 const LONGEST_EXCHANGE: Duration = Duration::from_secs(1);
 
-/// One channel in the gauge of subscriptions, until it is dropped.
+/// Counts one channel in the gauge of subscriptions until this value is dropped.
 #[derive(Default)]
 pub(crate) struct SubscriptionGauge {
     is_wanted: bool,
@@ -230,7 +232,7 @@ mod enabled {
     static METADATA: Metadata<'static> = Metadata::new("redgrid", Level::INFO, Some("redgrid"));
 
     /// The keys of the series in use: by recorder and name, then by the value of the label. A key
-    /// is allocated once for each series. There are as many as nodes, outcomes and reasons.
+    /// is allocated once for each value of a label, such as a node, an outcome or a reason.
     type Keys = HashMap<(usize, &'static str), HashMap<Box<str>, Key, State>, State>;
     type State = foldhash::fast::RandomState;
 

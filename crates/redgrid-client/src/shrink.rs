@@ -13,7 +13,7 @@ const MIN_LEN: usize = 512;
 /// To keep the average cost of a removal low, the function acts only when the number of remaining
 /// entries is a power of two. After that, the map is not shrunk at this number again until it has
 /// grown to more than four times the number. The function does not compare [`HashMap::capacity`],
-/// because that number does not count the tombstones of removed entries.
+/// because the capacity does not count the tombstones of removed entries.
 pub fn shrink_if_sparse<K: Eq + Hash, V, S: BuildHasher>(map: &mut HashMap<K, V, S>) {
     let left = map.len();
     if left >= MIN_LEN && left.is_power_of_two() {

@@ -1,8 +1,8 @@
 //! Events of a client's connections, published to all receivers.
 //!
 //! For each node, a task watches the connection to the node, and publishes an event when the
-//! connection comes up or is lost. The other events are published by the code that detects them:
-//! changes of the topology, and subscriptions that are active again after an interruption. All
+//! connection comes up or is lost. The other events are changes of the topology, and subscriptions
+//! that are active again after an interruption; the code that detects them publishes them. All
 //! events get their order from the mutex in [`Events`].
 
 use std::collections::HashMap;
@@ -30,8 +30,8 @@ const KEPT: usize = 256;
 /// - For each node, [`Connected`](ConnectionEvent::Connected) and [`Lost`](ConnectionEvent::Lost)
 ///   alternate, beginning with `Connected`. A receiver that is created later may see a `Lost`
 ///   first.
-/// - A [`Gap`](ConnectionEvent::Gap) is never reported while the node is lost, but after the node's
-///   next `Connected`.
+/// - While a node is lost, no [`Gap`](ConnectionEvent::Gap) of the node is reported. The `Gap`
+///   follows the node's next `Connected`.
 /// - The `Connected` of a new primary comes after its
 ///   [`PrimaryChanged`](ConnectionEvent::PrimaryChanged).
 ///

@@ -165,7 +165,7 @@ fn encoded(mut report: ClientReport) -> Vec<u8> {
     let ClientReport { held, waits, contention, events, .. } = &mut report;
     let lists = (std::mem::take(held), std::mem::take(waits), std::mem::take(contention), std::mem::take(events));
     let (mut held, mut waits, mut contention, mut events) = lists;
-    // The lengths that are subtracted are never too small: `is_truncated` may change from `false`
+    // `left` never exceeds the bytes that are really left: `is_truncated` may change from `false`
     // to the shorter `true`, and each entry is counted with a comma, although the last entry of a
     // list has none.
     let mut left = MAX_REPORT_BYTES.saturating_sub(json_len(&report));

@@ -85,8 +85,8 @@ impl DedicatedConnection {
         work.await.unwrap_or_else(|_| Err(ServerError::unknown("the task that executes the request has ended")))
     }
 
-    /// Waits for exclusive use of the connection and for its handshake, in all for at most one
-    /// response timeout.
+    /// Waits for exclusive use of the connection, and for its handshake. Together, the two waits
+    /// take at most one response timeout.
     ///
     /// Returns the connection with its id.
     async fn lock_link(

@@ -49,9 +49,9 @@ const LONGEST_WAIT: Duration = Duration::from_secs(2);
 /// A live server nearby answers within a millisecond. Suspicion causes a topology refresh.
 const SILENT: Duration = Duration::from_millis(100);
 
-/// Upper bound of [`suspicion_timeout`] for distant servers: 1 s. Without this bound, a server
-/// would no longer be suspected after 20 s of slow replies, because these replies would determine
-/// the round trip.
+/// Upper bound of [`suspicion_timeout`] for distant servers: 1 s. If all replies of the last 20 s
+/// are slow, they determine the round trip. Without this bound, a server with such slow replies
+/// would not be suspected.
 const LONGEST_SILENT: Duration = Duration::from_secs(1);
 
 /// Minimum number of round trips before a server is suspected: 4. A lost packet is retransmitted

@@ -34,7 +34,7 @@ const SLACK: i128 = 1000;
 #[derive(Debug, Default)]
 pub struct ServerClock {
     samples: Mutex<Samples>,
-    /// The time of the fastest exchange in the current window, in nanoseconds; 0 if there was none.
+    /// Duration of the fastest exchange in the current window, in nanoseconds; 0 if there was none.
     /// `former_round_trip` is the same for the previous window.
     round_trip: AtomicU64,
     former_round_trip: AtomicU64,
@@ -131,8 +131,8 @@ impl ServerClock {
         self.observe_round_trip(sent, received);
     }
 
-    /// Returns by how much the server's clock was set back, if this was detected within the last 20
-    /// s; zero otherwise.
+    /// Returns by how much the server's clock was set back; zero unless this was detected in the
+    /// last 20 s.
     ///
     /// A request that was sent before the clock was set back may be executed later than its limit,
     /// by up to this duration.

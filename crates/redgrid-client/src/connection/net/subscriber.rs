@@ -27,8 +27,8 @@ const CONNECTING: Duration = Duration::from_millis(250);
 
 pub(crate) struct Subscriptions {
     connections: Arc<Connections>,
-    /// The id of the connections for requests. If it shows another server process, the connections
-    /// for subscriptions are replaced.
+    /// The id of the connections for requests. A connection for subscriptions is replaced if it
+    /// leads to another server process than they do.
     commands: watch::Receiver<Option<ConnectionId>>,
     pushes: Pushes,
     messages: Arc<Subscriber>,

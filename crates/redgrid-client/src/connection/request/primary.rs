@@ -183,7 +183,7 @@ async fn send_to(
 /// Waits for the retry delay and then for a connection. The wait ends early if the topology
 /// changes, or if the server begins to refuse this client.
 ///
-/// Returns false if `until` passes before, or if the client shuts down.
+/// Returns false if `until` has passed, or if the client shuts down.
 async fn pause(core: &Core, server: &Arc<dyn Server>, request: &Request, until: Instant) -> bool {
     let (mut changes, mut epoch, mut refusal) = (core.topology.changes(), server.connection_id(), server.refusal());
     let up = async {

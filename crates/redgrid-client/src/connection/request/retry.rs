@@ -290,10 +290,10 @@ pub fn may_execute_until(limit: Instant, window: Duration) -> Instant {
 
 /// Waits until the next transmission may be sent, at most until `until`.
 ///
-/// That is after the retry delay and, at the primary of the key (`at_home`), once it is connected.
-/// If that primary is not connected now, there is no retry delay. A topology change or the end of
-/// the client ends the wait at once. If `heeds_refusal` is true, a refusal of this client by the
-/// server ends the wait, too.
+/// The wait consists of the retry delay and, if `server` is the primary of the key (`at_home`), of
+/// the wait for its connection. If that primary is not connected now, there is no retry delay. A
+/// topology change or the end of the client ends the wait at once. If `heeds_refusal` is true, a
+/// refusal of this client by the server ends the wait, too.
 async fn pause(
     core: &Core,
     key: &[u8],

@@ -11,9 +11,9 @@
 //! is in flight. The next batch is sent as soon as it has as many calls as the last batch, or after
 //! [`MAX_YIELDS`] yields to the runtime. A request has a fixed cost on both sides: wake-ups, a
 //! write and a read; a larger batch spreads this cost over more calls. One request needs less CPU
-//! time than two requests of half the size. With 16 tasks, the one request needs three quarters of
-//! the CPU time of the two in the client, and four fifths in the server. With 8 tasks, it needs two
-//! thirds in both.
+//! time than two requests of half the size. With 16 tasks, one large request needs three quarters
+//! of the client's CPU time for two small ones, and four fifths of the server's. With 8 tasks, it
+//! needs two thirds of both.
 //!
 //! With about a hundred callers or more, four requests in flight are faster than one (256 tasks:
 //! 1.13 times). Four are also faster with a distant server: with only one request in flight, a call
@@ -25,10 +25,10 @@
 //! were in flight. So four requests are in flight there, each with a quarter of the calls, and
 //! their replies are delivered in order. The callers that a reply answers send again before the
 //! next reply is delivered, so the server always has work. The following rates are relative to
-//! [`BatchMode::Near`], the mode for several threads. If the machine has a core for the server, the
-//! rate with 64 tasks is 1.7 times as high. With 8 tasks the rate is the same, for twice the CPU
-//! time. On a machine without a free core, the rate is lower: 0.5 times with 8 tasks, 0.9 times
-//! with 256.
+//! [`BatchMode::Near`], the mode for several threads. If the machine has a free core for the
+//! server, the rate with 64 tasks is 1.7 times as high. With 8 tasks the rate is the same, for
+//! twice the CPU time. On a machine without a free core, the rate is lower: 0.5 times with 8 tasks,
+//! 0.9 times with 256.
 //!
 //! On a runtime with several threads, woken callers start on other threads, some time later. So
 //! ordered delivery would only delay the other replies (0.8 times the rate).
