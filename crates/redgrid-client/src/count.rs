@@ -68,8 +68,8 @@ pub fn register() {
     enabled::register();
 }
 
-/// Records that a connection to a node has completed its handshake. `again`: whether the client has
-/// been connected to this node before.
+/// Records that a connection to a node has completed its handshake. `again` is true if the client
+/// has been connected to this node before.
 pub(crate) fn connected(again: bool) {
     gauge(CONNECTIONS_UP, ("", ""), 1.0);
     if again {

@@ -125,8 +125,8 @@ impl ServerError {
         OVERFLOW_MESSAGES.iter().any(|text| message.contains(text))
     }
 
-    /// Returns whether the server does not know the request's command or subcommand, or one that
-    /// the request's script calls.
+    /// Returns whether the server does not know the request's command or subcommand, or a command
+    /// that the request's script calls.
     pub fn is_unknown_command(&self) -> bool {
         let ServerError::Refused { code: Code::Other, message } = self else { return false };
         let unknown = ["nknown command", "nknown subcommand", "nknown Redis command", "nknown Valkey command"];

@@ -45,8 +45,8 @@ const SECOND_LOOK: Duration = Duration::from_millis(100);
 /// read it.
 type Process = (NodeId, Arc<str>);
 
-/// The remembered releases, by the server process that answered them. A list suffices: there are
-/// few processes, and [`GivenBack::remember`] scans them.
+/// The remembered releases, grouped by the server process that answered them. A list suffices:
+/// there are few processes, and [`GivenBack::remember`] scans them.
 type ByProcess = Vec<(Process, Last)>;
 
 /// The last releases that a server process answered, in the order of the replies.
