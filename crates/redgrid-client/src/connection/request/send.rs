@@ -156,8 +156,8 @@ impl RequestOutcome {
         self.retransmission_ends.is_some()
     }
 
-    /// Returns whether the reply says that the transmission arrived too late. Such a reply is a list
-    /// of -1 and the server's time.
+    /// Returns whether the reply says that the transmission arrived too late. Such a reply is a
+    /// list of -1 and the server's time.
     ///
     /// If so, passes that time to the estimate of the server's clock.
     fn has_reported_time(&self) -> bool {
