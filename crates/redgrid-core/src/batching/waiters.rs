@@ -63,7 +63,7 @@ pub(super) enum Waiter<Q, A> {
     Cancelled,
 }
 
-/// The wakers of callers that have their result. They are called while no mutex is locked.
+/// The wakers of callers that have their result. The wakers are called while no mutex is locked.
 #[must_use]
 #[derive(Default)]
 pub(super) struct WakeList {

@@ -11,8 +11,8 @@
 //! ended.
 //!
 //! A transmission that arrives after its deadline does nothing. The deduplication key expires only
-//! after the deadlines of all transmissions. So a transmission that arrives after the key has expired
-//! has no effect. The key is written together with the data, so a failover keeps both or loses both.
+//! after the deadlines of all transmissions. So once it has expired, late transmissions have no
+//! effect. The key is written together with the data, so a failover keeps both or loses both.
 
 use std::sync::Arc;
 use std::time::Duration;
