@@ -80,8 +80,8 @@ pub trait ClientExt: Sealed {
         self.client().core().settings.durability
     }
 
-    /// Returns the prefix of the channels on which clients are notified of forced takeovers. In a
-    /// channel name, the id of the notified client and `}` follow the prefix.
+    /// Returns the prefix of the channels on which clients are notified of forced takeovers. The
+    /// channel of a client has the name `<prefix><client id>}`.
     fn notice_prefix(&self) -> String {
         self.client().core().notice_prefix()
     }
@@ -143,7 +143,7 @@ pub trait ClientExt: Sealed {
     /// once. Waits for a connection until `until`.
     ///
     /// After a lost reply the script is not sent again, so nothing is stored on the server for
-    /// deduplication. The script must not use the Lua variable `clock`, which is unset.
+    /// deduplication. The script must not use the Lua variable `clock`, which is not set here.
     fn run_at_most_once<T: FromReply>(
         &self,
         request: IdempotentRequest,
@@ -242,7 +242,7 @@ pub trait ClientExt: Sealed {
     /// was longer ago than the response timeout. Otherwise returns `None`.
     ///
     /// The error says why there was no contact. `answered` is the time at which the server last
-    /// answered the waiter. A connection that awaits no reply counts as in contact now.
+    /// answered a request of the wait. A connection that awaits no reply counts as in contact now.
     fn out_of_contact(&self, key: &[u8], answered: Instant) -> Option<ServerError> {
         let core = self.client().core();
         let contact = core.contact(key).map_or(answered, |contact| contact.max(answered));
@@ -263,7 +263,7 @@ pub trait ClientExt: Sealed {
         self.client().core().subscriptions.watch(channel, key)
     }
 
-    /// Watches a channel in the slot of the key `slot_of`. The waiter does its own polling.
+    /// Watches a channel in the slot of the key `slot_of`. Polls no key: the caller has to poll.
     fn watch_unpolled(&self, channel: Bytes, slot_of: &Bytes) -> Watch {
         self.client().core().subscriptions.watch_with_notify(channel, slot_of, Arc::default())
     }

@@ -24,8 +24,8 @@ use crate::unpolled::Offer;
 ///
 /// To acquire a single hold, use [`PendingAcquire::start`](crate::lock::PendingAcquire::start).
 pub trait LockExt: Sealed {
-    /// Executes an acquire of several steps. `start` creates the acquire for the remaining wait
-    /// time.
+    /// Executes an acquire of several steps. `start` creates the acquire; its argument is the
+    /// remaining wait time.
     ///
     /// If the caller does not poll the future, a task of the client continues the acquire after at
     /// most half a second. Without that task, an acquire that is not polled would keep the grants

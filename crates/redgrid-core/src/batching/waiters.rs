@@ -63,7 +63,7 @@ pub(super) enum Waiter<Q, A> {
     Cancelled,
 }
 
-/// The wakers of callers that have their result. They are called while no mutex is locked.
+/// The wakers of callers that have their result. The wakers are called while no mutex is locked.
 #[must_use]
 #[derive(Default)]
 pub(super) struct WakeList {
@@ -73,9 +73,9 @@ pub(super) struct WakeList {
 
 /// A waker that is no longer needed, or none.
 ///
-/// Dropping the waker can drop the task of another caller. That drop cancels the caller's slot, and
-/// locks the mutex of the state for it. So the waker must be dropped while that mutex is not
-/// locked.
+/// Dropping the waker can drop the task of another caller. To cancel the slot of that caller, the
+/// drop of its task locks the mutex of the batcher's state. So the waker must be dropped while this
+/// mutex is not locked.
 pub(super) type ReplacedWaker = Option<Waker>;
 
 impl WakeList {
@@ -257,8 +257,8 @@ impl<Q, A> WaiterSlab<Q, A> {
         }
         // New requests do not wake the loop, so the next call must not be later than their
         // deadlines. The deadline of a new request is `latest_deadline` or later. If
-        // `latest_deadline` has passed, the deadline of a new request is at least a response
-        // timeout away.
+        // `latest_deadline` has passed, it sets no limit: the deadline of a new request is then at
+        // least a response timeout away.
         (to_wake, if self.latest_deadline > now { next.min(self.latest_deadline) } else { next })
     }
 

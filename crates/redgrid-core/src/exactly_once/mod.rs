@@ -10,8 +10,8 @@
 //! If the caller is dropped, the request continues. The next request waits until this one has
 //! ended.
 //!
-//! A transmission that arrives after its deadline does nothing, and the deduplication key lives
-//! longer than these deadlines. So a transmission that arrives after the key has expired has no
+//! A transmission that arrives after its deadline does nothing. The deduplication key expires only
+//! after the deadlines of all transmissions. So once it has expired, late transmissions have no
 //! effect. The key is written together with the data, so a failover keeps both or loses both.
 
 use std::sync::Arc;

@@ -76,8 +76,8 @@ static NEXT_CALL: AtomicU64 = AtomicU64::new(1);
 ///
 /// The fence remembers the highest token until 30 days after the last token has passed (see
 /// [`Fence::lifetime`]). Tokens are times. Once the highest token is forgotten, the fence rejects
-/// every token that is more than 30 days old. The forgotten token is that old, so every lower token
-/// is rejected, too.
+/// every token that is more than 30 days old. By then, the forgotten token is older than that, and
+/// lower tokens are even older. So all of them are rejected.
 ///
 /// If a token is later than the time of the fence's server, the fence adds the difference to the
 /// time for which it remembers the token. If a holder writes nothing for longer than the lifetime,

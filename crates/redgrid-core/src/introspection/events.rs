@@ -87,8 +87,8 @@ impl EventLog {
 /// Adds an event. If there are too many events, drops the oldest one of the most frequent kind.
 ///
 /// While the server cannot be reached, renewals fail every second, and each waiting task may end
-/// with an unknown outcome. Each of these two kinds is therefore joined into one event for each
-/// name, so that such events do not displace those of lost holds.
+/// with an unknown outcome. So one event stands for all failed renewals of a name, and another for
+/// all its unknown outcomes. Otherwise these events would displace those of lost holds.
 fn add(events: &mut VecDeque<Event>, mut event: Event) {
     let is_same = |other: &Event| other.what == event.what && other.name == event.name;
     let is_joined = event.what == RENEWAL_FAILED || event.what == UNKNOWN;

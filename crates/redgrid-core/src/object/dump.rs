@@ -100,7 +100,7 @@ impl Inner {
         Ok(Some(snapshot))
     }
 
-    /// Reads a snapshot of the object and of those companion keys that are renamed with the object.
+    /// Reads a snapshot of the object and of the additional keys that are renamed with it.
     pub(super) async fn take_snapshot(&self, cas_loop: &CasLoop) -> Result<Option<Snapshot>, ObjectError> {
         self.decode_snapshot(cas_loop.read(DUMP.with(self.all_keys()).int(self.primary_key_count())).await?)
     }

@@ -64,8 +64,8 @@ const OTHER_PREFIXES: [(&str, OnDelete, bool); 13] = [
     ("redgrid_commit", OnDelete::Keep, false),
 ];
 
-/// Name, without the namespace, of the key of a server's incarnation mark: the id of the server's
-/// process, and the time from which that process votes in a quorum. See `Quorum` in
+/// The key of a server's incarnation mark, without the namespace. The mark consists of the id of
+/// the server's process, and of the time from which that process votes in a quorum. See `Quorum` in
 /// `redgrid-locks`.
 const SERVER_INCARNATION: &[u8] = b"redgrid_birth";
 
@@ -158,8 +158,9 @@ pub fn owner_of(key: &[u8]) -> Option<(Bytes, OnDelete)> {
         return Some((Bytes::copy_from_slice(key), OnDelete::Keep));
     }
     let (object, on_delete) = by_shape(key)?;
-    // `object` may itself be a companion of another object: a lock with a queue, or a round of an
-    // adder with a stored reply. There are no more than these two levels.
+    // `object` may itself be a companion of another object: a lock, if `key` is part of its queue;
+    // or a key of an adder's round, if `key` stores a reply. There are no more than these two
+    // levels.
     let of_round =
         || by_id(&object).filter(|_| on_delete == OnDelete::Keep).map(|candidate| (candidate.object, on_delete));
     match by_shape(&object).or_else(of_round) {
@@ -205,7 +206,7 @@ pub fn possible_owner(key: &[u8]) -> Option<MaybeOwned> {
     COMPANION_SUFFIXES.iter().enumerate().find_map(by_name).or_else(|| by_id(key)).or_else(|| by_hash(key))
 }
 
-/// Recognizes the key of one multimap key's values: `{name}:<hash of the multimap key>`.
+/// Recognizes a Redis key with the values of a multimap key: `{name}:<hash of the multimap key>`.
 fn by_hash(key: &[u8]) -> Option<MaybeOwned> {
     let (before, [hash]) = last_segments(key)?;
     Some(MaybeOwned { object: untagged(before).filter(|_| is_hash(hash))?, evidence: Evidence::Multimap })

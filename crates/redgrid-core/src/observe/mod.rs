@@ -69,8 +69,8 @@ pub const KINDS: [&str; 11] = [
 
 /// Recommended upper bounds of the buckets of all histograms, in seconds: 0.5 ms to 1 minute.
 ///
-/// A recorder without buckets computes quantiles in each process, and those of several processes
-/// cannot be combined. With the crate `metrics-exporter-prometheus`, set them by
+/// A recorder without buckets computes quantiles in each process, and the quantiles of several
+/// processes cannot be combined. With the crate `metrics-exporter-prometheus`, set the buckets by
 /// `PrometheusBuilder::new().set_buckets(&WAIT_BUCKETS)`.
 pub const WAIT_BUCKETS: [f64; 16] =
     [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0];

@@ -11,7 +11,7 @@ use super::disabled::{add_many, begin, gauge, record};
 use super::series::{add_many, begin, gauge, record};
 use super::table;
 
-/// Whether metrics are compiled in. Objects that would have to measure something first check it.
+/// Whether metrics are compiled in. If not, an object need not measure anything for its metrics.
 pub const IS_ENABLED: bool = cfg!(feature = "metrics");
 
 /// Declares an enum with a label for each variant.
@@ -90,21 +90,21 @@ labelled! {
     Removal {
         /// The cache was full.
         Size "size",
-        /// Their keys were changed, or the cache was cleared.
+        /// The keys of the entries were changed, or the cache was cleared.
         Changed "changed",
-        /// Their lifetime or idle time was over.
+        /// The lifetime or idle time of the entries was over.
         Expired "expired",
     }
 }
 
 labelled! {
-    /// The way of a topic's message.
+    /// Whether a process has published, received or missed a topic's message.
     Direction {
-        /// This process has published it.
+        /// This process has published the message.
         Published "published",
-        /// A subscription has returned it to its caller.
+        /// A subscription has returned the message to its caller.
         Received "received",
-        /// A subscription was too slow for it.
+        /// A subscription was too slow, and has missed the message.
         Missed "missed",
     }
 }
@@ -156,7 +156,7 @@ pub fn queue_waited(family: &'static str, waited: Duration) {
     record(&table::QUEUE_WAIT, [family], waited);
 }
 
-/// Records how long the consumer of a message had it.
+/// Records how long a consumer had a message: from the delivery to the settlement or the drop.
 pub fn queue_handled(family: &'static str, took: Duration) {
     record(&table::QUEUE_HANDLE, [family], took);
 }

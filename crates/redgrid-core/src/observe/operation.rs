@@ -22,8 +22,8 @@ pub(crate) struct OpContext<'a> {
     pub(crate) name: &'a Name,
 }
 
-/// Reads which client holds the lock that an acquire waits for: the client's id. Completes only if
-/// the wait is long; `None` if the lock has no holder with a client's id.
+/// Reads which client holds the lock for which an acquire waits, and returns that client's id.
+/// Completes only if the wait is long. Returns `None` if no client is known to hold the lock.
 pub(crate) type HolderLookup = Pin<Box<dyn Future<Output = Option<String>> + Send>>;
 
 pub(super) const ACQUIRED: &str = "acquired";

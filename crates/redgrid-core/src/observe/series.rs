@@ -12,7 +12,7 @@ use super::{Form, KINDS, Metric};
 
 static METADATA: Metadata<'static> = Metadata::new("redgrid", Level::INFO, Some("redgrid"));
 
-/// The most labels of a metric.
+/// Maximum number of labels of a metric.
 const MAX_LABELS: usize = 3;
 
 /// The values of a metric's labels. Values without a label are empty.
@@ -22,7 +22,8 @@ type Values = [&'static str; MAX_LABELS];
 type Series = (usize, &'static str, Values);
 
 /// The keys of the series in use at each recorder. A key is allocated once for each series, not for
-/// each value. There are as many series as kinds, families, outcomes and reasons.
+/// each value. A metric has one series for each combination of its labels' values, such as kinds,
+/// families, outcomes and reasons.
 static KEYS: LazyLock<RwLock<HashMap<Series, Key, foldhash::fast::RandomState>>> = LazyLock::new(RwLock::default);
 
 pub(super) fn add<const N: usize>(metric: &'static Metric, labels: [&'static str; N]) {
@@ -41,8 +42,8 @@ pub(super) fn record<const N: usize>(metric: &'static Metric, labels: [&'static 
     with_key(metric, labels, |recorder, key| recorder.register_histogram(key, &METADATA).record(took));
 }
 
-/// Registers a metric whose first label is `family`, for this family. An event that comes later is
-/// then a step from 0.
+/// Registers a metric whose first label is `family`, for this family. Its first event is then a
+/// step from 0.
 pub(super) fn begin(metric: &'static Metric, family: &'static str) {
     let values: Values = [family, "", ""];
     with_recorder(|recorder| {
@@ -51,7 +52,8 @@ pub(super) fn begin(metric: &'static Metric, family: &'static str) {
             return;
         }
         begin_at_zero(recorder, metric, &[], family);
-        // The key of a metric with further labels is never used: it only marks what has begun.
+        // If the metric has further labels, nothing is ever recorded with this key. It only shows
+        // that the metric is registered for the family.
         KEYS.write().unwrap_or_else(PoisonError::into_inner).insert(series, key(metric, values));
     });
 }
@@ -85,11 +87,12 @@ fn with_key<const N: usize>(
     });
 }
 
-/// Registers related series before a recorder gets the first value of a new one. Otherwise the
-/// first value of a counter would be 1, which Prometheus does not count as an increase.
+/// Before a recorder gets the first value of a new series, registers this series and related ones.
+/// Otherwise the first value of a counter would be 1, which Prometheus does not count as an
+/// increase.
 ///
-/// For a lock these are all series of its kind and family, and for other objects those of the same
-/// metric and family.
+/// For a lock, the related series are all series of its kind and family. For any other object, they
+/// are the series of the same metric and family.
 fn begin_with(recorder: &dyn Recorder, first: &Metric, values: Values) {
     match first.labels {
         ["kind", ..] => {

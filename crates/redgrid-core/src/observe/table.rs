@@ -2,7 +2,7 @@
 
 use super::{Form, Metric};
 
-/// Builds a table. A label that is followed by values has only these.
+/// Builds a table. If a list of values follows the labels, the last label has only these values.
 macro_rules! metrics {
     (
         $(#[$doc:meta])* $list:ident of $vis:vis constants;

@@ -89,7 +89,7 @@ impl AcquireError {
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReleaseError {
-    /// Some of the permits had been lost before the release: others may have acquired them
+    /// Some of the permits had been lost before the release: another caller may have acquired them
     /// meanwhile.
     #[error("a permit of `{name}` had been lost before it was released: {reason}")]
     Lost {

@@ -234,8 +234,8 @@ pub(super) struct ExchangeReply {
     /// The number of available permits. It is negative if the number of permits was lowered below
     /// the number of held ones.
     pub(super) left: i64,
-    /// Number of subscribers of the channel; `None` if there was nothing to publish. They received
-    /// the message, unless `publish_refused` is true.
+    /// Number of subscribers of the channel; `None` if there was nothing to publish.
+    /// The subscribers received the message, unless `publish_refused` is true.
     pub(super) receivers: Option<u64>,
     /// Whether the server refused to publish the message.
     pub(super) publish_refused: bool,

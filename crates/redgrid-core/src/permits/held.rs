@@ -1,4 +1,4 @@
-//! What metrics count of held permits. Each permit counts, not each guard.
+//! Counts held permits for metrics. The numbers are those of permits, not of guards.
 
 use std::sync::PoisonError;
 

@@ -33,7 +33,7 @@
 //! | `permit_loop` | the loop: when it sends an exchange, and how it applies a reply |
 //! | `durability` | grants and extensions that wait until they are as durable as requested |
 //! | `registry` | all semaphores of a client: renewals, shutdown |
-//! | `held` | what metrics count of held permits |
+//! | `held` | the counting of held permits for metrics |
 //! | `report` | reports about the semaphores of a client |
 //! | `acquire` | the options of a request |
 //! | `pending_permit` | a pending request |

@@ -32,12 +32,13 @@ pub struct Permit {
     client: Client,
     semaphore: Arc<LocalSemaphore>,
     permits: PermitSet,
-    /// Set while permits without leases count as held, for metrics. Leased permits have their own.
+    /// Set while permits without leases count as held, for metrics. For leased permits, each lease
+    /// has such a value.
     plain: Option<Held>,
 }
 
 impl Permit {
-    /// Creates a guard. The caller must add the permits to the held ones of the semaphore.
+    /// Creates a guard. The caller must add the number of permits to the semaphore's number `held`.
     pub(super) fn new(client: Client, semaphore: Arc<LocalSemaphore>, permits: PermitSet) -> Self {
         Permit { client, semaphore, permits, plain: None }
     }

@@ -11,7 +11,7 @@
 --                     of the request can be in flight
 -- ARGV[4]  not after  deadline by this server's clock, in microseconds since 1970
 -- ARGV[5]  command    SET, HSET, HDEL, DEL or INCRBY; its arguments follow, without the key
--- Returns  {1, reply}    written: 1 for SET, the reply of the command for the others
+-- Returns  {1, reply}    written: `reply` is 1 for SET, otherwise the reply of the command
 --          {0, highest}  stale: `highest` has passed before
 --          {2, time}     too late: `time` is this server's time, in microseconds since 1970
 --          {3, ''}       no token is remembered, and the given token is older than the lifetime

@@ -151,8 +151,8 @@ if KEYS[4] then
       if client and is_live[client] then
         take(by_position[head])
       end
-      -- The next waiter may have polled before the queue moved. So the number of remaining permits
-      -- is published, to make it poll again.
+      -- The next waiter may have polled before the queue moved. The message at the end of this
+      -- script makes that waiter poll again.
       queue_moved = true
       mark_removed(removed_positions, head)
       rank = rank + 1

@@ -3,7 +3,7 @@
 -- KEYS[2]  left       string; the number of available permits
 -- KEYS[3]  leases     sorted set; the leased permits, scored by the ends of their leases in ms
 -- ARGV[4]  publish, [5] channel   the command and channel that wake waiters; the message is ARGV[6]
--- ARGV[6]  permits    the number of permits, held leased ones included
+-- ARGV[6]  permits    the number of permits: available and leased ones
 -- ARGV[7]  overwrite  `1` to set the number even if one was set before; held permits stay held, so
 --                     `left` may become negative
 -- ARGV[8]  lifetime   of both keys, in milliseconds; empty for none
