@@ -226,7 +226,8 @@ fn counters_of_a_family_are_0_before_the_first_event() {
             "redgrid_transactions_total{family=\"first\",outcome=\"unknown\"}",
             "redgrid_fence_refused_total{family=\"first\"}",
         ] {
-            assert_eq!(recorded.look().get(series), Some(&0.0), "{series}: {:#?}", recorded.totals);
+            let value = recorded.look().get(series).copied();
+            assert_eq!(value, Some(0.0), "{series}: {:#?}", recorded.totals);
         }
         // A candidate that waits has its counter already.
         let leader = Election::new(&client, "e").campaign().await.unwrap();
