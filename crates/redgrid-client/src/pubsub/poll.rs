@@ -1,5 +1,5 @@
 //! Polls keys, in case a message to their waiters was lost. One script call polls many keys. A
-//! budget limits the polls of each node.
+//! budget limits the polls at each node.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ const FLAG_TTL: Duration = Duration::from_millis(300);
 pub(super) struct DuePoll {
     pub(super) channel: Bytes,
     pub(super) key: Bytes,
-    /// The flag to set if no messages reach this process.
+    /// The waiter flag to set; `None` if the channel has no flag, or if its subscription is active.
     pub(super) waiter_flag: Option<Bytes>,
 }
 
@@ -32,8 +32,8 @@ pub(super) struct DuePoll {
 /// keys that `poll_budget` allows per second.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Interval of polls while no messages arrive: 100 ms. It applies to keys whose channel is not
-/// active, and to waiters that poll by themselves.
+/// Interval between two polls of a key without an active subscription: 100 ms. It also applies to
+/// waiters that poll by themselves.
 pub const UNSUBSCRIBED_POLL: Duration = Duration::from_millis(100);
 
 /// Result of `ttl.lua` for an absent key.

@@ -39,7 +39,7 @@ pub(super) async fn watch(nodes: Nodes, copies: impl Fn() -> Vec<Copies>, change
         let known = copies();
         let mut epochs: Vec<_> = replicas_of(&known).map(|replica| replica.connection_id()).collect();
         if is_listened_to {
-            // This is a set, because the order of the replicas in the answers of the nodes is
+            // A set is compared, because the order in which the nodes report the replicas is
             // irrelevant.
             let now: BTreeSet<_> =
                 replicas_of(&known).filter(|replica| replica.is_fit()).map(|one| one.id().clone()).collect();

@@ -19,7 +19,7 @@ use crate::connection::slot::SLOTS;
 /// Within that time, a failover becomes known to all nodes that are not cut off.
 const LEFT_FOR: Duration = Duration::from_secs(10);
 
-/// How long slots stay with their node although no map assigns them to any node: 60 s.
+/// How long slots stay with their previous node if no map assigns them to any node: 60 s.
 ///
 /// After a primary has stopped answering, the map is refreshed more often, also for 60 s. If no
 /// other node has got the slots by then, the primary was not replaced: it has lost the slots or
@@ -47,7 +47,7 @@ pub(super) struct Served {
     pub(super) last: u16,
     pub(super) address: Address,
     pub(super) node: Arc<Node>,
-    /// Until when the node keeps the slots although no map assigns them to it.
+    /// Until when the node keeps the slots, even if no map assigns them to it.
     pub(super) kept_until: Instant,
 }
 
@@ -75,7 +75,7 @@ impl PartialEq for Served {
 pub(super) struct Known {
     pub(super) node: Arc<Node>,
     pub(super) part: NodeRole,
-    /// Until when the node stays open although no map names it.
+    /// Until when the node stays open, even if no map names it.
     pub(super) until: Instant,
     /// Since when the node has not answered, if it is a primary.
     pub(super) missed_since: Option<Instant>,

@@ -94,8 +94,8 @@ impl Replicated {
         members.sentinels = if self.closed.load(Ordering::Acquire) { Vec::new() } else { sentinels };
     }
 
-    /// Sets why no node reports the primary, and whether waiting can help. A known primary stays in
-    /// use.
+    /// Sets why no node reports the primary, and whether waiting can help. If a primary is already
+    /// known, it stays in use.
     pub(super) fn unknown_because(&self, trouble: Trouble) {
         self.change_members().trouble = Some(trouble.message.clone());
         self.unknown_primary.because(trouble);

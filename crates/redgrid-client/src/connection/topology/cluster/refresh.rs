@@ -135,8 +135,8 @@ impl Cluster {
         }
         if !self.map.lock().probed {
             if self.nodes.settings.sharded_subscriptions == ShardedSubscriptions::Auto {
-                // This is Redisson's check: a reply without an error means that the servers support
-                // sharded channels.
+                // Redisson makes the same check: a reply without an error means that the servers
+                // support sharded channels.
                 let answer = node.call_one(Request::command("PUBSUB").arg("SHARDNUMSUB").arg("0")).await;
                 if answer.as_ref().is_err_and(|error| error.code().is_none_or(Code::is_passing)) {
                     answer?;
