@@ -70,7 +70,7 @@ impl State {
             let interrupted = node_task.desired.interrupted;
             *node_task = start();
             node_task.desired.interrupted = interrupted;
-            // The former node sends no more messages of draining channels.
+            // The former node sends no more messages of the channels in `draining`.
             self.draining.retain(|_, sinks| {
                 sinks.retain(|(at, _)| at != server.id());
                 !sinks.is_empty()

@@ -28,11 +28,11 @@ pub(super) struct DuePoll {
     pub(super) waiter_flag: Option<Bytes>,
 }
 
-/// Interval between two polls while keys are due: 100 ms. Each poll checks at most a tenth of the
-/// keys that `poll_budget` allows per second.
+/// Interval between two rounds of polls while keys are due: 100 ms. Each round polls at most a
+/// tenth of the keys that `poll_budget` allows per second.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Interval between two polls of a key without an active subscription: 100 ms. It also applies to
+/// Interval between two polls of a key whose channel is not active: 100 ms. It also applies to
 /// waiters that poll by themselves.
 pub const UNSUBSCRIBED_POLL: Duration = Duration::from_millis(100);
 
@@ -128,7 +128,7 @@ pub(super) fn reschedule_poll(
 
 impl SubscriptionManager {
     /// Announces to other processes that a waiter of this process receives no messages. The flag
-    /// lasts for three polls.
+    /// expires after the time of three polls.
     ///
     /// If the user has no permission to write the flag, the waiter is not announced.
     pub async fn set_waiter_flag(&self, waiter_flag: &Bytes) {
