@@ -72,7 +72,7 @@ impl SubscriptionManager {
     }
 }
 
-/// Returns the internal name of a channel that is subscribed at one node.
+/// Returns the internal name of a channel for its subscription at `node`.
 ///
 /// If a channel is subscribed at several nodes, it has a separate internal name for each node.
 /// These internal names begin with a zero byte; no name on the wire does.

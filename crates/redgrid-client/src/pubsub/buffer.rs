@@ -11,7 +11,8 @@ use futures_util::task::AtomicWaker;
 use super::stream::PubSubEvent;
 use crate::error::ServerError;
 
-/// The message buffer of one reader. All channels of the reader put their messages into it.
+/// The message buffer of one reader. All channels of the reader put their messages into it. The
+/// reader's stream of events begins with [`MessageBuffer::start`].
 pub struct MessageBuffer {
     state: Mutex<State>,
     reader: AtomicWaker,
@@ -73,8 +74,9 @@ impl MessageBuffer {
 
     /// Records that a channel is active: from now on, all of its messages are received.
     ///
-    /// The stream starts once all channels that were added before its start have become active. Any
-    /// later activation ends a gap. The gap is reported now, unless it was reported before.
+    /// If the channel was added before the stream started, its first activation reports no gap: the
+    /// stream starts only when all such channels are active. Any other activation ends a gap, which
+    /// is reported now unless it was reported before.
     pub(super) fn channel_active(&self, channel_id: u64) {
         let mut state = self.state();
         let is_reported = state.pending.remove(&channel_id) | state.gap_reported.remove(&channel_id);
@@ -88,7 +90,8 @@ impl MessageBuffer {
     /// Adds a message of a channel that is not known to be active. A gap event precedes the
     /// message, unless the current gap is already reported.
     ///
-    /// Messages that arrive before the channel becomes active for the first time are discarded.
+    /// The message is discarded if the channel was added before the stream started, and has not
+    /// been active yet.
     pub(super) fn push_unconfirmed(&self, channel_id: u64, channel: &Bytes, payload: &Bytes) {
         let mut state = self.state();
         if state.pending.contains(&channel_id) {
@@ -102,7 +105,7 @@ impl MessageBuffer {
     }
 
     /// Records that a channel has become inactive. A gap is reported before the channel's next
-    /// message.
+    /// message, or when the channel is active again.
     pub(super) fn channel_interrupted(&self, channel_id: u64) {
         self.state().gap_reported.remove(&channel_id);
     }
@@ -133,7 +136,8 @@ impl MessageBuffer {
         } else {
             match state.events.back_mut() {
                 Some(PubSubEvent::Missed(count)) => *count += 1,
-                // The gap already reports that messages are missing.
+                // The last event in the buffer is a gap: it already reports that messages are
+                // missing.
                 Some(PubSubEvent::Gap) => {}
                 _ => state.events.push_back(PubSubEvent::Missed(1)),
             }

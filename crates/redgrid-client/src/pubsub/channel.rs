@@ -48,8 +48,8 @@ pub(super) enum ChannelScope {
     /// Messages are published with PUBLISH at any node. The channel is subscribed at the primary of
     /// the key.
     Everywhere,
-    /// Messages are published in the slot of the key. The channel is subscribed at the same node as
-    /// the channels of the key's waiters.
+    /// Messages are published in the slot of the key. The channel is subscribed at the primary or,
+    /// depending on `subscription_mode`, at a replica. Channels of waiters have this scope.
     Slot,
     /// Messages are published with SPUBLISH even if waiters use plain channels, because the user
     /// chose a sharded topic. The channel is subscribed at the primary of the slot.
@@ -69,8 +69,8 @@ pub(super) enum ChannelScope {
 /// The poll that belongs to a channel: it reads the channel's key.
 pub(super) struct KeyPoll {
     pub(super) key: Bytes,
-    /// The flag that announces the waiters of this process to other processes. The poll sets it
-    /// while the subscription is not active.
+    /// The key that announces the waiters of this process to other processes. The poll sets this
+    /// key while the subscription is not active.
     pub(super) waiter_flag: Option<Bytes>,
     pub(super) due: Instant,
 }

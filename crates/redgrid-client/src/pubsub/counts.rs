@@ -17,7 +17,7 @@ pub(crate) struct SubscriptionCounts {
     pub(crate) wanted: usize,
     /// Number of the wanted channels whose subscription the server has confirmed.
     pub(crate) confirmed: usize,
-    /// The error of one of the channels that are not confirmed.
+    /// Why one of the unconfirmed channels is not confirmed, if known.
     pub(crate) last_error: Option<ServerError>,
 }
 
@@ -37,7 +37,8 @@ impl OwnSubscription {
     /// `self` is the state when the count was requested, and `after` the state when the reply
     /// arrived.
     ///
-    /// A subscription that began in between may be part of the count, so the result is pending.
+    /// A subscription that began between request and reply may be part of the count, so
+    /// `is_pending` is set in the result.
     pub fn counted_until(self, after: OwnSubscription) -> OwnSubscription {
         let has_begun = self.message_count.is_none() && after.message_count.is_some();
         OwnSubscription { is_pending: self.is_pending || has_begun || after.is_pending, ..self }
@@ -123,8 +124,8 @@ mod tests {
         assert_eq!(none.counted_until(active(0)), pending);
         assert_eq!(pending.counted_until(active(0)), pending);
         assert_eq!(pending.counted_until(none), pending);
-        // The count certainly includes an active subscription. The message count stays the one at
-        // the time of the request.
+        // If the subscription was active at the request, the subscriber count certainly includes
+        // it. The message count stays the one at the time of the request.
         assert_eq!(active(2).counted_until(active(3)), active(2));
     }
 }

@@ -37,12 +37,13 @@ pub struct SubscriptionManager {
 #[derive(Default)]
 pub(super) struct State {
     pub(super) channels: HashMap<Bytes, Channel, foldhash::fast::RandomState>,
-    /// The wanted channels of each node, and the tasks that subscribe and poll them.
+    /// For each node: the pending changes and polls, and the tasks that apply them.
     pub(super) node_tasks: HashMap<NodeId, NodeTask>,
     /// Denied channels, each with the time of the next attempt.
     pub(super) denied: HashMap<Bytes, Denial>,
-    /// Channels that are being unsubscribed at a node, and their draining sinks. These sinks still
-    /// receive messages until the server has confirmed the end of the subscription.
+    /// Channels that are being unsubscribed at a node, with the sinks of their removed watchers
+    /// (see [`SubscriptionManager::drain_watcher`]). These sinks receive messages until the server
+    /// has confirmed the end of the subscription.
     pub(super) draining: HashMap<Bytes, Vec<(NodeId, Sink)>>,
     next_id: u64,
     pub(super) closed: bool,
@@ -69,7 +70,7 @@ impl State {
             let interrupted = node_task.desired.interrupted;
             *node_task = start();
             node_task.desired.interrupted = interrupted;
-            // The former node sends no more messages of draining channels.
+            // The former node sends no more messages of the channels in `draining`.
             self.draining.retain(|_, sinks| {
                 sinks.retain(|(at, _)| at != server.id());
                 !sinks.is_empty()
@@ -171,7 +172,8 @@ impl SubscriptionManager {
         let State { channels, node_tasks, draining, denied, .. } = &mut *state;
         let Some(channel) = channels.get_mut(name) else { return id };
         // Between the caller's last check of the key and this registration, messages may have been
-        // published and missed. So the watcher must check its key once more.
+        // published and missed. So the watcher must check its key once more: at once if the
+        // subscription is active, and otherwise when it is confirmed.
         match (&sink, channel.subscription) {
             (Sink::Signal(signal), SubscriptionState::Active) => {
                 signal.active.store(true, Ordering::Release);
@@ -227,7 +229,7 @@ impl SubscriptionManager {
         state.draining.entry(name.clone()).or_default().push((node, sink));
     }
 
-    /// Drops the sinks of those draining channels whose subscription has ended at a node.
+    /// Drops the sinks in `draining` of those channels whose subscription has ended at a node.
     pub(super) fn finish_draining(&self, subscriptions: &NodeSubscriptions, is_ended: impl Fn(&Bytes) -> bool) {
         let node = subscriptions.server.id();
         self.state().draining.retain(|name, sinks| {

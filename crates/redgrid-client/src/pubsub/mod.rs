@@ -1,9 +1,9 @@
-//! Messages that wake waiters. Each node has a subscriber, each channel has its watchers, and a
-//! rate-limited poll checks the keys.
+//! Subscriptions. Their messages wake waiters, or go to message streams. Each node has a subscriber
+//! connection, each channel has its watchers, and a rate-limited poll checks the keys of waiters.
 //!
-//! A message is only a hint. A waiter checks its key again after a message, and after every gap of
-//! the subscription. It also checks its key when the poll finds that the key is absent, and at the
-//! end of the lease that the server reported.
+//! For a waiter, a message is only a hint. The waiter checks its key again after a message, and
+//! after every gap of the subscription. It also checks its key when the poll finds that the key is
+//! absent, and when the holder's lease ends, as the server reported it.
 
 mod all_primaries;
 mod buffer;

@@ -111,7 +111,7 @@ pub(super) struct Desired {
 }
 
 impl Desired {
-    /// Removes the pending changes of a channel that is no longer wanted here.
+    /// Removes the pending changes of a channel that is no longer wanted at this node.
     pub(super) fn remove(&mut self, name: &Bytes) {
         self.to_subscribe.remove(name);
         self.to_subscribe_alone.remove(name);
@@ -146,7 +146,7 @@ impl NodeTask {
     }
 }
 
-/// Returns the pending changes of these subscriptions; `None` if their node was removed, or
+/// Returns the pending changes at the node of `subscriptions`; `None` if that node was removed, or
 /// replaced by a new one with the same address.
 pub(super) fn own_desired<'a>(
     node_tasks: &'a mut HashMap<NodeId, NodeTask>,

@@ -1,5 +1,5 @@
 //! Polls keys, in case a message to their waiters was lost. One script call polls many keys. A
-//! budget limits the polls of each node.
+//! budget limits the polls at each node.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -24,16 +24,16 @@ const FLAG_TTL: Duration = Duration::from_millis(300);
 pub(super) struct DuePoll {
     pub(super) channel: Bytes,
     pub(super) key: Bytes,
-    /// The flag to set if no messages reach this process.
+    /// The waiter flag to set; `None` if the channel has no flag, or if its subscription is active.
     pub(super) waiter_flag: Option<Bytes>,
 }
 
-/// Interval between two polls while keys are due: 100 ms. Each poll checks at most a tenth of the
-/// keys that `poll_budget` allows per second.
+/// Interval between two rounds of polls while keys are due: 100 ms. Each round polls at most a
+/// tenth of the keys that `poll_budget` allows per second.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Interval of polls while no messages arrive: 100 ms. It applies to keys whose channel is not
-/// active, and to waiters that poll by themselves.
+/// Interval between two polls of a key whose channel is not active: 100 ms. It also applies to
+/// waiters that poll by themselves.
 pub const UNSUBSCRIBED_POLL: Duration = Duration::from_millis(100);
 
 /// Result of `ttl.lua` for an absent key.
@@ -128,7 +128,7 @@ pub(super) fn reschedule_poll(
 
 impl SubscriptionManager {
     /// Announces to other processes that a waiter of this process receives no messages. The flag
-    /// lasts for three polls.
+    /// expires after the time of three polls.
     ///
     /// If the user has no permission to write the flag, the waiter is not announced.
     pub async fn set_waiter_flag(&self, waiter_flag: &Bytes) {

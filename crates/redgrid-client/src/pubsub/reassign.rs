@@ -22,9 +22,10 @@ impl SubscriptionManager {
 
     /// Returns the node where a channel is to be subscribed, and the primary of its key.
     ///
-    /// Returns `None` if the channel belongs to a node that is gone. The channels for notices of
-    /// forced takeovers are always subscribed at the primary. A failed replica may deliver nothing
-    /// until its failure is detected, and no poll makes up for a lost notice.
+    /// Returns `None` if the channel belongs to a node that is gone. Only channels with the scope
+    /// [`ChannelScope::Slot`] can be subscribed at a replica. The channels for notices of forced
+    /// takeovers, for example, are always subscribed at the primary: a failed replica may deliver
+    /// nothing until its failure is detected, and no poll makes up for a lost notice.
     pub(super) fn nodes_for(&self, key: &[u8], scope: ChannelScope) -> Option<(Arc<dyn Server>, Arc<dyn Server>)> {
         if scope == ChannelScope::Node {
             let node = self.topology.primaries().into_iter().find(|node| node.id().0.as_bytes() == key)?;

@@ -1,4 +1,4 @@
-//! Applies the wanted subscriptions of a node, and processes the server's replies to them.
+//! Applies the pending subscription changes of a node, and processes the server's replies.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -53,7 +53,7 @@ struct Diff {
     alone: bool,
 }
 
-/// Keeps the subscriptions equal to the wanted channels.
+/// Applies the pending subscription changes of a node, for as long as the tasks of the node run.
 pub(super) async fn reconcile(manager: Arc<SubscriptionManager>, subscriptions: Arc<NodeSubscriptions>) {
     loop {
         let Diff { removals, additions, kind, alone } = manager.diff(&subscriptions);
@@ -87,7 +87,7 @@ pub(super) async fn reconcile(manager: Arc<SubscriptionManager>, subscriptions: 
     }
 }
 
-/// Schedules a new subscription of a channel.
+/// Schedules a new subscription of a channel, if the channel was active.
 fn schedule_resubscription(
     node_tasks: &mut HashMap<NodeId, NodeTask>,
     node: &NodeId,
@@ -208,10 +208,10 @@ impl SubscriptionManager {
                     (other.subscribe_sent, other.confirmed_or_unknown, still_used) = (true, true, true);
                     has_watchers |= !other.watchers.is_empty();
                 }
-                // Draining sinks of a name normally wait until the name is unsubscribed. If another
-                // channel with the same wire name has watchers, the name stays subscribed, so the
-                // sinks are dropped now. Otherwise the sinks are dropped when the last channel with
-                // this wire name unsubscribes the name.
+                // The sinks in `draining` are normally kept until the name is unsubscribed. If
+                // another channel with the same wire name has watchers, the name stays subscribed,
+                // so the sinks are dropped now. Otherwise they are kept until the last channel with
+                // this wire name is removed, and the name is unsubscribed.
                 if has_watchers {
                     draining.remove(name);
                 }
@@ -223,7 +223,7 @@ impl SubscriptionManager {
         }
         // Only channels of one kind are taken, because a command carries only one kind. Names are
         // taken from the end of the sorted set. The internal names of event channels are at its
-        // beginning, so the channels of waiters are subscribed first. They are not delayed if no
+        // beginning, so the channels of waiters are subscribed first, and are not delayed if no
         // connection for events can be opened.
         let mut others = Vec::new();
         while diff.additions.len() < CHUNK {
@@ -278,15 +278,15 @@ impl SubscriptionManager {
             channel.confirmed_or_unknown = true;
             if desired.gap_count != gap_count {
                 // The confirmation came from a connection that has been lost since, or from a new
-                // connection whose gap had not been reported yet. So the channel is subscribed
-                // again.
+                // connection whose gap was reported only after the request. So the channel is
+                // subscribed again.
                 desired.to_subscribe.insert(name.clone());
                 continue;
             }
             channel.set_subscription(SubscriptionState::Active);
-            // A waiter must check its key after each confirmation, because messages may have been
-            // lost before the confirmation. The first confirmation follows the registration, and
-            // each later one ends a gap.
+            // A waiter must check its key after each confirmation: messages may have been lost
+            // between its registration and the first confirmation, or in the gap that a later
+            // confirmation ends.
             if channel.has_no_poll() {
                 // No poll wakes these watchers, so all of them are woken now.
                 channel.resync();
@@ -376,8 +376,8 @@ impl SubscriptionManager {
         }
         tracing::debug!(%node, %error, channels = chunk.len(), "subscription failed");
         subscriptions.failures().add(error, self.clock.now(), self.settings.retry_delay);
-        // A new connection ends the wait, because it reports a gap. If the node keeps its
-        // connection, the timeout ends the wait.
+        // Before the next attempt, wait for a new connection, which reports a gap. If the node
+        // keeps its connection, the timeout ends the wait.
         let _ = tokio::time::timeout(self.settings.retry_delay, subscriptions.reconnected.notified()).await;
     }
 }

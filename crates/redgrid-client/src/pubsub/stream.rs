@@ -58,8 +58,8 @@ pub struct PubSubStream {
 }
 
 /// Returns the internal name of a plain channel. Such a channel is subscribed with SUBSCRIBE, with
-/// or without a cluster. The name must differ from the name on the wire, because waiters may have a
-/// sharded channel of that name.
+/// or without a cluster. The internal name must differ from the name on the wire: a channel of
+/// waiters, whose internal name is its name on the wire, may be a sharded channel of the same name.
 pub(super) fn plain_name(channel: &[u8]) -> Bytes {
     qualified_name("plain", channel)
 }

@@ -103,8 +103,8 @@ impl SubscriptionManager {
         OrderedSubscription { registrations, receiver, generation: first }
     }
 
-    /// Subscribes to a channel on which only the primary of `key` publishes. The subscription ends
-    /// when the returned value is dropped.
+    /// Subscribes to a channel on which only the primary of `key` publishes. Its messages go into
+    /// `buffer`. The subscription ends when the returned value is dropped.
     pub fn subscribe_buffered(
         self: &Arc<Self>,
         buffer: &Arc<MessageBuffer>,

@@ -2,8 +2,8 @@
 //! hints. Hints in quick succession cause one refresh.
 //!
 //! A MOVED redirect takes effect at once for its slot. It also triggers a refresh, which updates
-//! all other slots. Nodes are opened when a map first names them and closed when no map names them
-//! any more.
+//! all other slots. A node is opened when a slot map or a redirect first names it. It is closed
+//! once neither the current map nor a recent redirect names it.
 
 mod refresh;
 
@@ -94,8 +94,8 @@ impl Cluster {
                 return Some(Arc::clone(&known.node));
             }
         }
-        // The flag is checked while the map is locked. `close` sets the flag before it locks the
-        // map, so `close` also closes a node that is opened here.
+        // The flag `closed` is checked while the map is locked. `close` sets the flag before it
+        // locks the map, so `close` also closes a node that is opened here.
         if self.is_closed() {
             return None;
         }
@@ -258,8 +258,8 @@ mod tests {
     async fn slots_that_a_map_leaves_out_stay_for_a_while_and_their_replicas_with_them() {
         let cluster = cluster();
         cluster.apply(&[range(0, 99, 11, &[12]), range(100, 199, 21, &[22, 23])]);
-        // Primary 21 has failed: the map lists neither this node nor its replicas. Some slots of
-        // primary 11 are in two ranges.
+        // Primary 21 has failed: the new map lists neither this node nor its replicas. It lists
+        // some slots of primary 11 in two ranges.
         cluster.apply(&[range(20, 49, 11, &[12]), range(40, 60, 11, &[12])]);
         for (slot, port) in [(0, 11), (30, 11), (61, 11), (99, 11), (100, 21), (199, 21)] {
             assert_eq!(owner(&cluster, slot), Some(address(port)), "{slot}");
@@ -269,7 +269,8 @@ mod tests {
         let mut kept = replicas(&cluster, 21);
         kept.sort_by_key(|address| address.port);
         assert_eq!(kept, [address(22), address(23)]);
-        // Replica 22 is promoted. Replica 23 stays open until a map names it again.
+        // Replica 22 is promoted. The new map does not list replica 23, so it is still regarded as
+        // a replica of primary 21.
         cluster.apply(&[range(0, 99, 11, &[12]), range(100, 149, 22, &[])]);
         assert_eq!((owner(&cluster, 120), owner(&cluster, 150)), (Some(address(22)), Some(address(21))));
         assert_eq!(replicas(&cluster, 21), [address(23)]);
@@ -317,17 +318,18 @@ mod tests {
             let id = |port: u16| map.known[&address(port)].node.id().clone();
             let all = |_: &Node| true;
             for to in [12, 31] {
-                // Slots go to a replica, and to an unknown node.
+                // The map `old` gives slots of node 11 to a replica (12) or to an unknown node
+                // (31).
                 let old = vec![range(0, 89, to, &[]), range(90, 99, 11, &[]), range(100, 199, 21, &[])];
                 assert_eq!(map.trusted(std::slice::from_ref(&old), now, all), None, "{to}");
                 assert_eq!(map.trusted(&[old.clone(), present.clone()], now, all), Some(1));
-                // A map is trusted if another map agrees on these slots, or if the previous owner
-                // is silent.
+                // The map `old` is trusted if another map gives these slots to the same node, or if
+                // their previous owner, node 11, is silent.
                 let another = vec![range(0, 99, to, &[]), range(150, 199, 41, &[])];
                 assert_eq!(map.trusted(&[another.clone(), old.clone()], now, all), Some(1));
                 assert_eq!(map.trusted(&[old], now, |node| *node.id() != id(11)), Some(0));
             }
-            // Slots move between answering nodes.
+            // Slots that move to a primary that answers do not make a map doubtful.
             assert_eq!(map.trusted(&[vec![range(0, 199, 21, &[])]], now, all), Some(0));
         }
         cluster.close().await;

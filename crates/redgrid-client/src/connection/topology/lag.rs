@@ -2,8 +2,8 @@
 //!
 //! A connected replica can stall, because its process or its link to the primary hangs. The lag is
 //! measured as time: a replica must have the data that its primary had `max_replica_lag` ago. A lag
-//! in bytes says nothing without the write rate. The age of the last contact says nothing about
-//! data still in transit.
+//! in bytes says nothing without the write rate. The time since the last contact between replica
+//! and primary says nothing about data that is still in transit.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -39,7 +39,7 @@ pub(super) async fn watch(nodes: Nodes, copies: impl Fn() -> Vec<Copies>, change
         let known = copies();
         let mut epochs: Vec<_> = replicas_of(&known).map(|replica| replica.connection_id()).collect();
         if is_listened_to {
-            // This is a set, because the order of the replicas in the answers of the nodes is
+            // A set is compared, because the order in which the nodes report the replicas is
             // irrelevant.
             let now: BTreeSet<_> =
                 replicas_of(&known).filter(|replica| replica.is_fit()).map(|one| one.id().clone()).collect();
@@ -86,8 +86,8 @@ fn replicas_of(copies: &[Copies]) -> impl Iterator<Item = &Arc<Node>> {
     copies.iter().flat_map(|copies| &copies.replicas)
 }
 
-/// Completes when one of the connections comes up or is lost. Never completes if there is no
-/// connection to watch.
+/// Completes when one of the watched connections comes up or is lost. Never completes if no
+/// connection is watched.
 async fn any_changed(epochs: &mut [watch::Receiver<Option<ConnectionId>>]) {
     let mut changed: FuturesUnordered<_> = epochs.iter_mut().map(|epoch| epoch.changed()).collect();
     while let Some(changed) = changed.next().await {
@@ -139,7 +139,8 @@ fn offset_in(role: Reply) -> ReplOffset {
 /// Returns whether a replica lags behind the offset `wanted`; `None` if nothing new is known.
 ///
 /// Nothing new is known, for example, while the history of a new primary is too short for a
-/// comparison: a promotion does not mean that a lagging replica has caught up.
+/// comparison. The replica's previous state is then kept, because a promotion does not mean that a
+/// lagging replica has caught up.
 fn is_behind(reported: &ReplOffset, at_primary: &ReplOffset, wanted: Option<i64>) -> Option<bool> {
     match *reported {
         ReplOffset::Replica(offset) => match wanted {
@@ -163,7 +164,8 @@ impl OffsetHistory {
     /// Adds an offset that was requested at `sent` and received at `received`.
     ///
     /// The primary had reached this offset by `received`, so the offset is stored with that time.
-    /// The replicas were queried at `sent`, at the same time as the primary.
+    /// The replicas were queried at `sent`, together with the primary. So their offsets are
+    /// compared with the one that the primary had at `sent` minus the permitted lag.
     fn record(
         &mut self,
         connection: Option<ConnectionId>,
@@ -171,8 +173,8 @@ impl OffsetHistory {
         offset: i64,
         lag: Duration,
     ) {
-        // Another server process has its own offsets. A new connection to the same process keeps
-        // the history.
+        // The offsets of another server process are not comparable, so the history begins anew.
+        // After a new connection to the same process, the history continues.
         let is_same = self.connection.as_ref().zip(connection.as_ref()).is_some_and(|(known, new)| {
             known.run_id == new.run_id && (!new.run_id.is_empty() || known.connection == new.connection)
         });
@@ -195,8 +197,8 @@ impl OffsetHistory {
     }
 }
 
-/// The number of history entries within the permitted lag: 8. So the detection of a lagging replica
-/// is late by up to an eighth of that lag.
+/// The number of history entries within the permitted lag: 8. So a lagging replica may be detected
+/// late, by up to an eighth of that lag.
 const PARTS: u32 = 8;
 
 #[cfg(test)]
@@ -252,7 +254,8 @@ mod tests {
         for primary in [ReplOffset::Primary(7), ReplOffset::NoReply, ReplOffset::Disconnected] {
             assert_eq!(is_behind(&replica, &primary, None), None, "{primary:?}");
         }
-        // If the user is not allowed to query offsets, no replica is ever compared.
+        // If the user is not allowed to query offsets, replicas cannot be compared, and none counts
+        // as lagging.
         assert_eq!(is_behind(&replica, &ReplOffset::Unknown, None), Some(false));
     }
 

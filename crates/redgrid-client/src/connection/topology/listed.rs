@@ -2,10 +2,10 @@
 //! nodes themselves report which one is the primary.
 //!
 //! Each node is queried with `ROLE` at every `scan_interval` and after topology hints, and more
-//! often while the primary does not answer. The client follows the node that claims to be a
-//! primary. During a failover several nodes may make this claim, because a former primary does so
-//! until it is reconfigured. In that case the votes of the replicas decide, as
-//! [`votes`](super::votes) describes.
+//! often while the primary does not answer. The client uses the node that claims to be a primary.
+//! During a failover several nodes may make this claim, because a former primary makes it until it
+//! is reconfigured. In that case the votes of the replicas decide, as [`votes`](super::votes)
+//! describes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,7 +37,7 @@ pub(super) fn open(servers: &ReplicatedNodes, nodes: Nodes) -> Arc<Replicated> {
         network: Arc::clone(&probing.entry.network),
         open_since: None,
     };
-    // The connections for these queries are closed when the task ends.
+    // The watch task owns the connections for the role queries. They are closed when the task ends.
     replicated.watched_by(watch.run());
     replicated.compare_replicas();
     replicated
@@ -48,7 +48,7 @@ struct Watch {
     listed: Vec<(Address, Arc<Node>)>,
     settings: Settings,
     network: Arc<Network>,
-    /// Since when the choice of the primary among several nodes has been open.
+    /// Since when the choice of the primary has been open ([`Choice::Open`]).
     open_since: Option<Instant>,
 }
 
@@ -63,7 +63,8 @@ impl Watch {
 
     /// Returns whether a state has lasted for two thirds of `response_timeout`.
     ///
-    /// After that, a request to a silent primary still has time to be sent to another node.
+    /// If a silent primary is then replaced, requests that wait for it still have a third of their
+    /// time, in which they can be sent to another node.
     fn is_for_long(&self, lasted: Option<Duration>) -> bool {
         lasted.is_some_and(|lasted| lasted >= self.settings.response_timeout / 3 * 2)
     }

@@ -19,10 +19,11 @@ use crate::connection::slot::SLOTS;
 /// Within that time, a failover becomes known to all nodes that are not cut off.
 const LEFT_FOR: Duration = Duration::from_secs(10);
 
-/// How long slots stay with their node although no map assigns them to any node: 60 s.
+/// How long slots stay with their previous node if no map assigns them to any node: 60 s.
 ///
-/// After a primary has stopped answering, the map is refreshed more often, also for 60 s. If a node
-/// was not replaced within that time, it has lost its slots or given them up.
+/// After a primary has stopped answering, the map is refreshed more often, also for 60 s. If no
+/// other node has got the slots by then, the primary was not replaced: it has lost the slots or
+/// given them up.
 const KEPT_FOR: Duration = EAGER_FOR;
 
 #[derive(Default)]
@@ -46,7 +47,7 @@ pub(super) struct Served {
     pub(super) last: u16,
     pub(super) address: Address,
     pub(super) node: Arc<Node>,
-    /// Until when the node keeps the slots although no map assigns them to it.
+    /// Until when the node keeps the slots, even if no map assigns them to it.
     pub(super) kept_until: Instant,
 }
 
@@ -74,7 +75,7 @@ impl PartialEq for Served {
 pub(super) struct Known {
     pub(super) node: Arc<Node>,
     pub(super) part: NodeRole,
-    /// Until when the node stays open although no map names it.
+    /// Until when the node stays open, even if no map names it.
     pub(super) until: Instant,
     /// Since when the node has not answered, if it is a primary.
     pub(super) missed_since: Option<Instant>,
@@ -131,7 +132,8 @@ impl Map {
     /// So a map is doubtful if it takes slots from a responding node and gives them to a suspect
     /// node. A node is suspect if it is silent, unknown or a replica, or has lost slots recently.
     /// Slots do not make a map doubtful if redirects (MOVED) have named the same new node for all
-    /// of them. A doubtful map is trusted only if another node reports the same moves.
+    /// of them. A doubtful map is trusted only if the maps of other nodes give the doubtful slots
+    /// to the same new nodes.
     pub(super) fn trusted(&self, maps: &[Vec<Range>], now: Instant, answers: impl Fn(&Node) -> bool) -> Option<usize> {
         let doubtful: Vec<_> = maps.iter().map(|ranges| self.doubtful(ranges, now, &answers)).collect();
         let is_confirmed = |at: usize| {
@@ -177,9 +179,9 @@ impl Map {
 
     /// Returns the slots that the new map (`named`) assigns to no node, with their previous nodes.
     ///
-    /// These nodes keep the slots for a while. The reason is that a cluster node omits the slots of
-    /// a primary that it regards as failed, until news of the promotion reaches it. The news
-    /// reaches each node at a different time. The ranges of both maps must be sorted.
+    /// The previous nodes keep these slots for a while: a cluster node omits the slots of a primary
+    /// that it regards as failed, until it learns of the promotion of a replica. Each node learns
+    /// of it at a different time. The ranges of the previous map and of `named` must be sorted.
     pub(super) fn left_out(&self, named: &[Served], now: Instant) -> Vec<Served> {
         let mut kept = Vec::new();
         let mut named = named.iter().peekable();

@@ -25,9 +25,9 @@ pub(super) fn open(servers: &MasterSlave, nodes: Nodes) -> Arc<Replicated> {
 
 async fn watch(replicated: Arc<Replicated>, servers: MasterSlave, nodes: Nodes) {
     let listed: Vec<Address> = std::iter::once(&servers.primary).chain(&servers.replicas).cloned().collect();
-    // The address of the primary, and a separate node object for queries of its role. If that
-    // server is now a replica, the topology's own connection to it does not come up, because that
-    // connection requires a primary.
+    // The address of the primary, and a separate node object for queries of its role. If the server
+    // at that address is now a replica, the topology's own connection to it does not come up,
+    // because that connection requires a primary.
     let mut probe: Option<(Address, Arc<Node>)> = None;
     loop {
         let in_doubt = tokio::select! {

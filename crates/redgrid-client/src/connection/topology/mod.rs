@@ -60,10 +60,10 @@ const SLOWEST: Duration = Duration::from_secs(1);
 /// the primary has been replaced, or there is no replacement.
 const EAGER_FOR: Duration = Duration::from_secs(60);
 
-/// Returns the pause before the next refresh while a primary has been down for `missed_for`.
+/// Returns the pause before the next refresh if a primary has not answered for `missed_for`.
 ///
-/// The pause is randomly shortened by up to a quarter, so that clients that lost the primary
-/// together do not stay synchronized.
+/// The pause is randomly shortened by up to a quarter. Otherwise clients that lost the primary at
+/// the same moment would stay synchronized.
 fn eager_interval(missed_for: Duration) -> Duration {
     pace(missed_for).mul_f64(1.0 - fastrand::f64() / 4.0)
 }

@@ -89,13 +89,13 @@ impl Replicated {
 
     pub(super) fn set_sentinels(&self, sentinels: Vec<Arc<Node>>) {
         let mut members = self.change_members();
-        // The flag is checked while the members are locked. `close` sets the flag before it locks
-        // the members, so no sentinel is stored after `close`.
+        // The flag `closed` is checked while the members are locked. `close` sets the flag before
+        // it locks the members, so no sentinel is stored after `close`.
         members.sentinels = if self.closed.load(Ordering::Acquire) { Vec::new() } else { sentinels };
     }
 
-    /// Sets why no node reports the primary, and whether waiting can help. A known primary stays in
-    /// use.
+    /// Sets why no node reports the primary, and whether waiting can help. If a primary is already
+    /// known, it stays in use.
     pub(super) fn unknown_because(&self, trouble: Trouble) {
         self.change_members().trouble = Some(trouble.message.clone());
         self.unknown_primary.because(trouble);
@@ -142,7 +142,7 @@ impl Replicated {
     /// Suspends requests to the primary for a moment, at most [`HELD_BACK`].
     ///
     /// Writes that the primary acknowledges now would be lost once the promoted server replaces it.
-    /// Meanwhile callers wait as if no primary were known.
+    /// During the suspension, callers wait as if no primary were known.
     pub(super) fn hold_back(&self) {
         let Some(node) = self.members().primary.clone() else { return };
         if node.hold_back(true) {
@@ -168,8 +168,8 @@ impl Replicated {
     /// `opened` is the node of the new primary, if it is open already.
     pub(super) fn set_primary(&self, address: Address, opened: Option<Arc<Node>>) {
         let mut members = self.change_members();
-        // The flag is checked while the members are locked. `close` sets the flag before it locks
-        // the members, so `close` also closes a node that is opened here.
+        // The flag `closed` is checked while the members are locked. `close` sets the flag before
+        // it locks the members, so `close` also closes a node that is opened here.
         if members.primary.as_ref().is_some_and(|known| known.is_at(&address)) || self.closed.load(Ordering::Acquire) {
             return;
         }
@@ -292,7 +292,7 @@ impl Topology for Replicated {
 
     fn suspect(&self, doubt: TopologyHint) {
         // If the configuration names the primary, only the primary itself is queried for its role.
-        // A silent primary would not reply, so the hint is ignored.
+        // A silent primary would not reply, so a hint that a server is silent is ignored.
         if matches!((self.kind, doubt), (DeploymentKind::MasterSlave, TopologyHint::Silent(_))) {
             return;
         }

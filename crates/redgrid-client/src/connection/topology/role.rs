@@ -11,8 +11,8 @@ pub(super) enum Role {
         replicas: usize,
     },
     ReplicaOf {
-        /// The address of the primary from which the server replicates, as in the server's
-        /// configuration.
+        /// The address of the primary from which the server replicates, as the server's
+        /// configuration gives it.
         primary: Address,
         /// Whether the link to the primary is up and the initial synchronization is complete.
         is_connected: bool,

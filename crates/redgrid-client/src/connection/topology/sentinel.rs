@@ -4,13 +4,13 @@
 //! publishes a new primary. Of several answers, the client uses the one with the latest election. A
 //! server is used only if it confirms the role that the sentinels report.
 //!
-//! In a failover, planned or not, the leading sentinel promotes a replica at once. But it reports
-//! the new primary only after it has queried the promoted replica again, up to a second later. So
-//! this client queries the chosen replica itself, and uses it as soon as the replica reports the
-//! role of a primary. If the promotion was given up, the client returns to the former primary,
-//! unless most sentinels that answer report the former primary as down. During the promotion,
-//! requests to the former primary are briefly suspended: writes that it acknowledges after the
-//! promotion would be lost.
+//! In a failover, planned or not, the leading sentinel chooses a replica and promotes it at once.
+//! But it reports the new primary only after it has queried that replica again, up to a second
+//! later. So this client queries the chosen replica itself, and uses it as soon as the replica
+//! reports the role of a primary. If the promotion was given up, the client returns to the former
+//! primary, unless most sentinels that answer report the former primary as down. During the
+//! promotion, requests to the former primary are briefly suspended: writes that it acknowledges
+//! after the promotion would be lost.
 
 mod elected;
 mod events;
@@ -53,7 +53,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 /// A warning is logged after this number of consecutive refreshes in which no sentinel reported a
 /// primary: 5.
 ///
-/// The warning is logged only once until a sentinel reports a primary again.
+/// The warning is not repeated until a sentinel has reported a primary again.
 const MAX_FAILED_REFRESHES: u32 = 5;
 
 /// Opens the topology, and starts to query the sentinels.
@@ -89,7 +89,7 @@ struct Watch {
     switched: Arc<Notify>,
     /// The number of the election whose result this client used last.
     latest: u64,
-    /// The replica that will probably win the next election.
+    /// The replica that the leading sentinel has chosen as the next primary.
     elected: Option<Elected>,
     /// The last promotion for which requests were suspended: the number of the election before that
     /// promotion, and the chosen replica. Requests are suspended only once per promotion.
@@ -296,8 +296,8 @@ impl Watch {
     ///
     /// - all sentinels have answered;
     ///
-    /// - a sentinel reports a later election than the one that the client follows, and the client
-    ///   already has a primary;
+    /// - a sentinel reports a later election than the one whose result the client uses, and the
+    ///   client already has a primary;
     ///
     /// - most sentinels have answered, and one of them has chosen a replica;
     ///
@@ -351,13 +351,15 @@ fn is_called_down<'a>(answers: impl Iterator<Item = &'a PrimaryReport>, primary:
     down * 2 > all
 }
 
-/// Returns whether the client follows the election number `reported`: the latest one that sentinels
-/// report. So far it follows the number `latest`. Of `all` sentinels, `answered` have answered.
+/// Returns whether the client uses the result of the election with the number `reported`, which is
+/// the latest one that sentinels report. The client last used the result of the election `latest`.
+/// Of `all` sentinels, `answered` have answered.
 ///
 /// An older election is usually reported by a sentinel that is cut off, perhaps together with the
 /// former primary. But if most sentinels report only older elections, they have been set up anew,
-/// and the client follows the latest of these elections. `all` need not include a sentinel that has
-/// been unreachable for [`FORGOTTEN_AFTER`] scan intervals: it was probably replaced.
+/// and the client uses the result of the latest of these elections. `all` need not include a
+/// sentinel that has been unreachable for [`FORGOTTEN_AFTER`] scan intervals: it was probably
+/// replaced.
 fn is_followed(reported: u64, latest: u64, answered: usize, all: usize) -> bool {
     reported >= latest || answered * 2 > all
 }

@@ -16,9 +16,10 @@ pub(super) struct Range {
 
 /// Reads the reply to CLUSTER SLOTS of the server at `host`.
 ///
-/// The reply contains arrays of first slot, last slot and nodes. Each node is an array of address,
-/// port and more. The first node is the primary. A server that does not know its own address omits
-/// the address. In that case `host` is used.
+/// The reply is an array of ranges. Each range is an array of its first slot, its last slot and its
+/// nodes; each node is an array of address, port and more. The first node of a range is the
+/// primary. A server that does not know its own address omits the address. In that case `host` is
+/// used.
 pub(super) fn read(reply: Reply, host: &str) -> Result<Vec<Range>, ServerError> {
     let ranges = reply.into_typed::<Vec<Vec<Reply>>>()?;
     ranges.into_iter().map(|range| range_of(range, host)).collect()

@@ -59,7 +59,7 @@ impl UnknownPrimary {
         }
     }
 
-    /// Sets why no server is known, and whether waiting can help.
+    /// Sets why no primary is known, and whether waiting can help.
     pub(super) fn because(&self, Trouble { message, kind }: Trouble) {
         let refusal = match kind {
             Kind::Passing => None,

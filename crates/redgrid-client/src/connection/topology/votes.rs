@@ -1,8 +1,8 @@
 //! Election of a primary by the votes of the replicas. Each node reports its own role.
 //!
 //! If the link to a replica is cut, the primary still lists the replica as connected until
-//! `repl-timeout` has passed. So the list of a primary proves little. A vote is a replica's own
-//! report: from which primary it replicates, and the state of the link.
+//! `repl-timeout` has passed. So a primary's list of its replicas proves little. A vote is a
+//! replica's own report: from which primary it replicates, and the state of the link.
 
 use std::cmp::Reverse;
 
@@ -34,8 +34,8 @@ pub(super) enum Choice<'a> {
     Nothing,
 }
 
-/// How many replicas name a node as their primary. Votes are compared by `connected` first, then by
-/// `all`.
+/// How many replicas name a node as their primary: those whose link to that node is up
+/// (`connected`), and all of them (`all`). Votes are compared by `connected` first, then by `all`.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Votes {
     connected: usize,
@@ -43,7 +43,8 @@ struct Votes {
 }
 
 impl<'a> Election<'a> {
-    /// Returns the primary with the most votes. With equal votes, the current primary is kept.
+    /// Chooses the node with the most votes as the primary. With equal votes, the current primary
+    /// is kept.
     ///
     /// A silent current primary is a candidate until it has been silent for two thirds of
     /// `response_timeout` ("for long" below). After that it is a candidate only while a connected
@@ -51,7 +52,7 @@ impl<'a> Election<'a> {
     ///
     /// The result is [`Choice::Open`] in two cases. In the first case, several nodes have the most
     /// votes, and the current primary is not among them. In the second case, there is no current
-    /// primary, the best node has no votes, and other nodes are silent.
+    /// primary, no node has a vote, and some nodes are silent.
     ///
     /// Once the choice has been open for long, one of the nodes with the most votes is chosen: the
     /// one that claims the most replicas. If several of them claim the same number of replicas, the
@@ -106,7 +107,7 @@ impl<'a> Election<'a> {
 
     /// Returns whether a current primary that has not answered in this refresh is a candidate.
     fn stays_while_silent(&self, address: &Address) -> bool {
-        // An unlisted name may be an alias of the current primary.
+        // If the replicas name no listed node, each name may be an alias of the current primary.
         let is_named = |named: &Address| !self.is_by_name() || self.is_same(named, address);
         let is_backed = self.named().any(|(named, is_connected)| is_connected && is_named(named));
         self.present_answers || !self.is_silent_for_long || is_backed
@@ -256,7 +257,7 @@ mod tests {
     #[test]
     fn names_that_are_not_listed_count_by_the_address_map_or_not_at_all() {
         follows(&[primary(0), primary(9), copies("inner-a")], Present::Answers("b"), "a");
-        // No vote names a listed node, so the claimed numbers are compared.
+        // No vote names a listed node, so the claimed numbers of replicas are compared.
         follows(&[primary(0), primary(1), copies("z")], Present::Answers("a"), "b");
         follows(&[silent(), primary(1), copies("z")], Present::Silent("a"), "b");
         follows(&[silent(), primary(0), copies("z")], Present::SilentForLong("a"), "a");

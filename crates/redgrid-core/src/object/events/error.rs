@@ -51,11 +51,12 @@ pub enum ListenError {
     },
     /// The server does not allow this client to subscribe to the channels of events.
     ///
-    /// The user needs permission for `&__key*__:*`. For a minute, the client does not retry a
-    /// denied subscription.
+    /// The user needs permission for `&__key*__:*`. The client retries a denied subscription only
+    /// after a minute.
     #[error("no permission for the channels of events (grant the user `&__key*__:*`)")]
     Denied,
-    /// The subscription failed for a reason that all objects share.
+    /// The subscription failed for a reason that operations of any object can have, such as an
+    /// unreachable server.
     #[error(transparent)]
     Failed(#[from] Failure),
     /// The object cannot be used, for example because its name is invalid. No request was sent.

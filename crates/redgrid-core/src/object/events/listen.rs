@@ -185,7 +185,8 @@ impl Listen {
                 let others = channels.split_off(1);
                 // Usually the server denies either all channels or none. If several channels are
                 // denied in one request, the client retries each of them alone. To avoid these
-                // retries, the client first subscribes to one channel.
+                // retries, the client first subscribes to one channel, and stops if that one is
+                // denied.
                 let first = subscriptions.subscribe_buffered_on_primaries(&buffer, channels);
                 client.core().wait_active(&buffer, until).await.map_err(subscribe_error)?;
                 let all = [first].into_iter().chain(

@@ -46,7 +46,7 @@ impl Cluster {
         }
     }
 
-    /// Queries nodes until one map is trusted on its own or confirmed by a second node.
+    /// Queries nodes until a slot map is trusted on its own, or is confirmed by a second node.
     ///
     /// Each refresh starts with a different node, so an outdated map of one node is not used for
     /// long. If a node is slow to answer, the next one is queried as well.
@@ -80,8 +80,8 @@ impl Cluster {
             }
             let next = async {
                 // Query the next node as well if the previous one is slow. Check the received maps
-                // again, too: once the previous owner of a slot is regarded as silent, no
-                // confirmation is needed.
+                // again, too: if a map takes slots from a node that now counts as silent, the map
+                // needs no confirmation.
                 if waiting.len() > 0 || !maps.is_empty() {
                     tokio::time::sleep(SLOW).await
                 } else {
@@ -135,8 +135,8 @@ impl Cluster {
         }
         if !self.map.lock().probed {
             if self.nodes.settings.sharded_subscriptions == ShardedSubscriptions::Auto {
-                // This is Redisson's check: a reply without an error means that the servers support
-                // sharded channels.
+                // Redisson makes the same check: a reply without an error means that the servers
+                // support sharded channels.
                 let answer = node.call_one(Request::command("PUBSUB").arg("SHARDNUMSUB").arg("0")).await;
                 if answer.as_ref().is_err_and(|error| error.code().is_none_or(Code::is_passing)) {
                     answer?;
@@ -179,7 +179,7 @@ impl Cluster {
                 continue;
             }
             if !replicas.contains_key(&kept.address) {
-                // The replicas of this node stay open as well: one of them may be about to be
+                // The replicas of `kept.node` stay open as well: one of them may be about to be
                 // promoted.
                 let stays = |(address, known): (&Address, &Known)| {
                     let of = map.replicas.get(&kept.address);
@@ -205,8 +205,8 @@ impl Cluster {
         let mut removed = Vec::new();
         map.known.retain(|address, known| {
             if known.until == Instant::MAX {
-                // Once the first map is known, a seed stays open only if a map names the seed's
-                // address.
+                // This node is a seed, and `ranges` is the first map. From now on, a seed stays
+                // open only if a map names the seed's address.
                 known.until = now;
             }
             let stays = named.contains(address) || known.until > now;
@@ -216,7 +216,8 @@ impl Cluster {
             stays
         });
         if now.since(map.replicas_checked) >= self.nodes.settings.scan_interval {
-            // Replicas are checked at most once per interval, however often the map is refreshed.
+            // The roles of replicas are checked at most once per `scan_interval`, however often the
+            // map is refreshed.
             map.replicas_checked = now;
             map.replicas.values().flatten().for_each(|replica| replica.schedule_check());
         }

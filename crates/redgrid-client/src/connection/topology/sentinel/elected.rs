@@ -10,12 +10,11 @@ use crate::config::Address;
 use crate::connection::Server;
 use crate::connection::node::Node;
 
-/// How long the leading sentinel can take to count the election of a failover (to report its
-/// number): 10 s.
+/// How long the leading sentinel can take to report the number of the election of a failover: 10 s.
 ///
 /// After that the chosen server is followed only while it reports that it is a primary, and while
-/// [`Elected::is_backed`] is set. 10 s is ample: the sentinel queries that server every second, and
-/// counts the election when the server reports that it is a primary.
+/// [`Elected::is_backed`] is set. 10 s is ample: the sentinel queries the chosen server every
+/// second, and reports the new number once the server reports that it is a primary.
 const COUNTED_WITHIN: Duration = Duration::from_secs(10);
 
 /// How long the leading sentinel can leave queries unanswered before its choice is given up: 2 s.

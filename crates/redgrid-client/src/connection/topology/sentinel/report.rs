@@ -43,12 +43,12 @@ async fn list(sentinel: &dyn Server, what: &'static str, name: &str) -> Result<V
     sentinel.call_one(about(what, name)).await?.into_typed()
 }
 
-/// Queries a sentinel for the primary and the number of the primary's election.
+/// Queries a sentinel for the primary and the number of the latest election.
 ///
-/// As soon as the winner of an election is promoted, the leading sentinel reports the election's
-/// number. But its reply to `MASTER` names the former primary for some seconds more, until all
-/// replicas follow the new primary. So the address is queried by a separate command. The election
-/// number is queried before and after the address, and must be the same both times.
+/// As soon as the chosen replica is promoted, the leading sentinel reports the number of that
+/// failover's election. But its reply to `MASTER` names the former primary for some seconds more,
+/// until all replicas follow the new primary. So the address is queried by a separate command. The
+/// election number is queried before and after the address, and must be the same both times.
 pub(super) async fn primary_by(sentinel: &dyn Server, name: &str) -> Result<PrimaryReport, ServerError> {
     for _ in 0..MAX_ATTEMPTS {
         let queries = vec![about("MASTER", name), about("GET-MASTER-ADDR-BY-NAME", name), about("MASTER", name)];
