@@ -165,8 +165,8 @@ impl Table {
         (id, self.core.exchange(request, attempt.until, RetryPolicy::Retries, &attempt.status.progress).await)
     }
 
-    /// Installs a grant. The waiter that requested the grant gets it or, if that waiter has left,
-    /// the next waiter. If no waiter can use the grant, it is released.
+    /// Installs a grant. The grant goes to the waiter that requested it or, if that waiter has
+    /// left, to the next waiter. If no waiter can use the grant, it is released.
     ///
     /// Returns `None` if the attempt is finished. If another client took the lock over before this
     /// process installed the grant, returns `Some(Duration::ZERO)`, and so does `try_for`: how long
@@ -186,7 +186,8 @@ impl Table {
         let mut granted =
             GrantReply::by(outcome, id, token, (attempt.lease, attempt.request.durability), handover_ends);
         if in_queue {
-            // An earlier request for the same queue position can execute late, too.
+            // Besides retransmissions of this request, an earlier request for the same queue
+            // position can execute late.
             let unsure = Some(attempt.status.may_execute_until()).filter(|until| *until > sent);
             granted.retransmission_ends = granted.retransmission_ends.max(unsure);
         }

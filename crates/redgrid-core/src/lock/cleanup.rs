@@ -47,7 +47,7 @@ pub(super) struct DeferredRelease {
 }
 
 impl DeferredRelease {
-    /// Creates a release of one key that is sent at once, and again after `limit`.
+    /// Creates a release of one key. The release is sent at once, and again after `limit`.
     pub(super) fn of(
         protocol: &'static dyn LockProtocol,
         keys: &Arc<LockKeys>,

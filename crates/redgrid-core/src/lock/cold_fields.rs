@@ -1,5 +1,5 @@
 //! The fields that most server leases do not need: durability, retransmissions, requests for a
-//! shorter lease, and the notification of the last sharer.
+//! shorter lease, and the notification of the last task that shares the lease.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -4,7 +4,7 @@
 //! detached hold has left the table of its client and is not renewed. The other process takes it
 //! over with one script, which replaces the holder field by a new one. So the hold cannot be
 //! attached twice: the second attempt does not find the former field. Late renewals and
-//! retransmissions of the process that detached the hold do not find it, either.
+//! retransmissions of the process that detached the hold do not find that field, either.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -32,9 +32,9 @@ const POLLER_QUIET_PERIOD: Duration = Duration::from_millis(250);
 /// applies until this process has received the message of its own release.
 ///
 /// A replica that does not lag delivers the message within a fraction of that time. All subscribers
-/// of the same replica receive the message at the same time. This is also the shortest quiet period
-/// of a yield after which a subscriber can count as a phantom: a subscriber that never acquires the
-/// lock.
+/// of the same replica receive the message at the same time. The same 20 ms are also the shortest
+/// quiet period of a yield after which a subscriber can count as a phantom: a subscriber that never
+/// acquires the lock.
 const REPLICA_QUIET_PERIOD: Duration = Duration::from_millis(20);
 
 /// Divisor of the poll interval: 4. If the server did not publish a release, listeners notice the
@@ -97,8 +97,8 @@ impl SubscriberCount {
     }
 }
 
-/// The condition for the next attempt of a process, so that other processes go first: a number of
-/// messages, or a quiet period.
+/// The condition under which a process that lets others go first makes its next attempt: after a
+/// number of messages, or after a quiet period.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct YieldPlan {
     /// Number of messages to wait for.

@@ -38,7 +38,8 @@ pub struct LockKeys {
 impl LockKeys {
     /// Returns the key of a flag, which exists on the server while a waiter has no subscription.
     ///
-    /// The key is not stored: only waiters and releases under contention need it.
+    /// This struct does not store that key, because only waiters and releases under contention need
+    /// it.
     pub fn poll_waiter_flag(&self) -> Bytes {
         companion("redgrid_wait", &self.key)
     }
@@ -201,8 +202,8 @@ pub trait LockProtocol: Send + Sync + 'static {
     /// If there is a fourth element, it is the token of the grant; otherwise the token is `time`.
     /// Only kinds without local hand-over are allowed to send a fourth element.
     ///
-    /// The reply can also be a single number, which is `time`. It means that the lock was granted,
-    /// and that no other holder lost the lock.
+    /// The reply can also be a single number, which is `time`. Such a reply means that the lock was
+    /// granted, and that no other holder lost the lock.
     fn acquire(&self, claim: HoldArgs<'_>) -> Request;
 
     /// Acquires the lock even if it is held, provided that `from` allows the takeover.

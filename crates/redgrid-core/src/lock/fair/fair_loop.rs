@@ -119,8 +119,8 @@ impl Table {
         if !lock.request_in_flight
             && (lock.server_lease.is_some() || lock.queue.iter().any(|entry| !entry.request.once))
         {
-            // A try-only request does not wait: neither for a task of this process that has the
-            // lock, nor for one that waits for it.
+            // A try-only request waits neither for a task of this process that has the lock, nor
+            // for a task that waits for the lock.
             answers = lock.reject_try_waiters();
         }
         for entry in lock.queue.iter().filter(|entry| entry.until <= now) {
@@ -135,8 +135,8 @@ impl Table {
         let passes_locally = self.passes_locally(lock).is_some();
         if passes_locally {
             // Notifications from before this process acquired the lock are stale. But while an
-            // operation is in flight, notifications are kept, because the operation may be the
-            // release.
+            // operation is in flight, notifications are kept: the operation may be the release, and
+            // notifications that follow a release are not stale.
             let is_idle = lock.busy == Busy::No;
             lock.queue.iter().filter(|_| is_idle).for_each(|entry| entry.status.position.clear_notification());
         } else if let Some(at) = self.next_to_request(lock, now)

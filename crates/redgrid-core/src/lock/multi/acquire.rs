@@ -51,8 +51,8 @@ enum LocalCheck {
     /// Other processes are still being notified of a release, and go first. The check must be
     /// repeated at the time that this variant contains.
     NotBefore(Instant),
-    /// The keys in `wanted` are reserved: until this request has ended, this process sends no other
-    /// acquire request for them.
+    /// The keys in `wanted` are reserved: until the multi-key acquire has ended, this process sends
+    /// no other acquire request for them.
     Reserved {
         /// The keys that the request's holder already holds: for each, its index in the request and
         /// a guard of the re-entered hold.
