@@ -184,7 +184,8 @@ fn decoded(bits: u64) -> Instant {
     }
 }
 
-/// A lease that ends unless it is renewed. It may also be verified before its end.
+/// A lease that ends unless it is renewed. Before its end it may also be verified, that is, looked
+/// up on the server without being extended.
 pub(crate) trait Lease {
     /// Identifies a lease in its schedule.
     type Id: Copy + Ord + Hash;

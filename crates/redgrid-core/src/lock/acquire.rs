@@ -22,8 +22,8 @@ use crate::observe::{OpContext, OpSpan, Outcome, count};
 use crate::service::ClientParts;
 use crate::unpolled::{BackgroundTask, InlineTask};
 
-/// How long a caller still waits after its request has timed out: 20 ms. So the caller receives the
-/// request's own error.
+/// How long a caller still waits after its request has timed out: 20 ms. In this time, the
+/// request's own error reaches the caller.
 pub(crate) const GRACE: Duration = Duration::from_millis(20);
 
 impl Table {

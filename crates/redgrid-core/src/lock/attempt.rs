@@ -169,8 +169,9 @@ impl Table {
     /// left, to the next waiter. If no waiter can use the grant, it is released.
     ///
     /// Returns `None` if the attempt is finished. If another client took the lock over before this
-    /// process installed the grant, returns `Some(Duration::ZERO)`, and so does `try_for`: how long
-    /// the lock stays taken is not known, and the wait loop tries again at once.
+    /// process installed the grant, returns `Some(Duration::ZERO)`, which `try_for` returns, too.
+    /// Then the wait loop tries again at once, because it is not known how long the lock stays
+    /// taken.
     fn granted(self: &Arc<Self>, attempt: &Attempt, id: u64, token: u64, outcome: &RequestOutcome) -> Option<Duration> {
         let (sent, key, in_queue) = (outcome.sent, &attempt.key, attempt.queue().is_some());
         let why = || AcquireFailure::Unknown(ServerError::unknown("the reply arrived after the end of the lease"));
@@ -221,7 +222,8 @@ impl Table {
         let mut requester = requester.and_then(|at| lock.queue.remove(at));
         let mut answers = Answers::new();
         if now >= deadline(sent, attempt.request.lease.duration()) {
-            // The lease that the waiter requested is over; the lease on the server is not.
+            // The lease that the waiter requested is over, so its request fails. The lease on the
+            // server is not over: another waiter can use it.
             answers.extend(requester.take().map(|requester| (requester.answer, Err(why()))));
         }
         if !lock.queue.is_empty() {

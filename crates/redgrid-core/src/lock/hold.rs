@@ -263,8 +263,7 @@ impl Hold {
         self.request.holder
     }
 
-    /// Returns whether a guard of the hold is alive. A forgotten hold has no guard: it ends with
-    /// its lease.
+    /// Returns whether a guard of the hold is alive. A forgotten hold has a lease, but no guard.
     pub(super) fn is_guarded(&self) -> bool {
         self.guards.load(Ordering::Acquire) > 0
     }

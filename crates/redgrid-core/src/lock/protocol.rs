@@ -38,8 +38,7 @@ pub struct LockKeys {
 impl LockKeys {
     /// Returns the key of a flag, which exists on the server while a waiter has no subscription.
     ///
-    /// This struct does not store that key, because only waiters and releases under contention need
-    /// it.
+    /// The struct does not store this key: only waiters and releases under contention need it.
     pub fn poll_waiter_flag(&self) -> Bytes {
         companion("redgrid_wait", &self.key)
     }
@@ -305,8 +304,8 @@ pub(super) fn parse_reply(outcome: &RequestOutcome) -> AcquireReply {
         }
     };
     let answer = match reply {
-        // The most frequent reply: the server's time alone. It means a grant that displaced no
-        // other holder.
+        // The most frequent reply: the server's time alone. It means that the lock was granted and
+        // no other holder lost it.
         Reply::Int(time) if *time > MIN_SERVER_TIME => Ok((1, time.unsigned_abs(), 0, time.unsigned_abs())),
         // Read the list element by element: converting it as a whole would copy it at each acquire.
         Reply::Array(parts) => match &parts[..] {

@@ -155,8 +155,7 @@ pub(super) enum ReleaseMode {
 /// The outcome of a release.
 pub(super) struct Released {
     pub(super) result: Result<(), ReleaseError>,
-    /// Subscribers that may wait for the lock; `None` if there are none, or if the lock stays
-    /// taken.
+    /// Subscribers that may wait for the lock; `None` if there are none or the lock stays taken.
     pub(super) subscribers: Option<SubscriberCount>,
 }
 

@@ -72,7 +72,7 @@ impl Table {
             match taken.map_err(|failure| failure.into_error(&self.core, &name))? {
                 // The caller polled too late, so its grant was released: take the lock over again.
                 // With another condition there is no second takeover: the former holders have lost
-                // the lock already. It would not find them, or would take the lock from the next
+                // the lock already, so it would not find them, or would take the lock from the next
                 // holder.
                 Takeover::Done(grant) if !grant.accept() && from == TakeoverFrom::Anybody => {}
                 taken => return Ok(taken),

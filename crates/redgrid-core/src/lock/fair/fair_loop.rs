@@ -8,7 +8,7 @@
 //! - the reply to a keepalive shows its position at the head of the queue, and the lock as free, or
 //! - its position is the head, and the lease of the holder ends.
 //!
-//! No waiter sends requests in between.
+//! At other times, a waiter with a position sends no acquire request.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -255,7 +255,8 @@ impl Table {
         let parts = match answer.result.and_then(|reply| reply.into_typed::<Vec<i64>>()) {
             Ok(parts) if parts.len() == positions.len() + 3 => parts,
             other => {
-                // Without a valid reply, the waiters count as out of contact with the server.
+                // After a keepalive without a valid reply, a live connection alone does not count
+                // as contact with the server.
                 lock.contended = false;
                 let error = other.err().map_or("wrong number of values".to_owned(), |error| error.to_string());
                 tracing::debug!(name = %fair_loop.key.keys.name, error, "a keepalive got no valid reply");

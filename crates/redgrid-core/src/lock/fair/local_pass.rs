@@ -3,10 +3,10 @@
 //! The positions at the head of the queue may belong to this process. If so, a release hands the
 //! lock to the waiter with the next position, without a request.
 //!
-//! A reply of the server lists the positions of this process at the head, up to the first position
-//! of another process. These positions are a *run*. New waiters are enqueued at the end, so no
-//! waiter gets between two positions of a run. Therefore the lock can pass from waiter to waiter of
-//! the run, while the holder field on the server stays the same.
+//! The server's replies to pass requests list the positions of this process at the head, up to the
+//! first position of another process. These positions are a *run*. New waiters are enqueued at the
+//! end, so no waiter gets between two positions of a run. Therefore the lock can pass from waiter
+//! to waiter of the run, while the holder field on the server stays the same.
 //!
 //! A position is served when its waiter gets the lock in this way. A pass request reports the
 //! positions that were served since the last pass request, and enqueues the waiters that arrived
