@@ -209,8 +209,8 @@ pub trait LockProtocol: Send + Sync + 'static {
     ///
     /// The check of `from` and the acquire are one atomic step. The script notifies each redgrid
     /// holder that loses the lock. The channel of the notice is `notices`, followed by the id of
-    /// the holder's client and `}`. The reply is like that to `acquire`, but `left` is the number of
-    /// holders that lost the lock. If `from` does not allow the takeover, the status is 0, and
+    /// the holder's client and `}`. The reply is like that to `acquire`, but `left` is the number
+    /// of holders that lost the lock. If `from` does not allow the takeover, the status is 0, and
     /// `left` is -2 if the lock is free.
     fn take_over(&self, claim: HoldArgs<'_>, notices: &str, from: &TakeoverFrom) -> Request;
 
