@@ -104,8 +104,8 @@ pub enum NextPoll {
     /// last reply says nothing about these waiters, so it does not make them
     /// [current](Waiter::is_current).
     NowFor(WaiterId),
-    /// Poll when this time has passed, because the state of the resource changes then. If there are
-    /// no waiters then, there is no poll.
+    /// Poll when this time has passed, because the state of the resource changes then. Without
+    /// waiters at that time, there is no poll.
     Within(Duration),
     /// Poll when the last reply is older than five poll intervals. Without an active subscription,
     /// the limit is one poll interval, but at most 1 s.

@@ -25,14 +25,15 @@ use crate::clock::Instant;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 // Not `#[non_exhaustive]`: only implementations of object types use it.
 pub enum LeaseMode {
-    /// The lease is renewed while the guard lives. The duration is that of one lease.
+    /// The lease is renewed while the guard lives. The duration is how long the lease lasts without
+    /// a renewal.
     Renewed(Duration),
     /// The lease has this duration and is not renewed.
     Fixed(Duration),
 }
 
 impl LeaseMode {
-    /// Returns the duration of one lease.
+    /// Returns how long the lease lasts without a renewal.
     pub fn duration(self) -> Duration {
         match self {
             LeaseMode::Renewed(lease) | LeaseMode::Fixed(lease) => lease,
@@ -48,7 +49,7 @@ pub(crate) fn margin(lease: Duration) -> Duration {
     (lease / 20).max(Duration::from_millis(20))
 }
 
-/// Returns how long a lease on the server must be to be valid locally for `validity`.
+/// Returns the lease to request from the server, so that it is valid locally for `validity`.
 pub(crate) fn with_margin(validity: Duration) -> Duration {
     // The margin is a twentieth of the whole lease. So the lease is 20/19 of `validity`, rounded
     // up.
@@ -72,8 +73,8 @@ pub(crate) fn next_renewal(lease: Duration, deadline: Instant, from: Instant) ->
     from + (lease / 3).min(deadline.since(from) / 2).max(SHORTEST_INTERVAL)
 }
 
-/// Returns how late a renewal is that is confirmed at `now`; zero if it was not due yet. The
-/// `deadline` is the one before the renewal.
+/// Returns by how much a renewal is late if it is confirmed at `now`; zero if it was not due yet.
+/// `deadline` is the deadline before that renewal.
 pub(crate) fn renewal_lag(lease: Duration, deadline: Instant, now: Instant) -> Duration {
     now.since(deadline - lease.saturating_sub(margin(lease)) + lease / 3)
 }
@@ -183,15 +184,16 @@ fn decoded(bits: u64) -> Instant {
     }
 }
 
-/// A lease that ends unless it is renewed. It may also be verified before its end.
+/// A lease that ends unless it is renewed. Before its end it may also be verified, that is, looked
+/// up on the server without being extended.
 pub(crate) trait Lease {
     /// Identifies a lease in its schedule.
     type Id: Copy + Ord + Hash;
 
     fn id(&self) -> Self::Id;
 
-    /// Returns when the lease ends unless it is renewed, or when the first of its holds runs out if
-    /// that is earlier.
+    /// Returns the earlier of two times: when the lease ends unless it is renewed, and when the
+    /// first of its holds runs out.
     fn next_end(&self) -> Instant;
 }
 
@@ -248,8 +250,8 @@ impl<L: Lease> Schedule<L> {
         self.leases.get(&id).map(|registered| &registered.lease)
     }
 
-    /// Schedules the next renewal of the lease at `due`. Also updates its recorded end, as
-    /// [`Schedule::moved`] does. Unknown ids are ignored.
+    /// Schedules the next renewal of the lease at `due`. Also updates the recorded end of the
+    /// lease, as [`Schedule::moved`] does. Unknown ids are ignored.
     pub(crate) fn reschedule(&mut self, id: L::Id, due: Instant) {
         self.moved(id);
         let Some(registered) = self.leases.get_mut(&id) else { return };

@@ -46,7 +46,7 @@ impl Wakeup {
         loop {
             let (at, now) = (Instant::from_nanos(self.at.load(Ordering::Acquire)), clock.now());
             if now >= at {
-                // It is late only if it was in the future at the last check.
+                // The alarm is late only if its time was in the future at the last check.
                 let late = if at > checked { now.since(at) } else { Duration::ZERO };
                 return count::stalled(late);
             }

@@ -22,8 +22,8 @@ use crate::observe::{OpContext, OpSpan, Outcome, count};
 use crate::service::ClientParts;
 use crate::unpolled::{BackgroundTask, InlineTask};
 
-/// How long a caller still waits after its request has timed out: 20 ms. So the caller receives the
-/// request's own error.
+/// How long a caller still waits after its request has timed out: 20 ms. In this time, the
+/// request's own error reaches the caller.
 pub(crate) const GRACE: Duration = Duration::from_millis(20);
 
 impl Table {
@@ -97,7 +97,8 @@ impl Table {
                     lock.yield_plan = Some(Box::new(last.plan));
                 } else if let Some(yields_until) = last.yields_until(now) {
                     // If a try-only request were sent while other processes are being notified of
-                    // the release, it would always overtake those processes.
+                    // this process's last release, the request would always overtake those
+                    // processes.
                     recent.insert(key.clone(), last, now);
                     not_before = yields_until;
                     if last.plan.is_wanted() {
@@ -153,7 +154,7 @@ pub struct PendingAcquire {
     pub(super) under: Option<u64>,
     inline_task: Option<InlineTask>,
     ready: Option<Answer>,
-    /// Whether the request is part of a multi-key acquire. Its caller gets all grants together.
+    /// Whether the request is part of a multi-key acquire, whose caller gets all grants together.
     is_member: bool,
     done: bool,
 }

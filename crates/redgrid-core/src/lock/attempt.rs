@@ -165,12 +165,13 @@ impl Table {
         (id, self.core.exchange(request, attempt.until, RetryPolicy::Retries, &attempt.status.progress).await)
     }
 
-    /// Installs a grant. The waiter that requested the grant gets it or, if that waiter has left,
-    /// the next waiter. If no waiter can use the grant, it is released.
+    /// Installs a grant. The grant goes to the waiter that requested it or, if that waiter has
+    /// left, to the next waiter. If no waiter can use the grant, it is released.
     ///
     /// Returns `None` if the attempt is finished. If another client took the lock over before this
-    /// process installed the grant, returns `Some(Duration::ZERO)`, and so does `try_for`: how long
-    /// the lock stays taken is not known, and the wait loop tries again at once.
+    /// process installed the grant, returns `Some(Duration::ZERO)`, which `try_for` returns, too.
+    /// Then the wait loop tries again at once, because it is not known how long the lock stays
+    /// taken.
     fn granted(self: &Arc<Self>, attempt: &Attempt, id: u64, token: u64, outcome: &RequestOutcome) -> Option<Duration> {
         let (sent, key, in_queue) = (outcome.sent, &attempt.key, attempt.queue().is_some());
         let why = || AcquireFailure::Unknown(ServerError::unknown("the reply arrived after the end of the lease"));
@@ -186,7 +187,8 @@ impl Table {
         let mut granted =
             GrantReply::by(outcome, id, token, (attempt.lease, attempt.request.durability), handover_ends);
         if in_queue {
-            // An earlier request for the same queue position can execute late, too.
+            // Besides retransmissions of this request, an earlier request for the same queue
+            // position can execute late.
             let unsure = Some(attempt.status.may_execute_until()).filter(|until| *until > sent);
             granted.retransmission_ends = granted.retransmission_ends.max(unsure);
         }
@@ -220,7 +222,8 @@ impl Table {
         let mut requester = requester.and_then(|at| lock.queue.remove(at));
         let mut answers = Answers::new();
         if now >= deadline(sent, attempt.request.lease.duration()) {
-            // The lease that the waiter requested is over; the lease on the server is not.
+            // The lease that the waiter requested is over, so its request fails. The lease on the
+            // server is not over: another waiter can use it.
             answers.extend(requester.take().map(|requester| (requester.answer, Err(why()))));
         }
         if !lock.queue.is_empty() {

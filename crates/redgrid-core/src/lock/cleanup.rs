@@ -47,7 +47,7 @@ pub(super) struct DeferredRelease {
 }
 
 impl DeferredRelease {
-    /// Creates a release of one key that is sent at once, and again after `limit`.
+    /// Creates a release of one key. The release is sent at once, and again after `limit`.
     pub(super) fn of(
         protocol: &'static dyn LockProtocol,
         keys: &Arc<LockKeys>,
@@ -147,7 +147,7 @@ impl Table {
         }
     }
 
-    /// Sends the releases until each is answered or its lease has ended.
+    /// Sends each of the releases until it is answered or its lease has ended.
     ///
     /// Returns the time at which the answered transmission was sent or, if none was answered, the
     /// time at which the last one was sent. If there are several requests, returns the earliest of

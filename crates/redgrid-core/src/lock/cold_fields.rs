@@ -1,5 +1,5 @@
 //! The fields that most server leases do not need: durability, retransmissions, requests for a
-//! shorter lease, and the notification of the last sharer.
+//! shorter lease, and the notification of the last task that shares the lease.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -94,8 +94,8 @@ impl ServerLease {
     /// Records that the lease on the server may last until `until`, if that is later than recorded
     /// before.
     ///
-    /// The reason is a change of the lease that was not answered, or whose reply did not move the
-    /// deadline. The local deadline stays as it is.
+    /// This is needed after a change of the lease that was not answered, or whose reply did not
+    /// move the deadline. The local deadline stays as it is.
     pub(super) fn raise_upper_bound(&self, until: Instant) {
         self.inner().raise_upper_bound(until);
     }
@@ -116,9 +116,9 @@ impl ServerLease {
     /// Records that the server confirmed a request that was sent at `sent`, with this durability.
     /// Returns the deadline.
     ///
-    /// The deadline is extended, except in two cases: it has passed, or a request for a shorter
-    /// lease may be executed after this one. In these two cases, only the upper bound of the lease
-    /// on the server is raised.
+    /// The deadline is extended, except in two cases: the deadline has passed, or a request for a
+    /// shorter lease may be executed after the confirmed request. In these two cases, only the
+    /// upper bound of the lease on the server is raised.
     pub(super) fn confirmed(&self, sent: Instant, lease: Duration, durability: Durability) -> Instant {
         let mut inner = self.inner();
         if durability != inner.cold.as_ref().map(|cold| cold.durability).unwrap_or_default() {
@@ -132,7 +132,7 @@ impl ServerLease {
         self.deadline()
     }
 
-    /// Lowers the deadline, because a request for a shorter lease will be sent: at `sent` or later.
+    /// Lowers the deadline, because a request for a shorter lease will be sent at `sent` or later.
     pub(super) fn begin_shortening(&self, sent: Instant, lease: Duration) {
         self.inner().cold().shortenings.begin();
         self.deadline.lower(deadline(sent, lease));

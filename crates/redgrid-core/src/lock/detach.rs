@@ -1,10 +1,10 @@
 //! Hands a hold to another process: one process detaches it, the other attaches it.
 //!
 //! The first process stops treating the hold as valid before the other process can use it. A
-//! detached hold has left the table of its client and is not renewed. The other process takes it
-//! over with one script, which replaces the holder field by a new one. So the hold cannot be
+//! detached hold has left the table of its client and is not renewed. The other process takes the
+//! hold over with one script, which replaces the holder field by a new one. So the hold cannot be
 //! attached twice: the second attempt does not find the former field. Late renewals and
-//! retransmissions of the process that detached the hold do not find it, either.
+//! retransmissions of the process that detached the hold do not find that field, either.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

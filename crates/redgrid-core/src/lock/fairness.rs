@@ -20,7 +20,7 @@ use super::table::{Answers, ByName, LockId, State, Table};
 use crate::clock::Instant;
 
 /// Shortest quiet period: 2 ms. A process that was woken sends its acquire request within a
-/// fraction of that time.
+/// fraction of 2 ms.
 const MIN_QUIET_PERIOD: Duration = Duration::from_millis(2);
 
 /// Quiet period if a known waiter receives no messages and polls instead: 250 ms.
@@ -31,10 +31,10 @@ const POLLER_QUIET_PERIOD: Duration = Duration::from_millis(250);
 /// Shortest quiet period when this process lets subscribers at a replica go first: 20 ms. It
 /// applies until this process has received the message of its own release.
 ///
-/// A replica that does not lag delivers the message within a fraction of that time. All subscribers
-/// of the same replica receive the message at the same time. This is also the shortest quiet period
-/// of a yield after which a subscriber can count as a phantom: a subscriber that never acquires the
-/// lock.
+/// A replica that does not lag delivers the message within a fraction of 20 ms. All subscribers of
+/// the same replica receive the message at the same time. This constant is also the shortest quiet
+/// period of a yield after which a subscriber can count as a phantom: a subscriber that never
+/// acquires the lock.
 const REPLICA_QUIET_PERIOD: Duration = Duration::from_millis(20);
 
 /// Divisor of the poll interval: 4. If the server did not publish a release, listeners notice the
@@ -44,8 +44,8 @@ const REPLICA_QUIET_PERIOD: Duration = Duration::from_millis(20);
 const LATE_POLL: u32 = 4;
 const POLL_TICK: Duration = Duration::from_millis(100);
 
-/// For how many hand-over windows a yield is remembered after a release: 2. The next request that
-/// the process makes in that time obeys the yield.
+/// For how many hand-over windows a yield is remembered after a release: 2. The next request of the
+/// process obeys the yield if it is made within these windows.
 ///
 /// If a yield were forgotten after one window, two processes whose requests stop and come back
 /// could starve a third process (found by the model `turns`).
@@ -97,8 +97,8 @@ impl SubscriberCount {
     }
 }
 
-/// The condition for the next attempt of a process, so that other processes go first: a number of
-/// messages, or a quiet period.
+/// The condition under which a process that lets others go first makes its next attempt: after a
+/// number of messages, or after a quiet period.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct YieldPlan {
     /// Number of messages to wait for.
@@ -254,8 +254,8 @@ pub(super) struct PendingYield {
 }
 
 impl PendingYield {
-    /// Returns the time by which waiters in other processes must have been notified of the release.
-    /// Returns `None` after that time, and while the hand-over window lasts.
+    /// Returns the time from which waiters in other processes are assumed to have been notified of
+    /// the release. Returns `None` after that time, and while the hand-over window lasts.
     pub(super) fn yields_until(&self, now: Instant) -> Option<Instant> {
         let until = self.since + self.plan.quiet_period(None);
         (now >= self.handover_ends && now < until).then_some(until)

@@ -123,8 +123,8 @@ impl HoldGuard {
         self.hold.retained_until().since(self.hold.server_lease.clock.now())
     }
 
-    /// Records that another hold keeps the lock taken for `at_least`. So this hold no longer keeps
-    /// the lock taken.
+    /// Records that another hold keeps the lock taken for `at_least`. So the release of this hold
+    /// does not retain the lock.
     ///
     /// This has an effect only on the last guard of the hold.
     pub fn drop_retention(&self) {

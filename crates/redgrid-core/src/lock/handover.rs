@@ -17,8 +17,8 @@ use crate::config::Durability;
 use crate::lease::deadline;
 use crate::observe::count;
 
-/// How many times a hand-over that waits for the next token reads the clock before it sleeps. These
-/// reads take some microseconds.
+/// A hand-over that waits for the next token reads the clock this many times before it sleeps: 100.
+/// These reads take some microseconds.
 ///
 /// Such a wait is needed only if a thousand tasks in a row hold the lock for less than a
 /// microsecond each.

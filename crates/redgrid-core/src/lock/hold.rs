@@ -53,7 +53,7 @@ pub(crate) struct ServerLease {
     pub(super) deadline: Deadline,
     /// The lease that renewals request, in nanoseconds.
     lease: AtomicU64,
-    /// When the current owner's lease or offer ends; `Instant::MAX` if neither does.
+    /// When the current owner's lease or offer ends; `Instant::MAX` if neither of them ends.
     owner_due: AtomicU64,
     /// Fields behind a mutex, which is also locked while the deadline is extended.
     inner: Mutex<LeaseInner>,
@@ -263,7 +263,7 @@ impl Hold {
         self.request.holder
     }
 
-    /// Returns whether a guard of the hold is alive. A forgotten hold has only its lease.
+    /// Returns whether a guard of the hold is alive. A forgotten hold has a lease, but no guard.
     pub(super) fn is_guarded(&self) -> bool {
         self.guards.load(Ordering::Acquire) > 0
     }

@@ -14,8 +14,8 @@ use crate::token::Token;
 
 /// Maps the token of each watched hold of one server lease to the notification of the hold's end.
 ///
-/// A hold that no task watches has no entry. Each hold has a notification of its own. With a common
-/// notification, the release of one reader would wake the watchers of all readers.
+/// A hold that no task watches has no entry. Each hold has a notification of its own. If all holds
+/// had a common notification, the release of one reader would wake the watchers of all readers.
 #[derive(Default)]
 pub(super) struct EndWatchers(pub(super) HashMap<u64, Arc<Notify>, foldhash::fast::RandomState>);
 

@@ -1,4 +1,4 @@
-//! Reads which client holds a lock, for the span of an acquire that waits long.
+//! Reads which client holds a lock, for the tracing span of an acquire that waits long.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,11 +9,12 @@ use redgrid_client::Request;
 use super::acquire::PendingAcquire;
 use crate::observe::HolderLookup;
 
-/// The holder is read once an acquire has waited for this long, or for half of its timeout. Most
-/// waits end earlier and cost no request.
+/// How long an acquire waits before the holder of the lock is read: 1 s, or half of the acquire's
+/// timeout if that is shorter. Most waits end earlier and cost no request.
 const LONG_WAIT: Duration = Duration::from_secs(1);
 
-/// Fields that are read: a read-write lock has a field for its mode, and one for each reader.
+/// Largest number of fields that are read: a read-write lock has a field for its mode, and one for
+/// each reader.
 const MAX_FIELDS: i64 = 4;
 
 impl PendingAcquire {

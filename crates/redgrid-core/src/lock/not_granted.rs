@@ -229,8 +229,8 @@ impl Table {
     }
 }
 
-/// Returns whether `other` would fail for the same lack of durability as `first`. This is so if
-/// `other` requests at least the durability of `first`, and waits at most as long for the
+/// Returns whether `other` would fail for the same lack of durability as `first`. The result is
+/// true if `other` requests at least the durability of `first`, and waits at most as long for the
 /// confirmation.
 fn also_lacks_durability(failure: &AcquireFailure, first: &AcquireRequest, other: &AcquireRequest) -> bool {
     let is_lacking =

@@ -38,7 +38,7 @@ pub struct LockKeys {
 impl LockKeys {
     /// Returns the key of a flag, which exists on the server while a waiter has no subscription.
     ///
-    /// The key is not stored: only waiters and releases under contention need it.
+    /// The struct does not store this key: only waiters and releases under contention need it.
     pub fn poll_waiter_flag(&self) -> Bytes {
         companion("redgrid_wait", &self.key)
     }
@@ -201,16 +201,16 @@ pub trait LockProtocol: Send + Sync + 'static {
     /// If there is a fourth element, it is the token of the grant; otherwise the token is `time`.
     /// Only kinds without local hand-over are allowed to send a fourth element.
     ///
-    /// The reply can also be a single number, which is `time`. It means that the lock was granted,
-    /// and that no other holder lost the lock.
+    /// The reply can also be a single number, which is `time`. Such a reply means that the lock was
+    /// granted, and that no other holder lost the lock.
     fn acquire(&self, claim: HoldArgs<'_>) -> Request;
 
     /// Acquires the lock even if it is held, provided that `from` allows the takeover.
     ///
     /// The check of `from` and the acquire are one atomic step. The script notifies each redgrid
     /// holder that loses the lock. The channel of the notice is `notices`, followed by the id of
-    /// the holder's client and `}`. The reply is like that to `acquire`, but `left` is the number of
-    /// holders that lost the lock. If `from` does not allow the takeover, the status is 0, and
+    /// the holder's client and `}`. The reply is like that to `acquire`, but `left` is the number
+    /// of holders that lost the lock. If `from` does not allow the takeover, the status is 0, and
     /// `left` is -2 if the lock is free.
     fn take_over(&self, claim: HoldArgs<'_>, notices: &str, from: &TakeoverFrom) -> Request;
 
@@ -304,8 +304,8 @@ pub(super) fn parse_reply(outcome: &RequestOutcome) -> AcquireReply {
         }
     };
     let answer = match reply {
-        // The most frequent reply: the server's time alone. It means a grant that displaced no
-        // other holder.
+        // The most frequent reply: the server's time alone. It means that the lock was granted and
+        // no other holder lost it.
         Reply::Int(time) if *time > MIN_SERVER_TIME => Ok((1, time.unsigned_abs(), 0, time.unsigned_abs())),
         // Read the list element by element: converting it as a whole would copy it at each acquire.
         Reply::Array(parts) => match &parts[..] {

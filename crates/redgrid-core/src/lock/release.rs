@@ -155,7 +155,7 @@ pub(super) enum ReleaseMode {
 /// The outcome of a release.
 pub(super) struct Released {
     pub(super) result: Result<(), ReleaseError>,
-    /// Subscribers that may wait for the lock; `None` if there are none, or if it stays taken.
+    /// Subscribers that may wait for the lock; `None` if there are none or the lock stays taken.
     pub(super) subscribers: Option<SubscriberCount>,
 }
 
@@ -389,8 +389,8 @@ pub(super) fn released(
             unclear("the lease may have ended in between")
         }
         Ok(true) => Ok(()),
-        // The lock is no longer ours, but its lease cannot have ended. So an earlier transmission
-        // has released it, unless a takeover or deletion came first: the reply is the same.
+        // Before the deadline the lease cannot have ended. So an earlier copy of this release has
+        // freed the lock, or a takeover or deletion came first: the replies do not differ.
         Ok(false) if repeat && in_time => Ok(()),
         Ok(false) if repeat => unclear("the lease ended before the release was answered"),
         Ok(false) => Err(ReleaseError::Lost { name: name(), reason: LostReason::Gone }),

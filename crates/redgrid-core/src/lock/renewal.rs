@@ -189,8 +189,8 @@ impl Table {
             // every reply late would lose holds that the server has kept.
             let shortest =
                 server_leases.iter().map(|server_lease| server_lease.deadline().since(sent)).min().unwrap_or_default();
-            // If the primary was replaced meanwhile, its reply moves no deadline: the new primary
-            // may not have the lease.
+            // If the primary is replaced meanwhile, the reply of the old primary moves no deadline:
+            // the new primary may not have the lease.
             let mut response = pin!(unless_replaced(&*self.core.topology, &request, limit));
             // An unanswered renewal may have lengthened the lease on the server. A failing release
             // must then be retried until that longer lease is over.

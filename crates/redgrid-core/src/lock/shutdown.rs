@@ -19,7 +19,7 @@ impl Table {
         self.state().closed
     }
 
-    /// Returns the number of locks that are held or waited for, for tests and diagnosis.
+    /// Returns, for tests and diagnosis, the number of locks that are held or waited for.
     pub(crate) fn names(&self) -> usize {
         self.state().locks.len()
     }

@@ -42,7 +42,7 @@ pub enum Takeover {
     Done(HoldGuard),
     /// The lock was free, and was left alone.
     Free,
-    /// Holders from which the lock was not to be taken have it.
+    /// The lock is held, but the condition does not allow a takeover from its holders.
     HeldByAnother,
 }
 
@@ -71,8 +71,9 @@ impl Table {
             let taken = outcome.await.unwrap_or_else(|_| Err(maybe_taken(AcquireFailure::ShuttingDown)));
             match taken.map_err(|failure| failure.into_error(&self.core, &name))? {
                 // The caller polled too late, so its grant was released: take the lock over again.
-                // With another condition the former holders have lost the lock already. A second
-                // takeover would not find them, or would take the lock from the next holder.
+                // With another condition there is no second takeover: the former holders have lost
+                // the lock already, so it would not find them, or would take the lock from the next
+                // holder.
                 Takeover::Done(grant) if !grant.accept() && from == TakeoverFrom::Anybody => {}
                 taken => return Ok(taken),
             }
@@ -130,7 +131,8 @@ impl Table {
         }
         let TakeoverRequest { kind, target, .. } = takeover;
         let guard = self.install(client, kind, target, granted, (request, Instant::MIN));
-        // The former holder has lost the lock, although the table was closed meanwhile.
+        // If the table was closed meanwhile, the former holder has lost the lock all the same. So
+        // the outcome is unknown.
         guard.map(Takeover::Done).ok_or_else(|| maybe_taken(AcquireFailure::ShuttingDown))
     }
 
@@ -276,8 +278,8 @@ impl Table {
 
 /// Converts a failure after which a former holder may have lost the lock.
 ///
-/// Unlike [`AcquireFailure::unknown`], it includes a shutdown, because a caller of a takeover needs
-/// to know whether a holder was affected.
+/// Unlike [`AcquireFailure::unknown`], this function also converts a shutdown, because a caller of
+/// a takeover needs to know whether a holder was affected.
 fn maybe_taken(failure: AcquireFailure) -> AcquireFailure {
     match failure {
         AcquireFailure::ShuttingDown => {

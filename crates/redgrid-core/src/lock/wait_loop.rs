@@ -33,10 +33,10 @@ use crate::clock::Instant;
 const STAYS_FREE: Duration = Duration::from_millis(1);
 
 /// Longest time for which the subscription stays active after the last waiter of a lock has left:
-/// 500 ms. A new request in that time can use it.
+/// 500 ms. A new request can use the subscription during this time.
 const IDLE: Duration = Duration::from_millis(500);
 
-/// Stands for "no timeout". A message or a poll always ends the wait sooner.
+/// Stands for "no timeout": a message or a poll always ends the wait sooner.
 const NO_TIMEOUT: Duration = Duration::from_secs(3600);
 
 /// Every 16th quiet period lasts at least 20 ms.

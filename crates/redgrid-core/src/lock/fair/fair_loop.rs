@@ -8,7 +8,7 @@
 //! - the reply to a keepalive shows its position at the head of the queue, and the lock as free, or
 //! - its position is the head, and the lease of the holder ends.
 //!
-//! No waiter sends requests in between.
+//! At other times, a waiter with a position sends no acquire request.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -119,8 +119,8 @@ impl Table {
         if !lock.request_in_flight
             && (lock.server_lease.is_some() || lock.queue.iter().any(|entry| !entry.request.once))
         {
-            // A try-only request does not wait: neither for a task of this process that has the
-            // lock, nor for one that waits for it.
+            // A try-only request waits neither for a task of this process that has the lock, nor
+            // for a task that waits for the lock.
             answers = lock.reject_try_waiters();
         }
         for entry in lock.queue.iter().filter(|entry| entry.until <= now) {
@@ -135,8 +135,8 @@ impl Table {
         let passes_locally = self.passes_locally(lock).is_some();
         if passes_locally {
             // Notifications from before this process acquired the lock are stale. But while an
-            // operation is in flight, notifications are kept, because the operation may be the
-            // release.
+            // operation is in flight, notifications are kept: the operation may be the release, and
+            // notifications that follow a release are not stale.
             let is_idle = lock.busy == Busy::No;
             lock.queue.iter().filter(|_| is_idle).for_each(|entry| entry.status.position.clear_notification());
         } else if let Some(at) = self.next_to_request(lock, now)
@@ -255,7 +255,8 @@ impl Table {
         let parts = match answer.result.and_then(|reply| reply.into_typed::<Vec<i64>>()) {
             Ok(parts) if parts.len() == positions.len() + 3 => parts,
             other => {
-                // Without a valid reply, the waiters count as out of contact with the server.
+                // After a keepalive without a valid reply, a live connection alone does not count
+                // as contact with the server.
                 lock.contended = false;
                 let error = other.err().map_or("wrong number of values".to_owned(), |error| error.to_string());
                 tracing::debug!(name = %fair_loop.key.keys.name, error, "a keepalive got no valid reply");

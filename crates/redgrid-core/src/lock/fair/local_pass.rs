@@ -3,10 +3,10 @@
 //! The positions at the head of the queue may belong to this process. If so, a release hands the
 //! lock to the waiter with the next position, without a request.
 //!
-//! A reply of the server lists the positions of this process at the head, up to the first position
-//! of another process. These positions are a *run*. New waiters enqueue at the end, so no waiter
-//! gets between two positions of a run. Therefore the lock can pass from waiter to waiter of the
-//! run, while the holder field on the server stays the same.
+//! The server's replies to pass requests list the positions of this process at the head, up to the
+//! first position of another process. These positions are a *run*. New waiters are enqueued at the
+//! end, so no waiter gets between two positions of a run. Therefore the lock can pass from waiter
+//! to waiter of the run, while the holder field on the server stays the same.
 //!
 //! A position is served when its waiter gets the lock in this way. A pass request reports the
 //! positions that were served since the last pass request, and enqueues the waiters that arrived
@@ -203,9 +203,9 @@ impl Table {
 
     /// Completes the release of a server lease by a pass request.
     ///
-    /// If a retransmission can acquire the lock again, schedules another release. So that the
-    /// release can be repeated after a failover, remembers a plain release request in place of the
-    /// pass request.
+    /// If a retransmission can acquire the lock again, schedules another release. If a failover
+    /// follows, the release is repeated. For that case, this method remembers a plain release
+    /// request in place of the pass request.
     fn released_by_pass(self: &Arc<Self>, server_lease: &ServerLease, answered: &RequestOutcome) {
         self.release_late_copies(server_lease, answered.sent, Instant::MIN);
         let field = self.core.field(server_lease.id);

@@ -42,7 +42,7 @@ pub enum MultiOutcome {
     },
 }
 
-/// The result of the check against this process's own state.
+/// The result of the check whether this process's own state allows the acquire.
 enum LocalCheck {
     Busy {
         at: usize,
@@ -51,8 +51,8 @@ enum LocalCheck {
     /// Other processes are still being notified of a release, and go first. The check must be
     /// repeated at the time that this variant contains.
     NotBefore(Instant),
-    /// The keys in `wanted` are reserved: until this request has ended, this process sends no other
-    /// acquire request for them.
+    /// The keys in `wanted` are reserved: until the multi-key acquire has ended, this process sends
+    /// no other acquire request for them.
     Reserved {
         /// The keys that the request's holder already holds: for each, its index in the request and
         /// a guard of the re-entered hold.
@@ -93,8 +93,8 @@ impl MultiCall {
     /// Returns the parsed reply, and the index of the key that the reply concerns.
     fn verdict(&self) -> (AcquireReply, usize) {
         let reply = || self.outcome.result.clone();
-        // The script for a single key replies without the number of a key: the reply concerns the
-        // first claim.
+        // The script for a single key replies without the number of a key. Such a reply concerns
+        // the first claim.
         let place = |nth: u64| {
             let at = usize::try_from(nth).ok().and_then(|nth| self.claims.get(nth.checked_sub(1)?));
             at.map_or(self.claims[0].0, |claim| claim.0)

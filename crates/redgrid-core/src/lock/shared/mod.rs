@@ -3,7 +3,8 @@
 //! A reader's request shares an existing grant if it is made within the grant's hand-over window,
 //! and if the grant satisfies the request's options. Otherwise the request leads to a second grant
 //! of the same key. A request that converts another hold always has a grant of its own. There are
-//! two such conversions: a writer also reads, or a reader becomes a writer.
+//! two such conversions: the holder of the write lock requests a read lock, or the holder of a read
+//! lock requests the write lock.
 
 mod waiting;
 
@@ -90,8 +91,8 @@ pub trait ReadWriteMode: Send + Sync {
     /// Returns the request that ends a retention, which [`LockProtocol::retain`] began. Returns
     /// `None` if no request is needed, because the key expires when the retention is over.
     ///
-    /// A writer needs the request, because a holder that still reads extends the lifetime of the
-    /// key. The request can be sent more than once.
+    /// The write lock needs the request: its former holder may still have a read lock, and extend
+    /// the lifetime of the key. The request can be sent more than once.
     fn end_retained(&self, _claim: HoldArgs<'_>) -> Option<Request> {
         None
     }

@@ -64,8 +64,8 @@ impl Table {
 
     /// Ends a retention at `keep_until`, for lock kinds that need a request for this.
     ///
-    /// Writers need the request: the holder may still read and extend the lifetime of the key. Then
-    /// the key does not expire when the retention is over.
+    /// The write lock needs the request: its former holder may still have a read lock, and extend
+    /// the lifetime of the key. Then the key does not expire when the retention is over.
     pub(in crate::lock) fn end_retained(&self, server_lease: &ServerLease, keep_until: Instant) {
         let field = self.core.field(server_lease.id);
         let mode = server_lease.protocol.read_write();
