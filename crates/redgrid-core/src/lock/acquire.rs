@@ -8,12 +8,14 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_util::FutureExt;
+use futures_util::future::OptionFuture;
 use redgrid_client::Client;
 use redgrid_client::internal::pinned;
 use tokio::sync::oneshot;
 
 use super::error::{AcquireError, AcquireFailure};
 use super::hold::Hold;
+use super::holder_lookup::HolderLookup;
 use super::protocol::{AcquireRequest, Holder, LockKeys, LockProtocol};
 pub(super) use super::request_status::RequestStatus;
 use super::table::{Answer, LockId, LockState, State, Table, Waiter};
@@ -61,6 +63,7 @@ impl Table {
             inline_task: None,
             ready: None,
             is_member: false,
+            is_traced: false,
             done: false,
         };
         if state.closed {
@@ -156,6 +159,8 @@ pub struct PendingAcquire {
     ready: Option<Answer>,
     /// Whether the request is part of a multi-key acquire, whose caller gets all grants together.
     is_member: bool,
+    /// Whether a span records which client the request waits for.
+    pub(super) is_traced: bool,
     done: bool,
 }
 
@@ -187,9 +192,10 @@ impl PendingAcquire {
     ///
     /// Dropping the future gives up the position in the queue. If the server grants the request all
     /// the same, the grant is released in the background.
-    pub fn outcome(self) -> impl Future<Output = Result<Option<HoldGuard>, AcquireError>> + Send + use<> {
+    pub fn outcome(mut self) -> impl Future<Output = Result<Option<HoldGuard>, AcquireError>> + Send + use<> {
         let context = OpContext { labels: self.key.labels(), name: &self.key.keys.name };
-        let op = OpSpan::acquire(context, &self.table().core.clock, self.entered).waits_for(|| self.holder_lookup());
+        let op = OpSpan::acquire(context, &self.table().core.clock, self.entered);
+        self.is_traced = op.is_recorded();
         op.instrument(self.wait())
     }
 
@@ -234,6 +240,7 @@ impl PendingAcquire {
             // without an answer.
             let mut wakes_itself = self.inline_task.is_some() && self.request.wait.is_none() && !is_unsent_try;
             let mut contact = self.entered;
+            let (mut lookup_at, mut lookup) = (self.lookup_at(self.entered), None::<HolderLookup>);
             let answer = loop {
                 if std::mem::take(&mut wakes_itself) {
                     let mut polled = false;
@@ -250,15 +257,23 @@ impl PendingAcquire {
                 }
                 let shortest = core.settings.response_timeout + GRACE;
                 let contact_timeout = if is_unsent_try { contact_timeout.min(shortest) } else { contact_timeout };
-                let wake = self.until.min(contact + contact_timeout);
+                let wake = self.until.min(contact + contact_timeout).min(lookup_at);
                 tokio::select! {
                     biased;
                     answer = poll_fn(|cx| self.poll_answer(cx)) => break answer,
+                    Some(holder) = OptionFuture::from(lookup.as_mut()) => {
+                        lookup = None;
+                        holder.iter().for_each(|holder| OpSpan::record_holder(holder));
+                    }
                     () = core.clock.wait_until(wake) => {
                         if let Ok(answer) = self.receiver.try_recv() {
                             break answer;
                         }
                         let now = core.clock.now();
+                        if now >= lookup_at {
+                            lookup = self.holder_lookup(now);
+                            lookup_at = if lookup.is_some() { Instant::MAX } else { self.lookup_at(now) };
+                        }
                         contact = self.contact(contact);
                         if is_unsent_try && self.status.progress.is_sent() {
                             is_unsent_try = false;
@@ -298,7 +313,7 @@ impl PendingAcquire {
         let wait = self.request.wait.map(|_| self.until.since(now));
         let request = AcquireRequest { wait, ..AcquireRequest::clone(&self.request) };
         let mut again = self.table().enter_from(&self.client, self.kind, &self.key.keys, &request, self.under)?;
-        again.is_member = self.is_member;
+        (again.is_member, again.is_traced) = (self.is_member, self.is_traced);
         again.wait().await
     }
 

@@ -5,7 +5,7 @@
 //! that is in flight still belongs to the table.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
@@ -19,6 +19,7 @@ use super::error::AcquireFailure;
 use super::fair::LocalPass;
 use super::fairness::{PendingYields, YieldPlan};
 use super::hold::{Hold, ServerLease};
+use super::holder_lookup::HolderLookup;
 pub(super) use super::lock_id::LockId;
 use super::phantoms::Phantoms;
 use super::protocol::{AcquireRequest, LockKeys, LockProtocol};
@@ -39,6 +40,8 @@ pub(crate) struct Table {
     next: AtomicU64,
     /// Number of locks whose positions in a server queue must be kept alive.
     pub(super) attended: AtomicU64,
+    /// Whether acquires may read who holds a lock; false once a server has denied the command.
+    pub(super) reads_holders: AtomicBool,
 }
 
 /// A map with locks as keys.
@@ -67,6 +70,8 @@ pub(super) struct State {
     pub(super) forced: HashMap<u64, Instant>,
     /// Statistics of the waits for locks whose state was removed.
     pub(super) contention: Contention,
+    /// The last lookup of a lock's holder, and when it began.
+    pub(super) holder_lookups: ByName<(Instant, HolderLookup)>,
     pub(super) closed: bool,
 }
 
@@ -84,6 +89,7 @@ impl State {
             if let Some(tally) = self.locks.remove(key).and_then(|lock| lock.waits) {
                 self.contention.merge(key.kind, &key.keys.name, *tally);
             }
+            self.holder_lookups.remove(key);
             shrink_if_sparse(&mut self.locks);
             if key.grant != 0 {
                 self.grants.remove(key);
@@ -303,7 +309,8 @@ pub(super) fn send(answers: Answers) {
 impl Table {
     pub(crate) fn new(core: Arc<Core>, unpolled: Arc<UnpolledRegistry>, events: Arc<EventLog>) -> Arc<Table> {
         let (state, alarm, next, attended) = (Mutex::default(), Wakeup::new(), AtomicU64::new(1), AtomicU64::new(0));
-        Arc::new(Table { core, state, unpolled, events, alarm, next, attended })
+        let reads_holders = AtomicBool::new(true);
+        Arc::new(Table { core, state, unpolled, events, alarm, next, attended, reads_holders })
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {

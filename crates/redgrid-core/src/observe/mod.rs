@@ -20,7 +20,7 @@ mod table;
 
 pub use self::table::METRICS;
 pub use self::table::fleet::{self, FLEET_METRICS};
-pub(crate) use operation::{HolderLookup, OpContext, OpSpan, Outcome};
+pub(crate) use operation::{OpContext, OpSpan, Outcome};
 
 /// A metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
