@@ -259,7 +259,7 @@ pub fn inner(client: &Client) -> &Inner {
 pub struct WeakClient(Weak<Inner>);
 
 impl WeakClient {
-    /// Returns the client, unless it has been dropped.
+    /// Returns the client; `None` if it has been dropped.
     pub fn upgrade(&self) -> Option<Client> {
         self.0.upgrade().map(Client)
     }

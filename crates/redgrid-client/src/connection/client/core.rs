@@ -104,7 +104,9 @@ impl Core {
     ///
     /// # Errors
     ///
-    /// The error covers all transmissions of the request, and not only the last one.
+    /// The error takes all transmissions of the request into account. For example, it is
+    /// [`ServerError::Unknown`] if an earlier transmission may have executed and the last one did
+    /// not.
     pub async fn ask(&self, request: Request, until: Instant, persistence: RetryPolicy) -> Result<Reply, ServerError> {
         let progress = Progress::default();
         tokio::select! {
@@ -148,7 +150,8 @@ impl Core {
         format!("{}{}}}", self.notice_prefix(), self.id).into()
     }
 
-    /// Returns the prefix of the notice channels; the client's id follows.
+    /// Returns the prefix of the notice channels' names. In each name, the id of a client follows
+    /// the prefix.
     pub fn notice_prefix(&self) -> String {
         self.settings.namespace.notice_prefix()
     }

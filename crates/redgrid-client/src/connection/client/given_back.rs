@@ -24,8 +24,8 @@ use crate::connection::{Arg, NodeId, Request, RequestOutcome, RetryPolicy, Serve
 use crate::script::{BatchPhase, BatchScript, ScriptRef, ScriptText};
 use crate::sync::Mutex;
 
-/// How long a release is remembered if its primary answers all the time: 5 s. Replicas lag by less,
-/// and sentinels report a promoted server after 1 to 2 s.
+/// How long a release is remembered if its primary answers all the time: 5 s. Replicas lag by less
+/// than this, and sentinels report a promoted server after 1 to 2 s.
 const KEPT: Duration = Duration::from_secs(5);
 
 /// Maximum number of keys in the remembered releases of one server process. If there are more, the
@@ -215,11 +215,11 @@ impl GivenBack {
         }
     }
 
-    /// Removes and returns the releases whose keys now belong to another server process, in the
-    /// order of their replies.
+    /// Removes the releases whose keys now belong to another server process. Returns these releases
+    /// in the order of their replies.
     ///
-    /// A release is kept if its new primary is not connected yet. Another check follows once that
-    /// primary is connected.
+    /// A release stays in the list while the current primary of its key has no connection. Another
+    /// check follows once that primary is connected.
     fn take_moved(&self, home: impl Fn(&[u8]) -> Arc<dyn Server>) -> Vec<Request> {
         let mut moved = Vec::new();
         for (process, last) in self.by.lock().iter_mut() {

@@ -77,8 +77,8 @@ impl Lifecycle {
         self.0.borrow().closes_by
     }
 
-    /// Returns whether new requests are rejected: the shutdown has begun its work, or the client
-    /// has ended.
+    /// Returns whether new requests are rejected, because the driver has begun the shutdown, or
+    /// because the client has ended.
     pub fn is_closed(&self) -> bool {
         self.0.borrow().is_closed
     }
@@ -131,8 +131,8 @@ impl Client {
         self.0.core.life.closes_by().is_some()
     }
 
-    /// Completes when the client begins to shut down. Use this method in tasks that wait for
-    /// something other than the client.
+    /// Completes when the client begins to shut down. A task that waits for something other than
+    /// the client can use this method to end together with the client.
     ///
     /// # Cancel safety
     ///

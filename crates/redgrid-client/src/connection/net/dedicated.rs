@@ -149,8 +149,9 @@ impl DedicatedConnection {
         let queued: Vec<_> = queued.collect();
         if let Some(Err(error)) = began.iter().find(|answer| answer.is_err()) {
             link.renew();
-            // If MULTI was refused, the commands were executed individually. If only ASKING was
-            // refused, they were queued, and EXEC is not sent.
+            // If MULTI was refused, the server executed each command at once instead of queueing
+            // it. If only ASKING was refused, the server queued the commands. It will never execute
+            // them, because EXEC is not sent.
             let alone = matches!(began.last(), Some(Err(ServerError::Refused { .. })))
                 && queued.iter().any(|answer| !matches!(answer, Err(ServerError::Refused { .. })));
             return Err(match alone {

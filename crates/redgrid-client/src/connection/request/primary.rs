@@ -34,8 +34,8 @@ impl Primary {
         self.server.id()
     }
 
-    /// Returns the slots that the node served, in order. Outside a cluster, the node serves every
-    /// key, and the list is empty.
+    /// Returns the slots that the node served when the caller requested the primaries, in order.
+    /// Outside a cluster, the node serves every key, and the list is empty.
     pub fn slots(&self) -> &[RangeInclusive<u16>] {
         &self.slots
     }

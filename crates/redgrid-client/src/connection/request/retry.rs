@@ -24,11 +24,11 @@ use crate::error::{Code, ServerError};
 pub enum RetryPolicy {
     /// Sends the request again as often as the setting `retries` allows.
     Retries,
-    /// Sends the request again until its deadline. Releases use this policy, because they must not
-    /// be abandoned earlier.
+    /// Sends the request again until its deadline. Releases use this policy, because a release must
+    /// not be abandoned before its deadline.
     ToTheEnd,
-    /// Like `ToTheEnd`, for exactly-once requests. A refused login ends the request, unless a
-    /// transmission may still execute.
+    /// Like `ToTheEnd`, for exactly-once requests. But a refused login ends the request if no
+    /// earlier transmission may still execute.
     Once,
     /// Like `Once`, for several keys. The server answers TRYAGAIN while a migration has moved only
     /// some of the keys. That error is returned at once, because the caller can then send one
@@ -81,9 +81,9 @@ impl Tries {
         RequestOutcome { result: Err(error), sent: now, received: now, retransmission_ends, by, epoch: None }
     }
 
-    /// Returns whether a refused login or an error from [`Server::refusal`] ends the request. A
-    /// release does not end in this way, nor does a request while one of its transmissions may
-    /// still execute.
+    /// Returns whether a refused login or an error from [`Server::refusal`] ends the request.
+    /// Returns false for a release, and while an earlier transmission of the request may still
+    /// execute.
     fn heeds_refusal(&self) -> bool {
         self.policy != RetryPolicy::ToTheEnd && self.unknowns == 0
     }

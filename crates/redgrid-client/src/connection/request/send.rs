@@ -230,8 +230,8 @@ pub async fn unless_replaced(topology: &dyn Topology, request: &Arc<Request>, li
 /// Sends one transmission, and rejects the reply of a primary that was replaced meanwhile.
 ///
 /// A primary can hang, be replaced, and then resume. It still acts as a primary, but its grants are
-/// invalid. The wait for a hanging primary is limited to the time within which a live primary
-/// answers. Then the topology is checked for a replacement.
+/// invalid. If a primary has not answered within the time that a live primary needs, this function
+/// also watches for its replacement. Once the primary is replaced, the transmission is given up.
 ///
 /// In a cluster, the former primary may have lost only this slot, and still be the primary of other
 /// slots. After the loss it answers requests for the slot with a redirect. So any other reply is

@@ -56,8 +56,8 @@ impl Connection {
                     pipeline.lost().await;
                     // With RESP2 the set-up can succeed without any exchange, so its success does
                     // not show that a server listens at the address. So the client checks what
-                    // listens there, unless the connection was silent: a hanging server is silent,
-                    // too.
+                    // listens there. If the connection was silent, the check is left out: a server
+                    // that hangs would not answer the check either.
                     if !was_up
                         && self.trouble() != SILENT
                         && let Some(trouble) = self.diagnose_listener().await

@@ -21,8 +21,8 @@ use crate::sync::Mutex;
 /// Maximum number of a queue's requests in flight. While so many are in flight, new calls wait.
 const MAX_IN_FLIGHT: usize = 4;
 
-/// Maximum number of a queue's requests in flight to a near server while a sender task sends
-/// batches. A second request would cost more than it gains.
+/// The limit that replaces [`MAX_IN_FLIGHT`] if the server is near, and a sender task is sending
+/// batches of the queue. A second request would cost more than it gains.
 const MAX_IN_FLIGHT_NEAR: usize = 1;
 
 /// If at least this many calls wait for a near server, up to [`MAX_IN_FLIGHT`] requests are in
