@@ -20,9 +20,9 @@
 //! # Which server process
 //!
 //! The connection must lead to the same process as the connections for requests; otherwise nothing
-//! is executed. The processes can differ if the address now belongs to another server: older
-//! connections still lead to the former server, which continues to answer. Of two connections to
-//! different processes, the older one is replaced.
+//! is executed. The processes can differ if the address now belongs to another server. Older
+//! connections then still lead to the former server, which continues to answer. If two connections
+//! lead to different processes, the older connection is replaced.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -182,8 +182,8 @@ impl DedicatedConnection {
         match link.send(wire(["EXEC"])).await.map_err(discarded) {
             Ok(Reply::Array(mut answers)) if answers.len() >= names.len() => {
                 if answers.len() > names.len() {
-                    // A probe or a handshake ran within the transaction. The server queued its
-                    // commands, so the probe or handshake got unexpected replies.
+                    // A probe or a handshake ran within the transaction. The server queued the
+                    // commands of the probe or handshake, too, so they got unexpected replies.
                     link.renew();
                     answers.truncate(names.len());
                 }
@@ -242,8 +242,8 @@ fn nothing(error: &ServerError) -> ServerError {
     }
 }
 
-/// Replaces the error of EXEC by the server's reason for discarding the queued commands, if the
-/// error contains that reason.
+/// Converts the error of EXEC. If the error contains the server's reason for discarding the queued
+/// commands, returns that reason as the error. Otherwise returns the error unchanged.
 ///
 /// If the server gives such a reason, the transaction had no effect, like a single command that is
 /// refused.

@@ -179,7 +179,7 @@ impl Connection {
         self.timeout() * 2 / 3
     }
 
-    /// Awaits a reply, unless the server is silent for longer than `limit`.
+    /// Awaits a reply. Returns an error once the server has been silent for `limit`.
     async fn unless_silent<T>(
         &self,
         limit: Duration,
@@ -215,8 +215,8 @@ fn spread(longest: Duration) -> Duration {
 /// How long to wait for a reply that may have arrived while the process was suspended: 10 ms.
 const MOMENT: Duration = Duration::from_millis(10);
 
-/// Returns whether the command was refused because the connection has subscriptions. Only RESP2 has
-/// this restriction.
+/// Returns whether the command was refused because the connection has subscriptions. Only with
+/// RESP2 does a server refuse commands for this reason.
 fn is_subscribed_only(error: &ServerError) -> bool {
     matches!(error, ServerError::Refused { message, .. } if message.contains("allowed in this context"))
 }

@@ -44,7 +44,7 @@ pub(super) fn decode(buffer: &mut BytesMut, is_resp2: bool) -> Result<Option<Fra
     match buffer.first() {
         None => return Ok(None),
         // Errors are decoded here and not by redis-protocol, because their text may contain bytes
-        // that are not UTF-8, such as those of a key.
+        // that are not UTF-8, such as the bytes of a key.
         Some(b'-') => {
             let Some(end) = line_end(buffer) else { return Ok(None) };
             let line = buffer.split_to(end);

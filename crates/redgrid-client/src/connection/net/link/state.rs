@@ -79,7 +79,7 @@ impl Connection {
         }
     }
 
-    /// Returns why the connection is down or, if it is up, why it was down before.
+    /// Returns why the connection is down. If it is up, returns why it was down before.
     pub(crate) fn trouble(&self) -> String {
         let of_login = self.login.as_ref().and_then(|login| login.trouble());
         of_login.unwrap_or_else(|| self.state.lock().trouble.message.clone())

@@ -154,13 +154,13 @@ impl Node {
 /// and on whether the runtime has one thread.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum BatchMode {
-    /// A near server: up to four calls that their callers send themselves. While a sender task
-    /// sends batches, one request in flight, or up to four if [`CROWD`] or more calls wait.
+    /// For a near server. Up to four calls in flight are sent by their own callers. While a sender
+    /// task sends batches, one request is in flight, or up to four if [`CROWD`] or more calls wait.
     Near,
-    /// A distant server: up to four requests in flight, even with few calls in each.
+    /// For a distant server. Up to four requests are in flight, even if each has few calls.
     Far,
-    /// A near server, from a runtime with one thread: up to four requests in flight, with replies
-    /// delivered in order.
+    /// For a near server and a runtime with one thread. Up to four requests are in flight, and
+    /// their replies are delivered in order.
     OrderedReplies,
 }
 
@@ -175,7 +175,7 @@ pub(super) struct BatchQueue {
     /// Number of calls in flight that their callers send themselves ([`InlineCall`]).
     pub(super) inline_in_flight: usize,
     pub(super) senders: usize,
-    /// Number of calls in flight that sender tasks have sent; `senders` is the number of these
+    /// Number of calls in flight that sender tasks have sent. `senders` is the number of sender
     /// tasks.
     pub(super) in_flight: usize,
     /// Orders the delivery of replies; created when it is first needed.

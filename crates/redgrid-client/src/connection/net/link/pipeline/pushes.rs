@@ -156,8 +156,8 @@ fn is_pong(reply: &Reply, token: &Bytes) -> bool {
     }
 }
 
-/// Returns whether the error rejects the PING, not a command before it. Errors quote the command
-/// name with `'` or a backtick.
+/// Returns whether the error rejects the PING, and not a command that was sent before it. Errors
+/// quote the command name with `'` or a backtick.
 fn refuses_ping(error: &ServerError) -> bool {
     let ServerError::Refused { message, .. } = error else { return false };
     let message = message.to_ascii_lowercase();
