@@ -18,9 +18,9 @@
 //! replica always acknowledges the write of an earlier group before the write of a later group.
 //!
 //! Rejected alternative: one connection for all levels, with alternating short WAITs. A WAIT waits
-//! for the last write of its connection, so the write of each group would also raise the
-//! replication offset for which the other groups wait. A replica whose lag exceeds the duration of
-//! one WAIT would never be counted.
+//! for the last write of its connection. On a shared connection, the write of each group would also
+//! raise the replication offset for which the other groups wait. A replica whose lag exceeds the
+//! duration of one WAIT would never be counted.
 //!
 //! # What counts as proof
 //!
@@ -29,7 +29,7 @@
 //!
 //! - The server process is still the same: the commit connection has read the same `run_id` as the
 //!   connection on which the reply arrived. The write of the group and the WAIT used one
-//!   connection. (A WAIT alone on a fresh connection counts replicas without proving anything.)
+//!   connection. (On a connection without a write, a WAIT counts replicas but proves nothing.)
 //! - The data of the process is still the same, and the server is a primary. The `master_replid`,
 //!   read in the handshake and again after the WAIT, is unchanged. It changes with every promotion.
 //!   So a changed value exposes a primary that was demoted, copied the data of another server, and

@@ -32,7 +32,7 @@ pub struct Request {
     pub(crate) keys: SmallVec<[Bytes; 1]>,
     /// Number of keys that are sent among the arguments. They are the last elements of `keys`.
     pub(crate) keys_behind: usize,
-    /// Has inline capacity for the arguments of an acquire or a release, so that these requests
+    /// The arguments. The inline capacity suffices for an acquire or a release, so these requests
     /// need no allocation.
     pub(crate) args: SmallVec<[Arg; 3]>,
     pub(crate) idempotent: bool,

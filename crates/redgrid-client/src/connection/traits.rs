@@ -299,8 +299,8 @@ pub enum TopologyHint {
     /// A node redirected a request: it reports that the slot is served at this address
     /// (`host:port`).
     Moved(u16, String),
-    /// The node is not reachable, does not answer, or has returned an error that suggests that it
-    /// is the wrong node for the request.
+    /// The node is not reachable, does not answer, or seems to be the wrong node for a request,
+    /// judging by its error.
     Node(NodeId),
     /// A reply of this node is overdue, but may still arrive.
     Silent(NodeId),

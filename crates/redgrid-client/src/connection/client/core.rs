@@ -44,8 +44,8 @@ pub struct Core {
     pub(crate) participants: Participants,
     /// The releases that are repeated after a failover.
     pub given_back: GivenBack,
-    /// Queue of the background tasks that the client's driver runs. `Drop` implementations, such as
-    /// those of guards, send tasks to this queue instead of spawning them.
+    /// Queue of the background tasks that the client's driver runs. Some `Drop` implementations,
+    /// for example of guards, send tasks to this queue instead of spawning them.
     pub(in crate::connection) background: mpsc::UnboundedSender<BackgroundTask>,
     /// Whether the runtime of the client has one thread.
     pub one_thread: bool,

@@ -231,7 +231,8 @@ async fn watch(events: Arc<Events>, watcher: u64, server: Arc<dyn Server>) {
     loop {
         let present = epoch.borrow_and_update().clone();
         if present != last {
-            // If the connection was lost and reopened before this poll, both events are published.
+            // If the connection was lost and reopened before this poll, a `Lost` and then a
+            // `Connected` are published.
             events.lost(server.id(), watcher, || server.trouble().unwrap_or_default());
             if present.is_some() {
                 events.connected(server.id(), watcher, again);

@@ -34,7 +34,8 @@ const KEPT: Duration = Duration::from_secs(5);
 /// The release of a plain lock has one key.
 const MOST: usize = 1024;
 
-/// Maximum number of repeated releases in flight. Releases to the same node can share a batch.
+/// Maximum number of releases that are sent again concurrently. Releases to the same node can share
+/// a batch.
 const AT_ONCE: usize = 256;
 
 /// Time between the first and the second check after a change of a primary. The second check finds
@@ -127,7 +128,7 @@ impl Last {
         self.bytes.drain(..first.size);
     }
 
-    /// Removes and returns the releases whose first key has moved according to `is_moved`.
+    /// Removes and returns the releases whose first key has moved, as `is_moved` decides.
     fn take(&mut self, is_moved: impl Fn(&[u8]) -> bool) -> Vec<(Instant, Request)> {
         let (mut kept, mut moved) = (Last::default(), Vec::new());
         let Last { releases, mut bytes, .. } = std::mem::take(self);

@@ -86,7 +86,7 @@ pub struct Health {
     pub held: usize,
     /// Number of requests for locks and permits that wait in this process.
     pub waiting: usize,
-    /// Whether the client is shut down, or about to be.
+    /// Whether the client is shut down, or is being shut down.
     pub is_shut_down: bool,
 }
 

@@ -1,4 +1,5 @@
-//! The life of a client: open, then closing until a deadline, then over.
+//! The life of a client. At first the client is open, then it is closing until a deadline, then it
+//! is over.
 //!
 //! A client is over after a shutdown, or once the runtime of its tasks has ended.
 

@@ -240,8 +240,8 @@ impl Connection {
     /// Handles an error that says that the server accepts no writes.
     ///
     /// If a certain [role](NodeRole) is expected of the server, the role is checked. Otherwise the
-    /// connection is replaced, at most once in 2 s: the same address may already lead to a new
-    /// primary, while the former primary keeps this connection open.
+    /// connection is replaced, at most once in 2 s. The reason is that the same address may already
+    /// lead to a new primary, while the former primary keeps this connection open.
     pub(crate) fn report_read_only(&self) {
         if !matches!(self.greeting, Handshake::Identity | Handshake::Data { part: NodeRole::Any, .. }) {
             return self.doubt.notify_one();

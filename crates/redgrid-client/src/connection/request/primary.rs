@@ -17,7 +17,7 @@ use crate::connection::{
 use crate::count;
 use crate::error::{ServerError, after_unanswered};
 
-/// The result of a request at each node that it was sent to.
+/// The result of a request at each node to which it was sent.
 pub type ByNode<T> = Vec<(NodeId, Result<T, ServerError>)>;
 
 /// A node that was a primary when the caller requested the primaries. A node that replaces it is

@@ -233,8 +233,8 @@ pub(super) async fn admitted<'a>(
         tokio::select! {
             biased;
             permit = limit.acquire() => permit.map_err(|_| waited()),
-            // The client's clock is not used here, because it wakes each waiting caller every
-            // second to detect a suspend of the machine, and very many callers may wait.
+            // The client's clock is not used here. To detect a suspend of the machine, it wakes
+            // each waiting caller every second, and very many callers may wait here.
             () = tokio::time::sleep(until.since(clock.now())) => Err(waited()),
         }
     };
@@ -290,10 +290,10 @@ pub fn may_execute_until(limit: Instant, window: Duration) -> Instant {
 
 /// Waits until the next transmission may be sent, at most until `until`.
 ///
-/// The wait consists of the retry delay and, if `server` is the primary of the key (`at_home`), of
-/// the wait for its connection. If that primary is not connected now, there is no retry delay. A
-/// topology change or the end of the client ends the wait at once. If `heeds_refusal` is true, a
-/// refusal of this client by the server ends the wait, too.
+/// If `server` is the primary of the key (`at_home`), waits for its connection. If the primary is
+/// connected now, or if `server` is not the primary, the retry delay passes first. A topology
+/// change or the end of the client ends the wait at once. If `heeds_refusal` is true, a refusal of
+/// this client by the server ends the wait, too.
 async fn pause(
     core: &Core,
     key: &[u8],

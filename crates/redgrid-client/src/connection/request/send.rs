@@ -25,9 +25,10 @@ use crate::pinned::pinned;
 // Not `#[non_exhaustive]`: only redgrid-core uses it.
 pub struct RequestOutcome {
     /// The reply, or the final error. The reply to one transmission is valid for the whole request,
-    /// because a request that may have executed is sent again only if it is idempotent.
+    /// because only an idempotent request is sent again after it may have executed.
     pub result: Result<Reply, ServerError>,
-    /// When the answered (or last) transmission was sent; the clock is read just before sending.
+    /// When the last transmission was sent. If there is a reply, it answers this transmission. The
+    /// clock is read just before sending.
     pub sent: Instant,
     /// When the reply or the error arrived.
     pub received: Instant,

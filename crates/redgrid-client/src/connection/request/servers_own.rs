@@ -24,8 +24,8 @@ impl Request {
     /// Returns whether `message` comes from the server itself, not from a user's script or
     /// function.
     ///
-    /// A user's script can return the same text after it has changed data. It must not be retried
-    /// then.
+    /// A user's script can return the same text after it has changed data. Such a script must not
+    /// be retried.
     pub(crate) fn is_servers_own(&self, message: &str) -> bool {
         match &self.what {
             // A refused SCRIPT KILL is not retried: the error UNKILLABLE means that the script

@@ -1,5 +1,5 @@
-//! Detects the kind of process that listens at an address where no connection to a Redis or Valkey
-//! server can be set up.
+//! Detects what kind of process listens at an address, if no connection to a Redis or Valkey server
+//! can be set up there.
 //!
 //! The probe sends a plain-text line and then the first message of a TLS handshake, each on a
 //! connection of its own.

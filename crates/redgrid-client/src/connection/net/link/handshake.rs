@@ -31,8 +31,8 @@ pub(crate) enum NodeRole {
 
 pub(crate) enum Handshake {
     /// Requests nothing except a name for the connection, and accepts a refusal of the name. This
-    /// suits a server whose script runs for too long: such a server refuses every command except
-    /// those that end the script.
+    /// suits a server whose script runs for too long: such a server accepts only commands that end
+    /// the script.
     Nothing,
     /// Requests a sign of life (PING).
     Life,

@@ -159,7 +159,7 @@ impl Connection {
             let followed = login.follow(self).await;
             if followed.as_ref().is_err_and(is_subscribed_only) {
                 // With RESP2 a connection with subscriptions accepts no AUTH. So the connection is
-                // replaced, but only once the server accepts the new login: before that, a new
+                // replaced, but only once the server accepts the new login. Before that, a new
                 // connection could not log in, and messages would be lost.
                 if self.is_login_accepted().await {
                     self.reconnect("the password has changed");

@@ -84,7 +84,7 @@ impl Scan {
 
     /// Returns whether the frame at the start of `buffer` is complete or invalid.
     ///
-    /// Between calls, `buffer` must not be changed except by appending data.
+    /// Between two calls, the caller may only append data to `buffer`.
     pub(super) fn is_whole(&mut self, buffer: &[u8]) -> bool {
         while self.missing > 0 {
             let rest = buffer.get(self.at..).unwrap_or_default();

@@ -94,8 +94,8 @@ impl Connection {
         };
         let found = match (failure.found, &failure.text) {
             (Some(found), _) => Some(found),
-            // No diagnosis is needed if the error has a code, or is about a login or certificate:
-            // in these cases a server of the expected kind has answered.
+            // If the error has a code, or is about a login or certificate, a server of the expected
+            // kind has answered. So no diagnosis is needed.
             (None, Some(text)) if failure.trouble.kind != Kind::Unauthorized && !begins_with_code(text) => {
                 self.diagnose_listener().await
             }
@@ -219,8 +219,8 @@ impl Connection {
 
     /// Detects which kind of process listens at the address, if a set-up has failed or takes long.
     ///
-    /// Returns `None` if the kind of process does not explain the failure. The check is made only
-    /// on connections of a pool, and only until their first handshake is answered: after that, the
+    /// Returns `None` if the kind of process does not explain the failure. Only connections of a
+    /// pool make this check, and only until their first handshake is answered. After that, the
     /// process is known to be a server.
     pub(super) async fn diagnose_listener(&self) -> Option<Trouble> {
         if self.member.is_none() || self.has_been_up.load(Ordering::Acquire) {

@@ -108,8 +108,8 @@ impl Connection {
         }
     }
 
-    /// Returns the reason from an error, without the text that all errors of its kind share, and
-    /// without the node's address.
+    /// Returns the reason that an error contains. The text that all errors of the same variant
+    /// share is left out, and so is the node's address.
     pub(super) fn reason(&self, error: &ServerError) -> String {
         let reason = match error {
             ServerError::Refused { message, .. } | ServerError::Unauthorized { message } => message,

@@ -154,8 +154,9 @@ impl Node {
 /// and on whether the runtime has one thread.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum BatchMode {
-    /// For a near server. Up to four calls in flight are sent by their own callers. While a sender
-    /// task sends batches, one request is in flight, or up to four if [`CROWD`] or more calls wait.
+    /// For a near server. Without a sender task, up to four calls are in flight, each sent by its
+    /// caller. While a sender task sends batches, one request is in flight, or up to four if
+    /// [`CROWD`] or more calls wait.
     Near,
     /// For a distant server. Up to four requests are in flight, even if each has few calls.
     Far,

@@ -7,13 +7,13 @@
 //! so, it delays the waiting calls by 10 ms at most.
 //!
 //! All numbers here were measured on two cores over loopback. Up to four concurrent calls never
-//! wait. If there are more callers, the server is near and the runtime has several threads, one
-//! batch at a time is in flight. The next batch is sent as soon as it has as many calls as the last
-//! batch, or after [`MAX_YIELDS`] yields to the runtime. A request has a fixed cost on both sides:
-//! wake-ups, a write and a read; a larger batch spreads this cost over more calls. One request
-//! needs less CPU time than two requests of half the size. With 16 tasks, the client spends on one
-//! large request three quarters of the CPU time of two small ones, and the server four fifths. With
-//! 8 tasks, both spend two thirds.
+//! wait. If there are more callers, one batch at a time is in flight. (This holds for a near server
+//! and a runtime with several threads.) The next batch is sent as soon as it has as many calls as
+//! the last batch, or after [`MAX_YIELDS`] yields to the runtime. A request has a fixed cost on
+//! both sides: wake-ups, a write and a read; a larger batch spreads this cost over more calls. One
+//! request needs less CPU time than two requests of half the size. With 16 tasks, the client spends
+//! on one large request three quarters of the CPU time of two small ones, and the server four
+//! fifths. With 8 tasks, both spend two thirds.
 //!
 //! With about a hundred callers or more, four requests in flight are faster than one (256 tasks:
 //! 1.13 times). Four are also faster with a distant server. With only one request in flight, a call
@@ -148,8 +148,8 @@ impl Node {
     }
 }
 
-/// Checks the queue while calls wait: starts a sender if a call has waited for [`MAX_WAIT`], and
-/// answers calls with an error when they may no longer be sent (`until`).
+/// Checks the queue while calls wait. Starts a sender if a call has waited for [`MAX_WAIT`]. Calls
+/// that may no longer be sent (`until`) are answered with an error.
 pub(super) async fn watch(node: Weak<Node>, key: BatchKey) {
     loop {
         tokio::time::sleep(MAX_WAIT).await;

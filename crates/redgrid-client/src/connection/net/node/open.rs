@@ -1,4 +1,4 @@
-//! Opens nodes. Contains also the properties of a node that a topology reads and sets.
+//! Opens nodes. Also contains the properties of a node that a topology reads and sets.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};

@@ -123,8 +123,8 @@ pub(super) fn sort(parts: Vec<Reply>, waiting: &mut VecDeque<Waiting>) -> Result
 impl Waiting {
     /// Returns whether a reply answers this request.
     ///
-    /// The result is `false` for the error of a SUNSUBSCRIBE before the request's PING, and `None`
-    /// for a reply that violates the protocol.
+    /// The result is `false` if the reply is the error of a SUNSUBSCRIBE that was sent before the
+    /// request's PING. It is `None` if the reply violates the protocol.
     pub(super) fn is_answered_by(&self, reply: &Reply) -> Option<bool> {
         match (&self.expects, reply) {
             (Expects::Reply, _) | (Expects::Confirmations(..), Reply::Error(_)) => Some(true),
