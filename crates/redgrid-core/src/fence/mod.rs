@@ -75,9 +75,9 @@ static NEXT_CALL: AtomicU64 = AtomicU64::new(1);
 /// # Lifetime
 ///
 /// The fence remembers the highest token until 30 days after the last token has passed (see
-/// [`Fence::lifetime`]). Tokens are times. Once the highest token is forgotten, the fence rejects
-/// every token that is more than 30 days old. By then, the forgotten token is older than that, and
-/// lower tokens are even older. So all of them are rejected.
+/// [`Fence::lifetime`]). Tokens are times. When the fence forgets the highest token, that token is
+/// more than 30 days old, and lower tokens are older still. From then on, the fence rejects every
+/// token that is more than 30 days old. So it still rejects all of these tokens.
 ///
 /// If a token is later than the time of the fence's server, the fence adds the difference to the
 /// time for which it remembers the token. If a holder writes nothing for longer than the lifetime,

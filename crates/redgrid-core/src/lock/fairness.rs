@@ -105,7 +105,8 @@ pub(crate) struct YieldPlan {
     passes: u64,
     /// Whether a waiter exists that receives no messages.
     unseen: bool,
-    /// Message count at which counting begins; `None` until the subscription is active.
+    /// Message count of the subscription when the plan begins. The plan is over once the count is
+    /// higher than this by `passes`. `None` until the subscription is active.
     from: Option<u64>,
     base_quiet_period: Duration,
     /// Whether the message of the release arrives through a replica.
@@ -301,8 +302,9 @@ impl Table {
         YieldPlan::after(state.phantoms.without(key, count, self.now()), self.round_trip(key))
     }
 
-    /// Lets other processes go first. The waiters of this process obey the plan. If this process
-    /// has no waiters, its next request obeys the plan. Returns the answers for try-only requests.
+    /// Lets other processes go first, as `plan` prescribes. The waiters of this process follow the
+    /// plan. If this process has no waiters, its next request follows the plan. Returns the answers
+    /// for try-only requests.
     pub(super) fn yield_to_others(
         &self,
         state: &mut State,
@@ -322,7 +324,7 @@ impl Table {
 
     /// Remembers a yield when no request of this process waits.
     ///
-    /// The next request of this process obeys the plan if it arrives soon.
+    /// The next request of this process follows the plan if it arrives soon.
     pub(super) fn remember_yield(&self, state: &mut State, key: &LockId, plan: YieldPlan, handover_ends: Instant) {
         let since = self.now();
         let window = state.locks.get(key).map_or(Duration::ZERO, |lock| self.handover_window(lock.protocol, key));

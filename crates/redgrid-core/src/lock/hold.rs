@@ -390,7 +390,7 @@ impl Hold {
         }
     }
 
-    /// Returns the time until which the lock stays taken for `at_least`.
+    /// Returns the time until which the lock stays taken because of the option `at_least`.
     ///
     /// A hold that no caller has received does not keep its lock taken.
     pub(super) fn retained_until(&self) -> Instant {

@@ -70,10 +70,10 @@ impl Table {
             // A task that ended early may have sent its request.
             let taken = outcome.await.unwrap_or_else(|_| Err(maybe_taken(AcquireFailure::ShuttingDown)));
             match taken.map_err(|failure| failure.into_error(&self.core, &name))? {
-                // The caller polled too late, so its grant was released: take the lock over again.
-                // With another condition there is no second takeover: the former holders have lost
-                // the lock already, so it would not find them, or would take the lock from the next
-                // holder.
+                // The caller polled too late, so its grant was released. With the condition
+                // `Anybody`, the lock is taken over again. The other conditions concern the former
+                // holders, which have lost the lock already. A second takeover would find none of
+                // them, or would take the lock from the next holder.
                 Takeover::Done(grant) if !grant.accept() && from == TakeoverFrom::Anybody => {}
                 taken => return Ok(taken),
             }
@@ -150,9 +150,8 @@ impl Table {
     /// Waits until the former holder's hand-over window is over, and renews the grant.
     ///
     /// Until then, if a former holder has not received the notice, it can hand the lock over within
-    /// its process. At the end of the window, the server's clock is past every token of these
-    /// hand-overs. So the renewal at that time gives the grant a new, higher token from this
-    /// clock.
+    /// its process. The tokens of these hand-overs are server times within the window. So after the
+    /// window, the renewal gives the grant a higher token, read from the server's clock.
     ///
     /// The former holder has lost the lock already, so the outcome after an error is unknown.
     async fn wait_out_previous(

@@ -1,4 +1,5 @@
-//! The series at a recorder.
+//! Passes the values of metrics to the recorder. A series is a metric with one combination of
+//! values of its labels. Each series is registered at the recorder before its first value.
 
 use std::collections::HashMap;
 use std::sync::{LazyLock, PoisonError, RwLock};

@@ -260,7 +260,7 @@ impl LocalSemaphore {
         AcquireError::of(&self.keys.name, self.core.life.why())
     }
 
-    /// Makes the renewal task run when the next lease of this process is due, or ends.
+    /// Makes the renewal task run when a lease of this process next must be renewed, or ends.
     pub(super) fn wake_renewal(&self, state: &SemaphoreState) {
         self.registry.alarm.bring_forward(state.leases.next());
     }

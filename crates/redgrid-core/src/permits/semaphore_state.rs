@@ -86,9 +86,9 @@ pub(super) struct SemaphoreState {
     pub(super) left_at_yield: i64,
     /// Subscribers that never acquire permits.
     pub(super) phantom: Phantom,
-    /// Set when a yield has ended: the number of subscribers, and how many of them have not shown
-    /// by a message that they had permits. The next reply to a request for permits decides whether
-    /// these subscribers may be phantoms.
+    /// Set when a yield has ended: the number of subscribers, and how many of them published no
+    /// message during the yield. A message shows that its sender had permits. The next reply to a
+    /// request for permits decides whether the subscribers without a message may be phantoms.
     pub(super) quiet_yield: Option<(u64, u64)>,
     /// Whether the last reply left too few permits for a waiter.
     pub(super) contended: bool,

@@ -46,8 +46,8 @@ pub(in crate::lock) struct LocalPass {
     /// The served positions that the pass request in flight reports.
     reporting: Vec<u64>,
     /// Set if a hand-over is suspended until the pass request in flight completes. Contains the id
-    /// of the server lease and, if that lease was adjusted to a waiter's request, the last
-    /// adjustment.
+    /// of the server lease. If the length of that lease was changed to suit a waiter's request,
+    /// also contains the last such change.
     suspended: Option<(u64, Option<Fitted>)>,
     /// Id of a server lease that is no longer passed along, because a pass request has failed, or
     /// because a retransmitted pass request can still release the lock.

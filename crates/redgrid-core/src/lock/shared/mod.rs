@@ -123,7 +123,8 @@ impl SharedGrant {
 /// more shareable grants only if its requests differ in their options.
 const COMPARED_GRANTS: usize = 4;
 
-/// The numbers of the grants of each lock kind and key, except grant 0.
+/// For each lock kind and key, the numbers of the grants that have a number of their own: grants of
+/// readers and of conversions. All other grants have number 0 (see [`LockId`]).
 #[derive(Default)]
 pub(in crate::lock) struct GrantSet(HashMap<(&'static str, Bytes), Vec<u64>>);
 
@@ -142,7 +143,7 @@ impl GrantSet {
         }
     }
 
-    /// Returns all grants of a key except grant 0, from the newest to the oldest.
+    /// Returns the grants of a key that are in this set, from the newest to the oldest.
     fn of(&self, kind: &'static str, target: &Arc<LockKeys>) -> impl Iterator<Item = LockId> + use<'_> {
         let grants = if self.0.is_empty() { None } else { self.0.get(&(kind, target.key.clone())) };
         let target = Arc::clone(target);
