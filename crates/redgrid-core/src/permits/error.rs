@@ -20,8 +20,8 @@ pub enum AcquireError {
         /// How long the caller waited.
         waited: Duration,
     },
-    /// The number of permits is not set on the server, and this handle was created without a
-    /// number. The semaphore is new, or was deleted.
+    /// The number of permits is not set on the server, and this handle was created without a number
+    /// of permits. The semaphore is new, or was deleted.
     ///
     /// Nothing is held.
     #[error("the number of permits of `{name}` is not set")]

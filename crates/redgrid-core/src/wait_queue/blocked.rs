@@ -26,8 +26,8 @@ impl<R: Resource> WaitQueue<R> {
         is_first
     }
 
-    /// Adds a waiter, or returns `None` if the queue is blocked. This method is for callers that do
-    /// not wait behind others.
+    /// Adds a waiter, or returns `None` if the queue is blocked. This method is for callers that
+    /// leave instead of waiting behind others.
     pub fn enter_unblocked(self: &Arc<Self>, request: R::Request) -> Option<Waiter<R>> {
         let state = self.state();
         state.blocked_by.is_none().then(|| self.add(state, request))

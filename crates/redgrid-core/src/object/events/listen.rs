@@ -201,8 +201,8 @@ impl Listen {
             }
         };
         client.core().wait_active(&buffer, until).await.map_err(subscribe_error)?;
-        // Since the first check, the server may have been replaced by a server that was not
-        // checked.
+        // Since the first check, the server may have been replaced by one that was not checked. So
+        // the check is repeated.
         if let Some(notify_config) = &notify_config {
             notify_config.clone().ensure(Arc::clone(subscriptions), until).await?;
         }
