@@ -255,10 +255,10 @@ impl<Q, A> WaiterSlab<Q, A> {
             self.expired += 1;
             self.complete(first, Err(ServerError::unknown("no answer came in time")), &mut to_wake);
         }
-        // New requests do not wake the loop, so the next call must not be later than their
-        // deadlines. The deadline of a new request is `latest_deadline` or later. If
-        // `latest_deadline` has passed, it sets no limit: the deadline of a new request is then at
-        // least a response timeout away.
+        // A new request does not wake the loop, so the next call must not be later than the
+        // deadline of such a request. That deadline is never earlier than `latest_deadline`, so
+        // `latest_deadline` is the limit. Once it has passed, no limit is needed: the deadline of a
+        // new request is then at least a response timeout away.
         (to_wake, if self.latest_deadline > now { next.min(self.latest_deadline) } else { next })
     }
 

@@ -130,7 +130,7 @@ impl IdempotentRequest {
         IdempotentRequest { request: self.request.int(n), ..self }
     }
 
-    /// Adds a placeholder for the command by which the script publishes.
+    /// Adds a placeholder for the command with which the script publishes.
     pub fn publish_arg(self) -> Self {
         IdempotentRequest { request: self.request.publish_arg(), ..self }
     }

@@ -26,7 +26,7 @@ pub(crate) use operation::{HolderLookup, OpContext, OpSpan, Outcome};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Metric {
-    /// The name at the recorder.
+    /// The name of the metric.
     pub name: &'static str,
     /// Whether the metric is a counter, a gauge or a histogram.
     pub form: Form,
