@@ -126,7 +126,8 @@ impl UnpolledRegistry {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Advances the tick. Returns the due entries, and whether other entries are still registered.
+    /// Advances the tick. Returns the entries to be given up, and whether other entries are still
+    /// registered.
     fn tick(&self) -> (Vec<Arc<dyn Unpolled>>, bool) {
         let mut due = Vec::new();
         let mut state = self.state();

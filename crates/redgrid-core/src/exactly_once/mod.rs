@@ -33,7 +33,7 @@ pub(crate) const RETRY_WINDOW: Duration = Duration::from_secs(30);
 /// The beginning of a script that is executed exactly once.
 const PRELUDE: &str = include_str!("dedup.lua");
 
-/// The beginning of such a script if it is sent at most once.
+/// The beginning of the same script if it is sent at most once.
 const PLAIN_PRELUDE: &str = include_str!("plain.lua");
 
 /// A script that is executed exactly once, however often it is sent.

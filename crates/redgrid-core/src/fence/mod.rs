@@ -128,8 +128,8 @@ impl Fence {
 
     /// Remembers the highest token forever, and never rejects a token because of its age.
     ///
-    /// Use this for tokens that are not times, such as those of Redisson, which are counters. The
-    /// key of the fence stays until it is deleted.
+    /// Use this for tokens that are not times. For example, Redisson's tokens are counters. The key
+    /// of the fence stays until it is deleted.
     pub fn without_lifetime(mut self) -> Self {
         self.lifetime = None;
         self

@@ -152,13 +152,13 @@ impl Deadline {
         self.update(now, |_| to)
     }
 
-    /// Moves the deadline forwards to `to`, unless it is later already. If the deadline has passed
-    /// at `now`, changes nothing and returns false.
+    /// If the deadline is earlier than `to`, moves it to `to`. If the deadline has passed at `now`,
+    /// changes nothing and returns false.
     pub(crate) fn extend(&self, to: Instant, now: Instant) -> bool {
         self.update(now, |at| at.max(to))
     }
 
-    /// Moves the deadline backwards to `to`, unless it is earlier already.
+    /// If the deadline is later than `to`, moves it to `to`.
     pub(crate) fn lower(&self, to: Instant) {
         let earlier = |bits| Some(encoded(decoded(bits).min(to)) | (bits & PASSED));
         let _ = self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, earlier);
@@ -184,16 +184,16 @@ fn decoded(bits: u64) -> Instant {
     }
 }
 
-/// A lease that ends unless it is renewed. Before its end it may also be verified, that is, looked
-/// up on the server without being extended.
+/// A lease that can be renewed or verified before it ends. A verification looks the lease up on the
+/// server, and does not extend it.
 pub(crate) trait Lease {
     /// Identifies a lease in its schedule.
     type Id: Copy + Ord + Hash;
 
     fn id(&self) -> Self::Id;
 
-    /// Returns the earlier of two times: when the lease ends unless it is renewed, and when the
-    /// first of its holds runs out.
+    /// Returns the earlier of two times: when the lease ends without a further renewal, and when
+    /// the first of its holds runs out.
     fn next_end(&self) -> Instant;
 }
 
@@ -211,7 +211,7 @@ struct Registered<L> {
     end: Instant,
 }
 
-/// Adds an entry, unless its time is `Instant::MAX`.
+/// Adds an entry. Does nothing if its time is `Instant::MAX`.
 fn note<Id: Ord>(set: &mut BTreeSet<(Instant, Id)>, at: Instant, id: Id) {
     if at != Instant::MAX {
         set.insert((at, id));

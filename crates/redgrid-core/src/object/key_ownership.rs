@@ -194,7 +194,8 @@ pub enum Evidence {
     Multimap,
 }
 
-/// Returns the object to which this key may belong as a companion, and the condition for that.
+/// Returns the object to which this key may belong as a companion, and the condition under which it
+/// does.
 pub fn possible_owner(key: &[u8]) -> Option<MaybeOwned> {
     if key.len() > MAX_KEY_LEN {
         return None;

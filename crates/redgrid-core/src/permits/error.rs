@@ -65,9 +65,9 @@ pub enum AcquireError {
     },
     /// The request failed for a reason that all objects share.
     ///
-    /// Nothing is held, unless the failure is [`Failure::OutcomeUnknown`]. In that case the client
-    /// sends the request again until it is answered, for 30 s at most, and returns the permits that
-    /// the request took. If it is never answered, leased permits are available again at the end of
+    /// Only after [`Failure::OutcomeUnknown`], permits may be held. The client then sends the
+    /// request again until it is answered, for 30 s at most, and returns the permits that the
+    /// request took. If it is never answered, leased permits are available again at the end of
     /// their lease, and permits without a lease may be lost.
     #[error(transparent)]
     Failed(#[from] Failure),

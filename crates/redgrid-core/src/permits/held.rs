@@ -33,7 +33,7 @@ impl PermitLease {
         count::permits_held(held.labels, 1);
     }
 
-    /// Counts the end of the permit, unless its end was counted before.
+    /// Counts the end of the permit. If the end was counted before, does nothing.
     pub(super) fn end_count(&self, how: Option<Result<(), LostReason>>) {
         let held = self.held.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(held) = held {

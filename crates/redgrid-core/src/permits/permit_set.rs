@@ -140,7 +140,7 @@ impl PermitLease {
         self.lost.get().copied().or_else(expired)
     }
 
-    /// Marks the permit as lost, unless it was lost before.
+    /// Marks the permit as lost. A permit that was marked before keeps its first reason.
     pub(super) fn mark_lost(&self, reason: LostReason) {
         if self.lost.set(reason).is_ok() {
             self.end_count(Some(Err(reason)));

@@ -29,7 +29,7 @@ struct Caller {
     /// Set when the waker of the last poll is called.
     flag: Arc<Flag>,
     was_sent: bool,
-    /// Number of batches that were formed before the batch with this request.
+    /// The number of this request's batch: how many batches were formed before it.
     batch: u64,
 }
 

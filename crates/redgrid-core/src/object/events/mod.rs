@@ -81,7 +81,7 @@ pub enum Gap {
     Interrupted,
     /// The reader was slow, and notifications were dropped.
     Slow {
-        /// Number of dropped notifications, including those of events that the stream does not
+        /// Number of dropped notifications. Some of them may be of events that the stream does not
         /// select.
         missed: u64,
     },
