@@ -329,8 +329,8 @@ pub trait ClientExt: Sealed {
         subscribers(self.client().core(), channel)
     }
 
-    /// Returns the number of subscribers of a channel in the slot of `key`, at the primary of that
-    /// slot; `None` if the primary does not answer within 50 ms.
+    /// Counts the subscribers of a channel in the slot of `key`, at the primary of this slot.
+    /// Returns `None` if the primary does not answer within 50 ms.
     fn subscribers_at_primary(&self, channel: &Bytes, key: &[u8]) -> impl Future<Output = Option<u64>> + Send {
         self.client().core().subscriptions.subscribers_at_primary(channel, key)
     }

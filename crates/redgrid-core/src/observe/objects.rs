@@ -124,7 +124,7 @@ labelled! {
 }
 
 /// Reports the counters of queues of a family as 0. Call it when a handle gets its family, so that
-/// the first event is a step from 0.
+/// the first event is an increase from 0.
 pub fn queue_family(family: &'static str) {
     begin(&table::QUEUE_MESSAGES, family);
 }

@@ -42,8 +42,8 @@ pub(super) fn record<const N: usize>(metric: &'static Metric, labels: [&'static 
     with_key(metric, labels, |recorder, key| recorder.register_histogram(key, &METADATA).record(took));
 }
 
-/// Registers a metric whose first label is `family`, for this family. Its first event is then a
-/// step from 0.
+/// Registers a metric whose first label is `family`, for this family. The first event of the metric
+/// is then an increase from 0.
 pub(super) fn begin(metric: &'static Metric, family: &'static str) {
     let values: Values = [family, "", ""];
     with_recorder(|recorder| {

@@ -173,8 +173,8 @@ impl World {
         self.batches.extend((!requests.is_empty()).then_some(Some(requests)));
     }
 
-    /// Checks that a caller with a result is woken, that each caller has a slot of its own, that no
-    /// free slot is lost, and that an abandoned batch wakes the loop.
+    /// Checks four invariants: a caller with a result is woken, each caller has a slot of its own,
+    /// no free slot is lost, and an abandoned batch wakes the loop.
     fn check_invariants(&self) {
         let all = &self.waiters;
         for who in self.callers.iter().flatten() {
