@@ -350,7 +350,8 @@ impl<'a, Q, A> Iterator for QueuedRequests<'a, Q, A> {
     }
 }
 
-/// Replaces `current` by `waker` if they wake different tasks. Returns the replaced waker.
+/// Replaces `current` by `waker`, and returns the replaced waker. If both wake the same task, keeps
+/// `current`.
 fn replace_waker(current: &mut Option<Waker>, waker: Option<&Waker>) -> ReplacedWaker {
     match (&*current, waker) {
         (Some(current), Some(waker)) if current.will_wake(waker) => None,

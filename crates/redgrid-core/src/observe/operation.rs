@@ -22,9 +22,8 @@ pub(crate) struct OpContext<'a> {
     pub(crate) name: &'a Name,
 }
 
-/// Reads which client holds a lock while an acquire waits for it, and returns the id of that
-/// client. Completes only if the wait is long. Returns `None` if no client is known to hold the
-/// lock.
+/// Reads which client holds the lock for which an acquire waits, and returns that client's id.
+/// Completes only if the wait is long. Returns `None` if no client is known to hold the lock.
 pub(crate) type HolderLookup = Pin<Box<dyn Future<Output = Option<String>> + Send>>;
 
 pub(super) const ACQUIRED: &str = "acquired";
@@ -195,7 +194,7 @@ mod enabled {
         kind: OpKind,
         span: Span,
         outcome: &'static str,
-        /// Reads the holder during a long wait. Set only if a subscriber records the span.
+        /// Reads the holder during a long wait; only for a span that a subscriber records.
         lookup: Option<HolderLookup>,
     }
 
