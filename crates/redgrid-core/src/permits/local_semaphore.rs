@@ -73,8 +73,8 @@ impl DriverHandoff {
     }
 }
 
-/// A future for a result that the loop sends. If its caller has to poll the loop, polling this
-/// future also polls the loop.
+/// A future for a result that the loop of the semaphore sends. If no task runs the loop, polling
+/// this future also polls the loop.
 ///
 /// If the future is dropped, a task continues the loop. The output is `None` if the loop ends
 /// without a result.
