@@ -18,14 +18,14 @@ use super::table::Table;
 use crate::clock::Instant;
 
 /// The longest additional wait of a cleanup after the server's clock was set back: 20 s. No
-/// retransmission is in flight for longer than that.
+/// retransmission is in flight for longer than 20 s.
 const LONGEST_STEP: Duration = Duration::from_secs(20);
 
 /// Largest number of locks that one script releases.
 pub(super) const BULK: usize = 500;
 
 /// Pause before a denied release is sent again for the first time: 100 ms. After each further
-/// denial the pause doubles, but only up to 1 s, because a shutdown waits for it.
+/// denial the pause doubles, but only up to 1 s, because a shutdown waits until the pause is over.
 const DENIED_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_DENIED_PAUSE: Duration = Duration::from_secs(1);
 

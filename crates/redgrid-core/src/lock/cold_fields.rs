@@ -94,8 +94,8 @@ impl ServerLease {
     /// Records that the lease on the server may last until `until`, if that is later than recorded
     /// before.
     ///
-    /// This is needed after a change of the lease that was not answered, or whose reply did not
-    /// move the deadline. The local deadline stays as it is.
+    /// This is needed if a change of the lease was not answered, or if its reply did not move the
+    /// deadline. The local deadline stays as it is.
     pub(super) fn raise_upper_bound(&self, until: Instant) {
         self.inner().raise_upper_bound(until);
     }

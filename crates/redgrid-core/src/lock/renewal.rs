@@ -176,8 +176,8 @@ impl Table {
             let kind = first.protocol;
             let sent = self.now();
             let leases: Vec<_> = server_leases.iter().map(|server_lease| lease_to_send(server_lease, sent)).collect();
-            // The durability that the current owners request. When the reply arrives, a new owner
-            // may request another durability.
+            // Read now which durability the current owners request. By the time the reply arrives,
+            // a new owner may request another durability.
             let wanted: Vec<_> = server_leases.iter().map(|server_lease| server_lease.wanted_durability()).collect();
             let fields: Vec<_> = server_leases.iter().map(|server_lease| self.core.field(server_lease.id)).collect();
             let each = server_leases.iter().zip(&fields).zip(&leases);
@@ -258,7 +258,8 @@ impl Table {
         (sent, lease, durability): (Instant, Duration, Durability),
     ) {
         match status {
-            // A new owner requests more durability than this renewal has confirmed.
+            // A new owner requests more durability than this renewal has confirmed: renew again
+            // soon.
             1 if !lease.is_zero() && !durability.covers(server_lease.wanted_durability()) => {
                 server_lease.raise_upper_bound(now + lease);
                 self.renew_soon(state, std::slice::from_ref(server_lease));

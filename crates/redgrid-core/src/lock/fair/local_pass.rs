@@ -188,7 +188,8 @@ impl Table {
             let lock = state.locks.get_mut(&server_lease.lock_id())?;
             lock.local_pass.get_or_insert_default().served.extend(served);
             self.take_out_served(lock);
-            // The server may refuse pass requests but no plain release, so a plain release follows.
+            // The server may refuse a pass request and yet accept a plain release, so a plain
+            // release follows.
             return None;
         }
         self.released_by_pass(server_lease, &outcome);

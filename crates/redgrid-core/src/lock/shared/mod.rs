@@ -81,7 +81,8 @@ pub trait ReadWriteMode: Send + Sync {
         None
     }
 
-    /// Returns the requests that remove those of the listed holders whose leases have expired.
+    /// Returns requests that evict expired holders: those in the given list whose leases have
+    /// ended.
     ///
     /// Waiters send these requests periodically.
     fn evict_expired(&self, _target: &LockKeys, _holders: &[Bytes]) -> Vec<Request> {
@@ -101,7 +102,8 @@ pub trait ReadWriteMode: Send + Sync {
 /// The fields of a lock state that only readers and writers need.
 #[derive(Default)]
 pub(in crate::lock) struct SharedGrant {
-    /// Id of the server lease with the hold that the requests convert.
+    /// The requests convert a hold of the server lease with this id; `None` if they convert no
+    /// hold.
     pub(in crate::lock) under: Option<u64>,
     /// Whether this grant is for a single request: no other request is allowed to share it.
     is_private: bool,
@@ -123,7 +125,7 @@ impl SharedGrant {
 /// more shareable grants only if its requests differ in their options.
 const COMPARED_GRANTS: usize = 4;
 
-/// The numbers of the grants of each lock kind and key, except grant 0.
+/// The numbers of the grants of each lock kind and key. The number 0 (see `LockId`) is left out.
 #[derive(Default)]
 pub(in crate::lock) struct GrantSet(HashMap<(&'static str, Bytes), Vec<u64>>);
 
