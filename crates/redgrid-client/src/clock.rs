@@ -20,8 +20,8 @@ const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
 /// The longest time that [`Clock::wait_until`] sleeps before it reads the clock again: 30 s.
 ///
-/// The time is long: if a hundred thousand waiters read the clock every second, they would keep a
-/// processor busy.
+/// The time is long, because a hundred thousand waiters that read the clock every second would keep
+/// a processor busy.
 const LONGEST_COARSE_SLEEP: Duration = Duration::from_secs(30);
 
 /// A point in time of a [`Clock`], in nanoseconds.

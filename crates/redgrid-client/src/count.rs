@@ -275,8 +275,8 @@ mod enabled {
                 return work(recorder, key);
             }
             drop(known);
-            // If a counter first appeared with the value 1, Prometheus would not count the
-            // increase from 0.
+            // Each counter begins at 0. If it first appeared with the value 1, Prometheus would not
+            // count the increase from 0.
             SERIES.iter().for_each(|series| begin_at_zero(recorder, series));
             let key = key(name, label);
             work(recorder, &key);

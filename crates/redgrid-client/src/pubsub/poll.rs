@@ -38,8 +38,8 @@ pub const UNSUBSCRIBED_POLL: Duration = Duration::from_millis(100);
 
 /// Result of `ttl.lua` for an absent key.
 const ABSENT: i64 = -2;
-/// Result of `ttl.lua` for a key that cannot be read. The waiter is woken, and its own request then
-/// shows why.
+/// Result of `ttl.lua` for a key that cannot be read. The waiter is woken. The reply to its own
+/// request then shows why the key cannot be read.
 const UNREADABLE: i64 = -3;
 
 /// Polls due keys, for as long as the tasks of the node run.

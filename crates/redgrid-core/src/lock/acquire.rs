@@ -97,9 +97,9 @@ impl Table {
                 } else if !request.once {
                     lock.yield_plan = Some(Box::new(last.plan));
                 } else if let Some(yields_until) = last.yields_until(now) {
-                    // Other processes are still being notified of this process's last release. A
-                    // try-only request that is sent now would always overtake them, so it is sent
-                    // later.
+                    // This process has just released the lock, and other processes are still being
+                    // notified. A try-only request that is sent now would always overtake them, so
+                    // it is sent later.
                     recent.insert(key.clone(), last, now);
                     not_before = yields_until;
                     if last.plan.is_wanted() {

@@ -21,7 +21,7 @@ use crate::clock::Instant;
 use crate::config::Durability;
 use crate::lease::{deadline, next_renewal};
 
-/// One acquire attempt: the waiter for which it is made, and the parameters of its request.
+/// One acquire attempt: its waiter, and the parameters of its request.
 pub(super) struct Attempt {
     pub(super) key: LockId,
     pub(super) protocol: &'static dyn LockProtocol,

@@ -60,8 +60,8 @@ impl HoldGuard {
     ///
     /// # Errors
     ///
-    /// [`DetachError`], with the guard. The hold continues, unless the error says that the hold is
-    /// lost.
+    /// [`DetachError`], with the guard. If the error does not say that the hold is lost, the hold
+    /// continues.
     ///
     /// # Cancel safety
     ///

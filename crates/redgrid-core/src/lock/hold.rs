@@ -296,7 +296,7 @@ impl Hold {
         self.answer_offer(OFFERED, RESERVED) != Err(REVOKED)
     }
 
-    /// Revokes the offered hold unless it was accepted or reserved. The table must be locked.
+    /// Revokes the offered hold if it was neither accepted nor reserved. The table must be locked.
     pub(super) fn revoke_offer(&self) -> bool {
         self.answer_offer(OFFERED, REVOKED).is_ok()
     }

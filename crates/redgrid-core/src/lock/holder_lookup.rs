@@ -13,8 +13,8 @@ use crate::observe::HolderLookup;
 /// timeout if that is shorter. Most waits end earlier and cost no request.
 const LONG_WAIT: Duration = Duration::from_secs(1);
 
-/// Largest number of fields that are read: a read-write lock has a field for its mode, and one for
-/// each reader.
+/// Largest number of fields that are read. One field is not enough, because a read-write lock has a
+/// field for its mode, and one for each reader.
 const MAX_FIELDS: i64 = 4;
 
 impl PendingAcquire {

@@ -25,7 +25,7 @@ use crate::observe::{OpContext, OpSpan};
 use crate::unpolled::{BackgroundTask, InlineTask};
 
 impl HoldGuard {
-    /// Releases the hold and waits for the reply, for `response_timeout` at most.
+    /// Releases the hold and waits for the reply, but no longer than `response_timeout`.
     ///
     /// Without a reply in that time, the release goes on in the background. It ends when the server
     /// answers, or when the lease has certainly ended on the server. An unanswered

@@ -1,7 +1,7 @@
 //! The renewal loop for all locks of a client. It renews leases in batches, and ends holds.
 //!
-//! One timer serves all holds. A round renews up to 100 server leases of one kind and durability by
-//! one script; in a cluster they also share a hash slot. Only a confirmed renewal moves a deadline.
+//! One timer serves all holds. One script renews up to 100 server leases. They have the same kind
+//! and durability and, in a cluster, the same hash slot. Only a confirmed renewal moves a deadline.
 //! A renewal that failed is retried until the deadline. If the server replies that a lease is not
 //! held, this process ends that lease at once.
 
@@ -168,7 +168,7 @@ impl Table {
     fn renew(self: Arc<Self>, mut server_leases: Vec<Arc<ServerLease>>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
         Box::pin(async move {
             {
-                // Skip server leases that were released meanwhile.
+                // Skip server leases that were released after this batch was selected.
                 let state = self.state();
                 server_leases.retain(|server_lease| state.schedule.get(server_lease.id).is_some());
             }

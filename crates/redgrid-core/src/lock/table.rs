@@ -147,8 +147,8 @@ pub(super) enum Busy {
     AdjustingLease(u64),
     /// The current server lease is being released.
     Release {
-        /// Id of the release. If the server lease is reclaimed meanwhile, its next release has
-        /// another id.
+        /// Id of the release. If the server lease is reclaimed before this release is sent, its
+        /// next release has another id.
         id: u64,
         /// Whether a new request can reclaim the server lease, because the release was not sent
         /// yet.

@@ -131,8 +131,8 @@ impl Table {
         }
         let TakeoverRequest { kind, target, .. } = takeover;
         let guard = self.install(client, kind, target, granted, (request, Instant::MIN));
-        // If the table was closed meanwhile, the former holder has lost the lock all the same. So
-        // the outcome is unknown.
+        // If the table was closed before the grant was installed, the former holder has lost the
+        // lock all the same. So the outcome is unknown.
         guard.map(Takeover::Done).ok_or_else(|| maybe_taken(AcquireFailure::ShuttingDown))
     }
 

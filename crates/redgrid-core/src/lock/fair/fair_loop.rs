@@ -119,8 +119,8 @@ impl Table {
         if !lock.request_in_flight
             && (lock.server_lease.is_some() || lock.queue.iter().any(|entry| !entry.request.once))
         {
-            // A try-only request waits neither for a task of this process that has the lock, nor
-            // for a task that waits for the lock.
+            // A task of this process has the lock, or waits for it. A try-only request does not
+            // wait for such a task.
             answers = lock.reject_try_waiters();
         }
         for entry in lock.queue.iter().filter(|entry| entry.until <= now) {

@@ -288,7 +288,7 @@ impl Table {
         Ok(LocalCheck::Reserved { entered, wanted })
     }
 
-    /// Ends the reservation of all wanted keys, so that requests that arrived meanwhile can
+    /// Ends the reservation of all wanted keys. Requests that have waited for this can then
     /// proceed.
     fn unreserve(self: &Arc<Self>, multi: &MultiRequest, wanted: &[(usize, Option<Instant>)]) {
         let now = self.now();

@@ -380,8 +380,8 @@ impl LockState {
             && self.queue.iter().all(is_alike)
     }
 
-    /// Does the work that is due after a hold of a server lease has ended: notifies the last sharer
-    /// if it is now alone, and stops renewals if only forgotten holds (without a guard) remain.
+    /// Does the work that is due after a hold of a server lease has ended. If one sharer remains,
+    /// it is notified. If only forgotten holds (without a guard) remain, renewals stop.
     pub(in crate::lock) fn left_by_one(&self, server_lease: &ServerLease) {
         if self.holds.len() == 1 {
             server_lease.left_alone();
