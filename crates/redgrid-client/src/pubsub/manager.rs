@@ -41,9 +41,9 @@ pub(super) struct State {
     pub(super) node_tasks: HashMap<NodeId, NodeTask>,
     /// Denied channels, each with the time of the next attempt.
     pub(super) denied: HashMap<Bytes, Denial>,
-    /// Channels that are being unsubscribed at a node, with the sinks of their removed watchers
-    /// (see [`SubscriptionManager::drain_watcher`]). These sinks receive messages until the server
-    /// has confirmed the end of the subscription.
+    /// Channels that are being unsubscribed at a node. A sink is where the messages of a watcher
+    /// go. The sinks of removed watchers (see [`SubscriptionManager::drain_watcher`]) receive
+    /// messages until the server has confirmed the end of the subscription.
     pub(super) draining: HashMap<Bytes, Vec<(NodeId, Sink)>>,
     next_id: u64,
     pub(super) closed: bool,

@@ -99,7 +99,7 @@ impl Table {
                 } else if let Some(yields_until) = last.yields_until(now) {
                     // This process has just released the lock, and other processes are still being
                     // notified. A try-only request that is sent now would always overtake them, so
-                    // it is sent later.
+                    // it is not sent yet.
                     recent.insert(key.clone(), last, now);
                     not_before = yields_until;
                     if last.plan.is_wanted() {

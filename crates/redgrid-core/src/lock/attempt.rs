@@ -1,6 +1,6 @@
 //! One acquire request: it is sent, and its grant becomes a server lease with a first hold.
 //!
-//! Other replies than grants are handled in `not_granted`.
+//! Replies other than grants are handled in `not_granted`.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;

@@ -33,8 +33,8 @@ const POLLER_QUIET_PERIOD: Duration = Duration::from_millis(250);
 ///
 /// A replica that does not lag delivers the message within a fraction of 20 ms. All subscribers of
 /// the same replica receive the message at the same time. This constant has a second use. A
-/// subscriber that never acquires the lock is a phantom. Only a yield whose quiet period has at
-/// least this length can show that a subscriber is a phantom.
+/// subscriber that never acquires the lock is a phantom. A subscriber counts as a phantom only
+/// after a yield whose quiet period has at least this length.
 const REPLICA_QUIET_PERIOD: Duration = Duration::from_millis(20);
 
 /// Divisor of the poll interval: 4. If the server did not publish a release, listeners notice the
@@ -44,9 +44,8 @@ const REPLICA_QUIET_PERIOD: Duration = Duration::from_millis(20);
 const LATE_POLL: u32 = 4;
 const POLL_TICK: Duration = Duration::from_millis(100);
 
-/// Number of hand-over windows after a release in which the process still remembers that it must
-/// let others go first: 2. If the next request of the process is made in this time, it waits for
-/// them.
+/// A process that must let others go first remembers this for 2 hand-over windows after its
+/// release. If its next request is made in this time, the others go first.
 ///
 /// If a yield were forgotten after one window, two processes that make requests with pauses could
 /// starve a third process (found by the model `turns`).
@@ -171,8 +170,8 @@ impl YieldPlan {
     ///
     /// If a probe is sent while another process releases the lock, this process overtakes a process
     /// that waits for the message of that release. A busy process releases the lock at the end of
-    /// its hand-over window. The period is therefore normally shorter than a window, so that the
-    /// probe is sent before the window ends. The period is longer only for polling waiters,
+    /// its hand-over window. The quiet period is therefore normally shorter than a window: the
+    /// probe is then sent before that release. The period is longer only for polling waiters,
     /// replicas and slow listeners.
     pub(crate) fn quiet_period(&self, message_count: Option<u64>) -> Duration {
         if self.unannounced {

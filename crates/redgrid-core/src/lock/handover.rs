@@ -24,8 +24,8 @@ use crate::observe::count;
 /// microsecond each.
 const SPINS: usize = 100;
 
-/// The last adjustment of a server lease that no task uses. The fields are the id of the waiter
-/// whose request the lease was adjusted to, and when the adjustment was sent.
+/// The last adjustment of a server lease that no task uses. The fields are the id of a waiter, and
+/// when the adjustment to that waiter's request was sent.
 pub(super) type Fitted = (u64, Instant);
 
 impl ServerLease {

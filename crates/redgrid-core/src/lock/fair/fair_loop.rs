@@ -227,7 +227,8 @@ impl Table {
                 let may = nth < depth && (!holds || !entry.request.once);
                 not_queued = not_queued.or(may.then_some((at, position.has_request_in_flight())));
             } else if holds {
-                // A notification of this position is from before this process acquired the lock.
+                // A notification of this position is stale: it came before this process acquired
+                // the lock.
                 position.clear_notification();
             } else if position.due() <= now {
                 return Some(at);

@@ -243,8 +243,8 @@ impl Table {
             let key = multi.key(at);
             let Some(lock) = state.locks.get_mut(&key) else {
                 // If this process released the key recently, other processes go first. This request
-                // cannot wait behind those processes in a queue. So the key counts as busy. Only a
-                // try-only request can be delayed instead.
+                // cannot wait behind those processes in a queue. So the key counts as busy. A
+                // try-only request is delayed instead, until these processes were notified.
                 let recent = state.recent.get(&key, now);
                 let continued = recent.map(|recent| recent.handover_ends).filter(|ends| *ends > now);
                 if let Some(recent) = recent.filter(|_| continued.is_none()) {
