@@ -135,9 +135,9 @@ impl Clock {
 
     /// Waits like [`Clock::sleep_until`], but may complete later after a suspend.
     ///
-    /// Use this method for large numbers of waits that need no precision, such as waiters for a
-    /// lock. After a suspend, a wait can end late, by at most an eighth of the time that was left
-    /// before the suspend. This limit is never less than 1 s or more than 30 s.
+    /// Use this method if many waits need no precision, such as the waits for locks. After a
+    /// suspend, a wait can end late, by at most an eighth of the time that was left before the
+    /// suspend. This limit is never less than 1 s or more than 30 s.
     ///
     /// # Cancel safety
     ///

@@ -179,7 +179,7 @@ pub(crate) struct SubscriptionGauge {
 
 impl SubscriptionGauge {
     /// Records whether the channel has watchers, and whether the server has confirmed it. A channel
-    /// without watchers counts as neither.
+    /// without watchers is counted neither as wanted nor as confirmed.
     pub(crate) fn set(&mut self, is_wanted: bool, is_confirmed: bool) {
         let change = |from: bool, to: bool, state| match (from, to) {
             (false, true) => gauge(SUBSCRIPTIONS, ("state", state), 1.0),

@@ -149,7 +149,7 @@ impl Config {
     }
 
     /// Replaces addresses before the client connects to them, for example because of NAT or port
-    /// forwarding. The first address of a pair is the one in this configuration or in a reply of a
+    /// forwarding. The first address of a pair occurs in this configuration, or in a reply of a
     /// server or sentinel. The client connects to the second address instead. Other addresses are
     /// used unchanged.
     pub fn address_map(mut self, map: impl IntoIterator<Item = (Address, Address)>) -> Self {

@@ -42,7 +42,7 @@ const ABSENT: i64 = -2;
 /// request then shows why the key cannot be read.
 const UNREADABLE: i64 = -3;
 
-/// Polls due keys, for as long as the tasks of the node run.
+/// Polls due keys until the tasks of the node are ended.
 pub(super) async fn poll_loop(manager: Arc<SubscriptionManager>, subscriptions: Arc<NodeSubscriptions>) {
     let per_tick = usize::try_from(manager.settings.poll_budget.div_ceil(10)).unwrap_or(usize::MAX);
     loop {

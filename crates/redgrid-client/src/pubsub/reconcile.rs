@@ -53,7 +53,7 @@ struct Diff {
     alone: bool,
 }
 
-/// Applies the pending subscription changes of a node, for as long as the tasks of the node run.
+/// Applies the pending subscription changes of a node until the tasks of the node are ended.
 pub(super) async fn reconcile(manager: Arc<SubscriptionManager>, subscriptions: Arc<NodeSubscriptions>) {
     loop {
         let Diff { removals, additions, kind, alone } = manager.diff(&subscriptions);

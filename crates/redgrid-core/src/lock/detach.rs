@@ -149,7 +149,7 @@ impl Table {
         lock.server_lease = None;
         server_lease.end();
         state.schedule.remove(server_lease.id);
-        // From now on, local waiters wait for a holder in another process.
+        // From now on, local waiters wait until another process releases the lock.
         self.go_on(&mut state, &key);
         Ok(detached)
     }

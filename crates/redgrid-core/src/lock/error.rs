@@ -281,8 +281,8 @@ impl ExtendError {
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum DetachError {
-    /// Other guards of the same hold are alive, for example because the hold was re-entered. These
-    /// guards would still be valid in this process.
+    /// Other guards of the same hold are alive, for example because the hold was re-entered. After
+    /// the detach, these guards would still be valid in this process.
     #[error("cannot detach `{name}`: it has other guards in this process")]
     Shared {
         /// Name of the lock.

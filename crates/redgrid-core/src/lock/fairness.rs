@@ -153,7 +153,7 @@ impl YieldPlan {
         })
     }
 
-    /// Returns whether another process waits for the lock, with certainty or by assumption.
+    /// Returns whether another process is known or assumed to wait for the lock.
     ///
     /// The presence of a subscriber proves nothing, because it may listen for another reason. The
     /// flag of a polling waiter proves that this waiter exists. If the release was not published,

@@ -17,7 +17,7 @@ use crate::config::Durability;
 use crate::lease::deadline;
 use crate::observe::count;
 
-/// A hand-over that waits for the next token reads the clock this many times before it sleeps: 100.
+/// How often a hand-over that waits for the next token reads the clock before it sleeps: 100 times.
 /// These reads take some microseconds.
 ///
 /// Such a wait is needed only if a thousand tasks in a row hold the lock for less than a

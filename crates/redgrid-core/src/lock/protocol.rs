@@ -65,10 +65,10 @@ pub struct AcquireRequest {
     /// The holder on whose behalf the request is made. A request without a holder never re-enters a
     /// hold.
     pub holder: Option<HolderId>,
-    /// The lock stays taken for at least this long after the grant, even if it is released or
+    /// The minimum time after the grant in which the lock stays taken, even if it is released or
     /// abandoned earlier.
     pub at_least: Duration,
-    /// Renewals end this long after the grant; `None` for no limit.
+    /// The time from the grant to the end of the renewals; `None` for no limit.
     pub max_hold: Option<Duration>,
     /// Whether the request is try-only: it does not wait if the lock is taken.
     pub once: bool,

@@ -148,7 +148,7 @@ pub(super) enum ReleaseMode {
     Release,
     /// The lock is released, and other processes go first, although requests of this process wait.
     Yield,
-    /// The lock stays taken for this long.
+    /// The lock stays taken until this time has passed.
     Retain(Duration),
 }
 

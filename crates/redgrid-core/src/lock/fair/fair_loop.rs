@@ -246,7 +246,7 @@ impl Table {
             fair_loop.next_scores = sent + SCORES_INTERVAL - KEEPALIVE_INTERVAL / 2;
         }
         let request = fair_loop.queue.keep(&fair_loop.key.keys, &fields, self.position_ttl(), all);
-        // A slow reply must not delay the next keepalive for longer than the server keeps the
+        // Even if the reply is slow, the next keepalive must be sent before the server drops the
         // positions.
         let limit = sent + self.core.settings.response_timeout.min(self.position_ttl());
         let answer = once(&*self.core.topology, request, limit).await;

@@ -49,7 +49,7 @@ enum LocalCheck {
         theirs: bool,
     },
     /// Other processes are still being notified of a release, and go first. The check must be
-    /// repeated at the time that this variant contains.
+    /// repeated at the contained time.
     NotBefore(Instant),
     /// The keys in `wanted` are reserved: until the multi-key acquire has ended, this process sends
     /// no other acquire request for them.
@@ -288,8 +288,8 @@ impl Table {
         Ok(LocalCheck::Reserved { entered, wanted })
     }
 
-    /// Ends the reservation of all wanted keys. Requests that have waited for this can then
-    /// proceed.
+    /// Ends the reservation of all wanted keys. Requests that waited for the end of the reservation
+    /// can then proceed.
     fn unreserve(self: &Arc<Self>, multi: &MultiRequest, wanted: &[(usize, Option<Instant>)]) {
         let now = self.now();
         for part in wanted.chunks(CHUNK) {

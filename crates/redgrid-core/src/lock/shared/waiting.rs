@@ -57,7 +57,7 @@ impl Table {
         let answer = once(&*self.core.topology, request, limit).await.result;
         let Ok(holders) = answer.and_then(Reply::into_typed::<Vec<Bytes>>) else { return };
         for request in mode.evict_expired(&keys, &holders) {
-            // If this request fails, the next call evicts these holders.
+            // If this request fails, the next call of this method evicts the holders.
             let _ = once(&*self.core.topology, request, limit).await;
         }
     }
