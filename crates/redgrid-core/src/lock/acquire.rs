@@ -29,8 +29,8 @@ use crate::unpolled::{BackgroundTask, InlineTask};
 pub(crate) const GRACE: Duration = Duration::from_millis(20);
 
 impl Table {
-    /// Requests the lock with these keys. If `under` is set, it is the id of a server lease, whose
-    /// hold the request converts into a hold of this lock.
+    /// Requests the lock with these keys. If `under` is set, the request converts an existing hold
+    /// into a hold of this lock; `under` is the id of the server lease of the existing hold.
     ///
     /// The table owns the request; the returned [`PendingAcquire`] waits for the outcome.
     pub(super) fn enter_from(
@@ -69,7 +69,8 @@ impl Table {
         if state.closed {
             return Err(AcquireFailure::ShuttingDown.into_error(&self.core, &keys.name));
         }
-        // A request without a holder and outside of any scope cannot re-enter: skip the search.
+        // A request without a holder and outside of any scope cannot re-enter: skip the search for
+        // a hold of the same holder.
         let may_reenter = request.holder.is_some() || Holder::current().is_some();
         if (may_reenter || kind.read_write().is_some())
             && let Some(guard) = self.share_held(&mut state, &mut pending)?
@@ -99,9 +100,9 @@ impl Table {
                 } else if !request.once {
                     lock.yield_plan = Some(Box::new(last.plan));
                 } else if let Some(yields_until) = last.yields_until(now) {
-                    // If a try-only request were sent while other processes are being notified of
-                    // this process's last release, the request would always overtake those
-                    // processes.
+                    // This process has just released the lock, and other processes are still being
+                    // notified. A try-only request that is sent now would always overtake them, so
+                    // it is not sent yet.
                     recent.insert(key.clone(), last, now);
                     not_before = yields_until;
                     if last.plan.is_wanted() {
@@ -232,8 +233,8 @@ impl PendingAcquire {
                 // request's own error.
                 None => core.settings.patience() + self.request.durability.timeout() + GRACE,
             };
-            // A try-only request without a connection waits for one response timeout at most. Once
-            // the request was sent, the usual limit applies.
+            // Without a connection, a try-only request waits no longer than one response timeout.
+            // Once the request has been sent, the usual limit applies.
             let mut is_unsent_try = self.request.once && !core.is_connected(self.key.key());
             // An inline request without a timeout always wakes its caller before `contact_timeout`
             // has passed, usually with the answer. So the caller starts a timer only if it is woken
@@ -247,7 +248,7 @@ impl PendingAcquire {
                     let woken = poll_fn(|cx| match self.poll_answer(cx) {
                         Poll::Ready(answer) => Poll::Ready(Some(answer)),
                         // A request that runs in a background task wakes this caller only with an
-                        // answer, so the caller needs the timer.
+                        // answer. So the caller needs the timer in case no answer comes.
                         Poll::Pending if std::mem::replace(&mut polled, true) || self.is_driven() => Poll::Ready(None),
                         Poll::Pending => Poll::Pending,
                     });
@@ -329,8 +330,9 @@ impl PendingAcquire {
         if let Some(inline_task) = &self.inline_task
             && inline_task.poll(cx)
         {
-            // Do not register with the receiver: the inline request sends the answer, so the
-            // receiver would wake the very task that polls the request.
+            // Do not register this task's waker with the receiver. The inline request sends the
+            // answer while this task polls the request, so the waker would wake a task that is
+            // awake already.
             return match self.receiver.try_recv() {
                 Ok(answer) => Poll::Ready(answer),
                 Err(oneshot::error::TryRecvError::Empty) => Poll::Pending,
@@ -375,8 +377,8 @@ impl HoldGuard {
         HoldGuard { client, hold, is_first: true, armed: true }
     }
 
-    /// Accepts the offered hold. Returns false if the offer was revoked meanwhile, for the sake of
-    /// other waiters.
+    /// Accepts the offered hold. Returns false if the offer was revoked meanwhile, so that another
+    /// waiter could get the lock.
     pub(super) fn accept(&self) -> bool {
         if self.is_first {
             return self.hold.accept();

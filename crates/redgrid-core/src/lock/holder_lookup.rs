@@ -19,8 +19,8 @@ use crate::clock::Instant;
 /// timeout if that is shorter. Within this time, all acquires of a lock share one lookup.
 const LONG_WAIT: Duration = Duration::from_secs(1);
 
-/// Largest number of fields that are read: a read-write lock has a field for its mode, and one for
-/// each reader.
+/// Largest number of fields that are read. One field is not enough, because a read-write lock has a
+/// field for its mode, and one for each reader.
 const MAX_FIELDS: i64 = 4;
 
 /// A lookup of the holder, shared by the acquires of one lock. Its result is the client's id, or
