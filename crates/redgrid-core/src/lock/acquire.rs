@@ -158,7 +158,7 @@ pub struct PendingAcquire {
     pub(super) under: Option<u64>,
     inline_task: Option<InlineTask>,
     ready: Option<Answer>,
-    /// Whether the request is part of a multi-key acquire, whose caller gets all grants together.
+    /// Whether the request is part of a multi-key acquire: its caller gets all grants together.
     is_member: bool,
     /// Whether a span records which client the request waits for.
     pub(super) is_traced: bool,

@@ -40,7 +40,7 @@ pub(crate) struct Table {
     next: AtomicU64,
     /// Number of locks whose positions in a server queue must be kept alive.
     pub(super) attended: AtomicU64,
-    /// Whether acquires may read who holds a lock; false once a server has denied the command.
+    /// Whether acquires may read the holder of a lock; false once a server has denied the command.
     pub(super) reads_holders: AtomicBool,
 }
 
@@ -68,7 +68,7 @@ pub(super) struct State {
     /// Ids of grants that were lost to a takeover before this process received them. The value is
     /// the time at which this process learned of the takeover.
     pub(super) forced: HashMap<u64, Instant>,
-    /// Statistics of ended waits, for those locks whose [`LockState`] was removed.
+    /// Statistics of ended waits for locks without a [`LockState`]: it was removed.
     pub(super) contention: Contention,
     /// The last lookup of a lock's holder, and when it began.
     pub(super) holder_lookups: ByName<(Instant, HolderLookup)>,

@@ -110,7 +110,7 @@ impl Object {
         Object(name.map(|name| Inner::of(client, name, layout, none)).map_err(Into::into))
     }
 
-    /// Returns an object whose calls all fail with this error.
+    /// Returns an object that answers each call with this error.
     ///
     /// Authors of object types use this function if a name is invalid: then the first call reports
     /// the error.

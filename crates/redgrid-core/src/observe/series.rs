@@ -43,7 +43,7 @@ pub(super) fn record<const N: usize>(metric: &'static Metric, labels: [&'static 
     with_key(metric, labels, |recorder, key| recorder.register_histogram(key, &METADATA).record(took));
 }
 
-/// Registers a metric whose first label is `family`, for this family. The first event of the metric
+/// Registers a metric with the first label `family`, for this family. The first event of the metric
 /// is then an increase from 0.
 pub(super) fn begin(metric: &'static Metric, family: &'static str) {
     let values: Values = [family, "", ""];
