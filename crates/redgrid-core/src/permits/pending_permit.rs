@@ -79,14 +79,7 @@ impl PendingPermit {
         let keys = Arc::clone(&self.semaphore.keys);
         let labels = Labels { kind: keys.kind(), family: self.family };
         let span = OpSpan::acquire(OpContext { labels, name: &keys.name }, self.client.clock(), self.entered);
-        let clock = self.client.clock().clone();
-        span.instrument(async move {
-            let mut result = self.wait().await;
-            if let Ok(Some(permit)) = &mut result {
-                permit.begin_count(Held { labels, since: clock.now() });
-            }
-            result
-        })
+        span.instrument(self.wait())
     }
 
     async fn wait(mut self) -> Result<Option<Permit>, AcquireError> {
@@ -126,7 +119,11 @@ impl PendingPermit {
         let now = self.client.clock().now();
         match result {
             Some(Ok(Some(offer))) => match offer.take() {
-                Some(permit) => Ok(Some(permit)),
+                Some(mut permit) => {
+                    let labels = Labels { kind: self.semaphore.keys.kind(), family: self.family };
+                    permit.begin_count(Held { labels, since: now });
+                    Ok(Some(permit))
+                }
                 None => Box::pin(self.retry()).await,
             },
             Some(Ok(None)) => Ok(None),
@@ -147,7 +144,7 @@ impl PendingPermit {
         let wait = self.request.wait.map(|_| self.until.since(now));
         let mut again =
             PendingPermit::start(&self.client, &self.semaphore.keys, PermitRequest { wait, ..self.request.clone() });
-        again.entered = self.entered;
+        (again.entered, again.family) = (self.entered, self.family);
         again.wait().await
     }
 

@@ -46,6 +46,9 @@ impl Permit {
 
     /// Counts the permits as held, in metrics.
     pub(super) fn begin_count(&mut self, held: Held) {
+        if cfg!(not(feature = "metrics")) {
+            return;
+        }
         self.permits.leases.iter().for_each(|lease| lease.begin_count(held));
         if self.permits.leases.is_empty() && !self.permits.is_empty() {
             count::permits_held(held.labels, self.permits.count);
@@ -55,6 +58,9 @@ impl Permit {
 
     /// Counts the end of the permits, in metrics.
     fn end_count(&mut self, is_forgotten: bool) {
+        if cfg!(not(feature = "metrics")) {
+            return;
+        }
         for lease in &self.permits.leases {
             let lost = lease.lost().map(Err);
             lease.end_count(if is_forgotten && lost.is_none() { None } else { Some(lost.unwrap_or(Ok(()))) });
