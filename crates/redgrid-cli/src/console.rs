@@ -180,8 +180,8 @@ fn reachable(mut local: SocketAddr) -> SocketAddr {
 
 /// Appended to the long help.
 pub(crate) const HELP: &str = "\
-The console changes nothing without --operate. It reads the servers only while a page is open or metrics are scraped, and
-for 30 s after that.
+The console changes nothing without --operate. It reads the servers only while a page is open, for 30 s after the last
+one was closed, and for 90 s after a scrape of the metrics.
 
 With --operate, everybody with the token may act. Each action asks for the name of the object and a reason, and is
 recorded in the stream `redgrid_audit` before it is begun; without the record there is no action.

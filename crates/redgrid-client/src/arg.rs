@@ -38,8 +38,8 @@ macro_rules! owned {
 
 owned!(Bytes, BytesMut, String, Vec<u8>, Box<[u8]>);
 
-/// Implements [`IntoArg`] for types that are copied as bytes. The brackets before a type contain
-/// its generic parameters.
+/// Implements [`IntoArg`] for types with text or bytes, which are copied into the argument. The
+/// brackets before a type contain its generic parameters.
 macro_rules! copied {
     ($([$($generics:tt)*] $type:ty),*) => {$(
         impl<$($generics)*> sealed::Sealed for $type {}

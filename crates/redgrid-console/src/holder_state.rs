@@ -70,8 +70,8 @@ impl State {
                  version is older."
             }
             State::Gone => {
-                "The client was not connected in two looks, and still has the lock, which it has not renewed. If the \
-                 lock has a lease, it is free at its end."
+                "The client has been absent for at least 1.5 s, and still has the lock, which it has not renewed. If \
+                 the lock has a lease, it is free at its end."
             }
             State::Foreign => "The holder is no client of redgrid, for example one of Redisson.",
             State::Unknown => {

@@ -28,7 +28,8 @@
 //!   it operates, each action changes only what its page showed, and is recorded in the stream
 //!   `redgrid_audit` before it is begun.
 //! - It loads the servers with what one viewer needs, however many there are. 30 s after the last
-//!   viewer has left, only the pings of the connection remain.
+//!   viewer has left, and 90 s after the last scrape of metrics, only the pings of the connection
+//!   remain.
 //! - It never subscribes to the channel of a lock, so it does not count as a waiter.
 //! - Names, labels and messages of other programs are shown as text. Control characters and
 //!   characters that change the direction of text are shown as `\u{…}`.

@@ -180,13 +180,13 @@ pub(crate) struct Living {
     pub(crate) is_complete: bool,
     /// When a primary was replaced or restarted for the last time, as far as it is known.
     pub(crate) changed_at: Option<u64>,
-    /// Earlier complete lists, the oldest first: one that is old enough for a second look, and all
-    /// after it.
+    /// Earlier complete lists, the oldest first: one that is at least [`LOOKS_APART_MS`] old, and
+    /// all after it.
     earlier: Vec<(Arc<Clients>, u64)>,
 }
 
-/// The time between two looks for a client that is absent: 1.5 s, so that a subscription has time
-/// to reconnect, and a client that was killed is shown as gone within 3 s.
+/// The time for which a client must be absent: 1.5 s, so that a subscription has time to reconnect,
+/// and a client that was killed is shown as gone within 3 s.
 const LOOKS_APART_MS: u64 = 1_500;
 
 /// Length of a UUID.
@@ -217,8 +217,8 @@ impl Living {
         self
     }
 
-    /// Returns since when, at the latest, a client is absent; `None` unless it was absent in two
-    /// looks, and in each list between them.
+    /// Returns the time from which a client is known to be absent; `None` unless it is absent from
+    /// this list, from one that is at least [`LOOKS_APART_MS`] older, and from each list between.
     pub(crate) fn absent_since(&self, client: &str, read_at: u64) -> Option<u64> {
         let (_, first) = self.earlier.first().filter(|(_, at)| at.saturating_add(LOOKS_APART_MS) <= read_at)?;
         let is_absent = !self.has(client) && self.earlier.iter().all(|(clients, _)| !clients.contains_key(client));
@@ -236,7 +236,7 @@ impl Living {
 pub(crate) enum Presence {
     /// It is connected.
     Connected,
-    /// It was absent in two looks, and in each list between them.
+    /// It has been absent from each list for at least [`LOOKS_APART_MS`].
     Absent {
         /// The time of the first of these lists.
         since: u64,

@@ -143,8 +143,8 @@ impl UnpolledRegistry {
         (due, state.checking)
     }
 
-    /// Runs the client's task that checks the entries. A request that is given up becomes a
-    /// background task.
+    /// Runs the client's task that checks the registered requests and grants. If a caller has not
+    /// polled its request in time, the request becomes a background task.
     pub(crate) async fn watch(&self, core: &Core) {
         loop {
             self.registered.notified().await;

@@ -183,7 +183,7 @@ pub(crate) fn second_of(time: SystemTime) -> i64 {
     }
 }
 
-/// Returns when a second begins; `None` if `SystemTime` cannot represent it.
+/// Returns the time at which a second begins; `None` if `SystemTime` cannot represent it.
 pub(crate) fn time_of(second: i64) -> Option<SystemTime> {
     let distance = Duration::from_secs(second.unsigned_abs());
     if second < 0 { UNIX_EPOCH.checked_sub(distance) } else { UNIX_EPOCH.checked_add(distance) }

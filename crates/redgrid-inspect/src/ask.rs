@@ -121,7 +121,7 @@ impl Asked {
         self.due.insert((due, client.to_owned()));
     }
 
-    /// Returns when the time of the next client ends; `Instant::MAX` if none has an open question.
+    /// Returns the end of the next client's time to answer; `Instant::MAX` if no question is open.
     fn next_due(&self) -> Instant {
         self.due.first().map_or(Instant::MAX, |(due, _)| *due)
     }

@@ -49,11 +49,11 @@ pub enum HolderState {
     ///
     /// [`Inspector::lock_twice`](crate::Inspector::lock_twice) looks again, which excludes a client
     /// that reconnects. A client that may not subscribe is excluded only if it renews its lease
-    /// between the two looks. A lease is renewed after each third of it, by default each 10 s.
+    /// between the two checks. A lease is renewed after each third of it, by default each 10 s.
     Gone,
     /// Not a redgrid client: Redisson's, or one of an older version that is not connected.
     NotRedgrid,
-    /// Not known: the user may not list channels, not every server answered, or two looks
+    /// Not known: the user may not list channels, not every server answered, or two checks
     /// contradict each other.
     Unknown,
 }

@@ -1,4 +1,4 @@
-//! The second look at a lock, before a client is said to be gone.
+//! The second check of a lock, before a client is said to be gone.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::holder::{HolderState, HolderView, Mode};
 use crate::inspector::Inspector;
 use crate::lock::LockView;
 
-/// The time between two looks for a client that seems to be gone: 2 s, longer than a subscription
+/// The time between two checks of a client that seems to be gone: 2 s, longer than a subscription
 /// usually takes to reconnect. Most leases are renewed more rarely, by default each 10 s: that is
 /// too long to wait for.
 const LOOKS_APART: Duration = Duration::from_secs(2);
@@ -20,8 +20,8 @@ impl Inspector {
     ///
     /// A client that reconnects has no channel for a moment, and one without the permission to
     /// subscribe to its channel never has one. So a client is [`HolderState::Gone`] only if it has
-    /// no channel in both looks, and has not renewed its lease meanwhile, and each primary has run
-    /// for 10 s. It is [`HolderState::Unknown`] otherwise. The view is that of the last look.
+    /// no channel in both checks, and has not renewed its lease meanwhile, and each primary has run
+    /// for 10 s. It is [`HolderState::Unknown`] otherwise. The view is that of the last check.
     ///
     /// A client that lives without a channel renews its lease after each third of it, by default
     /// each 10 s. So it may be [`HolderState::Gone`] in this view, too.
@@ -61,7 +61,7 @@ impl LockView {
     /// the client was not gone then, or has renewed its lease since. If the servers are not
     /// settled, the client's channel may not be there yet.
     fn compare_gone(&mut self, earlier: &LockView, is_settled: bool) {
-        // Without a renewal, the rest of a lease is shorter by the time between the looks. With
+        // Without a renewal, the rest of a lease is shorter by the time between the checks. With
         // one, it is shorter by less than half of that, however often the lease is renewed.
         let has_been_renewed = |now: Option<Duration>, then: Option<Duration>| {
             then.is_some_and(|then| now > Some(then.saturating_sub(LOOKS_APART / 2)))
@@ -132,7 +132,7 @@ mod tests {
             (Alive, Some(20), Gone, Some(18), true, Unknown),
             // It lives without a channel.
             (Gone, Some(20), Gone, Some(30), true, Unknown),
-            // It renews so often that the rest is about the same in each look.
+            // It renews so often that the rest is about the same in each check.
             (Gone, Some(30), Gone, Some(30), true, Unknown),
             // Its channel may be at a node that has just been started.
             (Gone, Some(20), Gone, Some(18), false, Unknown),

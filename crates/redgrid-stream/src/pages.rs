@@ -117,7 +117,7 @@ impl<K, V, KC: Codec, VC: Codec> ConsumerSource<K, V, KC, VC> {
         })
     }
 
-    /// Returns when requests that were already sent can no longer deliver entries.
+    /// Returns the time from which requests that were already sent can deliver no more entries.
     ///
     /// It includes a margin for servers whose clocks run slightly slower.
     fn in_flight_end(&self) -> Instant {

@@ -195,7 +195,7 @@ impl<N: AdderNumber> MemberTask<N> {
         Err(unknown("the server had a different save in each attempt"))
     }
 
-    /// Returns when the next save is due.
+    /// Returns the time of the next save.
     fn save_due(&self) -> Instant {
         self.member.save_interval().map_or(Instant::MAX, |interval| self.last_save + interval)
     }

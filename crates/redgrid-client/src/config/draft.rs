@@ -27,7 +27,7 @@ pub(super) struct Draft {
     /// The login at the sentinels.
     pub(super) sentinel_access: Access,
     pub(super) cluster: Vec<Address>,
-    /// The login at the servers. `finish` sets the fields `database` and `tls` of this value.
+    /// The login at the servers. `finish` sets `access.database` and `access.tls`.
     pub(super) access: Access,
     pub(super) database: u32,
     pub(super) tls: bool,
@@ -45,7 +45,7 @@ pub(super) struct Draft {
     pub(super) socks_proxy: Option<Address>,
     pub(super) socks_username: Option<String>,
     pub(super) socks_password: Option<Secret>,
-    /// The address map, the resolver and the dialer. `finish` sets the field `socks` of this value.
+    /// The address map, the resolver and the dialer. `finish` sets `network.socks`.
     pub(super) network: Network,
     /// The other settings. If a setting also has a field above, `finish` sets it from that field.
     pub(super) settings: Settings,

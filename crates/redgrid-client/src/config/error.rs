@@ -23,7 +23,7 @@ pub enum Origin {
     },
     /// A part of a URL.
     Url {
-        /// The part, such as `host`, or the setting's name in the URL's query.
+        /// The part of the URL, such as `host`; in the URL's query, the name of the setting.
         key: String,
         /// Where the URL came from: `the URL` if it was given in code, otherwise a variable or a
         /// key of a file.

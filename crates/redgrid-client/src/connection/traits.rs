@@ -185,7 +185,8 @@ pub trait Server: Send + Sync + 'static {
     fn connection_id(&self) -> watch::Receiver<Option<ConnectionId>>;
 
     /// Returns the id of the connection that carries requests. This method is called for every
-    /// request, because it is cheaper than [`Server::connection_id`].
+    /// request. An implementation of it can be cheaper than [`Server::connection_id`], because it
+    /// creates no receiver.
     fn current_connection_id(&self) -> Option<ConnectionId> {
         self.connection_id().borrow().clone()
     }

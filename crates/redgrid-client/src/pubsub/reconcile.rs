@@ -150,8 +150,8 @@ impl SubscriptionManager {
         self.topology.suspect(TopologyHint::Node(node.clone()));
     }
 
-    /// Schedules another attempt for channels whose denial has expired. Returns when the next
-    /// denial expires.
+    /// Schedules another attempt for channels with an expired denial. Returns the time at which the
+    /// next denial expires.
     fn retry_denied(&self) -> Instant {
         let now = self.clock.now();
         let mut state = self.state();
@@ -376,8 +376,9 @@ impl SubscriptionManager {
         }
         tracing::debug!(%node, %error, channels = chunk.len(), "subscription failed");
         subscriptions.failures().add(error, self.clock.now(), self.settings.retry_delay);
-        // Before the next attempt, wait for a new connection, which reports a gap. If the node
-        // keeps its connection, the timeout ends the wait.
+        // Before the next attempt, wait for a new connection. It reports a gap (`Push::Gap`), and
+        // the gap notifies `reconnected`. If the node keeps its connection, the timeout ends the
+        // wait.
         let _ = tokio::time::timeout(self.settings.retry_delay, subscriptions.reconnected.notified()).await;
     }
 }

@@ -2,7 +2,7 @@
 
 use axum::http::StatusCode;
 use maud::{Markup, html};
-use redgrid_inspect::{DeadSelection, HolderState, HolderView, InspectError, LockView, ObjectView};
+use redgrid_inspect::{DeadSelection, HolderState, HolderView, InspectError, LockView, Mode, ObjectView};
 
 use super::Written;
 use super::intent::{Intent, Kind};
@@ -159,7 +159,11 @@ fn losing(app: &App, lock: &LockView, holder: &HolderView) -> Markup {
             p.fault { "The holder has released the lock, which stays taken until its minimum time ends. This cannot be \
                        cut short here." }
         }
-        p.hint { "The lock is free half a second later, and the next waiter enters." }
+        @if holder.mode == Mode::Read {
+            p.hint { "The hold of a reader ends at once. A waiting writer enters after the last reader." }
+        } @else {
+            p.hint { "The lock is free half a second later, and the next waiter enters." }
+        }
     }
 }
 

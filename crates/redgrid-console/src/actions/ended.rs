@@ -48,7 +48,9 @@ fn is_force(intent: &Intent) -> bool {
 fn outcome(intent: &Intent, outcome: &ActionOutcome) -> (StatusCode, &'static str, String) {
     match outcome {
         ActionOutcome::Done { .. } if is_force(intent) => {
-            (StatusCode::OK, "Done", "The holder has lost the lock. The lock is free half a second later.".to_owned())
+            let text = "The holder has lost the lock. The hold of a reader ends at once; any other lock is free \
+                        half a second later.";
+            (StatusCode::OK, "Done", text.to_owned())
         }
         ActionOutcome::Done { .. } if intent.kind == Kind::Pause => {
             (StatusCode::OK, "Done", "The queue is paused.".to_owned())

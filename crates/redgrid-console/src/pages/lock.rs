@@ -195,7 +195,7 @@ fn waiting(lock: &LockView, listed: Option<&LockRow>) -> Markup {
 }
 
 /// Returns the state of a client of the lock. The lock itself does not show which clients are
-/// silent, and a single look does not show which are gone.
+/// silent, and a single check does not show which are gone.
 fn shown_state(snapshot: &Snapshot, client: &str, read: HolderState, seen: Seen) -> State {
     match read {
         HolderState::Alive | HolderState::Silent => connected_state(snapshot.processes.get(client)),

@@ -82,15 +82,16 @@ pub trait LockExt: Sealed {
         }
     }
 
-    /// Returns whether the holder already holds the key, in this mode or in its paired mode. (The
-    /// two modes of a read-write lock are paired.)
+    /// Returns whether the holder already holds the key, as a lock of this kind or of the paired
+    /// kind. (The read lock and the write lock of a read-write lock are paired.)
     ///
     /// If so, an acquire by this holder does not queue behind other requests.
     fn is_in(&self, kind: &'static dyn LockProtocol, target: &Arc<LockKeys>, holder: Option<HolderId>) -> bool {
         holder.is_some_and(|holder| self.client().table().is_in(kind, target, holder))
     }
 
-    /// Returns whether this client holds the key, in this mode or in its paired mode.
+    /// Returns whether this client holds the key, as a lock of this kind or of the paired kind (see
+    /// [`LockExt::is_in`]).
     fn holds(&self, kind: &'static dyn LockProtocol, target: &Arc<LockKeys>) -> bool {
         self.client().table().holds_key(kind, target)
     }

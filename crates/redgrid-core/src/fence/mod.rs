@@ -138,9 +138,9 @@ impl Fence {
     /// Checks `token`, which passes if no higher token has passed before. If `token` passes, the
     /// fence rejects lower tokens from then on.
     ///
-    /// Call this before changes that cannot be fenced one by one. The result is valid only for the
-    /// moment of the check. Writes of this fence need no such call, because each write checks its
-    /// token.
+    /// Call this before changes that the methods of this fence cannot make, such as changes in
+    /// another system. The result is valid only for the moment of the check. Writes by a method of
+    /// this fence need no such call, because each of them checks its token.
     ///
     /// The request is idempotent, so it is sent again after a lost reply.
     ///

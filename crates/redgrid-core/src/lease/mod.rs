@@ -62,8 +62,8 @@ pub(crate) fn deadline(sent: Instant, lease: Duration) -> Instant {
     sent + lease.saturating_sub(margin(lease))
 }
 
-/// Returns when a lease is renewed or checked next. `from` is when the last request for the lease
-/// was sent.
+/// Returns the time of the next renewal or check of a lease. `from` is the time at which the last
+/// request for the lease was sent.
 ///
 /// Normally this is `from` plus a third of the lease, so that the lease survives one failed
 /// renewal.
@@ -273,7 +273,7 @@ impl<L: Lease> Schedule<L> {
         }
     }
 
-    /// Returns when the next renewal is due or the next end is checked, whichever is earlier.
+    /// Returns the time of the next renewal or of the next check of an end, whichever is earlier.
     pub(crate) fn next(&self) -> Instant {
         let due = self.due.first().map_or(Instant::MAX, |(due, _)| *due);
         let end = self.ends.first().map_or(Instant::MAX, |(end, _)| *end);
@@ -282,8 +282,9 @@ impl<L: Lease> Schedule<L> {
 
     /// Returns the leases that have ended at `now`.
     ///
-    /// A renewal moves the end of a lease, but not its recorded end. This method also updates
-    /// recorded ends between `now` and `soon`, so that one pass updates many leases.
+    /// A renewal changes only the actual end of a lease. The end that this schedule has recorded
+    /// then is too early. This method corrects such records up to `soon`, so that one pass corrects
+    /// those of many leases.
     pub(crate) fn ended(&mut self, now: Instant, soon: Instant) -> Vec<Arc<L>> {
         let mut out = Vec::new();
         while let Some((noted, id)) = self.ends.first().copied()

@@ -323,8 +323,9 @@ impl Table {
         let hold = self.create_hold((schedule, lock), server_lease, (from, now), waiter.request);
         lock.shrink_if_idle();
         let mut answers: Answers = smallvec![(waiter.answer, Ok(Some(HoldGuard::first(waiter.client, hold))))];
-        // The holder's other requests re-enter the hold when their callers poll next. A request
-        // that must not re-enter fails now.
+        // The holder's other requests are answered with an error. After `Reenters`, the caller's
+        // next poll makes the request again, which then re-enters the hold. A request that must
+        // not re-enter fails.
         let again = |waiter: Waiter| match waiter.request.reenters {
             true => (waiter.answer, Err(AcquireFailure::Reenters)),
             false => (waiter.answer, Err(AcquireFailure::AlreadyHeld)),
@@ -365,7 +366,7 @@ impl Table {
         hold
     }
 
-    /// Returns when a server lease that was confirmed at `from` is checked next.
+    /// Returns the time of the next check of a server lease that was confirmed at `from`.
     pub(super) fn next_check(&self, server_lease: &ServerLease, from: Instant, now: Instant) -> Instant {
         let (lease, watchdog) = (server_lease.lease(), self.core.settings.watchdog_lease);
         let lease = match server_lease.is_renewed_at(now) {

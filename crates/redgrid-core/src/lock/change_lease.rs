@@ -17,8 +17,8 @@ use crate::config::Durability;
 use crate::lease::deadline;
 
 pub(super) enum LeaseChange {
-    /// The server has the new lease. The lease counts from `sent`, although the request may have
-    /// been sent later.
+    /// The server has the new lease. The lease counts from `sent`, which is when the request was
+    /// sent, or earlier.
     Done {
         sent: Instant,
     },

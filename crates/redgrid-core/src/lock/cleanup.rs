@@ -150,8 +150,8 @@ impl Table {
 
     /// Sends each of the releases until it is answered or its lease has ended.
     ///
-    /// Returns when the answered transmission was sent. If none was answered, returns when the last
-    /// one was sent. If there are several requests, returns the earliest of their times.
+    /// Returns the time at which the answered transmission was sent; if none was answered, that of
+    /// the last transmission. If there are several requests, returns the earliest of their times.
     async fn release_unclaimed(&self, what: &DeferredRelease) -> Instant {
         let (protocol, mut sent) = (what.protocol, Instant::MAX);
         let fields: Vec<_> = what.claims.iter().map(|(_, id)| self.core.field(*id)).collect();

@@ -20,12 +20,14 @@ use crate::observe::count;
 /// How often a hand-over that waits for the next token reads the clock before it sleeps: 100 times.
 /// These reads take some microseconds.
 ///
-/// Such a wait is needed only if a thousand tasks in a row hold the lock for less than a
-/// microsecond each.
+/// The token of the hand-over number `k` after a grant is due about `k` + 2 µs after the grant
+/// ([`token_due`]). So the wait is needed only if the tasks hold the lock for at most a few
+/// microseconds each, on average.
 const SPINS: usize = 100;
 
-/// The last adjustment of a server lease that no task uses. The fields are the id of a waiter, and
-/// when the adjustment to that waiter's request was sent.
+/// The last adjustment of a server lease to the request of a waiter, made while no task had the
+/// lock. The fields are the id of the waiter, and the time from which the adjusted lease counts
+/// ([`LeaseChange::Done`]).
 pub(super) type Fitted = (u64, Instant);
 
 impl ServerLease {

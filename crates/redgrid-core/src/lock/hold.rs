@@ -75,7 +75,7 @@ impl Lease for ServerLease {
         self.id
     }
 
-    /// Returns when the server lease ends, or its owner's lease or offer: whichever is first.
+    /// Returns the end of the server lease, or of its owner's lease or offer: whichever is first.
     fn next_end(&self) -> Instant {
         self.deadline().min(self.owner_due())
     }
@@ -341,7 +341,7 @@ impl Hold {
         self.has_run_out(now) || self.server_lease.deadline.has_passed(now)
     }
 
-    /// Returns when the fixed lease of the hold ends. From then on, others can have the lock.
+    /// Returns the end of the hold's fixed lease. From then on, others can have the lock.
     pub(super) fn ends(&self) -> Instant {
         Instant::from_nanos(self.ends.load(Ordering::Acquire))
     }

@@ -28,7 +28,7 @@ const MAX_FIELDS: i64 = 4;
 pub(super) type HolderLookup = Shared<Pin<Box<dyn Future<Output = Option<Arc<str>>> + Send>>>;
 
 impl PendingAcquire {
-    /// Returns when the holder is to be read, for a wait that continues at `from`;
+    /// Returns the time at which to read the holder, for a wait that continues at `from`;
     /// [`Instant::MAX`] if no span records the holder.
     pub(super) fn lookup_at(&self, from: Instant) -> Instant {
         if !self.is_traced || self.request.once {

@@ -103,7 +103,7 @@ impl Table {
         let limit = outcome.retransmission_ends.or(is_unknown.then_some(Instant::MIN));
         if attempt.queue().is_some() {
             // The position of the request in the server's queue is released in any case, when the
-            // request or its hold ends. So only the time limit is recorded here.
+            // request or its hold ends. So only `limit` is recorded here.
             limit.into_iter().for_each(|limit| attempt.status.set_maybe_executed(limit));
         } else if limit.is_some() {
             let release = attempt.deferred_release(id, limit);
@@ -114,9 +114,9 @@ impl Table {
     /// Handles a grant that counts as lost: a takeover seems to have ended it before it was
     /// installed.
     pub(super) fn superseded(self: &Arc<Self>, attempt: &Attempt, server_lease: &Arc<ServerLease>) {
-        // If there was a forced takeover, this release finds no hold. If there was none, this grant
-        // has a lower token than the last grant only because of a difference between clocks. Then
-        // the release is needed.
+        // After a takeover, this release finds no hold. Without a takeover, the release is needed:
+        // then this grant counts as lost only because its token is lower than the token of the last
+        // grant, which is due to a difference between clocks.
         self.release_unreceived(server_lease);
         attempt.status.position.moved(self.number());
         self.refused(attempt, server_lease.granted, None, 0);

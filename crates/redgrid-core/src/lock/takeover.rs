@@ -153,7 +153,8 @@ impl Table {
     /// its process. The tokens of these hand-overs are server times within the window. So after the
     /// window, the renewal gives the grant a higher token, read from the server's clock.
     ///
-    /// The former holder has lost the lock already, so the outcome after an error is unknown.
+    /// After an error, the outcome of the takeover is unknown: the former holder has lost the lock
+    /// all the same.
     async fn wait_out_previous(
         self: &Arc<Self>,
         takeover: &TakeoverRequest,

@@ -307,7 +307,7 @@ impl Table {
         }
     }
 
-    /// Returns when the quiet period ends; `Instant::MAX` if no other processes go first.
+    /// Returns the end of the quiet period; `Instant::MAX` if no other processes go first.
     fn quiet_until(&self, wait_loop: &WaitLoop) -> Instant {
         let message_count = self.message_count(&wait_loop.key);
         // Every 16th quiet period is longer, for the sake of slow subscribers.

@@ -5,10 +5,10 @@
 //! [`layouts`](super::layouts) lists the keys of each type; this module contains the rules that
 //! apply to all types.
 //!
-//! If a key has a form that users do not give to names, its object is derived from the key alone
-//! ([`owner_of`]). Other keys are ambiguous: `{a}:timeout` may be a companion of `a`, or another
-//! object. For such a key, [`possible_owner`] returns the possible object and a condition that must
-//! be checked on the server. [`COMPANION_SUFFIXES`] lists the suffixes of such companions.
+//! If the form of a key shows that it is not the name of an object, its object is derived from the
+//! key alone ([`owner_of`]). Other keys are ambiguous: `{a}:timeout` may be a companion of `a`, or
+//! another object. For such a key, [`possible_owner`] returns the possible object and a condition
+//! to be checked on the server. [`COMPANION_SUFFIXES`] lists the suffixes of such companions.
 
 use std::sync::LazyLock;
 
@@ -158,9 +158,9 @@ pub fn owner_of(key: &[u8]) -> Option<(Bytes, OnDelete)> {
         return Some((Bytes::copy_from_slice(key), OnDelete::Keep));
     }
     let (object, on_delete) = by_shape(key)?;
-    // `object` may itself be a companion of another object. It can be a lock with `key` in its
-    // queue, or a key of an adder's round for which `key` stores a reply. There are at most these
-    // two levels.
+    // `object` may itself be a companion of another object, which then is no companion. Two
+    // examples: `object` is an entry gate, and `key` belongs to the queue of this gate; or `object`
+    // is a key of an adder's round, and `key` stores a reply for it.
     let of_round =
         || by_id(&object).filter(|_| on_delete == OnDelete::Keep).map(|candidate| (candidate.object, on_delete));
     match by_shape(&object).or_else(of_round) {
@@ -231,7 +231,7 @@ fn by_prefix(key: &[u8]) -> Option<(Bytes, OnDelete)> {
 }
 
 /// Recognizes the lease of a reader: `{name}:<id>:<number>:rwlock_timeout:<number>`. Users do not
-/// give such names.
+/// name their objects like this.
 fn reader_lease(key: &[u8]) -> Option<(Bytes, OnDelete)> {
     let (before, [id, _, segment, number]) = last_segments(key)?;
     let is_number = !number.is_empty() && number.iter().all(u8::is_ascii_digit);

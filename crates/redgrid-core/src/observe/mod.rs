@@ -4,7 +4,7 @@
 //! `tracing` (feature `tracing`). Both features are off by default. Without them nothing is
 //! recorded, and the future of an operation is not wrapped. No label contains the name of a lock.
 //! Otherwise each name would be a time series of its own, and the number of names is unbounded. The
-//! label `family` groups names instead: a constant of the program, such as
+//! label `family` groups names instead. It is a constant of the program, such as `orders` in
 //! `lock.family("orders")`. docs/operating/observability.md is the guide.
 
 pub(crate) mod count;

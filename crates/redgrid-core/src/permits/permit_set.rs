@@ -114,13 +114,13 @@ impl PermitLease {
         *self.owner.lock().unwrap_or_else(PoisonError::into_inner) = Owner { since, label };
     }
 
-    /// Returns since when the current guard has held the permit, and the guard's label.
+    /// Returns the time from which the current guard holds the permit, and the guard's label.
     pub(super) fn owner(&self) -> (Instant, Option<Label>) {
         let owner = self.owner.lock().unwrap_or_else(PoisonError::into_inner);
         (owner.since, owner.label.clone())
     }
 
-    /// Returns when to renew the lease next, if the last request for it was sent at `sent`.
+    /// Returns the time of the lease's next renewal, if the last request for it was sent at `sent`.
     pub(super) fn next_renewal(&self, sent: Instant) -> Instant {
         match self.mode {
             LeaseMode::Renewed(lease) => next_renewal(lease, self.deadline(), sent),

@@ -201,9 +201,9 @@ impl SemaphoreState {
 
     /// Returns whether permits might be granted to the first waiters.
     ///
-    /// A try-only request among the first waiters might be granted. In a fair semaphore, a grant is
-    /// possible if a request of the first waiters was not sent yet. In any other semaphore, a grant
-    /// is possible if the last reply left enough permits for the first waiter.
+    /// This is so if a try-only request is among the first waiters. In a fair semaphore, it is also
+    /// so if a request of the first waiters was not sent yet; in any other semaphore, if the last
+    /// reply left enough permits for the first waiter.
     fn has_unrequested(&self, fair: bool) -> bool {
         let may_be_granted =
             |waiter: &Waiter| i64::try_from(waiter.request.permits).is_ok_and(|permits| permits <= self.left);

@@ -120,7 +120,7 @@ impl<S: TakeSource> Stock<S> {
         String::from_utf8_lossy(self.source.key()).into_owned()
     }
 
-    /// Returns when the task has to check the state if it is not notified earlier.
+    /// Returns the time at which the task has to check the state if it is not notified earlier.
     fn next_change(&self, retry_at: Option<Instant>) -> Instant {
         let state = self.state();
         let retry_at = retry_at.filter(|_| !state.unclaimed.is_empty());

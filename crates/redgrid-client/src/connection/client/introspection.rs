@@ -83,7 +83,7 @@ impl Questions {
         }
     }
 
-    /// Returns when the next report is due; `Instant::MAX` without a question.
+    /// Returns the time of the next report; `Instant::MAX` without a question.
     fn due(&self) -> Instant {
         if self.channels.is_empty() { Instant::MAX } else { self.not_before }
     }

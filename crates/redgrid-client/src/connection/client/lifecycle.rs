@@ -73,7 +73,8 @@ impl Lifecycle {
         })
     }
 
-    /// Returns when the shutdown stops waiting for releases; `None` while the client is open.
+    /// Returns the time at which the shutdown stops waiting for releases; `None` while the client
+    /// is open.
     pub fn closes_by(&self) -> Option<Instant> {
         self.0.borrow().closes_by
     }

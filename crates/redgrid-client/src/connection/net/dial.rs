@@ -2,9 +2,9 @@
 //! proxies.
 //!
 //! If a name has several addresses, the attempts start one after another (RFC 8305, "Happy
-//! Eyeballs"). The next attempt starts when an earlier one has failed, or after 250 ms. (If there
-//! are many addresses, an equal share of the time limit replaces the 250 ms.) The first address
-//! that accepts a connection wins.
+//! Eyeballs"). The next attempt starts when an earlier one has failed, or after a delay. The
+//! delay is 250 ms, or the time limit divided by the number of addresses if that is shorter. The
+//! first address that accepts a connection wins.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};

@@ -67,7 +67,7 @@ impl Samples {
     /// Forgets all samples if a reply received at `received` shows that the server's clock was set
     /// back.
     ///
-    /// The reply proves that the offset is at most `highest`.
+    /// The reply proves that the offset `server time − local time` is at most `highest`.
     fn notice_step_back(&mut self, highest: i128, received: Instant) {
         let Some(step) = self.offset(received).map(|offset| offset - highest).filter(|step| *step > SLACK) else {
             return;
@@ -94,8 +94,8 @@ impl Sample {
 impl ServerClock {
     /// Records a server time (microseconds since 1970) from a reply received at `received`.
     ///
-    /// The server read its clock before the reply arrived, so `server − received` cannot exceed the
-    /// true offset.
+    /// The server read its clock before the reply arrived. So the difference `server − received` is
+    /// not higher than the true difference between the clocks, `server time − local time`.
     pub fn observe(&self, server_micros: u64, received: Instant) {
         let sample =
             Sample { offset: i128::from(server_micros) - i128::from(received.as_nanos() / 1000) - 1, at: received };
@@ -115,9 +115,9 @@ impl ServerClock {
 
     /// Records a server time from the reply to a request sent at `sent`, and the round-trip time.
     ///
-    /// The server read its clock after the request was sent, so the offset is at most
-    /// `server − sent`. If the known lower bound is higher, it dates from before the server's clock
-    /// was set back.
+    /// The server read its clock after the request was sent. So the true difference between the
+    /// clocks is at most `server − sent`. A known lower bound that is higher dates from before the
+    /// server's clock was set back.
     pub fn observe_exchange(&self, server_micros: u64, sent: Instant, received: Instant) {
         let is_older = {
             let mut samples = self.samples.lock();

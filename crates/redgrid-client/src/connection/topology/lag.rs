@@ -165,7 +165,7 @@ impl OffsetHistory {
     ///
     /// The primary had reached this offset by `received`, so the offset is stored with that time.
     /// The replicas were queried at `sent`, together with the primary. So their offsets are
-    /// compared with the one that the primary had at `sent` minus the permitted lag.
+    /// compared with the offset that the primary had at the time `sent - lag`.
     fn record(
         &mut self,
         connection: Option<ConnectionId>,

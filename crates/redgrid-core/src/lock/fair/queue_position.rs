@@ -61,9 +61,10 @@ impl QueuePosition {
     /// Records the end of a request for the position. `waits` says whether the waiter is queued
     /// now.
     ///
-    /// If `waits` is false, the waiter has left or the outcome is unknown. If the waiter has left,
-    /// the position may have been released before the request created it. So the position is marked
-    /// as requested, and must be released again.
+    /// If `waits` is false, the waiter has left or the outcome is unknown. A waiter that leaves
+    /// releases the position. But the server may have executed that release first, and then this
+    /// request, which has created the position anew. So the position is marked as requested, and
+    /// must be released again.
     pub(in crate::lock) fn request_ended(&self, waits: bool) {
         let mut place = self.place();
         place.is_queued = std::mem::take(&mut place.has_request_in_flight) && waits;
@@ -107,8 +108,8 @@ impl QueuePosition {
         self.place().next_at = (left != Duration::MAX).then(|| now + left);
     }
 
-    /// Returns when the waiter must try: at once after a notification, otherwise when the holder's
-    /// lease ends.
+    /// Returns the time at which the waiter must try: at once after a notification, otherwise the
+    /// end of the holder's lease.
     pub(in crate::lock) fn due(&self) -> Instant {
         let place = self.place();
         if place.is_notified { Instant::MIN } else { place.next_at.unwrap_or(Instant::MAX) }

@@ -160,8 +160,8 @@ impl State {
         kinds.flat_map(|kind| self.grants_of(kind, keys)).collect()
     }
 
-    /// Returns the ids of a key's lock states of one kind. The first id has grant number 0; a lock
-    /// state with this id does not always exist.
+    /// Returns the ids of a key's lock states of one kind. The first id is that of grant 0 (see
+    /// [`LockId`]), even if there is no lock state with this id.
     pub(in crate::lock) fn grants_of(
         &self,
         kind: &'static str,

@@ -1,8 +1,8 @@
 -- delete_if_same.lua: deletes an object if it is unchanged. If requested, also stores a receipt for
 -- a while. The receipt says where the object was moved to.
 --
--- KEYS     the keys of the object, and the additional keys that are renamed with it; then the key
---          of the receipt, if a receipt is to be stored
+-- KEYS     the object's own keys, and then its additional keys (see `Object::also_renames`); then
+--          the key of the receipt, if a receipt is to be stored
 -- ARGV[1]  the number of keys, not counting the key of the receipt
 -- ARGV[2]  the content of the receipt
 -- ARGV[3]  lifetime of the receipt, in milliseconds

@@ -1,7 +1,7 @@
 -- move.lua: renames or copies an object, in one step.
 --
--- KEYS     the keys of the object, and the additional keys that are renamed with it; then the
---          target key of each of these keys, in the same order
+-- KEYS     the object's own keys, and then its additional keys (see `Object::also_renames`); then
+--          the target key of each of these keys, in the same order
 -- ARGV[1]  RENAME or COPY
 -- ARGV[2]  1 to replace an existing target object; 0 to do nothing if the target object exists
 -- ARGV[3]  the number of the object's own keys. If one of them is absent, its target key is

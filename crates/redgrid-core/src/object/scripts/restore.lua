@@ -1,6 +1,6 @@
 -- restore.lua: creates the keys of an object from their dumped contents, all or none.
 --
--- KEYS     the keys of the object, and the additional keys that are renamed with it
+-- KEYS     the object's own keys, and then its additional keys (see `Object::also_renames`)
 -- ARGV[1]  the condition: "free": the object must be absent; "any": an existing object is replaced;
 --          "same": the present contents of the object's keys must have the given SHA-1s
 -- ARGV[2]  1 to return the SHA-1 of each key's content
