@@ -3,8 +3,8 @@
 //!
 //! `scale names|held|queue|waiters|bus|console COUNT SECONDS` prints one line of JSON, and exits
 //! with 1 if a promise was broken. COUNT is the number of names, locks, waiters, wake-ups or keys.
-//! SECONDS is how long `held` and `waiters` are measured while idle, and `console` with open pages.
-//! `cargo xtask scale` runs all measurements.
+//! SECONDS is how long `held` and `waiters` are measured while idle, and each part of `console`
+//! with open pages. `cargo xtask scale` runs all measurements.
 
 mod bus;
 mod console;
@@ -13,6 +13,7 @@ mod look;
 mod names;
 mod queue;
 mod report;
+mod traffic;
 mod waiters;
 
 use std::error::Error;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use redgrid_core::Client;
 use redgrid_core::fence::Fence;
-use redgrid_core::observe::Form;
+use redgrid_core::observe::METRICS;
 use redgrid_local_cached_map::{LocalCachedMap, Options};
 use redgrid_locks::{Election, Lock};
 use redgrid_map::Map;
@@ -27,6 +27,25 @@ const STOCK: u32 = 10;
 const BUYERS: u32 = 20;
 const HOUR: Duration = Duration::from_secs(3600);
 
+/// The label of all objects of the sale.
+const OF_SALE: &str = "family=\"sale\"";
+
+/// Metrics that stay 0, because the sale has no faults. Their panels show the 0.
+const STAY_0: [&str; 9] = [
+    "redgrid_timed_out_total",
+    "redgrid_lost_total",
+    "redgrid_forced_total",
+    "redgrid_renewals_failed_total",
+    "redgrid_positions_lost_total",
+    "redgrid_reconnects_total",
+    "redgrid_gaps_total",
+    "redgrid_primary_changes_total",
+    "redgrid_retries_total",
+];
+
+/// A metric that can have any value. Its series exist only once they have one.
+const ANY_VALUE: &str = "redgrid_clock_offset_seconds";
+
 /// Returns the expressions of all panels without a series, each with its dashboard and panel.
 fn without_data(present: &BTreeMap<String, f64>) -> Vec<String> {
     let mut missing = Vec::new();
@@ -43,8 +62,9 @@ fn without_data(present: &BTreeMap<String, f64>) -> Vec<String> {
     missing
 }
 
-/// Whether there is a series of the expression's metric with the labels of its legend. That of a
-/// histogram needs a sample: without one, it has no quantiles.
+/// Whether the expression's metric has a value: 1, or one sample, in a series with the labels of
+/// the legend. If the metric has families, it must be a series of the sale. The first use of an
+/// object reports all its counters as 0, so a series alone shows nothing.
 fn has_data(expression: &str, present: &BTreeMap<String, f64>) -> bool {
     let names = names_in(expression);
     let labels: Vec<String> = grouped(expression)
@@ -54,11 +74,18 @@ fn has_data(expression: &str, present: &BTreeMap<String, f64>) -> bool {
         .map(|label| format!("{label}=\""))
         .collect();
     let is_shown = |name: &str| {
-        let is_histogram = metric(name).is_some_and(|metric| metric.form == Form::Histogram);
-        present.iter().any(|(series, value)| {
+        let has_families = metric(name).is_some_and(|metric| metric.labels.contains(&"family"));
+        let is_of_sale = |series: &str| !has_families || series.contains(OF_SALE);
+        let is_shown = |series: &str| {
             let is_named = series.split('{').next() == Some(name);
-            is_named && labels.iter().all(|label| series.contains(label)) && (!is_histogram || *value >= 1.0)
-        })
+            is_named && is_of_sale(series) && labels.iter().all(|label| series.contains(label))
+        };
+        let values: Vec<f64> = present.iter().filter(|(series, _)| is_shown(series)).map(|(_, value)| *value).collect();
+        match name {
+            ANY_VALUE => !values.is_empty(),
+            _ if STAY_0.contains(&name) => !values.is_empty() && values.iter().all(|value| *value == 0.0),
+            _ => values.iter().any(|value| *value >= 1.0),
+        }
     };
     !names.is_empty() && names.into_iter().all(is_shown)
 }
@@ -81,9 +108,9 @@ async fn buy(client: Client) {
     news.publish("sold").await.unwrap();
 }
 
-/// Uses the objects beside the sale that the panels show: a leader, a fence, a transaction and a
-/// local cache.
-async fn around(client: &Client, recorded: &mut Recorded) {
+/// Uses the objects beside the sale that the panels show: a fence, a transaction and a local cache.
+/// Returns the cache, whose entries count while it exists.
+async fn around(client: &Client, recorded: &mut Recorded) -> LocalCachedMap<String, u64> {
     let token = async || {
         let guard = Lock::new(client, "books").acquire().await.unwrap();
         let token = guard.token();
@@ -113,6 +140,7 @@ async fn around(client: &Client, recorded: &mut Recorded) {
     // Each heartbeat of the cache publishes its numbers.
     recorded.at_least("redgrid_cache_evictions_total{family=\"sale\",reason=\"size\"}", 1.0).await;
     recorded.at_least("redgrid_cache_entries{family=\"sale\"}", 1.0).await;
+    prices
 }
 
 #[test]
@@ -133,13 +161,23 @@ fn each_panel_has_data_while_a_flash_sale_runs() {
             buyer.await.unwrap();
         }
         assert_eq!(stock.get("ticket").await.unwrap(), Some(0));
-        around(&one, &mut recorded).await;
+        let prices = around(&one, &mut recorded).await;
+        let late = tokio::spawn(Lock::new(&two, "sale").family("sale").acquire().into_future());
+        recorded.at_least("redgrid_waiting{kind=\"lock\",family=\"sale\"}", 1.0).await;
         recorded.at_least("redgrid_renewal_lag_seconds{kind=\"lock\",family=\"sale\"}", 1.0).await;
         // Everything runs on this thread, so this stops the clients, too.
         std::thread::sleep(Duration::from_millis(1500));
         recorded.at_least("redgrid_stall_seconds", 1.0).await;
         let missing = without_data(recorded.look());
-        assert!(missing.is_empty(), "panels without data: {missing:#?}");
-        drop((open, leadership));
+        assert!(missing.is_empty(), "panels without data: {missing:#?}: {:#?}", recorded.totals);
+        // The same series with 0 are no data.
+        let zeros = recorded.totals.keys().map(|series| (series.clone(), 0.0)).collect();
+        let missing = without_data(&zeros);
+        for metric in METRICS.iter().filter(|metric| metric.name != ANY_VALUE && !STAY_0.contains(&metric.name)) {
+            let is_missing = missing.iter().any(|line| names_in(line).contains(metric.name));
+            assert!(is_missing, "{} has data without a value", metric.name);
+        }
+        late.abort();
+        drop((open, leadership, prices));
     });
 }

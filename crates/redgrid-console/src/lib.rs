@@ -64,6 +64,7 @@ mod pages;
 mod process_events;
 mod query;
 mod search;
+mod server_info;
 mod snapshot;
 mod text;
 mod throttle;

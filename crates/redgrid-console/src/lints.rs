@@ -298,7 +298,7 @@ fn of_processes(snapshot: &Snapshot, lints: &mut Vec<Lint>) {
 
 fn of_servers(snapshot: &Snapshot, lints: &mut Vec<Lint>) {
     let Some(servers) = snapshot.servers.get() else { return };
-    let evicts = |server: &&crate::snapshot::ServerInfo| {
+    let evicts = |server: &&crate::server_info::ServerInfo| {
         server.max_memory.is_some() && !matches!(server.eviction.as_str(), "" | "noeviction")
     };
     let names: Vec<String> = servers.iter().filter(evicts).map(|server| server.node.clone()).collect();

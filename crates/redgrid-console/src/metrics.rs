@@ -190,8 +190,7 @@ fn add_snapshot(samples: &mut Samples, snapshot: &Snapshot, now: u64, started: u
         let role = if node.part == NodePart::Primary { "primary" } else { "replica" };
         samples.add(&NODE_UP, &[&node.node.to_string(), role], f64::from(u8::from(node.is_well())));
     }
-    let servers = snapshot.servers.get().map_or(&[][..], |servers| servers.as_slice());
-    for (replica, lag) in servers.iter().flat_map(|server| &server.replica_lags) {
+    for (replica, lag) in &snapshot.replica_lags {
         samples.add(&REPLICA_LAG, &[replica], *lag as f64);
     }
     // A list that is old, or has only some of the clients, is no number of clients.

@@ -13,6 +13,7 @@ use crate::holder_state::Seen;
 use crate::lints::Findings;
 use crate::listed::{Group, Listed};
 use crate::process_events::ProcessEvents;
+use crate::server_info::ServerInfo;
 
 /// The state of one source: its last answer, and whether it fails now. Times are in milliseconds
 /// since 1970.
@@ -92,6 +93,9 @@ pub(crate) struct Snapshot {
     pub(crate) servers: Reading<Vec<ServerInfo>>,
     /// The number of keys of all primaries; `None` if it is not known.
     pub(crate) keys: Option<u64>,
+    /// The replicas in the last replies to `INFO`, by their addresses, each with the bytes that it
+    /// has not confirmed. Those of a primary that does not answer are not known.
+    pub(crate) replica_lags: BTreeMap<String, u64>,
     /// The clients with a channel.
     pub(crate) living: Reading<Living>,
     /// The last round of questions to the clients.
@@ -292,95 +296,9 @@ pub(crate) struct Sweep {
     pub(crate) trouble: Option<(String, u64)>,
 }
 
-/// The reply of a primary to `INFO`.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct ServerInfo {
-    /// The address.
-    pub(crate) node: String,
-    /// The fields that are shown.
-    pub(crate) program: String,
-    pub(crate) uptime_s: Option<u64>,
-    pub(crate) memory: Option<u64>,
-    pub(crate) max_memory: Option<u64>,
-    pub(crate) eviction: String,
-    pub(crate) clients: Option<u64>,
-    pub(crate) commands_per_s: Option<u64>,
-    pub(crate) evicted: Option<u64>,
-    pub(crate) channels: Option<u64>,
-    pub(crate) replicas: Option<u64>,
-    /// Each connected replica, with the bytes that it has not confirmed.
-    pub(crate) replica_lags: Vec<(String, u64)>,
-    pub(crate) keys: u64,
-}
-
-impl ServerInfo {
-    /// Reads the text of `INFO`.
-    pub(crate) fn read(node: String, text: &str) -> ServerInfo {
-        let mut info = ServerInfo { node, ..ServerInfo::default() };
-        let mut version = "";
-        let mut name = "Redis";
-        let (mut sent, mut confirmed) = (None::<u64>, Vec::new());
-        for line in text.lines() {
-            let Some((field, value)) = line.trim_end().split_once(':') else { continue };
-            let number = || value.parse().ok();
-            match field {
-                "redis_version" if version.is_empty() => version = value,
-                "valkey_version" => (name, version) = ("Valkey", value),
-                "uptime_in_seconds" => info.uptime_s = number(),
-                "used_memory" => info.memory = number(),
-                "maxmemory" => info.max_memory = number().filter(|limit| *limit > 0),
-                "maxmemory_policy" => value.clone_into(&mut info.eviction),
-                "connected_clients" => info.clients = number(),
-                "instantaneous_ops_per_sec" => info.commands_per_s = number(),
-                "evicted_keys" => info.evicted = number(),
-                "pubsub_channels" => info.channels = number(),
-                "connected_slaves" => info.replicas = number(),
-                "master_repl_offset" => sent = number(),
-                field if is_numbered(field, "slave") => confirmed.extend(confirmed_offset(value)),
-                field if is_numbered(field, "db") => {
-                    let keys = value.strip_prefix("keys=").and_then(|rest| rest.split(',').next()?.parse::<u64>().ok());
-                    info.keys = info.keys.saturating_add(keys.unwrap_or(0));
-                }
-                _ => {}
-            }
-        }
-        let lag = |(node, offset)| Some((node, sent?.saturating_sub(offset)));
-        info.replica_lags = confirmed.into_iter().filter_map(lag).collect();
-        info.program = if version.is_empty() { "unknown".to_owned() } else { format!("{name} {version}") };
-        info
-    }
-}
-
-/// Returns whether a field of `INFO` is a name with a number, such as `db0`.
-fn is_numbered(field: &str, name: &str) -> bool {
-    field.strip_prefix(name).is_some_and(|number| number.parse::<u32>().is_ok())
-}
-
-/// Returns a replica's address and confirmed offset: `ip=…,port=…,state=online,offset=…,lag=…`.
-fn confirmed_offset(value: &str) -> Option<(String, u64)> {
-    let part = |name: &str| value.split(',').find_map(|part| part.strip_prefix(name)?.strip_prefix('='));
-    (part("state") == Some("online")).then_some(())?;
-    Some((format!("{}:{}", part("ip")?, part("port")?), part("offset")?.parse().ok()?))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn info_is_read() {
-        let text = "# Server\r\nredis_version:7.2.4\r\nvalkey_version:9.1.0\r\nuptime_in_seconds:12\r\n\
-                    used_memory:1048576\r\nmaxmemory:0\r\nmaxmemory_policy:noeviction\r\nconnected_slaves:2\r\n\
-                    slave0:ip=10.0.0.2,port=6380,state=online,offset=900,lag=1\r\n\
-                    slave1:ip=10.0.0.3,port=6380,state=wait_bgsave,offset=0,lag=0\r\nmaster_repl_offset:1000\r\n\
-                    # Keyspace\r\ndb0:keys=3,expires=1,avg_ttl=0\r\ndb1:keys=4,expires=0,avg_ttl=0\r\n";
-        let info = ServerInfo::read("10.0.0.1:6379".into(), text);
-        assert_eq!(info.program, "Valkey 9.1.0");
-        assert_eq!((info.keys, info.replicas, info.max_memory), (7, Some(2), None));
-        assert_eq!(info.replica_lags, [("10.0.0.2:6380".to_owned(), 100)], "the other one is still copied");
-        assert_eq!((info.memory, info.uptime_s, info.eviction.as_str()), (Some(1_048_576), Some(12), "noeviction"));
-        assert_eq!(ServerInfo::read(String::new(), "nonsense\r\ndb0:x\r\n").program, "unknown");
-    }
 
     #[test]
     fn what_follows_from_reports_is_made_at_most_once_a_second() {

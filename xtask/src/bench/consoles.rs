@@ -4,17 +4,14 @@
 use std::{
     path::Path,
     process::{ExitCode, Stdio},
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
-use redgrid_testkit::{RedisServer, ServerBinary};
+use redgrid_testkit::{Observer, RedisServer, ServerBinary};
 use serde_json::Value;
 use tokio::{
-    io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader},
+    io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader},
     net::TcpStream,
     process::{Child, Command},
     runtime::Builder,
@@ -37,6 +34,15 @@ use crate::{
 /// The goal: the rate beside consoles, divided by the rate without.
 const GOAL: f64 = 0.95;
 
+/// The fewest rounds, and the shortest section in seconds. A console reads everything at least once
+/// within such a section; the noise of a shorter one is larger than the goal.
+const LEAST_ROUNDS: u32 = 5;
+const LEAST_SECS: f64 = 10.0;
+
+/// How many changes of each page must show the holder in a section. A page changes at most once a
+/// second, so at most two of them are from the warm-up.
+const LEAST_CHANGES: usize = 3;
+
 const TASKS: u32 = 8;
 
 /// How long a console may take to start and to show its page.
@@ -49,8 +55,8 @@ const SETTLE: Duration = Duration::from_secs(2);
 struct Console {
     _process: Child,
     page: JoinHandle<()>,
-    /// Number of reads from the stream of the page: about one for each change.
-    changes: Arc<AtomicU64>,
+    /// The changes of the page since they were cleared.
+    changes: Arc<Mutex<Vec<String>>>,
 }
 
 impl Console {
@@ -69,28 +75,40 @@ impl Console {
         let mut stream = TcpStream::connect(host).await?;
         let request = format!("GET /live?page=lock&name={lock} HTTP/1.1\r\nHost: {host}\r\n\r\n");
         stream.write_all(request.as_bytes()).await?;
-        let mut status = [0; 12];
-        timeout(START_TIMEOUT, stream.read_exact(&mut status)).await??;
-        if &status != b"HTTP/1.1 200" {
-            return Err(format!("the console answered {}", String::from_utf8_lossy(&status)).into());
+        let mut lines = BufReader::new(stream).lines();
+        let status = timeout(START_TIMEOUT, lines.next_line()).await??.unwrap_or_default();
+        if !status.starts_with("HTTP/1.1 200") {
+            return Err(format!("the console answered {status}").into());
         }
-        // The first change may arrive together with the rest of the head.
-        let mut buffer = vec![0; 16 * 1024];
-        let mut shown = Vec::new();
-        while !contains(&shown, b"data:") {
-            match timeout(START_TIMEOUT, stream.read(&mut buffer)).await?? {
-                0 => return Err("the console closed the page".into()),
-                count => shown.extend_from_slice(&buffer[..count]),
+        loop {
+            let line = timeout(START_TIMEOUT, lines.next_line()).await??;
+            if line.ok_or("the console closed the page")?.starts_with(DATA) {
+                break;
             }
         }
-        let changes = Arc::new(AtomicU64::new(0));
-        let counted = Arc::clone(&changes);
+        let changes = Arc::<Mutex<Vec<String>>>::default();
+        let seen = Arc::clone(&changes);
         let page = tokio::spawn(async move {
-            while stream.read(&mut buffer).await.is_ok_and(|count| count > 0) {
-                counted.fetch_add(1, Ordering::Relaxed);
+            while let Ok(Some(line)) = lines.next_line().await {
+                if line.starts_with(DATA) {
+                    seen.lock().unwrap_or_else(PoisonError::into_inner).push(line);
+                }
             }
         });
         Ok(Console { _process: process, page, changes })
+    }
+
+    /// Forgets the changes so far.
+    fn clear(&self) {
+        self.changes.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    /// Returns whether enough changes show a hold of this client.
+    fn shows(&self, client: &str) -> bool {
+        // Waiters of the page have no number.
+        let row = format!("{client}</bdi></span>, number ");
+        let changes = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
+        changes.iter().filter(|change| change.contains(&row)).count() >= LEAST_CHANGES
     }
 }
 
@@ -100,8 +118,18 @@ impl Drop for Console {
     }
 }
 
-fn contains(text: &[u8], part: &[u8]) -> bool {
-    text.windows(part.len()).any(|window| window == part)
+/// How a line with a change of the page begins.
+const DATA: &str = "data:";
+
+/// Returns the client that holds the lock, as soon as there is one.
+async fn holder(observer: &Observer, lock: &str) -> Result<String, BoxError> {
+    loop {
+        let fields: Vec<String> = observer.query(&["HKEYS", lock]).await?;
+        if let Some((client, _)) = fields.iter().find_map(|field| field.rsplit_once(':')) {
+            return Ok(client.to_owned());
+        }
+        sleep(Duration::from_millis(10)).await;
+    }
 }
 
 /// The rates of one round.
@@ -109,6 +137,13 @@ fn contains(text: &[u8], part: &[u8]) -> bool {
 struct Round {
     without: f64,
     beside: f64,
+}
+
+/// Returns why these options do not suffice to measure.
+pub(super) fn refusal(options: &Options) -> Option<String> {
+    let is_enough = options.rounds >= LEAST_ROUNDS && options.secs >= LEAST_SECS;
+    let text = || format!("--consoles needs at least {LEAST_ROUNDS} rounds of {LEAST_SECS} s");
+    (!is_enough).then(text)
 }
 
 /// Measures with this many consoles and without, in turn. Fails if the goal is missed.
@@ -155,20 +190,22 @@ async fn measure(
                 open.push(Console::start(program, &addr, &lock).await?);
             }
             sleep(SETTLE).await;
-            let changes = |open: &[Console]| open.iter().map(|one| one.changes.load(Ordering::Relaxed)).sum::<u64>();
-            let before = changes(&open);
+            open.iter().for_each(Console::clear);
             let secs = options.secs;
             let job = format!("workload=W2 tasks={TASKS} warm={WARM} prefix={lock} secs={secs}");
             let within = Duration::from_secs_f64(secs + WARM);
-            let section = section::measure(&mut drivers, &observer, &job, within).await?;
+            let holder = async { timeout(START_TIMEOUT, holder(&observer, &lock)).await? };
+            let section = section::measure(&mut drivers, &observer, &job, within);
+            let (section, holder) = tokio::try_join!(section, holder)?;
             let section = section.ok_or("this driver lacks W2")?;
             if section.wrong() > 0.0 {
                 return Err(format!("the section had errors: {section:?}").into());
             }
+            let shown = open.iter().filter(|console| !console.page.is_finished() && console.shows(&holder)).count();
+            if shown < open.len() {
+                return Err(format!("{shown} of {} consoles have shown the holder of the lock", open.len()).into());
+            }
             if is_watched {
-                if open.iter().any(|console| console.page.is_finished()) || changes(&open) == before {
-                    return Err("the consoles did not show the lock".into());
-                }
                 round.beside = section.rate;
             } else {
                 round.without = section.rate;

@@ -23,6 +23,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use clap::builder::ArgPredicate::IsPresent;
 use redgrid_testkit::{Observer, RedisServer};
 use tokio::runtime::Builder;
 
@@ -54,11 +55,11 @@ pub(crate) struct Options {
     /// Only these drivers, beside redgrid's
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     drivers: Vec<String>,
-    /// Number of rounds for the medians
-    #[arg(long, value_name = "COUNT", default_value_t = 3)]
+    /// Number of rounds for the medians; with `--consoles`, 5 unless more are given
+    #[arg(long, value_name = "COUNT", default_value_t = 3, default_value_if("consoles", IsPresent, "5"))]
     rounds: u32,
-    /// Length of a section in seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 1.5)]
+    /// Length of a section in seconds; with `--consoles`, 10 unless more are given
+    #[arg(long, value_name = "SECONDS", default_value_t = 1.5, default_value_if("consoles", IsPresent, "10"))]
     secs: f64,
     /// How long locks are held (W5), in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 60.0)]
@@ -101,6 +102,10 @@ pub(crate) fn run_all(options: &Options) -> Result<ExitCode, Failure> {
     if options.plots {
         plot::write(&workspace)?;
         return Ok(ExitCode::SUCCESS);
+    }
+    if let Some(refusal) = options.consoles.and_then(|_| consoles::refusal(options)) {
+        say(&refusal);
+        return Ok(ExitCode::from(2));
     }
     let server = install::server(&workspace)?;
     let ours = workspace.join("target/measured/redgrid");

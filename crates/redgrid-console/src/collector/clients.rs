@@ -352,7 +352,7 @@ mod tests {
     fn a_server_that_was_just_started_is_a_change() {
         let mut snapshot = Snapshot::default();
         assert_eq!((changed_at(&snapshot, false, 50_000), changed_at(&snapshot, true, 50_000)), (None, Some(50_000)));
-        let server = |uptime_s| crate::snapshot::ServerInfo { uptime_s: Some(uptime_s), ..Default::default() };
+        let server = |uptime_s| crate::server_info::ServerInfo { uptime_s: Some(uptime_s), ..Default::default() };
         snapshot.servers.answered(vec![server(100), server(3)], 40_000);
         assert_eq!(changed_at(&snapshot, false, 50_000), Some(37_000));
     }

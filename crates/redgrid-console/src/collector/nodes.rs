@@ -9,7 +9,8 @@ use tokio::time::Instant;
 
 use super::Collector;
 use super::viewers::Need;
-use crate::snapshot::{Reading, ServerInfo, Snapshot};
+use crate::server_info::{ServerInfo, replica_lags};
+use crate::snapshot::{Reading, Snapshot};
 use crate::text::now_ms;
 
 /// How often nodes are pinged.
@@ -53,7 +54,10 @@ impl Collector {
 
     pub(super) async fn read_servers(&self) {
         loop {
-            let forget = |snapshot: &mut Snapshot| (snapshot.servers, snapshot.keys) = (Reading::default(), None);
+            let forget = |snapshot: &mut Snapshot| {
+                (snapshot.servers, snapshot.keys) = (Reading::default(), None);
+                snapshot.replica_lags.clear();
+            };
             self.needed(Need::Servers, forget).await;
             let until = self.client.clock().now() + INFO_TIMEOUT;
             let request = Request::command("INFO").idempotent();
@@ -63,6 +67,7 @@ impl Collector {
             self.change(|snapshot| match answers {
                 Err(error) => {
                     has_failed = true;
+                    snapshot.replica_lags.clear();
                     snapshot.servers.failed(error.to_string(), now);
                 }
                 Ok(answers) => {
@@ -111,8 +116,8 @@ impl Collector {
     }
 }
 
-/// Records the replies to `INFO`. Of a node that does not answer, the last reply stays. Returns
-/// whether one does not answer.
+/// Records the replies to `INFO`. Of a node that does not answer, the last reply stays, but not the
+/// lags of its replicas. Returns whether one does not answer.
 fn take_servers<E: std::fmt::Display>(
     snapshot: &mut Snapshot,
     answers: impl Iterator<Item = (String, Result<String, E>)>,
@@ -121,9 +126,17 @@ fn take_servers<E: std::fmt::Display>(
     let mut trouble = None;
     let mut servers = Vec::new();
     let mut are_all_known = true;
+    snapshot.replica_lags.clear();
     for (node, answer) in answers {
         match answer {
-            Ok(text) => servers.push(ServerInfo::read(node, &text)),
+            Ok(text) => {
+                // Replicas behind one address are one series, that of the largest lag.
+                for (replica, lag) in replica_lags(&text) {
+                    let largest = snapshot.replica_lags.entry(replica).or_default();
+                    *largest = lag.max(*largest);
+                }
+                servers.push(ServerInfo::read(node, &text));
+            }
             Err(error) => {
                 trouble = Some(format!("{node}: {error}"));
                 let last = snapshot.servers.get().and_then(|servers| servers.iter().find(|server| server.node == node));
@@ -166,5 +179,26 @@ mod tests {
         let new = [("c".to_owned(), denied())];
         assert_eq!((take_servers(&mut snapshot, new.into_iter(), 1), snapshot.keys), (true, Some(9)));
         assert_eq!(snapshot.servers.get().map(|servers| servers.len()), Some(2));
+    }
+    #[test]
+    fn lags_of_replicas_are_those_that_a_primary_reports_now() {
+        let replica = |number: u32, ip: &str, offset: u32| {
+            format!("slave{number}:ip={ip},port=6380,state=online,offset={offset},lag=1\r\n")
+        };
+        let info = |replicas: [String; 2]| Ok(format!("{}master_repl_offset:1000\r\n", replicas.concat()));
+        let denied = || Err("NOPERM".to_owned());
+        let mut snapshot = Snapshot::default();
+        let mut take = |replies: [Result<String, String>; 2]| {
+            let replies = ["a", "b"].map(str::to_owned).into_iter().zip(replies);
+            take_servers(&mut snapshot, replies, 1);
+            snapshot.replica_lags.clone().into_iter().collect::<Vec<_>>()
+        };
+        // Two replicas have one address.
+        let a = || info([replica(0, "10.0.0.2", 900), replica(1, "10.0.0.2", 990)]);
+        let b = || info([replica(0, "10.0.0.3", 1000), replica(1, "10.0.0.4", 1000)]);
+        let [two, three, four] = ["10.0.0.2:6380", "10.0.0.3:6380", "10.0.0.4:6380"].map(str::to_owned);
+        assert_eq!(take([a(), b()]), [(two.clone(), 100), (three, 0), (four, 0)]);
+        assert_eq!(take([a(), denied()]), [(two, 100)]);
+        assert_eq!(take([denied(), denied()]), []);
     }
 }

@@ -4,7 +4,8 @@ use redgrid_core::report::ClientReport;
 
 use super::*;
 use crate::board::Holder;
-use crate::snapshot::{Process, ServerInfo};
+use crate::server_info::ServerInfo;
+use crate::snapshot::Process;
 
 fn row(name: &str, state: State, until: Option<u64>) -> LockRow {
     let holder =

@@ -9,7 +9,8 @@ use super::locks::why_not_searched;
 use super::{Content, trouble};
 use crate::holder_state::State;
 use crate::lints::{self, Findings};
-use crate::snapshot::{ServerInfo, Snapshot};
+use crate::server_info::ServerInfo;
+use crate::snapshot::Snapshot;
 use crate::text::{bytes, clock, count, encoded, name, number, visible};
 use crate::view::{View, row_id};
 
