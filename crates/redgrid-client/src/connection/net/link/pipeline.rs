@@ -7,6 +7,7 @@
 
 mod end;
 mod pushes;
+mod reader;
 #[cfg(test)]
 mod tests;
 
@@ -16,7 +17,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
-use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
+use tokio::io::{AsyncWriteExt, WriteHalf};
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
@@ -25,7 +26,8 @@ use self::end::Finish;
 pub(super) use self::end::Unanswered;
 pub(super) use self::pushes::Expects;
 use self::pushes::{Pushed, sort, unasked};
-use super::resp::{Frame, NoProtocol, Scan, decode, encode};
+use self::reader::read;
+use super::resp::{Frame, encode};
 use super::server_text::{is_read_only, wants_login};
 use super::silence::{SentRequest, Silence};
 use super::{Connection, WireCommand};
@@ -43,12 +45,6 @@ const LONGEST_QUEUE: usize = 65_536;
 /// Maximum capacity of a buffer that is reused: 1 MiB. A larger buffer is freed after the long
 /// reply or request for which it has grown.
 const KEPT: usize = 1 << 20;
-
-/// Size of the read buffer.
-const READ: usize = 16 * 1024;
-
-/// Number of consecutive reads before the task yields to the runtime.
-const READS: usize = 16;
 
 /// How long to read the server's last bytes after a failed write: 10 ms.
 const READ_GRACE: Duration = Duration::from_millis(10);
@@ -348,53 +344,4 @@ async fn write(pipeline: &Pipeline, mut writer: WriteHalf<Box<dyn Stream>>, outp
             return format!("{error:?}");
         }
     }
-}
-
-/// Reads until the connection ends; returns the reason.
-async fn read(pipeline: &Pipeline, mut reader: ReadHalf<Box<dyn Stream>>, outputs: &Outputs) -> String {
-    let mut buffer = BytesMut::with_capacity(READ);
-    let (mut frames, mut answered, mut scan) = (Vec::new(), Vec::new(), None::<Scan>);
-    for reads in 1_usize.. {
-        if buffer.capacity() - buffer.len() < READ / 8 {
-            buffer.reserve(READ);
-        }
-        match reader.read_buf(&mut buffer).await {
-            Ok(0) => return CLOSED.into(),
-            Ok(bytes) => crate::count::received(bytes),
-            Err(error) => return format!("{error:?}"),
-        }
-        let is_whole = scan.as_mut().is_none_or(|scan| scan.is_whole(&buffer));
-        let mut broken = None;
-        if is_whole {
-            while let Some(decoded) = decode(&mut buffer, pipeline.is_resp2()).transpose() {
-                match decoded {
-                    Ok(frame) => frames.push(frame),
-                    Err(NoProtocol) => {
-                        broken = Some(NO_PROTOCOL.to_owned());
-                        break;
-                    }
-                }
-            }
-        }
-        let (is_reading, now) = (!buffer.is_empty(), outputs.clock.now());
-        pipeline.0.is_reading.store(is_reading, Ordering::Relaxed);
-        if frames.is_empty() {
-            outputs.silence.received_part(now);
-        } else {
-            outputs.silence.received(now);
-        }
-        if is_whole {
-            scan = is_reading.then(Scan::new);
-        }
-        if let Some(why) = pipeline.received(&mut frames, &mut answered, &outputs.messages).err().or(broken) {
-            return why;
-        }
-        if !is_reading && buffer.capacity() > KEPT {
-            buffer = BytesMut::with_capacity(READ);
-        }
-        if reads.is_multiple_of(READS) {
-            tokio::task::yield_now().await;
-        }
-    }
-    CLOSED.into()
 }
