@@ -39,7 +39,7 @@ impl GrantedPermits {
             Ok(()) => None,
         };
         match (failure, waiter) {
-            (None, Some(waiter)) => return state.grant(semaphore, waiter, permits),
+            (None, Some(waiter)) => return state.grant(semaphore, waiter, permits, semaphore.clock().now()),
             (None, None) => return state.idle_permits.merge(permits),
             (Some(failure), Some(waiter)) => waiter.end(Err(failure)),
             (Some(_), None) => {}

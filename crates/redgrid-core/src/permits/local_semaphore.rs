@@ -10,7 +10,6 @@ use tokio::sync::{Notify, oneshot};
 
 use super::error::{AcquireError, ReleaseError};
 use super::exchange::SemaphoreKeys;
-use super::permit::Permit;
 use super::permit_set::PermitSet;
 use super::registry::SemaphoreRegistry;
 use super::semaphore_state::{Extension, ReleaseSender, SemaphoreState};
@@ -20,7 +19,6 @@ use crate::config::Durability;
 use crate::label::Label;
 use crate::lease::LeaseMode;
 use crate::lock::{InlineTask, LostReason};
-use crate::unpolled::Offer;
 
 /// A request for permits.
 #[derive(Debug, Clone)]
@@ -42,9 +40,9 @@ pub struct PermitRequest {
     pub label: Option<Label>,
 }
 
-/// The granted permits, as an offer that the caller must take within a second. `None` if a try-only
-/// request found too few permits.
-pub(super) type AcquireResult = Result<Option<Offer<Permit>>, AcquireError>;
+/// Whether permits were granted. The caller must take them from the request's status within a
+/// second. `false` if a try-only request found too few permits.
+pub(super) type AcquireResult = Result<bool, AcquireError>;
 
 /// Says which task runs the loop of a semaphore from now on.
 ///
@@ -198,7 +196,7 @@ impl LocalSemaphore {
         }
         let contact_timeout = self.core.settings.patience();
         if waiter.request.try_only && state.others_go_first(now) && now < self.contact(&state) + contact_timeout {
-            waiter.end(Ok(None));
+            waiter.end(Ok(false));
             return DriverHandoff::default();
         }
         // Only the first waiter triggers an exchange. The requests of later waiters are sent with

@@ -118,7 +118,7 @@ impl PendingPermit {
         self.done = true;
         let now = self.client.clock().now();
         match result {
-            Some(Ok(Some(offer))) => match offer.take() {
+            Some(Ok(true)) => match self.status.take() {
                 Some(mut permit) => {
                     let labels = Labels { kind: self.semaphore.keys.kind(), family: self.family };
                     permit.begin_count(Held { labels, since: now });
@@ -126,7 +126,7 @@ impl PendingPermit {
                 }
                 None => Box::pin(self.retry()).await,
             },
-            Some(Ok(None)) => Ok(None),
+            Some(Ok(false)) => Ok(None),
             Some(Err(error)) => Err(error),
             // The waiter was removed from the queue because it had timed out.
             None if now >= self.until => Err(self.timeout_error(now)),

@@ -226,7 +226,7 @@ impl LocalSemaphore {
                         let expected = self.keys.capacity.unwrap_or_default();
                         Some(Err(AcquireError::PermitsDiffer { name: name(), expected, found }))
                     }
-                    _ if waiter.request.try_only => Some(Ok(None)),
+                    _ if waiter.request.try_only => Some(Ok(false)),
                     _ => None,
                 };
                 if let Some(result) = result

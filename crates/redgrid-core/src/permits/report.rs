@@ -29,12 +29,12 @@ impl LocalSemaphore {
 
 impl SemaphoreState {
     /// Records a grant of permits without leases. Call it before the permits count as held.
-    pub(super) fn note_plain(&mut self, permits: &PermitSet, request: &PermitRequest, now: impl FnOnce() -> Instant) {
+    pub(super) fn note_plain(&mut self, permits: &PermitSet, request: &PermitRequest, now: Instant) {
         if !permits.leases.is_empty() {
             return;
         }
         if self.held == 0 {
-            (self.held_since, self.plain_label) = (now(), request.label.clone());
+            (self.held_since, self.plain_label) = (now, request.label.clone());
         } else if self.plain_label != request.label {
             self.plain_label = None;
         }

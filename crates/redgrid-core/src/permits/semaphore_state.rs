@@ -21,7 +21,6 @@ use crate::introspection::Tally;
 use crate::label::Label;
 use crate::lease::{LeaseMode, Schedule, deadline, retry_pause};
 use crate::lock::{ExtendError, InlineTask, Phantom, YieldPlan};
-use crate::unpolled::Offer;
 
 /// Maximum number of requests in one exchange. With this limit and [`MAX_IDS`], the script of an
 /// exchange runs for a few milliseconds at most.
@@ -194,7 +193,7 @@ impl SemaphoreState {
             if self.queue[at].request.try_only
                 && let Some(waiter) = self.queue.remove(at)
             {
-                waiter.end(Ok(None));
+                waiter.end(Ok(false));
             }
         }
     }
@@ -250,25 +249,27 @@ impl SemaphoreState {
             let Some(waiter) = self.queue.pop_front() else { return };
             let permits = self.idle_permits.split(count);
             permits.leases.iter().for_each(|lease| lease.set_owner(now, waiter.request.label.clone()));
-            self.grant(semaphore, waiter, permits);
+            self.grant(semaphore, waiter, permits, now);
         }
     }
 
     /// Grants permits of this process to a waiter. The waiting caller has one second to take them.
     ///
     /// If the caller was dropped meanwhile, the permits become idle again.
-    pub(super) fn grant(&mut self, semaphore: &Arc<LocalSemaphore>, waiter: Waiter, permits: PermitSet) {
+    pub(super) fn grant(&mut self, semaphore: &Arc<LocalSemaphore>, waiter: Waiter, permits: PermitSet, now: Instant) {
         if waiter.result_sender.is_closed() {
             self.idle_permits.merge(permits);
             return;
         }
-        semaphore.wait_ended(&mut self.waits, &waiter, || semaphore.clock().now());
-        self.note_plain(&permits, &waiter.request, || semaphore.clock().now());
+        semaphore.wait_ended(&mut self.waits, &waiter, || now);
+        self.note_plain(&permits, &waiter.request, now);
         self.held += permits.count;
-        let permit = Permit::new(waiter.client, Arc::clone(semaphore), permits);
-        let offer = Offer::new(&semaphore.registry.unpolled, permit);
-        if let Err(Ok(Some(untaken))) = waiter.result_sender.send(Ok(Some(offer)))
-            && let Some(permit) = untaken.take()
+        waiter.status.offer(Permit::new(waiter.client, Arc::clone(semaphore), permits));
+        semaphore.registry.unpolled.register_unclaimed(&waiter.status);
+        // The caller drops its own `status` only after it has locked this state, or after it has
+        // taken the permits. So no permits are dropped here, where the drop would deadlock.
+        if waiter.result_sender.send(Ok(true)).is_err()
+            && let Some(permit) = waiter.status.take()
         {
             let permits = permit.disarm();
             self.held -= permits.count;

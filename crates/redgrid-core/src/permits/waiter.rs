@@ -8,24 +8,51 @@ use redgrid_client::internal::Progress;
 use tokio::sync::oneshot;
 
 use super::local_semaphore::{AcquireResult, LocalSemaphore, PermitRequest};
+use super::permit::Permit;
 use crate::clock::Instant;
+use crate::unpolled::{BackgroundTask, Unpolled};
 
-/// The status of a request, which its caller can read. It consists of the last exchange that
-/// contained the request, and of the time at which that exchange was sent. The value is `None`
-/// before the first exchange, and after an exchange that did not grant the request.
+/// The status of a request, which its caller can read.
 #[derive(Default)]
-pub(super) struct RequestStatus(Mutex<Option<(Arc<Progress>, Instant)>>);
+pub(super) struct RequestStatus {
+    /// The last exchange that contained the request, and the time at which that exchange was sent.
+    /// `None` before the first exchange, and after an exchange that did not grant the request.
+    exchange: Mutex<Option<(Arc<Progress>, Instant)>>,
+    /// The granted permits, until the caller takes them. They are not in the result, because the
+    /// registry of unpolled grants needs them too.
+    granted: Mutex<Option<Permit>>,
+}
+
+impl Unpolled for RequestStatus {
+    fn give_up(self: Arc<Self>) -> Option<BackgroundTask> {
+        // `take` unlocks the mutex before the permits are dropped, because the drop can run any
+        // code.
+        drop(self.take());
+        None
+    }
+}
 
 impl RequestStatus {
+    /// Offers permits to the caller.
+    pub(super) fn offer(&self, permit: Permit) {
+        *self.granted.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(permit);
+    }
+
+    /// Takes the granted permits. Returns `None` if they were given up, because the caller was too
+    /// late.
+    pub(super) fn take(&self) -> Option<Permit> {
+        self.granted.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take()
+    }
+
     pub(super) fn set_exchange(&self, exchange: Option<(&Arc<Progress>, Instant)>) {
         let exchange = exchange.map(|(progress, since)| (Arc::clone(progress), since));
-        *self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = exchange;
+        *self.exchange.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = exchange;
     }
 
     /// Returns the send time of the unanswered exchange that may grant permits to the request;
     /// `None` if there is no such exchange.
     pub(super) fn sent_since(&self) -> Option<Instant> {
-        let exchange = self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let exchange = self.exchange.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         exchange.as_ref().filter(|(progress, _)| progress.is_sent()).map(|(_, since)| *since)
     }
 }
