@@ -95,8 +95,9 @@ impl Options {
     }
 
     async fn acquire(self) -> Result<Permit, AcquireError> {
-        let name = self.handle.keys.clone()?.name.clone();
-        self.request(true).await?.ok_or(AcquireError::TimedOut { name, waited: Duration::ZERO })
+        let keys = self.handle.keys.clone()?;
+        let timed_out = || AcquireError::TimedOut { name: keys.name.clone(), waited: Duration::ZERO };
+        self.request(true).await?.ok_or_else(timed_out)
     }
 
     async fn try_acquire(self) -> Result<Option<Permit>, AcquireError> {

@@ -76,7 +76,7 @@ impl PendingPermit {
     /// Dropping the future gives up the position in the queue. Permits that the server had granted
     /// are returned in the background.
     pub fn outcome(self) -> impl Future<Output = Result<Option<Permit>, AcquireError>> + Send + use<> {
-        let keys = Arc::clone(&self.semaphore.keys);
+        let keys = &self.semaphore.keys;
         let labels = Labels { kind: keys.kind(), family: self.family };
         let span = OpSpan::acquire(OpContext { labels, name: &keys.name }, self.client.clock(), self.entered);
         span.instrument(self.wait())
