@@ -43,6 +43,8 @@ metrics! {
         "names that this process took or freed by force";
     RENEWALS_FAILED Counter "redgrid_renewals_failed_total" ["kind", "family"]
         "renewals of a hold that were not confirmed and are tried again";
+    RENEWALS_OVERDUE Counter "redgrid_renewals_overdue_total" ["kind", "family"]
+        "holds whose renewal was not confirmed in time; counted once until it is confirmed";
     RENEWAL_LAG Histogram "redgrid_renewal_lag_seconds" ["kind", "family"]
         "from the time at which a renewal was due to its confirmation";
     LOCAL_HANDOVERS Counter "redgrid_local_handovers_total" ["kind", "family"]
