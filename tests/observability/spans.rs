@@ -5,8 +5,10 @@ use std::fmt::Debug;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use redgrid_core::Client;
-use redgrid_locks::Lock;
+use futures_util::future::join_all;
+use redgrid_core::{Client, Config};
+use redgrid_locks::{Lock, RwLock};
+use redgrid_testkit::Monitor;
 use redgrid_tests::{client, server};
 use tracing::Subscriber;
 use tracing::field::{Field, Visit};
@@ -90,6 +92,65 @@ async fn each_operation_is_one_span_with_its_outcome() {
     let waited: f64 = seen[2].1["waited"].parse().unwrap();
     assert!((0.9..10.0).contains(&waited), "{waited}");
     assert_eq!(seen[2].1["waited_for"], one.id());
-    assert!(!seen[0].1.contains_key("waited_for"), "nobody held it: {seen:?}");
     assert!(!seen[2].1.contains_key("token"), "{seen:?}");
+}
+
+/// Requests a lock until a timeout of 400 ms; the holder is read after half of it.
+async fn wait_in_vain(lock: Lock) {
+    assert!(lock.acquire().timeout(Duration::from_millis(400)).await.is_err());
+}
+
+fn subscribe(seen: &Seen) -> tracing::subscriber::DefaultGuard {
+    tracing::subscriber::set_default(tracing_subscriber::registry().with(seen.clone()))
+}
+
+fn waited_for(seen: &Seen) -> Vec<Option<String>> {
+    std::mem::take(&mut *seen.0.lock().unwrap())
+        .into_iter()
+        .map(|(_, mut fields)| fields.remove("waited_for"))
+        .collect()
+}
+
+#[tokio::test]
+async fn the_waiters_of_a_lock_share_one_lookup_of_its_holder() {
+    let seen = Seen::default();
+    let server = server().await;
+    let (one, two) = (client(&server).await, client(&server).await);
+    let _write = RwLock::new(&one, "prices").write().await.unwrap();
+    let _held = Lock::new(&one, "a").acquire().await.unwrap();
+    let mut monitor = Monitor::start(&server).await.unwrap();
+    let _guard = subscribe(&seen);
+    join_all((0..20).map(|_| wait_in_vain(Lock::new(&two, "a")))).await;
+    assert_eq!(waited_for(&seen), vec![Some(one.id().to_owned()); 20]);
+    assert!(RwLock::new(&two, "prices").read().timeout(Duration::from_millis(400)).await.is_err());
+    assert_eq!(waited_for(&seen), [Some(one.id().to_owned())]);
+    // The holder's client knows the holder without a request.
+    wait_in_vain(Lock::new(&one, "a")).await;
+    assert_eq!(waited_for(&seen), [Some(one.id().to_owned())]);
+    // A try does not wait, so nothing is read.
+    assert!(Lock::new(&two, "a").try_acquire().await.unwrap().is_none());
+    assert_eq!(waited_for(&seen), [None]);
+    let sent = monitor.take().await.unwrap();
+    let lookups = sent.iter().filter(|command| command.name == "HRANDFIELD");
+    assert_eq!(lookups.map(|command| &command.args[0][..]).collect::<Vec<_>>(), [&b"a"[..], b"prices"]);
+}
+
+#[tokio::test]
+async fn a_denied_lookup_of_the_holder_is_not_repeated() {
+    let seen = Seen::default();
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    observer.cmd(&["ACL", "SETUSER", "app", "on", ">secret", "~*", "&*", "+@all", "-hrandfield"]).await.unwrap();
+    let holder = client(&server).await;
+    let url = format!("redis://app:secret@{}", server.addr());
+    let waiter = Client::connect(Config::from_url(&url).unwrap()).await.unwrap();
+    let _held = Lock::new(&holder, "a").acquire().await.unwrap();
+    let _guard = subscribe(&seen);
+    for _ in 0..3 {
+        // Each wait is longer than the time in which lookups are shared.
+        assert!(Lock::new(&waiter, "a").acquire().timeout(Duration::from_millis(1_100)).await.is_err());
+    }
+    assert_eq!(waited_for(&seen), [None, None, None]);
+    let errors: String = observer.query(&["INFO", "errorstats"]).await.unwrap();
+    assert!(errors.contains("errorstat_NOPERM:count=1\r"), "{errors}");
 }

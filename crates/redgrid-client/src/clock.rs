@@ -20,8 +20,8 @@ const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
 /// The longest time that [`Clock::wait_until`] sleeps before it reads the clock again: 30 s.
 ///
-/// The time is long: if a hundred thousand waiters read the clock every second, they would keep a
-/// processor busy.
+/// The time is long, because a hundred thousand waiters that read the clock every second would keep
+/// a processor busy.
 const LONGEST_COARSE_SLEEP: Duration = Duration::from_secs(30);
 
 /// A point in time of a [`Clock`], in nanoseconds.
@@ -135,9 +135,9 @@ impl Clock {
 
     /// Waits like [`Clock::sleep_until`], but may complete later after a suspend.
     ///
-    /// Use this method for large numbers of waits that need no precision, such as waiters for a
-    /// lock. After a suspend, a wait can end late, by at most an eighth of the time that was left
-    /// before the suspend. This limit is never less than 1 s or more than 30 s.
+    /// Use this method if many waits need no precision, such as the waits for locks. After a
+    /// suspend, a wait can end late, by at most an eighth of the time that was left before the
+    /// suspend. This limit is never less than 1 s or more than 30 s.
     ///
     /// # Cancel safety
     ///

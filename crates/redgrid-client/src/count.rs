@@ -163,7 +163,7 @@ pub(crate) struct SubscriptionGauge {
 
 impl SubscriptionGauge {
     /// Records whether the channel has watchers, and whether the server has confirmed it. A channel
-    /// without watchers counts as neither.
+    /// without watchers is counted neither as wanted nor as confirmed.
     pub(crate) fn set(&mut self, is_wanted: bool, is_confirmed: bool) {
         let change = |from: bool, to: bool, state| match (from, to) {
             (false, true) => gauge(SUBSCRIPTIONS, ("state", state), 1.0),
@@ -259,8 +259,8 @@ mod enabled {
                 return work(recorder, key);
             }
             drop(known);
-            // If a counter first appeared with the value 1, Prometheus would not count the
-            // increase from 0.
+            // Each counter begins at 0. If it first appeared with the value 1, Prometheus would not
+            // count the increase from 0.
             SERIES.iter().for_each(|series| begin_at_zero(recorder, series));
             let key = key(name, label);
             work(recorder, &key);

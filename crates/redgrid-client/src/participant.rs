@@ -71,7 +71,7 @@ impl Participant {
     }
 
     /// Sets the request that ends the participation. The request is sent when the participant is
-    /// dropped, unless [`disarm`](Participant::disarm) is called before.
+    /// dropped. A call of [`disarm`](Participant::disarm) prevents this.
     pub fn arm(&self, leave_request: Request) {
         self.client.core().participants.0.lock().leave_requests.insert(self.generation, leave_request);
     }

@@ -156,8 +156,8 @@ pub fn question(reply_channel: &str) -> String {
 
 /// Returns the reply channel of a question.
 ///
-/// The result is `None` unless the payload is a question of version 1 with a reply channel of this
-/// form: [`REPLY_CHANNEL_PREFIX`], then a UUID with hyphens.
+/// The payload must be a question of version 1 with a reply channel of this form:
+/// [`REPLY_CHANNEL_PREFIX`], then a UUID with hyphens. Otherwise the result is `None`.
 pub fn parse_question(payload: &[u8]) -> Option<&str> {
     // The length is checked first, so a very long payload takes no more time than a short one.
     if payload.len() != QUESTION.len() + REPLY_CHANNEL_PREFIX.len() + UUID_LEN {

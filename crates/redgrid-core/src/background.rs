@@ -62,8 +62,8 @@ impl BackgroundClient {
     /// Completes when `delay` has passed since the shutdown began. If the shutdown began before
     /// this call, `delay` is measured from this call.
     ///
-    /// The future completes earlier if the shutdown would soon stop waiting for tasks: a quarter of
-    /// the remaining time, but at most 1 s, is left for cleanup.
+    /// It completes earlier if `delay` would leave too little time for cleanup. The time for
+    /// cleanup is a quarter of the shutdown's remaining time, but at most 1 s.
     ///
     /// # Cancel safety
     ///

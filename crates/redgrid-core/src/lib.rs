@@ -1,4 +1,4 @@
-//! The basis of all redgrid objects that are built on a client, such as locks and permits.
+//! The common basis of all redgrid objects, such as locks and semaphores.
 //!
 //! Most applications use the facade `redgrid`, or the crate of one object, such as `redgrid-locks`.
 //! Those crates re-export the necessary parts of this crate. Use this crate directly to build your

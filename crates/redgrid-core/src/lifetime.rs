@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// The range of lifetimes that can be set.
 ///
 /// The minimum is 1 ms, because Redis counts whole milliseconds. The maximum is ten years, because
-/// a longer lifetime is in practice the same as none.
+/// a longer lifetime is in practice unlimited.
 pub const LIFETIMES: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(3650 * 24 * 3600);
 
 /// [`LIFETIMES`] as text, for error messages.

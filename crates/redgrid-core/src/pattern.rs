@@ -7,11 +7,12 @@
 ///
 /// `?` matches one byte, and `*` any number of bytes. `[a-z]` matches one byte of this range, and
 /// `[^a-z]` one byte outside it. `\` escapes the next byte. The server, too, matches bytes instead
-/// of characters. The work is bounded by the product of the two lengths.
+/// of characters. The number of steps is at most proportional to the length of the pattern times
+/// the length of the text.
 pub(crate) fn matches(pattern: &[u8], text: &[u8]) -> bool {
     let (mut at, mut consumed) = (0, 0);
-    // The position in the pattern of the star that was reached last, and the end of the text that
-    // this star matches.
+    // The star that was reached last: its position in the pattern, and the end of the text that it
+    // matches.
     let mut star: Option<(usize, usize)> = None;
     loop {
         match pattern.get(at) {
@@ -30,7 +31,7 @@ pub(crate) fn matches(pattern: &[u8], text: &[u8]) -> bool {
             None if consumed == text.len() => return true,
             _ => {}
         }
-        // Extends the match of that star by one byte.
+        // The rest of the pattern does not match here, so the last star has to match one more byte.
         match star {
             Some((star_at, star_end)) if star_end < text.len() => {
                 star = Some((star_at, star_end + 1));

@@ -4,7 +4,7 @@
 use std::fmt;
 
 /// The number of an exclusive grant. The number rises with every exclusive grant of the same name,
-/// in whichever process.
+/// whichever process gets the grant.
 ///
 /// The number is the server's time of the grant in microseconds, plus the number of hand-overs
 /// within the process since that grant. It is not stored in a key, so it cannot expire or be lost

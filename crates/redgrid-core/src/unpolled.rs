@@ -3,11 +3,12 @@
 //! Examples: the futures of `select!` branches that were not chosen, futures in a struct, and
 //! futures of tasks that hang.
 //!
-//! A caller can poll its own request in place, and a grant can arrive before the caller polls
-//! again. If the caller stops polling, neither the request nor the grant may delay other waiters. A
-//! request that is still in place after [`INLINE_TICKS`] moves to a task of the client. A grant
-//! that is not taken within [`UNCLAIMED_TICKS`] is given up. Requests and grants are registered
-//! here. One task of the client checks all of them. This task sleeps while nothing is registered.
+//! A caller can poll its own request in place, that is, without a task for the request. A grant can
+//! arrive before the caller polls again. If the caller stops polling, neither the request nor the
+//! grant may delay other waiters. A request that is still in place after [`INLINE_TICKS`] moves to
+//! a task of the client. A grant that is not taken within [`UNCLAIMED_TICKS`] is given up. Requests
+//! and grants are registered here. One task of the client checks all of them. This task sleeps
+//! while nothing is registered.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError, Weak};
@@ -30,11 +31,11 @@ const INLINE_TICKS: u64 = 2;
 /// Number of checks after which a grant is given up: 4. The grant is given up 750 ms to 1 s after
 /// its registration.
 ///
-/// If a caller polls neither its request nor its grant, other waiters wait for both limits (see
-/// [`INLINE_TICKS`]): a second and a half at most.
+/// If a caller stops polling, its request first moves to a task, and later its grant is given up.
+/// Other waiters wait for both limits, [`INLINE_TICKS`] and this one: at most 1.5 s.
 const UNCLAIMED_TICKS: u64 = 4;
 
-/// A queue that is shorter than this is not searched for entries that were dropped.
+/// Minimum length at which a queue is searched for dropped entries.
 const MIN_COMPACT_LEN: usize = 64;
 
 /// A request that its caller has to poll, or a grant that its caller has to take.
@@ -44,7 +45,7 @@ pub(crate) trait Unpolled: Send + Sync {
     fn give_up(self: Arc<Self>) -> Option<BackgroundTask>;
 }
 
-/// The requests and grants of one client that wait until their callers poll.
+/// Registry of one client's requests and grants. They wait until their callers poll.
 #[derive(Default)]
 pub(crate) struct UnpolledRegistry {
     state: Mutex<RegistryState>,
@@ -66,7 +67,7 @@ struct RegistryState {
 #[derive(Default)]
 struct AgeQueue {
     entries: VecDeque<(u64, Weak<dyn Unpolled>)>,
-    /// Queue length at which the queue is searched for dropped entries, which are then removed.
+    /// Queue length at which dropped entries are searched for and removed.
     compact_at: usize,
 }
 
@@ -125,7 +126,8 @@ impl UnpolledRegistry {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Advances the tick. Returns the due entries, and whether other entries are still registered.
+    /// Advances the tick. Returns the entries to be given up, and whether other entries are still
+    /// registered.
     fn tick(&self) -> (Vec<Arc<dyn Unpolled>>, bool) {
         let mut due = Vec::new();
         let mut state = self.state();
@@ -199,7 +201,7 @@ impl<T> std::fmt::Debug for Offer<T> {
     }
 }
 
-/// A request that its caller polls in place while no other task needs it.
+/// A request that its caller polls in place until a task has to continue it.
 ///
 /// A caller without competitors polls its own request, and no task is spawned for the request. The
 /// request moves to a task when a second request for the same object arrives, or when the caller is

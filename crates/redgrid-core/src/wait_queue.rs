@@ -4,7 +4,7 @@
 //! meaning of its reply. While there are waiters, one task of the client polls the resource and
 //! listens to its messages, for all waiters. The task polls if
 //!
-//! - a waiter was added since the last poll was sent, unless the queue is
+//! - a waiter was added since the last poll was sent, and the queue is not
 //!   [blocked](WaitQueue::block),
 //! - the resource requests a poll, after a message or a reply, or
 //! - the last reply is older than five poll intervals. Without an active subscription, the limit is

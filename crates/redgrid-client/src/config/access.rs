@@ -209,7 +209,8 @@ pub trait CredentialProvider: Send + Sync + 'static {
     async fn fetch(&self) -> Result<Credentials, Box<dyn Error + Send + Sync>>;
 }
 
-/// A [`CredentialProvider`] shared by clones. Two values are equal if they are the same `Arc`.
+/// A [`CredentialProvider`]; clones of this value share it. Two values are equal if they are the
+/// same `Arc`.
 #[derive(Clone)]
 pub struct Provider(Arc<dyn CredentialProvider>);
 

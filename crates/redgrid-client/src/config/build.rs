@@ -112,13 +112,13 @@ impl Config {
         Ok(self.set_in_code("namespace"))
     }
 
-    /// Sets how long tasks of this process may pass a lock to each other without a request, while
-    /// other processes wait. Default: the time of ten round trips, but at least 10 ms and at most
-    /// 500 ms. No window may be longer than 500 ms.
+    /// Sets the hand-over window: how long tasks of this process may pass a lock to each other
+    /// without a request, while other processes wait. Default: the time of ten round trips, but at
+    /// least 10 ms and at most 500 ms. No window may be longer than 500 ms.
     ///
-    /// A longer window does not make locks faster. With a shorter one, the lock passes between
-    /// processes more often. With a window of zero, every task acquires the lock by a request of
-    /// its own.
+    /// A window that is longer than the default does not make locks faster. With a shorter window,
+    /// a lock passes between processes more often. With a window of zero, every task acquires the
+    /// lock by a request of its own.
     ///
     /// A fair lock is granted in the order of the server's queue, whatever the window is. While a
     /// fair lock passes between tasks of a process, the process sends at least one request in
@@ -149,7 +149,7 @@ impl Config {
     }
 
     /// Replaces addresses before the client connects to them, for example because of NAT or port
-    /// forwarding. The first address of a pair is the one in this configuration or in a reply of a
+    /// forwarding. The first address of a pair occurs in this configuration, or in a reply of a
     /// server or sentinel. The client connects to the second address instead. Other addresses are
     /// used unchanged.
     pub fn address_map(mut self, map: impl IntoIterator<Item = (Address, Address)>) -> Self {
@@ -273,13 +273,13 @@ setters! {
     max_in_flight: u32;
 
     /// Sets how long Java services keep the position of a dead process in the queue of a fair lock:
-    /// 30 s unless set. redgrid keeps it for 1 s, or longer if the client waits for more than 100
-    /// fair locks. `fair_wait` must exceed the difference between the clocks of this host and of
-    /// hosts with Java services.
+    /// 30 s unless set. redgrid keeps such a position for 1 s, or longer if the client waits for
+    /// more than 100 fair locks. `fair_wait` must exceed the difference between the clocks of this
+    /// host and of hosts with Java services.
     fair_wait: Duration;
 
-    /// Selects what the client reports about itself when another process, such as the command line,
-    /// requests a report: everything unless set. See [`report`](crate::report).
+    /// Selects what the client reports about itself when another process, such as the command-line
+    /// tool, requests a report: everything unless set. See [`report`](crate::report).
     introspection: Introspection;
 
     /// Limits how many waiters of a process have their own position in the queue of a fair lock: 16

@@ -88,8 +88,8 @@ fn servers(draft: &mut Draft, origins: &Origins) -> Result<(), ConfigError> {
     Ok(())
 }
 
-/// Checks that no certificate or key is given twice, that a client certificate and its key are
-/// given together, and that no certificate or key is given beside a `rustls::ClientConfig`.
+/// Checks three rules. No certificate or key is given twice. A client certificate and its key are
+/// given together. Beside a `rustls::ClientConfig`, no certificate or key is given.
 fn certificates(is_set: &impl Fn(&str) -> bool, has_own: bool, origins: &Origins) -> Result<(), ConfigError> {
     let forms = [("tls_ca_file", "tls_ca_pem"), ("tls_cert_file", "tls_cert_pem"), ("tls_key_file", "tls_key_pem")];
     if has_own && let Some(given) = forms.iter().flat_map(|(file, pem)| [file, pem]).find(|name| is_set(name)) {

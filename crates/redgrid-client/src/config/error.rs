@@ -80,7 +80,7 @@ pub enum ConfigError {
     Value {
         /// The setting.
         origin: Origin,
-        /// The allowed values. The text also contains the given value, unless it could be a secret.
+        /// The allowed values. The text contains the given value only if it cannot be a secret.
         expected: String,
     },
     /// The URL cannot be parsed. The error does not contain the URL, which may contain a password.

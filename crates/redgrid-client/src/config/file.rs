@@ -92,7 +92,7 @@ impl<'a> Tree<'a> {
         };
         let whole = || Origin::File { key: "/".into(), path: path.into() };
         // An empty file has no settings. If no other source names a server, a later check reports
-        // that none is named.
+        // that no server is named.
         let root = if text.trim().is_empty() {
             Yaml::Mapping(Mapping::new())
         } else {

@@ -52,8 +52,8 @@ impl Form {
     ///
     /// # Errors
     ///
-    /// A description of the expected form. It also contains the invalid value, unless the value
-    /// could be a secret or a URL with a secret.
+    /// A description of the expected form. The invalid value is included only if it cannot be a
+    /// secret or a URL with a secret.
     pub(super) fn read(&self, value: &Value, draft: &mut Draft) -> Result<(), String> {
         let text = match (self, value) {
             (Form::Addresses(at, port), Value::Many(texts)) => {

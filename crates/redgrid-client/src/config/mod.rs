@@ -272,8 +272,8 @@ impl Config {
     }
 
     /// Returns the Java class of the codec with which Java services encode their values. The class
-    /// is in the configuration file of Redisson; if that file has no codec, the class is Redisson's
-    /// default. Returns `None` if the configuration is not from a file of Redisson.
+    /// is read from the configuration file of Redisson. If that file sets no codec, the class is
+    /// Redisson's default. Returns `None` if the configuration is not from a file of Redisson.
     pub fn implied_codec(&self) -> Option<&str> {
         self.notes.codec.as_deref()
     }

@@ -33,14 +33,13 @@ use super::servers::Address;
 #[async_trait]
 pub trait Resolver: Send + Sync + 'static {
     /// Returns the addresses of `host`, the preferred one first. The client calls this method
-    /// before each connection, but not for IP addresses. The time of the call is part of
-    /// `connect_timeout`.
+    /// before each connection, but not for IP addresses. The call counts towards `connect_timeout`.
     ///
     /// # Errors
     ///
     /// The reason why there is no address. The text is shown to users. The kind
-    /// [`io::ErrorKind::NotFound`] means that the name does not exist. Calls that need the server
-    /// then fail early, unless the client has been connected to it before.
+    /// [`io::ErrorKind::NotFound`] means that the name does not exist. If the client has never been
+    /// connected to the server, calls that need the server then fail early.
     async fn resolve(&self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>>;
 }
 
@@ -51,7 +50,7 @@ pub trait Resolver: Send + Sync + 'static {
 #[async_trait]
 pub trait Dialer: Send + Sync + 'static {
     /// Opens a connection to `host:port`. The client calls this method for each connection. The
-    /// time of the call is part of `connect_timeout`.
+    /// call counts towards `connect_timeout`.
     ///
     /// # Errors
     ///

@@ -15,8 +15,8 @@ pub const LONGEST_LEASE: Duration = Duration::from_secs(30 * 24 * 3600);
 /// The longest hand-over window: 500 ms.
 ///
 /// In a hand-over window, the tasks of a process can hand a lock to each other while other
-/// processes wait. A forced takeover waits for this time, because the former holder's process can
-/// issue fencing tokens until the end of its window.
+/// processes wait. A forced takeover waits until this time has passed, because the former holder's
+/// process can issue fencing tokens until the end of its window.
 pub const LONGEST_WINDOW: Duration = Duration::from_millis(500);
 
 /// The nodes that answer reads. Locks and all writes always use the primary.
@@ -37,7 +37,8 @@ pub enum ReadMode {
 ///
 /// All services that share locks need the same value. A process detects waiters of other processes
 /// by the number of subscribers, and lets these waiters go first. A primary does not count the
-/// subscribers at its replicas, so waiters that subscribe elsewhere can be overlooked.
+/// subscribers at its replicas. So a process can overlook waiters whose setting differs from its
+/// own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum SubscriptionMode {
@@ -137,7 +138,7 @@ impl Durability {
                 has >= requested
             }
             (Durability::Disk { .. }, Durability::Disk { .. }) => true,
-            // A copy on a disk does not replace a copy on a second server, nor the reverse.
+            // A copy on a disk does not replace a copy on a second server, and vice versa.
             _ => false,
         }
     }

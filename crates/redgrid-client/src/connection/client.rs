@@ -46,8 +46,8 @@ use crate::pubsub::SubscriptionManager;
 
 /// A client for Redis or Valkey. It owns its connections, its holds and its waiting requests.
 ///
-/// It is cheap to clone; clones are the same client. When the last clone and the last guard are
-/// dropped, remaining holds are released in the background.
+/// Cloning is cheap. All clones stand for the same client. When the last clone and the last guard
+/// are dropped, remaining holds are released in the background.
 #[derive(Clone)]
 pub struct Client(Arc<Inner>);
 
@@ -202,8 +202,8 @@ impl Client {
     /// Checks the health of the client and its servers; each node is pinged when the check is
     /// awaited.
     ///
-    /// Whatever the servers do, the check completes within [`HealthCheck::timeout`], or within
-    /// `response_timeout` of the settings if no timeout is set.
+    /// The check completes within [`HealthCheck::timeout`], whatever the servers do. If this
+    /// timeout is not set, the check uses `response_timeout` of the settings.
     ///
     /// ```no_run
     /// # async fn demo(client: &redgrid_client::Client) {
@@ -259,7 +259,7 @@ pub fn inner(client: &Client) -> &Inner {
 pub struct WeakClient(Weak<Inner>);
 
 impl WeakClient {
-    /// Returns the client, unless it has been dropped.
+    /// Returns the client; `None` if it has been dropped.
     pub fn upgrade(&self) -> Option<Client> {
         self.0.upgrade().map(Client)
     }

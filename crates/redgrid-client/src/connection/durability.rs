@@ -1,11 +1,11 @@
 //! Group commit: waits until answered writes are as durable as requested. It uses connections of
 //! its own.
 //!
-//! WAIT blocks its connection, and covers only writes of that connection. So the callers that wait,
-//! the *waiters*, form groups. The waiters of a group share one tiny write and one WAIT after it.
-//! Replication is one stream: if a replica has acknowledged the tiny write, it also has all earlier
-//! writes of all connections. The next group of waiters forms while one group is in flight; there
-//! is no timer.
+//! WAIT blocks its connection, and covers only writes of that connection. So a caller does not send
+//! a WAIT of its own. Instead, the callers that wait, the *waiters*, form groups. The waiters of a
+//! group share one tiny write and one WAIT after it. Replication is one stream: if a replica has
+//! acknowledged the tiny write, it also has all earlier writes of all connections. The next group
+//! of waiters forms while one group is in flight; there is no timer.
 //!
 //! # One connection for each level
 //!
@@ -15,21 +15,21 @@
 //! of a level is opened at the first commit of that level. Its name is `<client name>:commit`.
 //!
 //! The groups of one level are processed one after the other. This order delays no group, because a
-//! replica always acknowledges the write of an earlier group before that of a later group.
+//! replica always acknowledges the write of an earlier group before the write of a later group.
 //!
 //! Rejected alternative: one connection for all levels, with alternating short WAITs. A WAIT waits
-//! for the last write of its connection, so the write of each group would also raise the
-//! replication offset for which the other groups wait. A replica whose lag exceeds the duration of
-//! one WAIT would never be counted.
+//! for the last write of its connection. On a shared connection, the write of each group would also
+//! raise the replication offset for which the other groups wait. A replica whose lag exceeds the
+//! duration of one WAIT would never be counted.
 //!
 //! # What counts as proof
 //!
 //! The caller has the reply to its write. A commit must prove that this write is in the stream that
-//! the replicas have acknowledged. It fails unless all of the following are shown:
+//! the replicas have acknowledged. It succeeds only if all of the following are shown:
 //!
 //! - The server process is still the same: the commit connection has read the same `run_id` as the
 //!   connection on which the reply arrived. The write of the group and the WAIT used one
-//!   connection. (A WAIT alone on a fresh connection counts replicas without proving anything.)
+//!   connection. (On a connection without a write, a WAIT counts replicas but proves nothing.)
 //! - The data of the process is still the same, and the server is a primary. The `master_replid`,
 //!   read in the handshake and again after the WAIT, is unchanged. It changes with every promotion.
 //!   So a changed value exposes a primary that was demoted, copied the data of another server, and
@@ -61,7 +61,8 @@ use crate::sync::Mutex;
 
 /// Why the requested durability of an answered write is not confirmed.
 ///
-/// This error does not undo the write: it remains on the primary, unless something else undoes it.
+/// This error does not undo the write. The write remains on the primary until something else undoes
+/// it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CommitError {
@@ -90,7 +91,7 @@ pub enum CommitError {
         /// What has changed. The error message ends with this text.
         reason: Cow<'static, str>,
     },
-    /// The request for the confirmation of the durability was not sent, was refused, or was not
+    /// The request that should confirm the durability was not sent, was refused, or was not
     /// answered.
     #[error("cannot confirm the durability: {0}")]
     Asking(#[from] ServerError),
@@ -161,10 +162,10 @@ impl DurabilityWaiter {
         if let Some(members) = levels.get(&level) {
             return members.clone();
         }
-        // One WAIT can take `response_timeout`, and a keep-alive PING can queue behind it. A
-        // connection is ended if it is silent for two thirds of the `response_timeout` in its
-        // settings. So the settings of this connection have three times the client's
-        // `response_timeout`: the silence during a WAIT does not end it.
+        // One WAIT can take as long as the client's `response_timeout`. Meanwhile the connection is
+        // silent, because a keep-alive PING queues behind the WAIT. A connection is ended once it
+        // is silent for two thirds of the `response_timeout` in its settings. So the settings of
+        // this connection contain three times the client's `response_timeout`.
         let target = &self.connections.target;
         let slice = target.settings.response_timeout;
         let settings = Settings { response_timeout: slice * 3, ..target.settings.clone() };

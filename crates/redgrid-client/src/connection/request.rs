@@ -32,7 +32,7 @@ pub struct Request {
     pub(crate) keys: SmallVec<[Bytes; 1]>,
     /// Number of keys that are sent among the arguments. They are the last elements of `keys`.
     pub(crate) keys_behind: usize,
-    /// Has inline capacity for the arguments of an acquire or a release, so that these requests
+    /// The arguments. The inline capacity suffices for an acquire or a release, so these requests
     /// need no allocation.
     pub(crate) args: SmallVec<[Arg; 3]>,
     pub(crate) idempotent: bool,
@@ -71,8 +71,8 @@ pub enum Arg {
     /// Placeholder for the command by which a script publishes on the channels of its keys:
     /// `PUBLISH`, or `SPUBLISH` if these channels are sharded.
     Publish,
-    /// Placeholder for `SPUBLISH`. It must be the last argument, because it is omitted if channels
-    /// are not sharded.
+    /// Placeholder for `SPUBLISH`. It is omitted if channels are not sharded. So it must be the
+    /// last argument: the positions of all other arguments then stay the same.
     Sharded,
     /// A key that follows other arguments. The list of the request's keys contains it, too.
     Key(Bytes),
@@ -113,8 +113,8 @@ impl Request {
     /// Creates a call of a function that is stored on the servers (Redis 7.0 or newer, Valkey).
     ///
     /// If the server does not have the function, the client loads the code of `library`, if given,
-    /// and repeats the call. An error that the function itself returns is final, even if its code
-    /// is one that causes a retry of other requests.
+    /// and repeats the call. An error that the function itself returns is final. This also holds
+    /// for errors whose code would cause a retry of another request.
     pub fn function(name: impl Into<Bytes>, library: Option<Bytes>) -> Self {
         Request::new(What::Function { name: name.into(), library })
     }
@@ -204,8 +204,8 @@ impl Request {
         self
     }
 
-    /// Adds a placeholder for `SPUBLISH`. It must be the last argument, because it is omitted if
-    /// channels are not sharded.
+    /// Adds a placeholder for `SPUBLISH`. It is omitted if channels are not sharded, so it must be
+    /// the last argument.
     #[inline]
     pub fn spublish_arg(mut self) -> Self {
         self.args.push(Arg::Sharded);
@@ -256,8 +256,8 @@ impl Request {
     /// Keeps the request in order relative to other requests with this mark.
     ///
     /// If all requests of one `Server::call` have this mark, they share one connection, even if the
-    /// node has several. Their scripts are sent as text. A script that is sent by its hash may have
-    /// to be sent again, and later requests would overtake it.
+    /// node has several. Their scripts are sent as text instead of by their hash. If the server did
+    /// not have a script, it would have to be sent again, and later requests would overtake it.
     pub fn in_order(mut self) -> Self {
         self.in_order = true;
         self

@@ -47,8 +47,8 @@ impl fmt::Display for NodeId {
 pub struct ConnectionId {
     /// The `run_id` of the server process.
     pub run_id: Arc<str>,
-    /// Number of the connection. Each new connection of this process has a higher number than all
-    /// earlier ones, even if those were to other nodes. So no two connections share a number.
+    /// Number of the connection. All connections of this process are numbered in ascending order,
+    /// whatever node they lead to. So no two connections share a number.
     pub connection: u64,
 }
 
@@ -104,8 +104,8 @@ pub enum Push {
         /// The channels.
         channels: Vec<Bytes>,
     },
-    /// The server has ended a sharded subscription without a request, because the slot of the
-    /// channel has moved.
+    /// The server has ended a sharded subscription that the client had not ended, because the slot
+    /// of the channel has moved.
     Lost {
         /// The channel.
         channel: Bytes,
@@ -136,8 +136,8 @@ pub trait Server: Send + Sync + 'static {
     /// A request is executed at most once. It is sent again only if the server refused it without
     /// executing it, for example because the server does not have the script. Later requests can
     /// overtake such a request; see [`Request::in_order`]. If no reply arrives within the client's
-    /// `response_timeout`, the result is [`Unknown`](ServerError::Unknown). Without a connection
-    /// the result is the error of [`Server::unreached`], at once.
+    /// `response_timeout`, the result is [`Unknown`](ServerError::Unknown). Without a connection,
+    /// the error of [`Server::unreached`] is returned at once.
     async fn call(&self, requests: Vec<Request>) -> Vec<Result<Reply, ServerError>>;
 
     /// Sends one request, which the server must not execute after `limit`. The request's own
@@ -223,8 +223,8 @@ pub trait Server: Send + Sync + 'static {
         watch::channel(None).1
     }
 
-    /// Returns a message if the node was found to speak only RESP2; the message includes the node's
-    /// error.
+    /// Returns a message if the node was found to speak only RESP2. The message includes the error
+    /// with which the node refused RESP3.
     ///
     /// Returns `None` if the node speaks RESP3, or if RESP2 is configured.
     fn without_resp3(&self) -> Option<String> {
@@ -299,8 +299,8 @@ pub enum TopologyHint {
     /// A node redirected a request: it reports that the slot is served at this address
     /// (`host:port`).
     Moved(u16, String),
-    /// The node is not reachable or does not answer, or its error suggests that it is the wrong
-    /// node for the request.
+    /// The node is not reachable, does not answer, or seems to be the wrong node for a request,
+    /// judging by its error.
     Node(NodeId),
     /// A reply of this node is overdue, but may still arrive.
     Silent(NodeId),

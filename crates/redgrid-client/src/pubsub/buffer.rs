@@ -75,8 +75,8 @@ impl MessageBuffer {
     /// Records that a channel is active: from now on, all of its messages are received.
     ///
     /// If the channel was added before the stream started, its first activation reports no gap: the
-    /// stream starts only when all such channels are active. Any other activation ends a gap, which
-    /// is reported now unless it was reported before.
+    /// stream starts only when all such channels are active. Any other activation ends a gap. The
+    /// gap is reported now, if it was not reported before.
     pub(super) fn channel_active(&self, channel_id: u64) {
         let mut state = self.state();
         let is_reported = state.pending.remove(&channel_id) | state.gap_reported.remove(&channel_id);
@@ -87,8 +87,8 @@ impl MessageBuffer {
         self.reader.wake();
     }
 
-    /// Adds a message of a channel that is not known to be active. A gap event precedes the
-    /// message, unless the current gap is already reported.
+    /// Adds a message of a channel that is not known to be active. If the current gap is not
+    /// reported yet, a gap event is added before the message.
     ///
     /// The message is discarded if the channel was added before the stream started, and has not
     /// been active yet.

@@ -61,8 +61,8 @@ pub(super) enum ChannelScope {
     /// primary. So the primary includes this subscription when it counts the receivers of a
     /// message.
     SlotPrimary,
-    /// Messages are published only at the node whose id is the key. The channel is subscribed at
-    /// that node.
+    /// Messages are published only at one node. Its id is the `key` of the channel. The channel is
+    /// subscribed at that node.
     Node,
 }
 
@@ -196,7 +196,7 @@ impl Channel {
         }
     }
 
-    /// Returns whether there is a watcher for which no poll detects missed messages.
+    /// Returns whether some watcher relies on messages alone: no poll detects what it has missed.
     pub(super) fn has_no_poll(&self) -> bool {
         let polled = |sink: &Sink| matches!(sink, Sink::Ordered { polled: true, .. });
         self.poll.is_none() && !self.watchers.values().all(polled)

@@ -48,7 +48,7 @@ impl Core {
     /// Completes when all channels of a buffer are active.
     ///
     /// The wait fails at once if a channel is denied, if the client shuts down, or if every primary
-    /// has an error that waiting cannot end.
+    /// has a lasting error.
     pub async fn wait_active(&self, buffer: &MessageBuffer, deadline: Instant) -> Result<(), SubscribeError> {
         tokio::select! {
             biased;

@@ -25,10 +25,10 @@ pub(crate) struct SubscriptionCounts {
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 // Not `#[non_exhaustive]`: only redgrid-core uses it.
 pub struct OwnSubscription {
-    /// Number of received messages; `None` unless the server has confirmed the subscription.
+    /// Number of received messages; `None` while the server has not confirmed the subscription.
     pub message_count: Option<u64>,
-    /// Whether the subscription is not active, but the server may count it: the subscription is not
-    /// confirmed yet, or is being ended.
+    /// Whether the server may count the subscription although it is not active, because it is not
+    /// confirmed yet or is being ended.
     pub is_pending: bool,
 }
 

@@ -3,8 +3,8 @@
 //!
 //! A channel is subscribed at the primary of its key or, depending on `subscription_mode`, at a
 //! replica of that primary. Keys are polled at the primary. A channel moves when its node or the
-//! primary of its key changes, because a primary was replaced, a slot has moved, or a replica is no
-//! longer usable. The watchers of a moved channel check their keys again.
+//! primary of its key changes. This happens when a primary is replaced, a slot moves, or a replica
+//! becomes unusable. The watchers of a moved channel check their keys again.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
@@ -41,9 +41,9 @@ pub(super) struct State {
     pub(super) node_tasks: HashMap<NodeId, NodeTask>,
     /// Denied channels, each with the time of the next attempt.
     pub(super) denied: HashMap<Bytes, Denial>,
-    /// Channels that are being unsubscribed at a node, with the sinks of their removed watchers
-    /// (see [`SubscriptionManager::drain_watcher`]). These sinks receive messages until the server
-    /// has confirmed the end of the subscription.
+    /// Channels that are being unsubscribed at a node. A sink is where the messages of a watcher
+    /// go. The sinks of removed watchers (see [`SubscriptionManager::drain_watcher`]) receive
+    /// messages until the server has confirmed the end of the subscription.
     pub(super) draining: HashMap<Bytes, Vec<(NodeId, Sink)>>,
     next_id: u64,
     pub(super) closed: bool,
@@ -229,7 +229,7 @@ impl SubscriptionManager {
         state.draining.entry(name.clone()).or_default().push((node, sink));
     }
 
-    /// Drops the sinks in `draining` of those channels whose subscription has ended at a node.
+    /// Drops the sinks of each channel in `draining` whose subscription at the node has ended.
     pub(super) fn finish_draining(&self, subscriptions: &NodeSubscriptions, is_ended: impl Fn(&Bytes) -> bool) {
         let node = subscriptions.server.id();
         self.state().draining.retain(|name, sinks| {
@@ -245,11 +245,12 @@ impl SubscriptionManager {
         }
     }
 
-    /// Delivers a message to the watchers of its channel, unless the channel has moved to another
-    /// node. `matched` is the channel, or the pattern that the channel's name matches.
+    /// Delivers a message to the watchers of its channel. If the channel has moved to another node,
+    /// its watchers do not get the message. `matched` is the channel, or the pattern that the
+    /// channel's name matches.
     ///
     /// The channel of a waiter is plain or sharded. A message of the other kind belongs to another
-    /// channel of the same name.
+    /// channel of the same name, so the waiter does not get it.
     pub(super) fn deliver(
         &self,
         subscriptions: &NodeSubscriptions,

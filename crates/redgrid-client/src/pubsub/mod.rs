@@ -3,7 +3,7 @@
 //!
 //! For a waiter, a message is only a hint. The waiter checks its key again after a message, and
 //! after every gap of the subscription. It also checks its key when the poll finds that the key is
-//! absent, and when the holder's lease ends, as the server reported it.
+//! absent, and at the end of the holder's lease, which the server has reported before.
 
 mod all_primaries;
 mod buffer;

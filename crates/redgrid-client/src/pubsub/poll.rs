@@ -38,11 +38,11 @@ pub const UNSUBSCRIBED_POLL: Duration = Duration::from_millis(100);
 
 /// Result of `ttl.lua` for an absent key.
 const ABSENT: i64 = -2;
-/// Result of `ttl.lua` for a key that cannot be read. The waiter is woken, and its own request then
-/// shows why.
+/// Result of `ttl.lua` for a key that cannot be read. The waiter is woken. The reply to its own
+/// request then shows why the key cannot be read.
 const UNREADABLE: i64 = -3;
 
-/// Polls due keys, for as long as the tasks of the node run.
+/// Polls due keys until the tasks of the node are ended.
 pub(super) async fn poll_loop(manager: Arc<SubscriptionManager>, subscriptions: Arc<NodeSubscriptions>) {
     let per_tick = usize::try_from(manager.settings.poll_budget.div_ceil(10)).unwrap_or(usize::MAX);
     loop {

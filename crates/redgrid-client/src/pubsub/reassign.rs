@@ -24,8 +24,8 @@ impl SubscriptionManager {
     ///
     /// Returns `None` if the channel belongs to a node that is gone. Only channels with the scope
     /// [`ChannelScope::Slot`] can be subscribed at a replica. The channels for notices of forced
-    /// takeovers, for example, are always subscribed at the primary: a failed replica may deliver
-    /// nothing until its failure is detected, and no poll makes up for a lost notice.
+    /// takeovers, for example, are always subscribed at the primary. A replica that has failed may
+    /// deliver nothing until its failure is detected, and no poll makes up for a lost notice.
     pub(super) fn nodes_for(&self, key: &[u8], scope: ChannelScope) -> Option<(Arc<dyn Server>, Arc<dyn Server>)> {
         if scope == ChannelScope::Node {
             let node = self.topology.primaries().into_iter().find(|node| node.id().0.as_bytes() == key)?;
@@ -52,7 +52,7 @@ impl SubscriptionManager {
                     state.node_tasks.get(id).is_some_and(|node_task| is_same(&node_task.subscriptions.server, node))
                 };
                 // If the primary of the key has changed, the channel is treated as moved, even if
-                // it stays at the same replica: that replica may have ended sharded subscriptions
+                // it stays at the same replica. That replica may have ended sharded subscriptions
                 // for slots of its former primary.
                 let same_primary = is_at(&channel.primary, &primary);
                 let unchanged = is_at(&channel.node, &server) && same_primary && channel.kind == kind;

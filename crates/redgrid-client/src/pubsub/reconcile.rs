@@ -53,7 +53,7 @@ struct Diff {
     alone: bool,
 }
 
-/// Applies the pending subscription changes of a node, for as long as the tasks of the node run.
+/// Applies the pending subscription changes of a node until the tasks of the node are ended.
 pub(super) async fn reconcile(manager: Arc<SubscriptionManager>, subscriptions: Arc<NodeSubscriptions>) {
     loop {
         let Diff { removals, additions, kind, alone } = manager.diff(&subscriptions);
@@ -260,8 +260,8 @@ impl SubscriptionManager {
         if own_desired(node_tasks, subscriptions).is_none() {
             return;
         }
-        // To avoid a burst of requests, the number of channels whose waiters are woken at once is
-        // limited to the poll budget of one second. The keys of the other channels are polled soon.
+        // To avoid a burst of requests, only the waiters of a limited number of channels are woken
+        // at once: of `poll_budget` channels. The keys of the other channels are polled soon.
         let mut resync_budget = self.settings.poll_budget;
         for name in chunk {
             let Some(NodeTask { desired, .. }) = node_tasks.get_mut(node) else { return };

@@ -58,8 +58,9 @@ pub struct PubSubStream {
 }
 
 /// Returns the internal name of a plain channel. Such a channel is subscribed with SUBSCRIBE, with
-/// or without a cluster. The internal name must differ from the name on the wire: a channel of
-/// waiters, whose internal name is its name on the wire, may be a sharded channel of the same name.
+/// or without a cluster. The internal name must differ from the name on the wire. The internal name
+/// of a channel of waiters is its name on the wire, and that channel may be a sharded channel of
+/// the same name.
 pub(super) fn plain_name(channel: &[u8]) -> Bytes {
     qualified_name("plain", channel)
 }

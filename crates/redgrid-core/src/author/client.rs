@@ -230,7 +230,7 @@ pub trait ClientExt: Sealed {
         self.client().core().topology.sentinels()
     }
 
-    /// Returns the id of the connection to the primary of `key`; `None` while there is none.
+    /// Returns the id of the connection to the primary of `key`; `None` without a connection.
     ///
     /// The id changes with each loss of contact, restart and failover. State that was read through
     /// a connection with an older id may be outdated.
@@ -300,7 +300,7 @@ pub trait ClientExt: Sealed {
         self.client().core().open_stream(channels, capacity)
     }
 
-    /// Subscribes to `channels` on which scripts publish messages, all in the slot of `key`.
+    /// Subscribes to channels in the slot of `key` on which scripts publish messages.
     ///
     /// The future completes when all channels are subscribed, or fails as [`ClientExt::subscribe`]
     /// does. The stream keeps up to `capacity` messages for a slow reader.
@@ -329,8 +329,8 @@ pub trait ClientExt: Sealed {
         subscribers(self.client().core(), channel)
     }
 
-    /// Returns the number of subscribers of a channel in the slot of `key`, at the primary of that
-    /// slot; `None` if the primary does not answer within 50 ms.
+    /// Counts the subscribers of a channel in the slot of `key`, at the primary of this slot.
+    /// Returns `None` if the primary does not answer within 50 ms.
     fn subscribers_at_primary(&self, channel: &Bytes, key: &[u8]) -> impl Future<Output = Option<u64>> + Send {
         self.client().core().subscriptions.subscribers_at_primary(channel, key)
     }

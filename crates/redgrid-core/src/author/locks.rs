@@ -33,8 +33,8 @@ pub trait LockExt: Sealed {
     ///
     /// After the acquire succeeds, the caller has up to one second to poll the future and take the
     /// grant. After that the grant is dropped, and the next poll restarts the acquire with the
-    /// remaining part of `wait`. Dropping the future drops the acquire. The inner `Result` is that
-    /// of the acquire.
+    /// remaining part of `wait`. Dropping the future drops the acquire. The inner `Result` is the
+    /// result of the acquire.
     fn drive_acquire<T, E, F>(
         &self,
         wait: Option<Duration>,

@@ -143,8 +143,8 @@ struct WaiterGuard<'a, C: BatchExecutor> {
 }
 
 impl<C: BatchExecutor> WaiterGuard<'_, C> {
-    /// Enqueues the request. If no loop runs, starts a loop and returns it: this caller must poll
-    /// it.
+    /// Enqueues the request. If no loop runs, starts a loop and returns it. This caller must then
+    /// poll the loop.
     fn enqueue(&mut self, client: &Client, request: C::Request, cx: &Context<'_>) -> Option<InlineTask> {
         let mut state = self.inner.state.lock();
         // The clock is read while the state is locked, so the deadlines in the queue are in order.
@@ -207,8 +207,8 @@ impl<C: BatchExecutor> Inner<C> {
         max_in_flight: usize,
         in_flight: usize,
     ) -> Option<(Vec<C::Request>, Instant, Instant)> {
-        // Declared before the lock guard, so callers are woken after the unlock, even if
-        // `max_prefix` panics.
+        // This list is declared before the lock guard, and so dropped after it. If `max_prefix`
+        // panics, the drop wakes the callers after the unlock.
         let to_wake;
         let mut state = self.state.lock();
         to_wake = state.waiters.reject_expired(now);

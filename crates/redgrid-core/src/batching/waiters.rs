@@ -27,7 +27,7 @@ pub(super) struct WaiterSlab<Q, A> {
     in_flight: VecDeque<usize>,
     /// The batches in flight. They include requests that have expired.
     batches: VecDeque<Batch>,
-    /// Number of batches that were completed before those in `batches`.
+    /// Number of completed batches. These are no longer in `batches`.
     finished_batches: u64,
     /// Number of requests in `batches` that have expired and are no longer in `in_flight`.
     expired: usize,
@@ -55,7 +55,7 @@ pub(super) enum Waiter<Q, A> {
     InFlight {
         until: Instant,
         waker: Option<Waker>,
-        /// Number of batches that were formed before the batch with this request.
+        /// The number of this request's batch: how many batches were formed before it.
         batch: u64,
     },
     Done(BatchResult<A>),
@@ -148,8 +148,8 @@ impl<Q, A> WaiterSlab<Q, A> {
 
     /// Cancels the caller of a slot.
     ///
-    /// Returns the former state of the slot, which must be dropped while no mutex is locked. If the
-    /// caller was the last one of its batch, also returns the waker of the loop.
+    /// Returns the former state of the slot. The caller must drop this state while no mutex is
+    /// locked. If the caller was the last one of its batch, also returns the waker of the loop.
     pub(super) fn cancel(&mut self, index: usize) -> (Waiter<Q, A>, Option<Waker>) {
         let removed = std::mem::replace(&mut self.slots[index], Waiter::Cancelled);
         let mut driver = None;
@@ -255,10 +255,10 @@ impl<Q, A> WaiterSlab<Q, A> {
             self.expired += 1;
             self.complete(first, Err(ServerError::unknown("no answer came in time")), &mut to_wake);
         }
-        // New requests do not wake the loop, so the next call must not be later than their
-        // deadlines. The deadline of a new request is `latest_deadline` or later. If
-        // `latest_deadline` has passed, it sets no limit: the deadline of a new request is then at
-        // least a response timeout away.
+        // A new request does not wake the loop, so the next call must not be later than the
+        // deadline of such a request. That deadline is never earlier than `latest_deadline`, so
+        // `latest_deadline` is the limit. Once it has passed, no limit is needed: the deadline of a
+        // new request is then at least a response timeout away.
         (to_wake, if self.latest_deadline > now { next.min(self.latest_deadline) } else { next })
     }
 
@@ -350,7 +350,8 @@ impl<'a, Q, A> Iterator for QueuedRequests<'a, Q, A> {
     }
 }
 
-/// Replaces `current` by `waker`, unless both wake the same task. Returns the replaced waker.
+/// Replaces `current` by `waker`, and returns the replaced waker. If both wake the same task, keeps
+/// `current`.
 fn replace_waker(current: &mut Option<Waker>, waker: Option<&Waker>) -> ReplacedWaker {
     match (&*current, waker) {
         (Some(current), Some(waker)) if current.will_wake(waker) => None,

@@ -33,7 +33,7 @@ pub(crate) const RETRY_WINDOW: Duration = Duration::from_secs(30);
 /// The beginning of a script that is executed exactly once.
 const PRELUDE: &str = include_str!("dedup.lua");
 
-/// The beginning of such a script if it is sent at most once.
+/// The beginning of the same script if it is sent at most once.
 const PLAIN_PRELUDE: &str = include_str!("plain.lua");
 
 /// A script that is executed exactly once, however often it is sent.
@@ -130,7 +130,7 @@ impl IdempotentRequest {
         IdempotentRequest { request: self.request.int(n), ..self }
     }
 
-    /// Adds a placeholder for the command by which the script publishes.
+    /// Adds a placeholder for the command with which the script publishes.
     pub fn publish_arg(self) -> Self {
         IdempotentRequest { request: self.request.publish_arg(), ..self }
     }

@@ -27,8 +27,8 @@ const LIFETIME: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
 /// The shortest lifetime of a fence: 1 minute.
 ///
-/// The usual clock difference between two servers and the duration of a call are much shorter than
-/// a minute.
+/// A fresh token must not count as too old because a call takes long, or because the clocks of two
+/// servers differ. Both times are usually much shorter than a minute.
 const MIN_LIFETIME: Duration = Duration::from_secs(60);
 
 /// Returns the key of the fence that guards the key `guarded`.
@@ -75,9 +75,9 @@ static NEXT_CALL: AtomicU64 = AtomicU64::new(1);
 /// # Lifetime
 ///
 /// The fence remembers the highest token until 30 days after the last token has passed (see
-/// [`Fence::lifetime`]). Tokens are times. Once the highest token is forgotten, the fence rejects
-/// every token that is more than 30 days old. By then, the forgotten token is older than that, and
-/// lower tokens are even older. So all of them are rejected.
+/// [`Fence::lifetime`]). Tokens are times. When the fence forgets the highest token, that token is
+/// more than 30 days old, and lower tokens are older still. From then on, the fence rejects every
+/// token that is more than 30 days old. So it still rejects all of these tokens.
 ///
 /// If a token is later than the time of the fence's server, the fence adds the difference to the
 /// time for which it remembers the token. If a holder writes nothing for longer than the lifetime,
@@ -128,15 +128,15 @@ impl Fence {
 
     /// Remembers the highest token forever, and never rejects a token because of its age.
     ///
-    /// Use this for tokens that are not times, such as those of Redisson, which are counters. The
-    /// key of the fence stays until it is deleted.
+    /// Use this for tokens that are not times. For example, Redisson's tokens are counters. The key
+    /// of the fence stays until it is deleted.
     pub fn without_lifetime(mut self) -> Self {
         self.lifetime = None;
         self
     }
 
-    /// Lets `token` pass unless a higher token has passed before. If `token` passes, the fence
-    /// rejects lower tokens from then on.
+    /// Checks `token`, which passes if no higher token has passed before. If `token` passes, the
+    /// fence rejects lower tokens from then on.
     ///
     /// Call this before changes that cannot be fenced one by one. The result is valid only for the
     /// moment of the check. Writes of this fence need no such call, because each write checks its

@@ -73,8 +73,8 @@ pub(crate) fn next_renewal(lease: Duration, deadline: Instant, from: Instant) ->
     from + (lease / 3).min(deadline.since(from) / 2).max(SHORTEST_INTERVAL)
 }
 
-/// Returns by how much a renewal is late if it is confirmed at `now`; zero if it was not due yet.
-/// `deadline` is the deadline before that renewal.
+/// Returns how late a renewal is that is confirmed at `now`: the time since it was due, or zero if
+/// it was not due yet. `deadline` is the deadline before that renewal.
 pub(crate) fn renewal_lag(lease: Duration, deadline: Instant, now: Instant) -> Duration {
     now.since(deadline - lease.saturating_sub(margin(lease)) + lease / 3)
 }
@@ -95,7 +95,7 @@ pub(crate) fn retry_pause(lease: Duration) -> Duration {
     (lease / 30).min(Duration::from_secs(1))
 }
 
-/// The shortest hand-over window, unless a shorter one is configured: 10 ms.
+/// The shortest hand-over window if none is configured: 10 ms.
 ///
 /// With longer windows, throughput does not rise, and other processes wait longer. Measured with
 /// three processes of 16 tasks each: 17,900 critical sections a second with a window of 5 ms,
@@ -158,13 +158,13 @@ impl Deadline {
         self.update(now, |_| to)
     }
 
-    /// Moves the deadline forwards to `to`, unless it is later already. If the deadline has passed
-    /// at `now`, changes nothing and returns false.
+    /// If the deadline is earlier than `to`, moves it to `to`. If the deadline has passed at `now`,
+    /// changes nothing and returns false.
     pub(crate) fn extend(&self, to: Instant, now: Instant) -> bool {
         self.update(now, |at| at.max(to))
     }
 
-    /// Moves the deadline backwards to `to`, unless it is earlier already.
+    /// If the deadline is later than `to`, moves it to `to`.
     pub(crate) fn lower(&self, to: Instant) {
         let earlier = |bits| Some(encoded(decoded(bits).min(to)) | (bits & PASSED));
         let _ = self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, earlier);
@@ -190,16 +190,16 @@ fn decoded(bits: u64) -> Instant {
     }
 }
 
-/// A lease that ends unless it is renewed. Before its end it may also be verified, that is, looked
-/// up on the server without being extended.
+/// A lease that can be renewed or verified before it ends. A verification looks the lease up on the
+/// server, and does not extend it.
 pub(crate) trait Lease {
     /// Identifies a lease in its schedule.
     type Id: Copy + Ord + Hash;
 
     fn id(&self) -> Self::Id;
 
-    /// Returns the earlier of two times: when the lease ends unless it is renewed, and when the
-    /// first of its holds runs out.
+    /// Returns the earlier of two times: when the lease ends without a further renewal, and when
+    /// the first of its holds runs out.
     fn next_end(&self) -> Instant;
 }
 
@@ -217,7 +217,7 @@ struct Registered<L> {
     end: Instant,
 }
 
-/// Adds an entry, unless its time is `Instant::MAX`.
+/// Adds an entry. Does nothing if its time is `Instant::MAX`.
 fn note<Id: Ord>(set: &mut BTreeSet<(Instant, Id)>, at: Instant, id: Id) {
     if at != Instant::MAX {
         set.insert((at, id));
@@ -279,7 +279,7 @@ impl<L: Lease> Schedule<L> {
         }
     }
 
-    /// Returns when the next lease is due or the next end is checked, whichever is earlier.
+    /// Returns when the next renewal is due or the next end is checked, whichever is earlier.
     pub(crate) fn next(&self) -> Instant {
         let due = self.due.first().map_or(Instant::MAX, |(due, _)| *due);
         let end = self.ends.first().map_or(Instant::MAX, |(end, _)| *end);
@@ -315,11 +315,11 @@ impl<L: Lease> Schedule<L> {
         out
     }
 
-    /// Takes the leases that one request renews: the first ones that are due by `soon`, but no more
-    /// than `most` of them.
+    /// Takes the leases that one request renews: the first ones whose renewal is due by `soon`, but
+    /// at most `most` of them.
     ///
-    /// If no lease is due at `now`, none is taken, even if one is due by `soon`. A taken lease is
-    /// due again only after `reschedule`.
+    /// If no renewal is due at `now`, no lease is taken, even if a renewal is due by `soon`. The
+    /// next renewal of a taken lease must be set with `reschedule`.
     pub(crate) fn take_due(&mut self, now: Instant, soon: Instant, most: usize) -> Vec<Arc<L>> {
         let mut out = Vec::new();
         if self.due.first().is_none_or(|(due, _)| *due > now) {
@@ -339,7 +339,7 @@ impl<L: Lease> Schedule<L> {
         out
     }
 
-    /// Reschedules all leases that `concerned` selects, so that they are due at `due`.
+    /// Sets the next renewal of all leases that `concerned` selects to `due`.
     pub(crate) fn reschedule_all(&mut self, due: Instant, concerned: impl Fn(&L) -> bool) {
         let ids: Vec<_> = self.iter().filter(|lease| concerned(lease)).map(|lease| lease.id()).collect();
         ids.into_iter().for_each(|id| self.reschedule(id, due));

@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 use crate::clock::{Clock, Instant};
 use crate::observe::count;
 
-/// An alarm that can be brought forward while its task sleeps, but not postponed.
+/// An alarm that can be brought forward, but not postponed, while its task sleeps.
 ///
 /// Therefore the alarm can fire for a lease that was removed meanwhile. Postponing the alarm at
 /// each removal would cost more: the next lease would bring it forward again, and wake the task.

@@ -8,12 +8,14 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_util::FutureExt;
+use futures_util::future::OptionFuture;
 use redgrid_client::Client;
 use redgrid_client::internal::pinned;
 use tokio::sync::oneshot;
 
 use super::error::{AcquireError, AcquireFailure};
 use super::hold::Hold;
+use super::holder_lookup::HolderLookup;
 use super::protocol::{AcquireRequest, Holder, LockKeys, LockProtocol};
 pub(super) use super::request_status::RequestStatus;
 use super::table::{Answer, LockId, LockState, State, Table, Waiter};
@@ -27,8 +29,8 @@ use crate::unpolled::{BackgroundTask, InlineTask};
 pub(crate) const GRACE: Duration = Duration::from_millis(20);
 
 impl Table {
-    /// Requests the lock with these keys. If `under` is set, it is the id of a server lease, whose
-    /// hold the request converts into a hold of this lock.
+    /// Requests the lock with these keys. If `under` is set, the request converts an existing hold
+    /// into a hold of this lock; `under` is the id of the server lease of the existing hold.
     ///
     /// The table owns the request; the returned [`PendingAcquire`] waits for the outcome.
     pub(super) fn enter_from(
@@ -61,12 +63,14 @@ impl Table {
             inline_task: None,
             ready: None,
             is_member: false,
+            is_traced: false,
             done: false,
         };
         if state.closed {
             return Err(AcquireFailure::ShuttingDown.into_error(&self.core, &keys.name));
         }
-        // A request without a holder and outside of any scope cannot re-enter: skip the search.
+        // A request without a holder and outside of any scope cannot re-enter: skip the search for
+        // a hold of the same holder.
         let may_reenter = request.holder.is_some() || Holder::current().is_some();
         if (may_reenter || kind.read_write().is_some())
             && let Some(guard) = self.share_held(&mut state, &mut pending)?
@@ -96,9 +100,9 @@ impl Table {
                 } else if !request.once {
                     lock.yield_plan = Some(Box::new(last.plan));
                 } else if let Some(yields_until) = last.yields_until(now) {
-                    // If a try-only request were sent while other processes are being notified of
-                    // this process's last release, the request would always overtake those
-                    // processes.
+                    // This process has just released the lock, and other processes are still being
+                    // notified. A try-only request that is sent now would always overtake them, so
+                    // it is not sent yet.
                     recent.insert(key.clone(), last, now);
                     not_before = yields_until;
                     if last.plan.is_wanted() {
@@ -154,8 +158,10 @@ pub struct PendingAcquire {
     pub(super) under: Option<u64>,
     inline_task: Option<InlineTask>,
     ready: Option<Answer>,
-    /// Whether the request is part of a multi-key acquire, whose caller gets all grants together.
+    /// Whether the request is part of a multi-key acquire: its caller gets all grants together.
     is_member: bool,
+    /// Whether a span records which client the request waits for.
+    pub(super) is_traced: bool,
     done: bool,
 }
 
@@ -187,9 +193,10 @@ impl PendingAcquire {
     ///
     /// Dropping the future gives up the position in the queue. If the server grants the request all
     /// the same, the grant is released in the background.
-    pub fn outcome(self) -> impl Future<Output = Result<Option<HoldGuard>, AcquireError>> + Send + use<> {
+    pub fn outcome(mut self) -> impl Future<Output = Result<Option<HoldGuard>, AcquireError>> + Send + use<> {
         let context = OpContext { labels: self.key.labels(), name: &self.key.keys.name };
-        let op = OpSpan::acquire(context, &self.table().core.clock, self.entered).waits_for(|| self.holder_lookup());
+        let op = OpSpan::acquire(context, &self.table().core.clock, self.entered);
+        self.is_traced = op.is_recorded();
         op.instrument(self.wait())
     }
 
@@ -226,21 +233,22 @@ impl PendingAcquire {
                 // request's own error.
                 None => core.settings.patience() + self.request.durability.timeout() + GRACE,
             };
-            // A try-only request without a connection waits for one response timeout at most. Once
-            // the request was sent, the usual limit applies.
+            // Without a connection, a try-only request waits no longer than one response timeout.
+            // Once the request has been sent, the usual limit applies.
             let mut is_unsent_try = self.request.once && !core.is_connected(self.key.key());
             // An inline request without a timeout always wakes its caller before `contact_timeout`
             // has passed, usually with the answer. So the caller starts a timer only if it is woken
             // without an answer.
             let mut wakes_itself = self.inline_task.is_some() && self.request.wait.is_none() && !is_unsent_try;
             let mut contact = self.entered;
+            let (mut lookup_at, mut lookup) = (self.lookup_at(self.entered), None::<HolderLookup>);
             let answer = loop {
                 if std::mem::take(&mut wakes_itself) {
                     let mut polled = false;
                     let woken = poll_fn(|cx| match self.poll_answer(cx) {
                         Poll::Ready(answer) => Poll::Ready(Some(answer)),
                         // A request that runs in a background task wakes this caller only with an
-                        // answer, so the caller needs the timer.
+                        // answer. So the caller needs the timer in case no answer comes.
                         Poll::Pending if std::mem::replace(&mut polled, true) || self.is_driven() => Poll::Ready(None),
                         Poll::Pending => Poll::Pending,
                     });
@@ -250,15 +258,23 @@ impl PendingAcquire {
                 }
                 let shortest = core.settings.response_timeout + GRACE;
                 let contact_timeout = if is_unsent_try { contact_timeout.min(shortest) } else { contact_timeout };
-                let wake = self.until.min(contact + contact_timeout);
+                let wake = self.until.min(contact + contact_timeout).min(lookup_at);
                 tokio::select! {
                     biased;
                     answer = poll_fn(|cx| self.poll_answer(cx)) => break answer,
+                    Some(holder) = OptionFuture::from(lookup.as_mut()) => {
+                        lookup = None;
+                        holder.iter().for_each(|holder| OpSpan::record_holder(holder));
+                    }
                     () = core.clock.wait_until(wake) => {
                         if let Ok(answer) = self.receiver.try_recv() {
                             break answer;
                         }
                         let now = core.clock.now();
+                        if now >= lookup_at {
+                            lookup = self.holder_lookup(now);
+                            lookup_at = if lookup.is_some() { Instant::MAX } else { self.lookup_at(now) };
+                        }
                         contact = self.contact(contact);
                         if is_unsent_try && self.status.progress.is_sent() {
                             is_unsent_try = false;
@@ -298,7 +314,7 @@ impl PendingAcquire {
         let wait = self.request.wait.map(|_| self.until.since(now));
         let request = AcquireRequest { wait, ..AcquireRequest::clone(&self.request) };
         let mut again = self.table().enter_from(&self.client, self.kind, &self.key.keys, &request, self.under)?;
-        again.is_member = self.is_member;
+        (again.is_member, again.is_traced) = (self.is_member, self.is_traced);
         again.wait().await
     }
 
@@ -314,8 +330,9 @@ impl PendingAcquire {
         if let Some(inline_task) = &self.inline_task
             && inline_task.poll(cx)
         {
-            // Do not register with the receiver: the inline request sends the answer, so the
-            // receiver would wake the very task that polls the request.
+            // Do not register this task's waker with the receiver. The inline request sends the
+            // answer while this task polls the request, so the waker would wake a task that is
+            // awake already.
             return match self.receiver.try_recv() {
                 Ok(answer) => Poll::Ready(answer),
                 Err(oneshot::error::TryRecvError::Empty) => Poll::Pending,
@@ -360,8 +377,8 @@ impl HoldGuard {
         HoldGuard { client, hold, is_first: true, armed: true }
     }
 
-    /// Accepts the offered hold. Returns false if the offer was revoked meanwhile, for the sake of
-    /// other waiters.
+    /// Accepts the offered hold. Returns false if the offer was revoked meanwhile, so that another
+    /// waiter could get the lock.
     pub(super) fn accept(&self) -> bool {
         if self.is_first {
             return self.hold.accept();

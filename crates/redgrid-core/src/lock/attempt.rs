@@ -1,6 +1,6 @@
 //! One acquire request: it is sent, and its grant becomes a server lease with a first hold.
 //!
-//! Replies that are no grant are handled in `not_granted`.
+//! Replies other than grants are handled in `not_granted`.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::clock::Instant;
 use crate::config::Durability;
 use crate::lease::{deadline, next_renewal};
 
-/// One acquire attempt: the waiter for which it is made, and the parameters of its request.
+/// One acquire attempt: its waiter, and the parameters of its request.
 pub(super) struct Attempt {
     pub(super) key: LockId,
     pub(super) protocol: &'static dyn LockProtocol,
@@ -121,8 +121,8 @@ impl Table {
     /// Sends the request and delivers the result to all waiters that the result concerns.
     ///
     /// The request is sent a second time if the server rejected the first one as too late. The
-    /// request is also repeated while a temporary error prevents the confirmation of the grant's
-    /// durability. If others hold the lock, returns for how long the lock stays taken.
+    /// request is also repeated after a grant whose durability was not confirmed because of a
+    /// temporary error. If others hold the lock, returns how much longer the lock stays taken.
     #[expect(clippy::manual_async_fn, reason = "that one would have room for the attempt twice")]
     pub(super) fn try_for(self: Arc<Self>, attempt: Attempt) -> impl Future<Output = Option<Duration>> + Send {
         async move {
@@ -168,9 +168,9 @@ impl Table {
     /// Installs a grant. The grant goes to the waiter that requested it or, if that waiter has
     /// left, to the next waiter. If no waiter can use the grant, it is released.
     ///
-    /// Returns `None` if the attempt is finished. If another client took the lock over before this
-    /// process installed the grant, returns `Some(Duration::ZERO)`, which `try_for` returns, too.
-    /// Then the wait loop tries again at once, because it is not known how long the lock stays
+    /// Returns `None` if the attempt is finished. Returns `Some(Duration::ZERO)` if another client
+    /// took the lock over before this process installed the grant. `try_for` returns this value to
+    /// the wait loop, which then tries again at once: it is not known how long the lock stays
     /// taken.
     fn granted(self: &Arc<Self>, attempt: &Attempt, id: u64, token: u64, outcome: &RequestOutcome) -> Option<Duration> {
         let (sent, key, in_queue) = (outcome.sent, &attempt.key, attempt.queue().is_some());
@@ -282,12 +282,13 @@ impl Table {
         if lock.local_pass.is_some() {
             self.begin_local_pass(lock);
         }
-        // An operation in flight belongs to the former server lease and is ignored.
+        // If an operation is in flight, it belongs to the former server lease: its outcome is
+        // ignored.
         lock.busy = Busy::No;
         let former = lock.server_lease.replace(Arc::clone(server_lease));
         if let Some(former) = former.filter(|former| former.end()) {
-            // The former server lease has not ended yet: it was lost unnoticed, or this process
-            // took the lock over from itself.
+            // The former server lease was not marked as ended until now: this process has not
+            // noticed its loss, or has taken the lock over from itself.
             schedule.remove(former.id);
             let mut holds = std::mem::take(&mut lock.holds);
             holds.retain(|hold| hold.mark_ended(Some(LostReason::Forced)));
@@ -322,8 +323,8 @@ impl Table {
         let hold = self.create_hold((schedule, lock), server_lease, (from, now), waiter.request);
         lock.shrink_if_idle();
         let mut answers: Answers = smallvec![(waiter.answer, Ok(Some(HoldGuard::first(waiter.client, hold))))];
-        // The holder's other requests re-enter the hold when their callers poll next, or fail if
-        // these requests must not re-enter.
+        // The holder's other requests re-enter the hold when their callers poll next. A request
+        // that must not re-enter fails now.
         let again = |waiter: Waiter| match waiter.request.reenters {
             true => (waiter.answer, Err(AcquireFailure::Reenters)),
             false => (waiter.answer, Err(AcquireFailure::AlreadyHeld)),

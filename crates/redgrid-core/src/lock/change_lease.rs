@@ -17,7 +17,8 @@ use crate::config::Durability;
 use crate::lease::deadline;
 
 pub(super) enum LeaseChange {
-    /// The server has the new lease. It counts from `sent`: the request was sent then or later.
+    /// The server has the new lease. The lease counts from `sent`, although the request may have
+    /// been sent later.
     Done {
         sent: Instant,
     },

@@ -1,5 +1,5 @@
-//! Background releases: of locks that may be held without a local owner, of holds whose release was
-//! denied, and of locks that become free only after a while.
+//! Background releases of three kinds: of locks that may be held without a local owner, of holds
+//! whose release was denied, and of locks that become free only after a while.
 //!
 //! A late copy of an acquire can execute after a release. So the release is sent again when no
 //! acquire for its holder field can execute any more.
@@ -18,14 +18,14 @@ use super::table::Table;
 use crate::clock::Instant;
 
 /// The longest additional wait of a cleanup after the server's clock was set back: 20 s. No
-/// retransmission is in flight for longer than that.
+/// retransmission is in flight for longer than 20 s.
 const LONGEST_STEP: Duration = Duration::from_secs(20);
 
 /// Largest number of locks that one script releases.
 pub(super) const BULK: usize = 500;
 
 /// Pause before a denied release is sent again for the first time: 100 ms. After each further
-/// denial the pause doubles, but only up to 1 s, because a shutdown waits for it.
+/// denial the pause doubles, but only up to 1 s, because a shutdown waits until the pause is over.
 const DENIED_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_DENIED_PAUSE: Duration = Duration::from_secs(1);
 
@@ -134,8 +134,9 @@ impl Table {
         }
     }
 
-    /// Sends the release, and waits for its reply for at most one response timeout. Schedules the
-    /// release again if no reply arrived, or if a late retransmission can still execute.
+    /// Sends the release, and waits for its reply, but no longer than one response timeout.
+    /// Schedules the release again if no reply arrived, or if a late retransmission can still
+    /// execute.
     pub(super) async fn clean_up(self: &Arc<Self>, what: DeferredRelease) {
         let until = self.now() + self.core.settings.response_timeout;
         let left = tokio::select! {
@@ -149,9 +150,8 @@ impl Table {
 
     /// Sends each of the releases until it is answered or its lease has ended.
     ///
-    /// Returns the time at which the answered transmission was sent or, if none was answered, the
-    /// time at which the last one was sent. If there are several requests, returns the earliest of
-    /// their times.
+    /// Returns when the answered transmission was sent. If none was answered, returns when the last
+    /// one was sent. If there are several requests, returns the earliest of their times.
     async fn release_unclaimed(&self, what: &DeferredRelease) -> Instant {
         let (protocol, mut sent) = (what.protocol, Instant::MAX);
         let fields: Vec<_> = what.claims.iter().map(|(_, id)| self.core.field(*id)).collect();

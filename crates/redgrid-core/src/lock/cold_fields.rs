@@ -22,11 +22,11 @@ pub(super) struct ColdFields {
     shortenings: Shortenings,
     /// Until when a retransmission of the acquire can execute, and the lease that it would acquire.
     pub(super) retransmission: Option<(Instant, Duration)>,
-    /// Latest time at which the lease on the server can end. It can be later than the deadline
-    /// because of lease changes that were not answered or did not move the deadline.
+    /// Latest time at which the lease on the server can end. It is later than the deadline after a
+    /// lease change that got no answer, and after one that did not move the deadline.
     pub(super) server_lease_upper_bound: Instant,
     /// Notifies the last sharer that all others have left; created when a sharer first waits for
-    /// this.
+    /// this notification.
     alone: Option<Arc<Notify>>,
 }
 
@@ -99,8 +99,8 @@ impl ServerLease {
     /// Records that the lease on the server may last until `until`, if that is later than recorded
     /// before.
     ///
-    /// This is needed after a change of the lease that was not answered, or whose reply did not
-    /// move the deadline. The local deadline stays as it is.
+    /// This is needed if a change of the lease was not answered, or if its reply did not move the
+    /// deadline. The local deadline stays as it is.
     pub(super) fn raise_upper_bound(&self, until: Instant) {
         self.inner().raise_upper_bound(until);
     }

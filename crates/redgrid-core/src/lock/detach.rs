@@ -47,9 +47,9 @@ pub struct DetachedHold {
     /// When a fixed lease ends, in microseconds since 1970 by the clock of its server; 0 for a
     /// renewed lease. The value can be slightly too early.
     pub ends: u64,
-    /// For how long the lock stays taken, even if the hold is released earlier.
+    /// How much longer the lock stays taken after the detach, even if the hold is released earlier.
     pub at_least: Duration,
-    /// For how long the lease can be renewed; `None` for no limit.
+    /// How much longer the lease can be renewed after the detach; `None` for no limit.
     pub max_hold: Option<Duration>,
 }
 
@@ -60,8 +60,8 @@ impl HoldGuard {
     ///
     /// # Errors
     ///
-    /// [`DetachError`], with the guard. The hold continues, unless the error says that the hold is
-    /// lost.
+    /// [`DetachError`], with the guard. If the error does not say that the hold is lost, the hold
+    /// continues.
     ///
     /// # Cancel safety
     ///
@@ -149,7 +149,7 @@ impl Table {
         lock.server_lease = None;
         server_lease.end();
         state.schedule.remove(server_lease.id);
-        // From now on, local waiters wait for a holder in another process.
+        // From now on, local waiters wait until another process releases the lock.
         self.go_on(&mut state, &key);
         Ok(detached)
     }

@@ -52,9 +52,9 @@ pub enum AcquireError {
         /// Name of the lock.
         name: Name,
     },
-    /// The caller would wait for its own hold, in one of two cases: the holder of the current scope
-    /// has the lock, but the request is made without this holder; or the request is for the write
-    /// lock of a key, and the holder of the request already has the read lock of that key.
+    /// The caller would wait for its own hold. There are two cases. The holder of the current scope
+    /// has the lock, but the request is made without this holder. Or the request is for the write
+    /// lock of a key, and its holder already has the read lock of that key.
     #[error("cannot wait for `{name}`: the caller's own scope holds it (pass its holder)")]
     WouldDeadlock {
         /// Name of the lock.
@@ -62,9 +62,9 @@ pub enum AcquireError {
     },
     /// The request failed for a reason that is not specific to locks.
     ///
-    /// After [`Failure::OutcomeUnknown`] the lock may be held for a while. The client is then
-    /// releasing the lock, which is free at the latest when its lease ends. After all other
-    /// failures, the request holds nothing.
+    /// After [`Failure::OutcomeUnknown`] the lock may be held for a while. The client then releases
+    /// the lock in the background. The lock is free at the latest when its lease ends. After all
+    /// other failures, the request holds nothing.
     #[error(transparent)]
     Failed(#[from] Failure),
 }
@@ -277,12 +277,12 @@ impl ExtendError {
 
 /// Reason why a hold was not detached from its process.
 ///
-/// The hold continues, unless the error says that it is lost.
+/// If the error does not say that the hold is lost, the hold continues.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum DetachError {
-    /// Other guards of the same hold are alive, for example because the hold was re-entered. These
-    /// guards would still be valid in this process.
+    /// Other guards of the same hold are alive, for example because the hold was re-entered. After
+    /// the detach, these guards would still be valid in this process.
     #[error("cannot detach `{name}`: it has other guards in this process")]
     Shared {
         /// Name of the lock.

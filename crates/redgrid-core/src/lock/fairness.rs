@@ -6,7 +6,7 @@
 //! of these releases publishes one message. The first of the n messages is from this process. So
 //! after n messages, every waiting process has had the lock once. A yield ends early only after a
 //! quiet period, in which no message arrives. A limit on the total time of a yield would break the
-//! order.
+//! order in which the processes get the lock.
 
 #[cfg(test)]
 mod tests;
@@ -32,23 +32,23 @@ const POLLER_QUIET_PERIOD: Duration = Duration::from_millis(250);
 /// applies until this process has received the message of its own release.
 ///
 /// A replica that does not lag delivers the message within a fraction of 20 ms. All subscribers of
-/// the same replica receive the message at the same time. This constant is also the shortest quiet
-/// period of a yield after which a subscriber can count as a phantom: a subscriber that never
-/// acquires the lock.
+/// the same replica receive the message at the same time. This constant has a second use. A
+/// subscriber that never acquires the lock is a phantom. A subscriber counts as a phantom only
+/// after a yield whose quiet period has at least this length.
 const REPLICA_QUIET_PERIOD: Duration = Duration::from_millis(20);
 
 /// Divisor of the poll interval: 4. If the server did not publish a release, listeners notice the
 /// release only when they poll. The quiet period is then their poll interval plus a quarter of it.
 ///
-/// [`POLL_TICK`] is added, because a client sends polls at most once in 100 ms.
+/// [`POLL_TICK`] is added to that, because a client sends polls at most once in 100 ms.
 const LATE_POLL: u32 = 4;
 const POLL_TICK: Duration = Duration::from_millis(100);
 
-/// For how many hand-over windows a yield is remembered after a release: 2. The next request of the
-/// process obeys the yield if it is made within these windows.
+/// A process that must let others go first remembers this for 2 hand-over windows after its
+/// release. If its next request is made in this time, the others go first.
 ///
-/// If a yield were forgotten after one window, two processes whose requests stop and come back
-/// could starve a third process (found by the model `turns`).
+/// If a yield were forgotten after one window, two processes that make requests with pauses could
+/// starve a third process (found by the model `turns`).
 const WINDOWS: u32 = 2;
 
 /// The waiters in other processes, as far as the reply to a release shows them.
@@ -60,7 +60,8 @@ pub(crate) struct SubscriberCount {
     pub(crate) by_replica: bool,
     /// Whether a waiter exists that receives no messages.
     pub(crate) unseen: bool,
-    /// The interval at which listeners poll, if the server refused to publish the release.
+    /// The interval at which listeners poll if the server refused to publish the release; otherwise
+    /// `None`.
     pub(crate) unannounced: Option<Duration>,
     /// The subscription of this process, as it was before the release was sent.
     pub(crate) own: OwnSubscription,
@@ -97,15 +98,16 @@ impl SubscriberCount {
     }
 }
 
-/// The condition under which a process that lets others go first makes its next attempt: after a
-/// number of messages, or after a quiet period.
+/// When a process that lets others go first makes its next attempt: after a number of messages, or
+/// after a quiet period.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct YieldPlan {
     /// Number of messages to wait for.
     passes: u64,
     /// Whether a waiter exists that receives no messages.
     unseen: bool,
-    /// Message count at which counting begins; `None` until the subscription is active.
+    /// Message count of the subscription when the plan begins. The plan is over once the count is
+    /// higher than this by `passes`. `None` until the subscription is active.
     from: Option<u64>,
     base_quiet_period: Duration,
     /// Whether the message of the release arrives through a replica.
@@ -116,13 +118,13 @@ pub(crate) struct YieldPlan {
     /// Whether the only listener may be this process itself, because the subscription of this
     /// process was not confirmed yet.
     may_be_ours: bool,
-    /// Whether the plan covers all listeners: none was ignored.
+    /// Whether the plan waits for all listeners: none of them was ignored as a phantom.
     is_for_all: bool,
     long_quiet_period: bool,
 }
 
 impl YieldPlan {
-    /// Returns the plan of the yield after a release at the end of a hand-over window.
+    /// Returns the plan of the yield that follows a release at the end of a hand-over window.
     ///
     /// Returns `None` if no other process waits.
     pub(crate) fn after(audience: SubscriberCount, round_trip: Duration) -> Option<YieldPlan> {
@@ -152,25 +154,26 @@ impl YieldPlan {
         })
     }
 
-    /// Returns whether another process waits for the lock, with certainty or by assumption.
+    /// Returns whether another process is known or assumed to wait for the lock.
     ///
-    /// A subscriber alone is no proof, because it may listen for another reason. The flag of a
-    /// polling waiter is a proof. If the release was not published, the listeners of the channel
-    /// are assumed to wait.
+    /// The presence of a subscriber proves nothing, because it may listen for another reason. The
+    /// flag of a polling waiter proves that this waiter exists. If the release was not published,
+    /// the listeners of the channel are assumed to wait.
     pub(crate) fn is_wanted(&self) -> bool {
         self.unseen || self.unannounced
     }
 
-    /// Returns how long the channel must be quiet before one probe is sent: a check whether the key
-    /// is free.
+    /// Returns how long the channel must be quiet before a probe is sent. The probe checks whether
+    /// the key is free.
     ///
     /// The more messages are outstanding, the longer the period: up to twice the shortest period.
     /// So the process that is next also probes first.
     ///
-    /// A probe at the moment of another process's release would overtake a process that waits for
-    /// the message of that release. A busy process releases at the end of its hand-over window. The
-    /// period is therefore normally shorter than a window, so that the probe is sent before such a
-    /// release. The period is longer only for polling waiters, replicas and slow listeners.
+    /// If a probe is sent while another process releases the lock, this process overtakes a process
+    /// that waits for the message of that release. A busy process releases the lock at the end of
+    /// its hand-over window. The quiet period is therefore normally shorter than a window: the
+    /// probe is then sent before that release. The period is longer only for polling waiters,
+    /// replicas and slow listeners.
     pub(crate) fn quiet_period(&self, message_count: Option<u64>) -> Duration {
         if self.unannounced {
             return self.base_quiet_period;
@@ -245,7 +248,7 @@ pub(super) struct PendingYields {
 
 #[derive(Clone, Copy)]
 pub(super) struct PendingYield {
-    /// The plan by which other processes go first when the hand-over window has ended.
+    /// The plan of the yield. The yield begins when the hand-over window has ended.
     pub(super) plan: YieldPlan,
     /// When the lock was released.
     pub(super) since: Instant,
@@ -254,8 +257,8 @@ pub(super) struct PendingYield {
 }
 
 impl PendingYield {
-    /// Returns the time from which waiters in other processes are assumed to have been notified of
-    /// the release. Returns `None` after that time, and while the hand-over window lasts.
+    /// Returns the time at which all waiters in other processes are assumed to have been notified
+    /// of the release. Returns `None` after that time, and also while the hand-over window lasts.
     pub(super) fn yields_until(&self, now: Instant) -> Option<Instant> {
         let until = self.since + self.plan.quiet_period(None);
         (now >= self.handover_ends && now < until).then_some(until)
@@ -281,8 +284,7 @@ impl PendingYields {
 }
 
 impl Table {
-    /// Returns the plan by which other processes go first after a release; `None` if no other
-    /// process waits.
+    /// Returns the plan of a yield after a release; `None` if no other process waits.
     pub(super) fn yield_plan(
         &self,
         state: &State,
@@ -290,9 +292,9 @@ impl Table {
         protocol: &dyn LockProtocol,
         count: SubscriberCount,
     ) -> Option<YieldPlan> {
-        // Readers do not yield: waiting writers announce themselves on the server. If a writer
-        // releases the lock while readers of this process wait for it, these readers count as one
-        // waiter of another process.
+        // Readers do not yield: waiting writers announce themselves on the server, and later
+        // readers wait behind them. If a writer releases the lock while readers of this process
+        // wait for it, these readers count as one waiter of another process.
         if protocol.is_shared() {
             return None;
         }
@@ -301,8 +303,9 @@ impl Table {
         YieldPlan::after(state.phantoms.without(key, count, self.now()), self.round_trip(key))
     }
 
-    /// Lets other processes go first. The waiters of this process obey the plan. If this process
-    /// has no waiters, its next request obeys the plan. Returns the answers for try-only requests.
+    /// Lets other processes go first, as `plan` prescribes. The waiters of this process follow the
+    /// plan. If this process has no waiters, its next request follows the plan. Returns the answers
+    /// for try-only requests.
     pub(super) fn yield_to_others(
         &self,
         state: &mut State,
@@ -322,7 +325,7 @@ impl Table {
 
     /// Remembers a yield when no request of this process waits.
     ///
-    /// The next request of this process obeys the plan if it arrives soon.
+    /// If the next request of this process is made soon, it lets other processes go first.
     pub(super) fn remember_yield(&self, state: &mut State, key: &LockId, plan: YieldPlan, handover_ends: Instant) {
         let since = self.now();
         let window = state.locks.get(key).map_or(Duration::ZERO, |lock| self.handover_window(lock.protocol, key));

@@ -42,7 +42,8 @@ impl HoldGuard {
     /// Accepts a guard that was reserved by
     /// [`PendingAcquire::member`](super::PendingAcquire::member).
     ///
-    /// If the guard is released before this call, its lock does not stay taken for `at_least`.
+    /// If the guard is released before this call, `at_least` has no effect: the lock does not stay
+    /// taken.
     pub fn accept_member(&self) {
         self.accept();
     }
@@ -123,8 +124,8 @@ impl HoldGuard {
         self.hold.retained_until().since(self.hold.server_lease.clock.now())
     }
 
-    /// Records that another hold keeps the lock taken for `at_least`. So the release of this hold
-    /// does not retain the lock.
+    /// Records that another hold keeps the lock taken until `at_least` has passed. So the release
+    /// of this hold does not retain the lock.
     ///
     /// This has an effect only on the last guard of the hold.
     pub fn drop_retention(&self) {

@@ -17,15 +17,15 @@ use crate::config::Durability;
 use crate::lease::deadline;
 use crate::observe::count;
 
-/// A hand-over that waits for the next token reads the clock this many times before it sleeps: 100.
+/// How often a hand-over that waits for the next token reads the clock before it sleeps: 100 times.
 /// These reads take some microseconds.
 ///
 /// Such a wait is needed only if a thousand tasks in a row hold the lock for less than a
 /// microsecond each.
 const SPINS: usize = 100;
 
-/// The last adjustment of an unused server lease: the id of the waiter for whose request the lease
-/// was adjusted, and when the adjustment was sent.
+/// The last adjustment of a server lease that no task uses. The fields are the id of a waiter, and
+/// when the adjustment to that waiter's request was sent.
 pub(super) type Fitted = (u64, Instant);
 
 impl ServerLease {
@@ -84,8 +84,8 @@ impl Table {
         let next = &lock.queue[at];
         let confirmed = fitted.filter(|(waiter, _)| *waiter == next.id).map(|(_, sent)| sent);
         let is_usable = match confirmed {
-            // The lease was adjusted. But if a pass request was slow after that, the lease may have
-            // ended.
+            // The lease was adjusted to this request. But a slow pass request may have followed,
+            // and the lease may have ended meanwhile.
             Some(sent) => !in_queue || now < deadline(sent, next.request.lease.duration()),
             // A grant without a previous owner can be used, even if the grant arrived after the end
             // of its hand-over window.
@@ -139,8 +139,8 @@ impl Table {
 
     /// Releases a server lease that no local task needs or can use.
     ///
-    /// A new request can reclaim the server lease until the release is sent, unless the lock must
-    /// stay taken until `keep_until`.
+    /// Until the release is sent, a new request can reclaim the server lease. If `keep_until` is
+    /// set (not `Instant::MIN`), the lock stays taken until then and cannot be reclaimed.
     pub(super) fn release_unclaimed_grant(
         self: &Arc<Self>,
         lock: &mut LockState,

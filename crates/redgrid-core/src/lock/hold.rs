@@ -33,7 +33,7 @@ pub(crate) struct ServerLease {
     /// The number of this grant among the grants of its key; see [`LockId`].
     grant: u64,
     pub(super) clock: Clock,
-    /// Set when a hold of this lease is converted; no other task gets or shares the lease then.
+    /// Set when a hold of this lease is converted: from then on, no other task gets or shares it.
     pub(super) sealed: AtomicBool,
     /// Set when the server lease was lost or released, or is no longer valid locally.
     over: AtomicBool,
@@ -55,7 +55,7 @@ pub(crate) struct ServerLease {
     pub(super) deadline: Deadline,
     /// The lease that renewals request, in nanoseconds.
     lease: AtomicU64,
-    /// When the current owner's lease or offer ends; `Instant::MAX` if neither of them ends.
+    /// The earlier end of the current owner's lease and offer; `Instant::MAX` if neither ends.
     owner_due: AtomicU64,
     /// Fields behind a mutex, which is also locked while the deadline is extended.
     inner: Mutex<LeaseInner>,
@@ -77,7 +77,7 @@ impl Lease for ServerLease {
         self.id
     }
 
-    /// Returns the earliest end: of the server lease, its owner's lease, or the owner's offer.
+    /// Returns when the server lease ends, or its owner's lease or offer: whichever is first.
     fn next_end(&self) -> Instant {
         self.deadline().min(self.owner_due())
     }
@@ -214,7 +214,7 @@ pub(crate) struct Hold {
     pub(super) guards: AtomicU32,
     /// Index among the holds of the server lease; changed under the table's lock.
     pub(super) index: AtomicU32,
-    /// Whether another hold keeps the lock taken for `at_least`, instead of this one.
+    /// Whether another hold, not this one, keeps the lock taken until `at_least` has passed.
     pub(super) retained_elsewhere: AtomicBool,
     /// Whether a caller has received a guard of the hold.
     given: AtomicBool,
@@ -294,7 +294,7 @@ impl Hold {
         self.answer_offer(OFFERED, RESERVED) != Err(REVOKED)
     }
 
-    /// Revokes the offered hold unless it was accepted or reserved. The table must be locked.
+    /// Revokes the offered hold if it was neither accepted nor reserved. The table must be locked.
     pub(super) fn revoke_offer(&self) -> bool {
         self.answer_offer(OFFERED, REVOKED).is_ok()
     }
@@ -381,14 +381,14 @@ impl Hold {
 
     /// Wakes the tasks that wait for the end of the hold.
     pub(super) fn notify_ended(&self) {
-        // Unlock the mutex before waking: a waker may poll another hold of the server lease.
+        // Unlock the mutex before waking: a waker may poll another hold, which locks it again.
         let ended = self.server_lease.inner().ended.as_mut().and_then(|watchers| watchers.take(self.token));
         if let Some(ended) = ended {
             ended.notify_waiters();
         }
     }
 
-    /// Returns the time until which the lock stays taken for `at_least`.
+    /// Returns the time until which the lock stays taken because of the option `at_least`.
     ///
     /// A hold that no caller has received does not keep its lock taken.
     pub(super) fn retained_until(&self) -> Instant {

@@ -12,7 +12,7 @@ use super::hold::{Hold, ServerLease};
 use crate::observe::count::{self, Labels};
 use crate::token::Token;
 
-/// Maps the token of each watched hold of one server lease to the notification of the hold's end.
+/// The watched holds of one server lease: maps the token of a hold to the notification of its end.
 ///
 /// A hold that no task watches has no entry. Each hold has a notification of its own. If all holds
 /// had a common notification, the release of one reader would wake the watchers of all readers.
@@ -92,7 +92,7 @@ impl Hold {
     /// is created on first use.
     fn notification(&self) -> Option<Arc<Notify>> {
         let mut inner = self.server_lease.inner();
-        // If the hold ends after this check, `notify_ended` finds the entry that is added here,
+        // If the hold ends after this check, `notify_ended` finds the entry that is added below,
         // because both functions lock the same mutex.
         if self.end.get().is_some() {
             return None;

@@ -65,9 +65,9 @@ impl Table {
 
     /// Releases a grant that is not as durable as requested, and then delivers the failure.
     ///
-    /// Because of this order, even an immediate new request of the caller does not find the lock
-    /// taken by that grant. If the request must be sent again, returns true and delivers no
-    /// failure.
+    /// Because the release comes first, a new request that the caller makes at once does not find
+    /// the lock taken by that grant. If the request must be sent again, returns true and delivers
+    /// no failure.
     pub(super) async fn not_durable(
         self: &Arc<Self>,
         attempt: &Attempt,
@@ -111,7 +111,8 @@ impl Table {
         }
     }
 
-    /// Handles a grant that counts as lost to a takeover before this process installed it.
+    /// Handles a grant that counts as lost: a takeover seems to have ended it before it was
+    /// installed.
     pub(super) fn superseded(self: &Arc<Self>, attempt: &Attempt, server_lease: &Arc<ServerLease>) {
         // If there was a forced takeover, this release finds no hold. If there was none, this grant
         // has a lower token than the last grant only because of a difference between clocks. Then

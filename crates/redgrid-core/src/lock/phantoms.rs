@@ -11,8 +11,8 @@ use super::fairness::SubscriberCount;
 use super::table::{ByName, LockId};
 use crate::clock::Instant;
 
-/// Number of consecutive yields that end by their quiet period, after which subscribers count as
-/// phantoms: 3.
+/// Subscribers count as phantoms after this number of consecutive yields that ended by their quiet
+/// period: 3.
 ///
 /// Only subscribers that acquired nothing in these yields count as phantoms. The last yield has a
 /// long quiet period, so that a slow subscriber can still acquire the lock.
@@ -36,7 +36,7 @@ pub(crate) struct Phantom {
     /// Number of consecutive yields that ended by their quiet period.
     quiet_yields: u32,
     /// The smallest number of subscribers that acquired nothing in one of these yields. There
-    /// cannot be more phantoms than that.
+    /// cannot be more phantoms than this number.
     count: u64,
     /// Number of subscribers in the last of these yields. If a later release reports fewer
     /// subscribers, a phantom may have left.

@@ -36,7 +36,7 @@ pub struct LockKeys {
 }
 
 impl LockKeys {
-    /// Returns the key of a flag, which exists on the server while a waiter has no subscription.
+    /// Returns the key of the flag that waiters without a subscription set on the server.
     ///
     /// The struct does not store this key: only waiters and releases under contention need it.
     pub fn poll_waiter_flag(&self) -> Bytes {
@@ -65,10 +65,10 @@ pub struct AcquireRequest {
     /// The holder on whose behalf the request is made. A request without a holder never re-enters a
     /// hold.
     pub holder: Option<HolderId>,
-    /// The lock stays taken for at least this long after the grant, even if it is released or
+    /// The minimum time after the grant in which the lock stays taken, even if it is released or
     /// abandoned earlier.
     pub at_least: Duration,
-    /// Renewals end this long after the grant; `None` for no limit.
+    /// The time from the grant to the end of the renewals; `None` for no limit.
     pub max_hold: Option<Duration>,
     /// Whether the request is try-only: it does not wait if the lock is taken.
     pub once: bool,
@@ -90,8 +90,8 @@ impl AcquireRequest {
     /// Returns the lease to request from the server.
     ///
     /// A hand-over window and a margin are added to a fixed lease. So a task that gets the lock at
-    /// the end of the window still has its full lease. The lease also covers `at_least`, so that
-    /// the lock stays taken for that long even if the process dies.
+    /// the end of the window still has its full lease. The result is never shorter than `at_least`:
+    /// even if the process dies, the lock stays taken for that long.
     pub(crate) fn server_lease(&self, handover_window: Duration) -> Duration {
         let lease = match self.lease {
             LeaseMode::Renewed(lease) => lease,
@@ -161,8 +161,8 @@ impl Holder {
 
 /// How one kind of lock is acquired, renewed and released. Each kind is one static value.
 ///
-/// Every script is idempotent: by the holder field, it recognises that an earlier transmission of
-/// the same request has succeeded.
+/// Every script is idempotent: the holder field shows whether an earlier transmission of the same
+/// request has succeeded.
 pub trait LockProtocol: Send + Sync + 'static {
     /// Returns the name of the lock kind. Kind and key together identify a lock.
     fn name(&self) -> &'static str;
@@ -207,9 +207,9 @@ pub trait LockProtocol: Send + Sync + 'static {
 
     /// Acquires the lock even if it is held, provided that `from` allows the takeover.
     ///
-    /// The check of `from` and the acquire are one atomic step. The script notifies each redgrid
-    /// holder that loses the lock. The channel of the notice is `notices`, followed by the id of
-    /// the holder's client and `}`. The reply is like that to `acquire`, but `left` is the number
+    /// The check of `from` and the acquire are one atomic step. For each redgrid holder that loses
+    /// the lock, the script publishes a notice. Its channel is `notices`, followed by the id of
+    /// that holder's client and `}`. The reply is like that to `acquire`, but `left` is the number
     /// of holders that lost the lock. If `from` does not allow the takeover, the status is 0, and
     /// `left` is -2 if the lock is free.
     fn take_over(&self, claim: HoldArgs<'_>, notices: &str, from: &TakeoverFrom) -> Request;
@@ -217,9 +217,9 @@ pub trait LockProtocol: Send + Sync + 'static {
     /// Takes over a detached hold: the holder field of the claim replaces `former`.
     ///
     /// The reply is `{status, time, left}`. Status 1 means that the hold was taken over and lasts
-    /// for `left` milliseconds. Status 0 means that `former` no longer holds the lock, and 2 that
-    /// the request was too late. If the claim's lease is zero, the lifetime of the key is not
-    /// changed. Returns `None` if holds of this kind cannot be handed to another process.
+    /// for `left` milliseconds. Status 0 means that `former` no longer holds the lock. Status 2
+    /// means that the request was too late. If the claim's lease is zero, the lifetime of the key
+    /// is not changed. Returns `None` if holds of this kind cannot be handed to another process.
     fn adopt(&self, _claim: HoldArgs<'_>, _former: &Bytes) -> Option<Request> {
         None
     }
@@ -232,7 +232,7 @@ pub trait LockProtocol: Send + Sync + 'static {
     fn release(&self, claim: HoldArgs<'_>) -> Request;
 
     /// Releases the lock at the end of the hand-over window, while requests of this process wait
-    /// for it.
+    /// for the lock.
     ///
     /// The reply is `{status, waiting}`, with `status` as in `release`. `waiting` is 1 if some
     /// waiter receives no messages, 2 if the server refused to publish the release, and 0
@@ -252,8 +252,8 @@ pub trait LockProtocol: Send + Sync + 'static {
 
     /// Extends several leases. A lease that is already longer than requested is not changed.
     ///
-    /// The reply lists a status for each claim: 1 if it was renewed, 0 if it is not held. Any other
-    /// number means that the state of the claim is unknown.
+    /// The reply lists a status for each claim: 1 if its lease was renewed, 0 if its lock is not
+    /// held. Any other number means that it is not known whether the lock is held.
     fn renew(&self, claims: &[HoldArgs<'_>]) -> Request;
 
     /// Releases several locks.
@@ -320,8 +320,8 @@ pub(super) fn parse_reply(outcome: &RequestOutcome) -> AcquireReply {
         Ok(answer) => answer,
         Err(error) => return AcquireReply::Failed(AcquireFailure::Unknown(error)),
     };
-    // If the node has reconnected since the request, the node's clock estimate may now be that of
-    // another server process. Then the time in this reply is ignored.
+    // If the node has reconnected since the request, its clock estimate may describe another server
+    // process by now. Then the time in this reply is ignored.
     if outcome.by.current_connection_id() == outcome.epoch {
         outcome.by.time().observe_exchange(time, outcome.sent, outcome.received);
     }

@@ -1,5 +1,5 @@
-//! Requests of a holder that already has the lock, and queries whether a holder or this client has
-//! it.
+//! Requests of a holder that already has the lock. Other functions return whether a holder, or this
+//! client, has a lock.
 
 use std::sync::Arc;
 

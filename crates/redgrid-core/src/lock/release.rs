@@ -25,11 +25,11 @@ use crate::observe::{OpContext, OpSpan};
 use crate::unpolled::{BackgroundTask, InlineTask};
 
 impl HoldGuard {
-    /// Releases the hold and waits for the reply, for `response_timeout` at most.
+    /// Releases the hold and waits for the reply, but no longer than `response_timeout`.
     ///
     /// Without a reply in that time, the release goes on in the background. It ends when the server
-    /// answers, or when the lease has certainly ended on the server, even if an unanswered
-    /// [`extend`](HoldGuard::extend) has lengthened it.
+    /// answers, or when the lease has certainly ended on the server. An unanswered
+    /// [`extend`](HoldGuard::extend) may have lengthened that lease.
     ///
     /// # Errors
     ///
@@ -148,7 +148,7 @@ pub(super) enum ReleaseMode {
     Release,
     /// The lock is released, and other processes go first, although requests of this process wait.
     Yield,
-    /// The lock stays taken for this long.
+    /// The lock stays taken until this time has passed.
     Retain(Duration),
 }
 
@@ -183,8 +183,8 @@ impl Table {
             state.remove_if_idle(&key);
             drop(state);
             if lost == Some(LostReason::Expired) && server_lease.is_over() {
-                // The lease has ended by the local clock. On the server, the hold can outlive the
-                // local lease by the margin: release it.
+                // The lease has ended by the local clock. On the server, the hold can last longer
+                // by the margin. So it is released.
                 let release = Release { id: None, server_lease, keep_until };
                 self.spawn_background(self.release_task(release, None, None));
             }
@@ -210,7 +210,7 @@ impl Table {
         let release = Release { id: Some(id), server_lease, keep_until };
         let server_lease = hold.server_lease.id;
         let outcome = if is_inline {
-            // The release is the lock's inline task, which a new waiter moves to a background task.
+            // The release becomes the lock's inline task. A new waiter moves it to the background.
             let (answer, receiver) = oneshot::channel();
             let inline_task =
                 InlineTask::observed(&self.unpolled, self.release_task(release, Some(false), Some(answer)));
@@ -275,8 +275,8 @@ impl Table {
             false => self.release_mode(server_lease, keep_until, yields),
         };
         let own = self.core.subscriptions.own_subscription(&server_lease.keys.channel);
-        // The release and the request for the replica's count run concurrently, so that the release
-        // does not wait for the count. If waiters subscribe at the primary, no count is requested.
+        // The number of a replica's subscribers is requested concurrently, so that the release does
+        // not wait for it. If waiters subscribe at the primary, no such request is needed.
         let channel = (&server_lease.keys.channel, &server_lease.keys.key);
         let counting = match yields_to_others(server_lease.protocol) {
             true => self.core.subscriptions.replica_subscribers(&[channel]),
@@ -383,14 +383,14 @@ pub(super) fn released(
     let unclear =
         |what: &'static str| Err(ReleaseError::OutcomeUnknown { name: name(), source: ServerError::unknown(what) });
     match was_ours {
-        // A late transmission of the acquire may have restored the hold after the end of its lease,
-        // and others may have held the lock in between.
+        // The hold's lease may have ended, and a late transmission of the acquire may have restored
+        // the hold. In between, others may have held the lock.
         Ok(true) if !in_time && server_lease.retransmission_ends().is_some() => {
             unclear("the lease may have ended in between")
         }
         Ok(true) => Ok(()),
-        // Before the deadline the lease cannot have ended. So an earlier copy of this release has
-        // freed the lock, or a takeover or deletion came first: the replies do not differ.
+        // The lease cannot have ended before the deadline. So an earlier copy of this release freed
+        // the lock, or the hold was taken over or deleted first. The reply does not say which.
         Ok(false) if repeat && in_time => Ok(()),
         Ok(false) if repeat => unclear("the lease ended before the release was answered"),
         Ok(false) => Err(ReleaseError::Lost { name: name(), reason: LostReason::Gone }),

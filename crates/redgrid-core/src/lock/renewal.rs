@@ -1,7 +1,7 @@
 //! The renewal loop for all locks of a client. It renews leases in batches, and ends holds.
 //!
-//! One timer serves all holds. A round renews up to 100 server leases of one kind and durability by
-//! one script; in a cluster they also share a hash slot. Only a confirmed renewal moves a deadline.
+//! One timer serves all holds. One script renews up to 100 server leases. They have the same kind
+//! and durability and, in a cluster, the same hash slot. Only a confirmed renewal moves a deadline.
 //! A renewal that failed is retried until the deadline. If the server replies that a lease is not
 //! held, this process ends that lease at once.
 
@@ -168,7 +168,7 @@ impl Table {
     fn renew(self: Arc<Self>, mut server_leases: Vec<Arc<ServerLease>>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
         Box::pin(async move {
             {
-                // Skip server leases that were released meanwhile.
+                // Skip server leases that were released after this batch was selected.
                 let state = self.state();
                 server_leases.retain(|server_lease| state.schedule.get(server_lease.id).is_some());
             }
@@ -176,8 +176,8 @@ impl Table {
             let kind = first.protocol;
             let sent = self.now();
             let leases: Vec<_> = server_leases.iter().map(|server_lease| lease_to_send(server_lease, sent)).collect();
-            // The durability that the current owners request. When the reply arrives, a new owner
-            // may request another durability.
+            // Read now which durability the current owners request. By the time the reply arrives,
+            // a new owner may request another durability.
             let wanted: Vec<_> = server_leases.iter().map(|server_lease| server_lease.wanted_durability()).collect();
             let fields: Vec<_> = server_leases.iter().map(|server_lease| self.core.field(server_lease.id)).collect();
             let each = server_leases.iter().zip(&fields).zip(&leases);
@@ -258,7 +258,8 @@ impl Table {
         (sent, lease, durability): (Instant, Duration, Durability),
     ) {
         match status {
-            // A new owner requests more durability than this renewal has confirmed.
+            // A new owner requests more durability than this renewal has confirmed: renew again
+            // soon.
             1 if !lease.is_zero() && !durability.covers(server_lease.wanted_durability()) => {
                 server_lease.raise_upper_bound(now + lease);
                 self.renew_soon(state, std::slice::from_ref(server_lease));

@@ -5,7 +5,7 @@
 //! that is in flight still belongs to the table.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
@@ -19,6 +19,7 @@ use super::error::AcquireFailure;
 use super::fair::LocalPass;
 use super::fairness::{PendingYields, YieldPlan};
 use super::hold::{Hold, ServerLease};
+use super::holder_lookup::HolderLookup;
 pub(super) use super::lock_id::LockId;
 use super::phantoms::Phantoms;
 use super::protocol::{AcquireRequest, LockKeys, LockProtocol};
@@ -39,12 +40,14 @@ pub(crate) struct Table {
     next: AtomicU64,
     /// Number of locks whose positions in a server queue must be kept alive.
     pub(super) attended: AtomicU64,
+    /// Whether acquires may read the holder of a lock; false once a server has denied the command.
+    pub(super) reads_holders: AtomicBool,
 }
 
 /// A map with locks as keys.
 ///
-/// A fast hash with a seed suffices, because the names of locks come from the application itself.
-/// Speed matters, because every hand-over does several look-ups.
+/// A fast hash with a seed suffices, because the names of locks come from the application itself,
+/// not from an attacker. Speed matters, because every hand-over does several look-ups.
 pub(super) type ByName<T> = HashMap<LockId, T, foldhash::fast::RandomState>;
 
 /// The schedule of all server leases of a client.
@@ -55,18 +58,20 @@ pub(super) struct State {
     pub(super) locks: ByName<Box<LockState>>,
     /// The options of the last request. Later requests with equal options share this value.
     wished: Option<Arc<AcquireRequest>>,
-    /// The numbers of all grants except grant 0, by lock kind and key.
+    /// The numbers of all grants, by lock kind and key. The number 0 (see [`LockId`]) is left out.
     pub(super) grants: GrantSet,
     pub(super) schedule: Schedule,
     /// Locks that were released recently while other processes waited for them.
     pub(super) recent: PendingYields,
     /// Subscribers that never acquire the lock, by key.
     pub(super) phantoms: Phantoms,
-    /// Ids of grants that were lost to a takeover before this process received them, each with the
-    /// time of the notice.
+    /// Ids of grants that were lost to a takeover before this process received them. The value is
+    /// the time at which this process learned of the takeover.
     pub(super) forced: HashMap<u64, Instant>,
-    /// Statistics of the waits for locks whose state was removed.
+    /// Statistics of ended waits for locks without a [`LockState`]: it was removed.
     pub(super) contention: Contention,
+    /// The last lookup of a lock's holder, and when it began.
+    pub(super) holder_lookups: ByName<(Instant, HolderLookup)>,
     pub(super) closed: bool,
 }
 
@@ -84,6 +89,7 @@ impl State {
             if let Some(tally) = self.locks.remove(key).and_then(|lock| lock.waits) {
                 self.contention.merge(key.kind, &key.keys.name, *tally);
             }
+            self.holder_lookups.remove(key);
             shrink_if_sparse(&mut self.locks);
             if key.grant != 0 {
                 self.grants.remove(key);
@@ -94,8 +100,8 @@ impl State {
 
 /// The local state of one key: its queue, its server lease and its in-flight requests.
 ///
-/// Every lock that is held or waited for has such a state. Fields that few locks need are boxed or
-/// created on first use.
+/// Every lock that is held or waited for has such a lock state. Fields that few locks need are
+/// boxed or created on first use.
 pub(super) struct LockState {
     pub(super) protocol: &'static dyn LockProtocol,
     pub(super) keys: Arc<LockKeys>,
@@ -108,8 +114,8 @@ pub(super) struct LockState {
     pub(super) holds: SmallVec<[Arc<Hold>; 1]>,
     /// Lost holds whose guards are still alive; their holders cannot re-enter.
     pub(super) lost: Option<Box<SmallVec<[Weak<Hold>; 1]>>>,
-    /// The in-flight request that a caller polls inline. The number is the id of the waiter for an
-    /// acquire, and the id of the server lease for a release.
+    /// The in-flight request that a caller polls inline. If it is an acquire, the number is the id
+    /// of the waiter. If it is a release, the number is the id of the server lease.
     pub(super) inline_task: Option<(u64, InlineTask)>,
     pub(super) busy: Busy,
     /// Whether an acquire request for the key is in flight.
@@ -141,14 +147,14 @@ pub(super) struct LockState {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Busy {
     No,
-    /// The hand-over of the server lease with this id is not complete yet. The hand-over waits
-    /// until the lease is adjusted to the next request, until a request that passes the lock along
-    /// a fair queue is answered, or until the next token is due.
+    /// The hand-over of the server lease with this id is not complete yet. The hand-over waits for
+    /// one of three events: the lease is adjusted to the next request, a pass request of a fair
+    /// lock is answered, or the next token is due.
     AdjustingLease(u64),
     /// The current server lease is being released.
     Release {
-        /// Id of the release. If the server lease is reclaimed meanwhile, its next release has
-        /// another id.
+        /// Id of the release. If the server lease is reclaimed before this release is sent, its
+        /// next release has another id.
         id: u64,
         /// Whether a new request can reclaim the server lease, because the release was not sent
         /// yet.
@@ -303,15 +309,16 @@ pub(super) fn send(answers: Answers) {
 impl Table {
     pub(crate) fn new(core: Arc<Core>, unpolled: Arc<UnpolledRegistry>, events: Arc<EventLog>) -> Arc<Table> {
         let (state, alarm, next, attended) = (Mutex::default(), Wakeup::new(), AtomicU64::new(1), AtomicU64::new(0));
-        Arc::new(Table { core, state, unpolled, events, alarm, next, attended })
+        let reads_holders = AtomicBool::new(true);
+        Arc::new(Table { core, state, unpolled, events, alarm, next, attended, reads_holders })
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Returns the state, or `None` if the table is locked. This is for the drop of a client's last
-    /// handle: the drop can happen while the table is locked, and must not wait.
+    /// Returns the state, or `None` if the table is locked. The drop of a client's last handle uses
+    /// this method: it can happen while the table is locked, and must not wait.
     pub(super) fn try_state(&self) -> Option<MutexGuard<'_, State>> {
         self.state.try_lock().ok()
     }

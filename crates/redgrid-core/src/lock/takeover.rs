@@ -26,8 +26,8 @@ pub enum TakeoverFrom {
     Anybody,
     /// From all holders. A free lock is not acquired.
     Holders,
-    /// From the holder with this holder field, which must be the only one if the kind allows only
-    /// one. Otherwise nothing is changed. Other holders, such as readers, keep the lock.
+    /// From the holder with this holder field. If the kind allows only one holder, it must also be
+    /// the only one. Otherwise nothing is changed. Other holders, such as readers, keep the lock.
     Holder(Bytes),
 }
 
@@ -38,7 +38,7 @@ pub enum Takeover {
     /// The lock was taken over.
     ///
     /// If the caller polled too late, the guard is already released, and others may have the lock.
-    /// After [`TakeoverFrom::Anybody`] the lock is taken over again in this case.
+    /// This does not happen with [`TakeoverFrom::Anybody`]: the lock is then taken over again.
     Done(HoldGuard),
     /// The lock was free, and was left alone.
     Free,
@@ -67,13 +67,13 @@ impl Table {
             self.spawn_background(Box::pin(async move {
                 let _ = answer.send(table.take_over_for(client, kind, target, wanted, condition).await);
             }));
-            // A task that ended early may have sent its request.
+            // If the task ended without an answer, it may have sent its request all the same.
             let taken = outcome.await.unwrap_or_else(|_| Err(maybe_taken(AcquireFailure::ShuttingDown)));
             match taken.map_err(|failure| failure.into_error(&self.core, &name))? {
-                // The caller polled too late, so its grant was released: take the lock over again.
-                // With another condition there is no second takeover: the former holders have lost
-                // the lock already, so it would not find them, or would take the lock from the next
-                // holder.
+                // The caller polled too late, so its grant was released. With the condition
+                // `Anybody`, the lock is taken over again. The other conditions concern the former
+                // holders, which have lost the lock already. A second takeover would find none of
+                // them, or would take the lock from the next holder.
                 Takeover::Done(grant) if !grant.accept() && from == TakeoverFrom::Anybody => {}
                 taken => return Ok(taken),
             }
@@ -89,8 +89,8 @@ impl Table {
         from: TakeoverFrom,
     ) -> Result<Takeover, AcquireFailure> {
         let handover_window = self.handover_window(kind, &LockId::of(kind, &target));
-        // The lease must outlast the wait for the end of the former holder's hand-over window, even
-        // if a shorter lease was requested.
+        // The takeover waits until the former holder's hand-over window has ended. The lease must
+        // be longer than that wait, even if a shorter lease was requested.
         let lease = request
             .server_lease(handover_window)
             .max(with_margin(LONGEST_WINDOW + self.core.settings.response_timeout));
@@ -131,8 +131,8 @@ impl Table {
         }
         let TakeoverRequest { kind, target, .. } = takeover;
         let guard = self.install(client, kind, target, granted, (request, Instant::MIN));
-        // If the table was closed meanwhile, the former holder has lost the lock all the same. So
-        // the outcome is unknown.
+        // If the table was closed before the grant was installed, the former holder has lost the
+        // lock all the same. So the outcome is unknown.
         guard.map(Takeover::Done).ok_or_else(|| maybe_taken(AcquireFailure::ShuttingDown))
     }
 
@@ -150,9 +150,8 @@ impl Table {
     /// Waits until the former holder's hand-over window is over, and renews the grant.
     ///
     /// Until then, if a former holder has not received the notice, it can hand the lock over within
-    /// its process. At the end of the window, the server's clock is past every token of these
-    /// hand-overs. So the renewal at that time gives the grant a new, higher token from this
-    /// clock.
+    /// its process. The tokens of these hand-overs are server times within the window. So after the
+    /// window, the renewal gives the grant a higher token, read from the server's clock.
     ///
     /// The former holder has lost the lock already, so the outcome after an error is unknown.
     async fn wait_out_previous(
@@ -200,8 +199,8 @@ impl Table {
         }
     }
 
-    /// Marks this process's server leases of the lock as lost, if their tokens are lower than that
-    /// of the grant.
+    /// Marks this process's server leases of the lock as lost, if their tokens are lower than the
+    /// grant's token.
     fn invalidate_local(self: &Arc<Self>, takeover: &TakeoverRequest, granted: &GrantReply) {
         let mut state = self.state();
         let all = match takeover.from {

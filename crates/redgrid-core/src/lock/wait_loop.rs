@@ -26,13 +26,13 @@ use crate::backoff::Backoff;
 use crate::clock::Instant;
 
 /// How long the loop waits for a message when a probe of the key has found the lock free: 1 ms.
-/// Then it tries to acquire the lock.
+/// After this pause, the loop tries to acquire the lock.
 ///
 /// A probe can fall between a release and the next holder's acquire, while the message of the
 /// release is in flight.
 const STAYS_FREE: Duration = Duration::from_millis(1);
 
-/// Longest time for which the subscription stays active after the last waiter of a lock has left:
+/// The subscription stays active for at most this time after the last waiter of a lock has left:
 /// 500 ms. A new request can use the subscription during this time.
 const IDLE: Duration = Duration::from_millis(500);
 
@@ -47,8 +47,9 @@ const NO_TIMEOUT: Duration = Duration::from_secs(3600);
 const LONG_QUIET_PERIOD_EVERY: u32 = 16;
 const LONG_QUIET_PERIOD: Duration = Duration::from_millis(20);
 
-/// For lock kinds without release messages: number of tries after which a waiter sets a flag on the
-/// server, so that a release reports the waiter. These tries take some milliseconds.
+/// For lock kinds without release messages: after this number of tries, a waiter sets a flag on the
+/// server. The reply to a release then shows that the lock has a waiter. These tries take some
+/// milliseconds.
 const FLAG_WAITER_AFTER: u32 = 3;
 
 /// How often a waiter checks for expired holders of a shared lock: 1 s. A check costs two requests.

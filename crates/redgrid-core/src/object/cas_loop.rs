@@ -179,7 +179,7 @@ impl CasLoop {
     }
 
     /// Records that an attempt failed because another client changed the object first. If a pause
-    /// is due before the next attempt, waits for its end.
+    /// is necessary before the next attempt, waits for its end.
     ///
     /// Returns true if there was no pause. In that case, a value that the failed attempt reported
     /// is still recent.

@@ -1,7 +1,7 @@
 //! A macro that implements `Debug` for handles. The output has only some of the fields.
 
 /// Implements `Debug` for a type. The arguments are the generic parameters in brackets, the name of
-/// the type, a name for the reference to the value, and the fields to show, each with the
+/// the type, a name for the reference to the value, and the fields to show. Each field has an
 /// expression for its value. The output ends with `..`, because there are other fields.
 #[doc(hidden)]
 #[macro_export]

@@ -50,7 +50,7 @@ pub(super) struct Snapshot {
 
 /// The existing object that a restore may replace.
 pub(super) enum Overwrite<'a> {
-    /// No object: the name must be unused.
+    /// None. The name must be unused.
     Free,
     Any,
     /// An object whose keys have contents with these SHA-1 hashes.

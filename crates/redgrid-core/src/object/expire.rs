@@ -88,9 +88,9 @@ impl Expiry {
     /// Returns the arguments for a script: the command (PEXPIRE or PEXPIREAT), the command's time
     /// argument in milliseconds, and the condition.
     ///
-    /// The condition is `none` (there is no current lifetime), `some` (there is one), `later` or
-    /// `sooner` (the new lifetime ends later or sooner than the current one), or empty (always
-    /// met).
+    /// The condition is `none` if there must be no current lifetime, and `some` if there must be
+    /// one. It is `later` or `sooner` if the new lifetime must end later or sooner than the current
+    /// one. An empty condition is always met.
     ///
     /// # Errors
     ///

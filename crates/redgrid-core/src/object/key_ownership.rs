@@ -158,9 +158,9 @@ pub fn owner_of(key: &[u8]) -> Option<(Bytes, OnDelete)> {
         return Some((Bytes::copy_from_slice(key), OnDelete::Keep));
     }
     let (object, on_delete) = by_shape(key)?;
-    // `object` may itself be a companion of another object: a lock, if `key` is part of its queue;
-    // or a key of an adder's round, if `key` stores a reply. There are no more than these two
-    // levels.
+    // `object` may itself be a companion of another object. It can be a lock with `key` in its
+    // queue, or a key of an adder's round for which `key` stores a reply. There are at most these
+    // two levels.
     let of_round =
         || by_id(&object).filter(|_| on_delete == OnDelete::Keep).map(|candidate| (candidate.object, on_delete));
     match by_shape(&object).or_else(of_round) {
@@ -194,7 +194,8 @@ pub enum Evidence {
     Multimap,
 }
 
-/// Returns the object to which this key may belong as a companion, and the condition for that.
+/// Returns the object to which this key may belong as a companion, and the condition under which it
+/// does.
 pub fn possible_owner(key: &[u8]) -> Option<MaybeOwned> {
     if key.len() > MAX_KEY_LEN {
         return None;

@@ -199,10 +199,10 @@ pub fn multimap(key: &[u8]) -> Vec<Bytes> {
 
 /// Returns the keys of a delayed queue.
 ///
-/// The first key stores all delayed elements. The second stores due elements, if a Redisson client
-/// has moved them there, and elements that were put back. The third is Redisson's own list of the
-/// elements that Redisson's clients have delayed; these elements are also in the first key. The
-/// first two are the primary keys.
+/// The first key stores all delayed elements. The second stores elements that were put back, and
+/// elements that a Redisson client has moved there at the end of their delay. The third is
+/// Redisson's own list of the elements that Redisson's clients have delayed; these elements are
+/// also in the first key. The first two are the primary keys.
 pub fn delayed_queue(key: &[u8]) -> Vec<Bytes> {
     let [delayed, redissons] =
         ["redisson_delay_queue_timeout", "redisson_delay_queue"].map(|prefix| companion(prefix, key));

@@ -50,8 +50,8 @@ pub type Layout = fn(&[u8]) -> Vec<Bytes>;
 
 /// Returns the key of an object's fence: the fence that has the same name.
 ///
-/// The fence is renamed with the object. Deleting the object keeps the fence, because the fence
-/// still has to reject late writers.
+/// The fence is renamed with the object, but not deleted with it, because it still has to reject
+/// late writers.
 pub fn fence(key: &[u8]) -> Vec<Bytes> {
     vec![crate::fence::key(key)]
 }
@@ -110,7 +110,7 @@ impl Object {
         Object(name.map(|name| Inner::of(client, name, layout, none)).map_err(Into::into))
     }
 
-    /// Returns an object that fails all calls with this error.
+    /// Returns an object that answers each call with this error.
     ///
     /// Authors of object types use this function if a name is invalid: then the first call reports
     /// the error.
@@ -120,8 +120,8 @@ impl Object {
 
     /// Returns the same object with additional keys, to be renamed and copied with it.
     ///
-    /// Deleting the object keeps these keys, and the lifetime of the object does not apply to them.
-    /// The key of the object's [`fence`] is an example.
+    /// These keys are not deleted with the object, and its lifetime does not apply to them. The key
+    /// of the object's [`fence`] is an example.
     pub fn also_renames(self, renamed_with: Layout) -> Self {
         Object(self.0.map(|inner| Inner { renamed_with, ..inner }))
     }

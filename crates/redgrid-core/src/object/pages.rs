@@ -42,7 +42,7 @@ impl<W: Paged> Pages<W> {
         Pages { position, pending: None, found: VecDeque::new() }
     }
 
-    /// Polls for the next item, as `Stream::poll_next`.
+    /// Polls for the next item, as `Stream::poll_next` does.
     pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<W::Item, ObjectError>>> {
         loop {
             if let Some(item) = self.found.pop_front() {

@@ -39,9 +39,10 @@ impl Object {
 
     /// Copies the object with all its keys to another name when awaited.
     ///
-    /// The copy has the same lifetime. If an object with that name exists, it is not replaced and
-    /// the call returns false, unless [`Copy::replacing`] is set. Even if the copy is in another
-    /// slot, it is consistent: it has the contents of all keys at one moment.
+    /// The copy has the same lifetime. An existing object with that name is replaced only if
+    /// [`Copy::replacing`] is set. Otherwise the call changes nothing and returns false. Even if
+    /// the copy is in another slot, it is consistent: it has the contents of all keys at one
+    /// moment.
     #[doc(alias = "copyAndReplace")]
     #[doc(alias = "copy")]
     pub fn copy_to(&self, to: impl AsRef<str>) -> Copy {

@@ -1,9 +1,9 @@
 //! Turns for the updates of a client, so that one update of an object is in flight at a time.
 //!
 //! The only purpose of turns is to make failed attempts rare. Correctness does not depend on them,
-//! because the server decides whether an update succeeds. An update loses its turn to the next
-//! waiting update if its task is not polled, or if no reply arrives. When the task is polled again,
-//! the update continues without a turn.
+//! because the server decides whether an update succeeds. If the task of an update is not polled,
+//! or if no reply arrives, the update loses its turn to the next waiting update. When the task is
+//! polled again, the update continues without a turn.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard};

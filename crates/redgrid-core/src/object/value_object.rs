@@ -1,8 +1,8 @@
 //! A macro for objects with one codec for their values.
 
 /// Defines the handle type of an object with values of type `T` and one codec. The handle type has
-/// constructors, `object()`, `Clone` and `Debug`. Its default codec is that of
-/// [`default_codec`](crate::default_codec).
+/// constructors, `object()`, `Clone` and `Debug`. Its default codec is the one that
+/// [`default_codec`](crate::default_codec) sets.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! value_object {

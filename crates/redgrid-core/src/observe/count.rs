@@ -14,7 +14,7 @@ use super::series::{add, add_many, begin, gauge, record};
 use super::table;
 use crate::lock::LostReason;
 
-/// The labels that all series of a lock or semaphore have.
+/// The labels that all metrics of a lock or semaphore have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Labels {
     pub(crate) kind: &'static str,
@@ -22,7 +22,7 @@ pub(crate) struct Labels {
     pub(crate) family: &'static str,
 }
 
-/// The kind of elections, whose holds are counted as leaders, too.
+/// The kind of elections. Their holds are also counted as leaders.
 const ELECTION: &str = "election";
 
 pub(crate) fn waiting(of: Labels) {

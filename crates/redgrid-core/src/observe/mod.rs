@@ -20,13 +20,13 @@ mod table;
 
 pub use self::table::METRICS;
 pub use self::table::fleet::{self, FLEET_METRICS};
-pub(crate) use operation::{HolderLookup, OpContext, OpSpan, Outcome};
+pub(crate) use operation::{OpContext, OpSpan, Outcome};
 
 /// A metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Metric {
-    /// The name at the recorder.
+    /// The name of the metric.
     pub name: &'static str,
     /// Whether the metric is a counter, a gauge or a histogram.
     pub form: Form,
@@ -81,7 +81,7 @@ pub const WAIT_BUCKETS: [f64; 16] =
 /// Call it once, after the recorder was installed. Without this call, metrics have no description,
 /// and a series appears with the first operation of its kind. Prometheus sees no increase if a
 /// series appears with the value 1. Series with a label `family` are registered for the family
-/// `""`; those of other families appear with their first use.
+/// `""`. Series of other families appear with their first use.
 #[cfg(feature = "metrics")]
 pub fn describe() {
     for metric in METRICS {

@@ -38,7 +38,7 @@ macro_rules! labelled {
 }
 
 labelled! {
-    /// A change of messages of a reliable queue by a process.
+    /// What a process did with messages of a reliable queue.
     QueueEvent {
         /// The queue has accepted the message.
         Pushed "pushed",
@@ -50,13 +50,13 @@ labelled! {
         Received "received",
         /// A further delivery of the message.
         Redelivered "redelivered",
-        /// The message is done.
+        /// A consumer has finished the message.
         Acknowledged "acknowledged",
         /// The message went back to the queue.
         Returned "returned",
         /// The message became a dead letter by a call of `reject`.
         Rejected "rejected",
-        /// The message no longer belonged to its delivery.
+        /// A settlement failed, because the message no longer belonged to the delivery.
         Stale "stale",
     }
 }
@@ -66,7 +66,7 @@ labelled! {
     Decision {
         /// The permits were taken.
         Allowed "allowed",
-        /// There were too few permits, or none within the timeout.
+        /// There were too few permits, even at the end of the timeout if one was set.
         Denied "denied",
         /// The limiter could not be asked, or its reply was lost.
         Unavailable "unavailable",
@@ -124,7 +124,7 @@ labelled! {
 }
 
 /// Reports the counters of queues of a family as 0. Call it when a handle gets its family, so that
-/// the first event is a step from 0.
+/// the first event is an increase from 0.
 pub fn queue_family(family: &'static str) {
     begin(&table::QUEUE_MESSAGES, family);
 }

@@ -1,8 +1,6 @@
 //! The span of one user operation, and its metrics. If the features `metrics` and `tracing` are
 //! both off, the future of an operation runs unchanged.
 
-use std::pin::Pin;
-
 use super::count::Labels;
 use crate::clock::{Clock, Instant};
 use crate::failure::Failure;
@@ -21,10 +19,6 @@ pub(crate) struct OpContext<'a> {
     pub(crate) labels: Labels,
     pub(crate) name: &'a Name,
 }
-
-/// Reads which client holds the lock for which an acquire waits, and returns that client's id.
-/// Completes only if the wait is long. Returns `None` if no client is known to hold the lock.
-pub(crate) type HolderLookup = Pin<Box<dyn Future<Output = Option<String>> + Send>>;
 
 pub(super) const ACQUIRED: &str = "acquired";
 pub(super) const TIMED_OUT: &str = "timed_out";
@@ -141,7 +135,7 @@ impl Outcome for Result<(), ExtendError> {
 
 #[cfg(not(any(feature = "metrics", feature = "tracing")))]
 mod disabled {
-    use super::{Clock, HolderLookup, Instant, OpContext};
+    use super::{Clock, Instant, OpContext};
 
     pub(crate) struct OpSpan;
 
@@ -152,9 +146,12 @@ mod disabled {
         }
 
         #[inline(always)]
-        pub(crate) fn waits_for(self, _lookup: impl FnOnce() -> Option<HolderLookup>) -> OpSpan {
-            self
+        pub(crate) fn is_recorded(&self) -> bool {
+            false
         }
+
+        #[inline(always)]
+        pub(crate) fn record_holder(_client: &str) {}
 
         #[inline(always)]
         pub(crate) fn release(_: OpContext<'_>, _token: u64) -> OpSpan {
@@ -180,13 +177,9 @@ mod disabled {
 
 #[cfg(any(feature = "metrics", feature = "tracing"))]
 mod enabled {
-    use std::future::poll_fn;
-    use std::pin::pin;
-    use std::task::Poll;
-
     use super::super::count;
     use super::super::span::Span;
-    use super::{ACQUIRED, Clock, HolderLookup, Instant, Labels, OpContext, Outcome};
+    use super::{ACQUIRED, Clock, Instant, Labels, OpContext, Outcome};
 
     /// An operation in progress. Its outcome is recorded on drop, so a cancelled operation is
     /// recorded, too.
@@ -194,8 +187,6 @@ mod enabled {
         kind: OpKind,
         span: Span,
         outcome: &'static str,
-        /// Reads the holder during a long wait; only for a span that a subscriber records.
-        lookup: Option<HolderLookup>,
     }
 
     enum OpKind {
@@ -211,13 +202,14 @@ mod enabled {
             OpSpan::begin(kind, Span::acquire(context))
         }
 
-        /// Records in the span which client the operation waits for. `lookup` is called only if a
-        /// subscriber records the span.
-        pub(crate) fn waits_for(mut self, lookup: impl FnOnce() -> Option<HolderLookup>) -> OpSpan {
-            if self.span.is_recorded() {
-                self.lookup = lookup();
-            }
-            self
+        /// Returns whether a subscriber records the span.
+        pub(crate) fn is_recorded(&self) -> bool {
+            self.span.is_recorded()
+        }
+
+        /// Records in the span of the current acquire which client it waits for.
+        pub(crate) fn record_holder(client: &str) {
+            Span::current().waited_for(client);
         }
 
         pub(crate) fn release(context: OpContext<'_>, token: u64) -> OpSpan {
@@ -238,27 +230,11 @@ mod enabled {
         }
 
         fn begin(kind: OpKind, span: Span) -> OpSpan {
-            OpSpan { kind, span, outcome: "cancelled", lookup: None }
+            OpSpan { kind, span, outcome: "cancelled" }
         }
 
         pub(crate) async fn instrument<F: Future<Output: Outcome>>(mut self, work: F) -> F::Output {
-            let mut work = pin!(self.span.instrument(work));
-            let mut lookup = self.lookup.take();
-            let span = &self.span;
-            let done = poll_fn(|cx| {
-                let polled = work.as_mut().poll(cx);
-                if polled.is_pending()
-                    && let Some(reading) = &mut lookup
-                    && let Poll::Ready(holder) = reading.as_mut().poll(cx)
-                {
-                    if let Some(holder) = holder {
-                        span.waited_for(&holder);
-                    }
-                    lookup = None;
-                }
-                polled
-            })
-            .await;
+            let done = self.span.instrument(work).await;
             self.outcome = done.outcome();
             if let Some(token) = done.token() {
                 self.span.token(token);

@@ -1,4 +1,5 @@
-//! The series at a recorder.
+//! Passes the values of metrics to the recorder. A series is a metric with one combination of
+//! values of its labels. Each series is registered at the recorder before its first value.
 
 use std::collections::HashMap;
 use std::sync::{LazyLock, PoisonError, RwLock};
@@ -15,15 +16,15 @@ static METADATA: Metadata<'static> = Metadata::new("redgrid", Level::INFO, Some(
 /// Maximum number of labels of a metric.
 const MAX_LABELS: usize = 3;
 
-/// The values of a metric's labels. Values without a label are empty.
+/// The values of a metric's labels. If a metric has fewer labels, the remaining values are empty.
 type Values = [&'static str; MAX_LABELS];
 
 /// A series: the address of its recorder, the metric, and the values of its labels.
 type Series = (usize, &'static str, Values);
 
 /// The keys of the series in use at each recorder. A key is allocated once for each series, not for
-/// each value. A metric has one series for each combination of its labels' values, such as kinds,
-/// families, outcomes and reasons.
+/// each recorded value. A metric has one series for each combination of its labels' values, such as
+/// kinds, families, outcomes and reasons.
 static KEYS: LazyLock<RwLock<HashMap<Series, Key, foldhash::fast::RandomState>>> = LazyLock::new(RwLock::default);
 
 pub(super) fn add<const N: usize>(metric: &'static Metric, labels: [&'static str; N]) {
@@ -42,8 +43,8 @@ pub(super) fn record<const N: usize>(metric: &'static Metric, labels: [&'static 
     with_key(metric, labels, |recorder, key| recorder.register_histogram(key, &METADATA).record(took));
 }
 
-/// Registers a metric whose first label is `family`, for this family. Its first event is then a
-/// step from 0.
+/// Registers a metric with the first label `family`, for this family. The first event of the metric
+/// is then an increase from 0.
 pub(super) fn begin(metric: &'static Metric, family: &'static str) {
     let values: Values = [family, "", ""];
     with_recorder(|recorder| {
@@ -87,7 +88,7 @@ fn with_key<const N: usize>(
     });
 }
 
-/// Before a recorder gets the first value of a new series, registers this series and related ones.
+/// Registers a new series and related ones, before the recorder gets the first value of the series.
 /// Otherwise the first value of a counter would be 1, which Prometheus does not count as an
 /// increase.
 ///
@@ -108,7 +109,7 @@ fn begin_with(recorder: &dyn Recorder, first: &Metric, values: Values) {
     }
 }
 
-/// Returns whether a metric has one series in each process.
+/// Returns whether a metric has only one series in each process, because it has no labels.
 fn is_alone(metric: &Metric) -> bool {
     metric.labels.is_empty()
 }

@@ -68,6 +68,11 @@ impl Span {
         self.0.record("waited", waited.as_secs_f64());
     }
 
+    /// Returns the span in which the current task runs.
+    pub(super) fn current() -> Span {
+        Span(if cfg!(feature = "tracing") { tracing::Span::current() } else { tracing::Span::none() })
+    }
+
     /// Returns whether a subscriber records this span.
     pub(super) fn is_recorded(&self) -> bool {
         !self.0.is_disabled()

@@ -40,7 +40,7 @@ metrics! {
     RELEASED Counter "redgrid_released_total" ["kind", "family"]
         "holds that their owners released";
     FORCED Counter "redgrid_forced_total" ["kind", "family"]
-        "names that this process took or freed by force";
+        "locks that this process took or freed by force";
     RENEWALS_FAILED Counter "redgrid_renewals_failed_total" ["kind", "family"]
         "renewals of a hold that were not confirmed and are tried again";
     RENEWALS_OVERDUE Counter "redgrid_renewals_overdue_total" ["kind", "family"]
@@ -50,7 +50,7 @@ metrics! {
     LOCAL_HANDOVERS Counter "redgrid_local_handovers_total" ["kind", "family"]
         "holds that passed from task to task without a request";
     POSITIONS_LOST Counter "redgrid_positions_lost_total" ["kind", "family"]
-        "queue positions that the server had removed, and that were requested again";
+        "positions in the queue of a fair lock that the server removed before their turn; the waiters queue again";
     HELD Gauge "redgrid_held" ["kind", "family"]
         "holds that are valid by the local clock";
     WAITING Gauge "redgrid_waiting" ["kind", "family"]
@@ -58,7 +58,7 @@ metrics! {
     LEADER Gauge "redgrid_leader" ["family"]
         "elections that this process has won and still leads";
     LEADER_CHANGES Counter "redgrid_leader_changes_total" ["family"]
-        "elections that this process has won";
+        "how often this process became a leader";
     FENCE_REFUSED Counter "redgrid_fence_refused_total" ["family"]
         "writes that a fence refused because of an old token";
     TRANSACTIONS Counter "redgrid_transactions_total" ["family", "outcome"]
@@ -70,7 +70,7 @@ metrics! {
     QUEUE_WAIT Histogram "redgrid_queue_wait_seconds" ["family"]
         "from the push of a message to its first delivery, by the clocks of server and client";
     QUEUE_HANDLE Histogram "redgrid_queue_handle_seconds" ["family"]
-        "from the delivery of a message to its settlement or its drop";
+        "from the delivery of a message until the consumer acknowledged, returned, rejected or dropped it";
     LIMIT_DECISIONS Counter "redgrid_limit_decisions_total" ["family", "decision"]
         ["allowed", "denied", "unavailable"]
         "calls of rate limiters, by their result";
@@ -89,7 +89,7 @@ metrics! {
     NODES Gauge "redgrid_nodes" []
         "nodes that are used, connected or not";
     CONNECTIONS_UP Gauge "redgrid_connections_up" []
-        "nodes whose connection has answered its handshake";
+        "nodes with a connection that is ready for requests";
     RECONNECTS Counter "redgrid_reconnects_total" []
         "connections to a node that had been connected before";
     GAPS Counter "redgrid_gaps_total" []
@@ -97,22 +97,22 @@ metrics! {
     PRIMARY_CHANGES Counter "redgrid_primary_changes_total" []
         "primaries that were replaced";
     TOPOLOGY_CHANGES Counter "redgrid_topology_changes_total" []
-        "other changes of the topology, the first view included";
+        "other changes of the topology; learning it for the first time counts as one";
     REQUESTS Counter "redgrid_requests_total" ["outcome"]
         ["answered", "refused", "unauthorized", "not_sent", "unknown", "shutting_down"]
-        "requests that ended, however often they were sent";
+        "requests that ended; one that was sent several times counts once";
     RETRIES Counter "redgrid_retries_total" ["reason"] ["refused", "unauthorized", "not_sent", "unknown", "too_late"]
         "further transmissions of requests";
     BYTES Counter "redgrid_bytes_total" ["direction"] ["sent", "received"]
         "bytes of all connections, before encryption";
     ROUND_TRIP Histogram "redgrid_round_trip_seconds" ["node"]
-        "from the transmission of a request to its reply, the wait for a batch included";
+        "from passing a request to a connection to its reply; its wait for a batch of requests counts, too";
     CLOCK_OFFSET Gauge "redgrid_clock_offset_seconds" ["node"]
         "how far the clock of a node is ahead of this machine";
     SUBSCRIPTIONS Gauge "redgrid_subscriptions" ["state"] ["wanted", "confirmed"]
-        "channels that the client needs, and those that a server has confirmed";
+        "channels that the client needs, and those that a server has confirmed; equal if all is well";
     STALL Histogram "redgrid_stall_seconds" []
-        "how late a timer of the client ran, of at least 10 ms";
+        "how late a timer of the client ran; delays below 10 ms are not recorded";
     BUILD_INFO Gauge "redgrid_build_info" ["version"]
         "1, with the version of redgrid";
 }
@@ -130,11 +130,11 @@ pub mod fleet {
         REPLICA_LAG Gauge "redgrid_fleet_replica_lag_bytes" ["node"]
             "bytes of the replication stream that a replica has not confirmed to its primary";
         CLIENTS Gauge "redgrid_fleet_clients" ["state"] ["alive", "silent"]
-            "clients that are connected, by whether they answered the last question";
+            "clients that are connected, by whether they answer the questions of the console";
         LOCKS_HELD Gauge "redgrid_fleet_locks_held" ["kind"] ["lock", "fair lock", "read-write lock", "election"]
-            "locks that are held, as the last search found them";
+            "locks that are held, as found by the last search through all keys";
         HOLDERS_GONE Gauge "redgrid_fleet_holders_gone" []
-            "held locks whose holder is not connected";
+            "held locks with at least one holder that is gone";
         QUEUE_MESSAGES Gauge "redgrid_fleet_queue_messages" ["queue", "state"]
             ["ready", "delayed", "in_flight", "dead"]
             "messages of a reliable queue";
@@ -145,9 +145,9 @@ pub mod fleet {
         SEMAPHORE_PERMITS Gauge "redgrid_fleet_semaphore_permits" ["semaphore", "state"] ["available", "leased"]
             "permits of a semaphore";
         DOCTOR_FINDINGS Gauge "redgrid_fleet_doctor_findings" ["level"] ["warn", "fail"]
-            "findings of the last checks of the settings";
+            "findings of the last checks on the page Doctor, which run once an hour";
         SWEEP_AGE Gauge "redgrid_fleet_sweep_age_seconds" []
-            "how long ago the last complete search for locks ended, or since when the console runs";
+            "time since the last complete search for locks ended; if there was none, since the console started";
         SCRAPE_SECONDS Gauge "redgrid_fleet_scrape_seconds" []
             "how long the console took to read these values";
     }

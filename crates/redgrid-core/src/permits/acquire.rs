@@ -167,7 +167,7 @@ macro_rules! options {
 
             /// Makes the request wait if the number of permits is not set yet.
             ///
-            /// Without this call, such a request fails with
+            /// Without this call, the request then fails with
             /// [`NotInitialised`](AcquireError::NotInitialised). The call has no effect if the
             /// handle has a capacity, because the request then sets the number of permits.
             pub fn wait_for_init(mut self) -> Self {

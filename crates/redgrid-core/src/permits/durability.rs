@@ -16,7 +16,7 @@ use crate::clock::Instant;
 use crate::config::Durability;
 use crate::lock::ExtendError;
 
-/// Granted permits, and their waiter unless it has left the queue.
+/// Granted permits and their waiter. The waiter is `None` if it has left the queue.
 pub(super) struct GrantedPermits {
     pub(super) waiter: Option<Waiter>,
     pub(super) permits: PermitSet,

@@ -20,8 +20,8 @@ pub enum AcquireError {
         /// How long the caller waited.
         waited: Duration,
     },
-    /// The number of permits is not set on the server, and this handle was created without a
-    /// number. The semaphore is new, or was deleted.
+    /// The number of permits is not set on the server, and this handle was created without a number
+    /// of permits. The semaphore is new, or was deleted.
     ///
     /// Nothing is held.
     #[error("the number of permits of `{name}` is not set")]
@@ -65,9 +65,9 @@ pub enum AcquireError {
     },
     /// The request failed for a reason that all objects share.
     ///
-    /// Nothing is held, unless the failure is [`Failure::OutcomeUnknown`]. In that case the client
-    /// sends the request again until it is answered, for 30 s at most, and returns the permits that
-    /// the request took. If it is never answered, leased permits are available again at the end of
+    /// Only after [`Failure::OutcomeUnknown`], permits may be held. The client then sends the
+    /// request again until it is answered, for 30 s at most, and returns the permits that the
+    /// request took. If it is never answered, leased permits are available again at the end of
     /// their lease, and permits without a lease may be lost.
     #[error(transparent)]
     Failed(#[from] Failure),

@@ -52,7 +52,7 @@ pub struct SemaphoreKeys {
     /// created through this handle gets this number. A semaphore that has another number grants
     /// nothing to this handle.
     pub capacity: Option<u64>,
-    /// The label `family` in metrics; empty unless the handle sets it.
+    /// The label `family` in metrics; empty by default.
     pub family: &'static str,
     server_queue: Bytes,
     live_clients: Bytes,
@@ -234,8 +234,8 @@ pub(super) struct ExchangeReply {
     /// The number of available permits. It is negative if the number of permits was lowered below
     /// the number of held ones.
     pub(super) left: i64,
-    /// Number of subscribers of the channel; `None` if there was nothing to publish.
-    /// The subscribers received the message, unless `publish_refused` is true.
+    /// Number of subscribers of the channel; `None` if there was nothing to publish. If
+    /// `publish_refused` is true, the subscribers did not receive the message.
     pub(super) receivers: Option<u64>,
     /// Whether the server refused to publish the message.
     pub(super) publish_refused: bool,

@@ -1,4 +1,4 @@
-//! Counts held permits for metrics. The numbers are those of permits, not of guards.
+//! Counts held permits for metrics. A guard of several permits counts several times.
 
 use std::pin::pin;
 use std::sync::PoisonError;
@@ -21,7 +21,8 @@ pub(super) struct Held {
 }
 
 impl Held {
-    /// Counts the end of `permits` permits. `how` is `None` if they were left to their leases.
+    /// Counts the end of `permits` permits. `how` is `None` if their guard was forgotten, so that
+    /// they end with their leases.
     pub(super) fn end(self, permits: u64, now: Instant, how: Option<Result<(), LostReason>>) {
         count::permits_ended(self.labels, permits, now.since(self.since), how);
     }
@@ -37,7 +38,7 @@ impl PermitLease {
         count::permits_held(held.labels, 1);
     }
 
-    /// Counts the end of the permit, unless its end was counted before.
+    /// Counts the end of the permit. If the end was counted before, does nothing.
     pub(super) fn end_count(&self, how: Option<Result<(), LostReason>>) {
         let held = self.held.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(held) = held {

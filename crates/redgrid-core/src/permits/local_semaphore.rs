@@ -73,8 +73,8 @@ impl DriverHandoff {
     }
 }
 
-/// A future for a result that the loop sends. If its caller has to poll the loop, polling this
-/// future also polls the loop.
+/// A future for a result that the loop of the semaphore sends. If no task runs the loop, polling
+/// this future also polls the loop.
 ///
 /// If the future is dropped, a task continues the loop. The output is `None` if the loop ends
 /// without a result.
@@ -260,7 +260,7 @@ impl LocalSemaphore {
         AcquireError::of(&self.keys.name, self.core.life.why())
     }
 
-    /// Makes the renewal task run when the next lease of this process is due, or ends.
+    /// Makes the renewal task run when a lease of this process next must be renewed, or ends.
     pub(super) fn wake_renewal(&self, state: &SemaphoreState) {
         self.registry.alarm.bring_forward(state.leases.next());
     }

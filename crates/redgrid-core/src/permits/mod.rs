@@ -19,9 +19,10 @@
 //!
 //! A handle can be created with a *capacity*: the number of all permits, available ones and those
 //! with a lease. A request of such a handle sets this number if none is set, and fails if the
-//! semaphore has another number. Plain permits that are held are neither available nor leased. So
-//! the requests also fail while plain permits are held. Handles with different capacities have a
-//! `LocalSemaphore` each, as if they were in different processes.
+//! semaphore has another number. A held plain permit is neither available nor leased, so it is
+//! missing from the number. Requests of such a handle therefore also fail while plain permits are
+//! held. Handles with different capacities have a `LocalSemaphore` each, as if they were in
+//! different processes.
 //!
 //! | file | contents |
 //! |---|---|

@@ -38,7 +38,8 @@ pub struct Permit {
 }
 
 impl Permit {
-    /// Creates a guard. The caller must add the number of permits to the semaphore's number `held`.
+    /// Creates a guard. The caller must add the number of permits to `held` in the semaphore's
+    /// state.
     pub(super) fn new(client: Client, semaphore: Arc<LocalSemaphore>, permits: PermitSet) -> Self {
         Permit { client, semaphore, permits, plain: None }
     }
@@ -91,7 +92,7 @@ impl Permit {
         self.permits.lost().is_none()
     }
 
-    /// Returns the reason for which the first lost permit was lost; `None` if no permit was lost.
+    /// Returns why the first lost permit was lost; `None` if no permit was lost.
     pub fn lost_reason(&self) -> Option<LostReason> {
         self.permits.lost()
     }

@@ -44,7 +44,7 @@ enum Step {
 #[derive(Default)]
 struct PermitLoop {
     watch: Option<Watch>,
-    /// The time since which no request has waited.
+    /// The time since which there have been no waiters.
     idle_since: Option<Instant>,
     /// Number of messages that had been received when the current quiet period began.
     message_count: Option<u64>,
@@ -129,8 +129,8 @@ impl LocalSemaphore {
         state.poll_at = state.poll_at.min(poll_at);
         let quiet_until = state.yield_plan.as_ref().map_or(Instant::MAX, |(_, quiet_until)| *quiet_until);
         let paused = if state.returns.is_empty() { Instant::MAX } else { state.paused_until };
-        // Due renewals are not considered in `until`, because the renewal task wakes the loop for
-        // them.
+        // `until` need not include the times of renewals: the renewal task wakes the loop when a
+        // renewal is due.
         let until = state.poll_at.min(state.next_lease_end).min(quiet_until).min(state.first_timeout).min(paused);
         let window_ends_soon = || now + self.handover_window() / 2 >= state.window_ends;
         Step::Wait { until, subscribe: state.contended || state.yield_plan.is_some() || window_ends_soon() }
@@ -154,7 +154,8 @@ impl LocalSemaphore {
         // The exchange publishes a message that may arrive before the reply, so messages are
         // counted from here on.
         let own = self.core.subscriptions.own_subscription(&self.keys.channel);
-        // The subscribers of a replica can be counted only by that replica.
+        // The reply does not include subscribers that are connected to a replica. Only the replica
+        // can count them, so it is asked at the same time.
         let channel = (&self.keys.channel, &self.keys.key);
         let counting =
             if exchange.ends_window { self.core.subscriptions.replica_subscribers(&[channel]) } else { None };
@@ -269,7 +270,7 @@ impl LocalSemaphore {
             && reply.receivers.is_some()
         {
             // This process has published another message itself during the yield. Such a message
-            // does not show that another process had permits, so the plan waits for one more
+            // does not show that another process had permits, so `plan` has to wait for one more
             // message.
             plan.let_pass();
             state.left_at_yield = state.left_at_yield.saturating_add_unsigned(returned);

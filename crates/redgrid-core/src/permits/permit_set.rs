@@ -70,7 +70,7 @@ pub(super) struct PermitLease {
     pub(super) held: Mutex<Option<Held>>,
     /// Whether a renewal has been counted as overdue since the last confirmation.
     pub(super) is_overdue: AtomicBool,
-    /// Until when the lease is valid locally.
+    /// The instant until which the lease is valid locally.
     deadline: Deadline,
     /// The send time of the last request that may shorten the lease, in nanoseconds. Replies to
     /// requests that were sent earlier do not extend the lease.
@@ -79,7 +79,7 @@ pub(super) struct PermitLease {
     owner: Mutex<Owner>,
 }
 
-/// The guard of a permit, as it is reported.
+/// What reports show about the guard of a permit.
 struct Owner {
     since: Instant,
     label: Option<Label>,
@@ -142,7 +142,7 @@ impl PermitLease {
         self.lost.get().copied().or_else(expired)
     }
 
-    /// Marks the permit as lost, unless it was lost before.
+    /// Marks the permit as lost. A permit that was marked before keeps its first reason.
     pub(super) fn mark_lost(&self, reason: LostReason) {
         if self.lost.set(reason).is_ok() {
             self.end_count(Some(Err(reason)));
@@ -179,7 +179,7 @@ impl PermitLease {
 pub(super) struct PermitSet {
     pub(super) count: u64,
     pub(super) leases: Vec<Arc<PermitLease>>,
-    /// A durability that the grant of each of these permits has.
+    /// A durability that the grants of all these permits have.
     pub(super) durability: Durability,
 }
 
@@ -213,7 +213,7 @@ impl PermitSet {
         self.leases.iter().map(|lease| lease.deadline()).min().unwrap_or(Instant::MAX)
     }
 
-    /// Returns the reason for which the first lost permit was lost.
+    /// Returns why the first lost permit was lost; `None` if no permit was lost.
     pub(super) fn lost(&self) -> Option<LostReason> {
         self.leases.iter().find_map(|lease| lease.lost())
     }

@@ -27,8 +27,8 @@ pub(crate) struct SemaphoreRegistry {
     pub(super) unpolled: Arc<UnpolledRegistry>,
     pub(super) events: Arc<EventLog>,
     state: Mutex<RegistryState>,
-    /// The number of the next exchange or request: the sequence number of an exchange, or the id of
-    /// a request for permits.
+    /// The next number to assign. For an exchange, the number is its sequence number; for a request
+    /// for permits, its id.
     next_number: AtomicU64,
     /// The next wake-up of the renewal loop.
     pub(super) alarm: Wakeup,
@@ -177,10 +177,10 @@ impl SemaphoreRegistry {
 }
 
 impl LocalSemaphore {
-    /// Marks expired leases as lost, and triggers the renewal or check of leases that are due.
+    /// Marks expired leases as lost, and starts the renewals and checks that are due.
     fn renew_due(self: &Arc<Self>) {
         let now = self.clock().now();
-        // Leases that are due soon are renewed by the same exchange.
+        // Renewals that are due soon are sent in the same exchange.
         let soon = now + self.core.settings.watchdog_lease / 6;
         let mut state = self.state();
         let expired = state.leases.ended(now, soon);

@@ -14,8 +14,7 @@ use crate::clock::Instant;
 use crate::introspection::{Gathered, LOST, PART, RENEWAL_FAILED, Tally, UNKNOWN};
 use crate::lock::LostReason;
 
-/// Maximum number of waiters that a report examines to find the first one whose caller still waits:
-/// 100.
+/// A report examines at most this many waiters to find one with a waiting caller: 100.
 const MAX_ENDED: usize = 100;
 
 impl LocalSemaphore {

@@ -178,8 +178,8 @@ impl SemaphoreHandle {
         Ok(reply.get(1).copied().filter(|_| reply.first() == Some(&1)))
     }
 
-    /// Returns permits that no guard holds: adds them to the available ones, like
-    /// [`SemaphoreHandle::add`]. Does nothing for 0 permits, as in Redisson.
+    /// Gives back permits that no guard holds, by adding them to the available ones as
+    /// [`SemaphoreHandle::add`] does. Does nothing for 0 permits, as in Redisson.
     ///
     /// # Errors
     ///

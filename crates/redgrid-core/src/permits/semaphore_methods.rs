@@ -1,6 +1,6 @@
 //! The methods of all kinds of semaphores.
 
-/// Implements the methods of a semaphore, and `Debug`, for a type with the field `handle`, a
+/// Implements the methods of a semaphore, and `Debug`, for a type whose field `handle` is a
 /// [`SemaphoreHandle`](super::SemaphoreHandle).
 #[doc(hidden)]
 #[macro_export]
@@ -11,8 +11,8 @@ macro_rules! semaphore_methods {
             /// requests.
             ///
             /// The order covers the requests of all processes that use `fair`. So a large request
-            /// is not starved by small ones in other processes. In this mode, a permit passes from
-            /// a holder to a waiter only by a request to the server.
+            /// is not starved by small ones in other processes. In this mode, every released permit
+            /// goes back to the server, even if a task of the same process waits.
             #[must_use]
             pub fn fair(mut self) -> Self {
                 self.handle = self.handle.fair();

@@ -24,9 +24,10 @@ use crate::lock::{ExtendError, InlineTask, Phantom, YieldPlan};
 use crate::unpolled::Offer;
 
 /// Maximum number of requests in one exchange. With this limit and [`MAX_IDS`], the script of an
-/// exchange runs for some milliseconds at most.
+/// exchange runs for a few milliseconds at most.
 const MAX_REQUESTS: usize = 64;
-/// Maximum number of ids in one exchange, separately for its returns, its checks, and its requests.
+/// Maximum number of ids in one exchange. The limit applies separately to returns, checks and
+/// requests.
 pub(super) const MAX_IDS: usize = 500;
 
 pub(super) type ReleaseSender = oneshot::Sender<Result<(), ReleaseError>>;
@@ -79,16 +80,16 @@ pub(super) struct SemaphoreState {
     pub(super) left: i64,
     /// When the hand-over window ends.
     pub(super) window_ends: Instant,
-    /// Set while other processes go first. The instant is the end of the quiet period: then this
-    /// process requests permits in any case.
+    /// Set while other processes go first. The instant is the end of the quiet period. From then
+    /// on, this process requests permits again in any case.
     pub(super) yield_plan: Option<(YieldPlan, Instant)>,
     /// Number of available permits when the yield began.
     pub(super) left_at_yield: i64,
     /// Subscribers that never acquire permits.
     pub(super) phantom: Phantom,
-    /// Set when a yield has ended: the number of subscribers, and how many of them have not shown
-    /// by a message that they had permits. The next reply to a request for permits decides whether
-    /// these subscribers may be phantoms.
+    /// Set when a yield has ended: the number of subscribers, and how many of them published no
+    /// message during the yield. A message shows that its sender had permits. The next reply to a
+    /// request for permits decides whether the subscribers without a message may be phantoms.
     pub(super) quiet_yield: Option<(u64, u64)>,
     /// Whether the last reply left too few permits for a waiter.
     pub(super) contended: bool,
@@ -105,8 +106,8 @@ pub(super) struct SemaphoreState {
     /// row.
     pub(super) paused_until: Instant,
     pub(super) refusals: u32,
-    /// Whether the server refused an exchange that had requests, and also returns or checks. If so,
-    /// the next exchange carries no requests.
+    /// Whether the server refused an exchange that combined requests with returns or checks. If so,
+    /// the next exchange with returns or checks carries no requests.
     pub(super) send_separately: bool,
     pub(super) closed: bool,
     /// The time since which guards have held permits without leases.
@@ -199,9 +200,9 @@ impl SemaphoreState {
 
     /// Returns whether permits might be granted to the first waiters.
     ///
-    /// A grant is possible in three cases: the first waiters include a try-only request; the
-    /// semaphore is fair, and a request of the first waiters was not sent yet; or the semaphore is
-    /// not fair, and the last reply left enough permits for the first waiter.
+    /// A try-only request among the first waiters might be granted. In a fair semaphore, a grant is
+    /// possible if a request of the first waiters was not sent yet. In any other semaphore, a grant
+    /// is possible if the last reply left enough permits for the first waiter.
     fn has_unrequested(&self, fair: bool) -> bool {
         let may_be_granted =
             |waiter: &Waiter| i64::try_from(waiter.request.permits).is_ok_and(|permits| permits <= self.left);
@@ -305,7 +306,8 @@ impl SemaphoreState {
         if let Some(Extension { leases, lease: mode, .. }) = &exchange.extension {
             let duration = server_lease(*mode);
             for lease in leases {
-                // The lease of a renewed permit is never shortened.
+                // An exact end may shorten a lease. The lease of a renewed permit is never
+                // shortened.
                 let exact = !lease.is_renewed();
                 if exact {
                     // From now on, the server may have the new end of the lease. If the new end is
@@ -348,8 +350,8 @@ impl SemaphoreState {
         }
     }
 
-    /// Takes as many due leases as one exchange can check, and returns the checks. All of these
-    /// leases have the same durability; leases with another durability stay due.
+    /// Takes as many leases out of `due` as one exchange can check, and returns their checks. All
+    /// of these leases have the same durability. Leases with another durability stay in `due`.
     fn take_checks(&mut self, extension: Option<&Extension>) -> Vec<LeaseCheck> {
         let mut checks = Vec::new();
         let mut durability = None;

@@ -10,9 +10,9 @@ use tokio::sync::oneshot;
 use super::local_semaphore::{AcquireResult, LocalSemaphore, PermitRequest};
 use crate::clock::Instant;
 
-/// The status of a request, which its caller can read: the last exchange that contained the
-/// request, and when that exchange was sent. The value is `None` before the first exchange, and
-/// after an exchange that did not grant the request.
+/// The status of a request, which its caller can read. It consists of the last exchange that
+/// contained the request, and of the time at which that exchange was sent. The value is `None`
+/// before the first exchange, and after an exchange that did not grant the request.
 #[derive(Default)]
 pub(super) struct RequestStatus(Mutex<Option<(Arc<Progress>, Instant)>>);
 

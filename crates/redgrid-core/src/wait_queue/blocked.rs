@@ -1,8 +1,8 @@
 //! Resources that serve their waiters strictly in order, such as the permits of a rate limiter.
 //!
 //! If the reply of a poll says that the first waiter has to wait, the waiters behind it wait, too,
-//! whatever they request. The next poll is due when the first waiter can be served. The queue is
-//! blocked until that poll starts or the first waiter leaves. While the queue is blocked, a new
+//! whatever they request. The next poll takes place when the first waiter can be served. The queue
+//! is blocked until that poll starts or the first waiter leaves. While the queue is blocked, a new
 //! waiter does not cause a poll.
 
 use std::sync::Arc;
@@ -26,8 +26,8 @@ impl<R: Resource> WaitQueue<R> {
         is_first
     }
 
-    /// Adds a waiter, or returns `None` if the queue is blocked. This method is for callers that do
-    /// not wait behind others.
+    /// Adds a waiter, or returns `None` if the queue is blocked. This method is for callers that
+    /// leave instead of waiting behind others.
     pub fn enter_unblocked(self: &Arc<Self>, request: R::Request) -> Option<Waiter<R>> {
         let state = self.state();
         state.blocked_by.is_none().then(|| self.add(state, request))

@@ -17,12 +17,13 @@ pub const SUBSCRIBED_POLLS: u32 = 5;
 /// Longest time between two polls without an active subscription.
 const UNSUBSCRIBED_POLL: Duration = Duration::from_secs(1);
 
-/// The queue polls this long after the announced time of a change, so that the change has happened
-/// when the poll is executed. Lifetimes on a server have a resolution of 1 ms.
+/// Time from the announced time of a change to the poll for that change, so that the change has
+/// happened when the poll is executed. Lifetimes on a server have a resolution of 1 ms.
 pub const AFTER_CHANGE: Duration = Duration::from_millis(2);
 
-/// A poll is overdue if it has been due, or in flight, for longer than this. The last reply then
-/// does not count as current. The limit is far above a round trip.
+/// A poll is overdue if it starts later than planned by more than this, or if it is in flight for
+/// longer than this. The last reply then does not count as current. The limit is far above a round
+/// trip.
 const OVERDUE: Duration = Duration::from_secs(1);
 
 /// Guards the running task of a queue. If the task ends while there are waiters, for example

@@ -138,9 +138,9 @@ impl<'de> Visitor<'de> for ScalarText<'_> {
     }
 }
 
-/// Reads a value with all nested values. Unlike the deserializers of the parsers' own types for
-/// values (such as `serde_json::Value`), this one accepts numbers of any size, and reports which
-/// key is duplicated.
+/// Reads a value with all nested values. The parsers have value types of their own, such as
+/// `serde_json::Value`, each with a deserializer. Unlike these, this deserializer accepts numbers
+/// of any size, and reports which key is duplicated.
 struct Node<'a> {
     /// The keys that lead to the value, separated by dots.
     path: String,

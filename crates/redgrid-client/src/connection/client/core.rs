@@ -44,8 +44,8 @@ pub struct Core {
     pub(crate) participants: Participants,
     /// The releases that are repeated after a failover.
     pub given_back: GivenBack,
-    /// Queue of the background tasks that the client's driver runs. `Drop` implementations, such as
-    /// those of guards, send tasks to this queue instead of spawning them.
+    /// Queue of the background tasks that the client's driver runs. Some `Drop` implementations,
+    /// for example of guards, send tasks to this queue instead of spawning them.
     pub(in crate::connection) background: mpsc::UnboundedSender<BackgroundTask>,
     /// Whether the runtime of the client has one thread.
     pub one_thread: bool,
@@ -104,7 +104,9 @@ impl Core {
     ///
     /// # Errors
     ///
-    /// The error covers all transmissions of the request, and not only the last one.
+    /// The error takes all transmissions of the request into account. For example, it is
+    /// [`ServerError::Unknown`] if an earlier transmission may have executed and the last one did
+    /// not.
     pub async fn ask(&self, request: Request, until: Instant, persistence: RetryPolicy) -> Result<Reply, ServerError> {
         let progress = Progress::default();
         tokio::select! {
@@ -148,7 +150,8 @@ impl Core {
         format!("{}{}}}", self.notice_prefix(), self.id).into()
     }
 
-    /// Returns the prefix of the notice channels; the client's id follows.
+    /// Returns the prefix of the notice channels' names. In each name, the id of a client follows
+    /// the prefix.
     pub fn notice_prefix(&self) -> String {
         self.settings.namespace.notice_prefix()
     }

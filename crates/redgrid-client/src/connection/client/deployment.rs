@@ -24,11 +24,11 @@ pub enum DeploymentKind {
     Single,
     /// A fixed primary with replicas.
     MasterSlave,
-    /// A list of nodes, of which one is the primary.
+    /// A list of nodes. One of them is the primary.
     Replicated,
     /// One primary. Sentinels report its address.
     Sentinel,
-    /// Several primaries, each of which serves some of the slots.
+    /// Several primaries. Each of them serves a part of the slots.
     Cluster,
 }
 

@@ -1,9 +1,9 @@
 //! Events of a client's connections, published to all receivers.
 //!
 //! For each node, a task watches the connection to the node, and publishes an event when the
-//! connection comes up or is lost. The other events are changes of the topology, and subscriptions
-//! that are active again after an interruption; the code that detects them publishes them. All
-//! events get their order from the mutex in [`Events`].
+//! connection comes up or is lost. There are two other kinds of events: a change of the topology,
+//! and a subscription that is active again after an interruption. The code that detects such an
+//! event also publishes it. The mutex in [`Events`] puts all events in one order.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,8 +19,8 @@ use crate::sync::Mutex;
 
 /// Number of events that are buffered for a slow receiver: 256.
 ///
-/// A failover of a cluster of fifty nodes publishes fewer events. The buffer of each client takes
-/// about ten kilobytes.
+/// A failover in a cluster of fifty nodes causes fewer events than that. The buffer of each client
+/// takes about ten kilobytes.
 const KEPT: usize = 256;
 
 /// An event of a client's connections, as [`Client::events`](crate::Client::events) reports it.
@@ -231,7 +231,8 @@ async fn watch(events: Arc<Events>, watcher: u64, server: Arc<dyn Server>) {
     loop {
         let present = epoch.borrow_and_update().clone();
         if present != last {
-            // If the connection was lost and reopened before this poll, both events are published.
+            // If the connection was lost and reopened before this poll, a `Lost` and then a
+            // `Connected` are published.
             events.lost(server.id(), watcher, || server.trouble().unwrap_or_default());
             if present.is_some() {
                 events.connected(server.id(), watcher, again);

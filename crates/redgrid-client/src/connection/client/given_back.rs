@@ -24,8 +24,8 @@ use crate::connection::{Arg, NodeId, Request, RequestOutcome, RetryPolicy, Serve
 use crate::script::{BatchPhase, BatchScript, ScriptRef, ScriptText};
 use crate::sync::Mutex;
 
-/// How long a release is remembered if its primary answers all the time: 5 s. Replicas lag by less,
-/// and sentinels report a promoted server after 1 to 2 s.
+/// How long a release is remembered if its primary answers all the time: 5 s. Replicas lag by less
+/// than this, and sentinels report a promoted server after 1 to 2 s.
 const KEPT: Duration = Duration::from_secs(5);
 
 /// Maximum number of keys in the remembered releases of one server process. If there are more, the
@@ -34,7 +34,8 @@ const KEPT: Duration = Duration::from_secs(5);
 /// The release of a plain lock has one key.
 const MOST: usize = 1024;
 
-/// Maximum number of repeated releases in flight. Releases to the same node can share a batch.
+/// Maximum number of releases that are sent again concurrently. Releases to the same node can share
+/// a batch.
 const AT_ONCE: usize = 256;
 
 /// Time between the first and the second check after a change of a primary. The second check finds
@@ -127,7 +128,7 @@ impl Last {
         self.bytes.drain(..first.size);
     }
 
-    /// Removes and returns the releases whose first key has moved according to `is_moved`.
+    /// Removes and returns the releases whose first key has moved, as `is_moved` decides.
     fn take(&mut self, is_moved: impl Fn(&[u8]) -> bool) -> Vec<(Instant, Request)> {
         let (mut kept, mut moved) = (Last::default(), Vec::new());
         let Last { releases, mut bytes, .. } = std::mem::take(self);
@@ -215,11 +216,11 @@ impl GivenBack {
         }
     }
 
-    /// Removes and returns the releases whose keys now belong to another server process, in the
-    /// order of their replies.
+    /// Removes the releases whose keys now belong to another server process. Returns these releases
+    /// in the order of their replies.
     ///
-    /// A release is kept if its new primary is not connected yet. Another check follows once that
-    /// primary is connected.
+    /// A release stays in the list while the current primary of its key has no connection. Another
+    /// check follows once that primary is connected.
     fn take_moved(&self, home: impl Fn(&[u8]) -> Arc<dyn Server>) -> Vec<Request> {
         let mut moved = Vec::new();
         for (process, last) in self.by.lock().iter_mut() {

@@ -27,7 +27,7 @@ impl HealthCheck {
 
     /// Sets how long to wait for replies; `response_timeout` of the settings by default.
     ///
-    /// A shorter time completes the check sooner, but reports a slow server as dead.
+    /// With a shorter time, the check completes sooner, but a slow server can be reported as dead.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
@@ -78,15 +78,15 @@ pub struct Health {
     /// The reason why no node reports which server is the primary; `None` if a node reports it.
     /// While this is set, the client cannot detect a failover.
     ///
-    /// The value is set only in deployments with sentinels or a list of nodes, and cleared when a
-    /// node reports the primary again. Until then, requests to the last known primary can still
-    /// succeed.
+    /// The value is set only in deployments with sentinels or a list of nodes. It is cleared when a
+    /// node reports the primary again. While it is set, requests to the last known primary can
+    /// still succeed.
     pub trouble: Option<String>,
     /// Number of holds that are valid by the local clock.
     pub held: usize,
     /// Number of requests for locks and permits that wait in this process.
     pub waiting: usize,
-    /// Whether the client is shut down, or about to be.
+    /// Whether the client is shut down, or is being shut down.
     pub is_shut_down: bool,
 }
 
@@ -174,7 +174,7 @@ async fn ping(
     let now = clock.now();
     let trouble = match answer {
         Ok(Ok(_)) => None,
-        // A refusal counts as an answer, too, unless its reason is temporary (such as LOADING).
+        // A refusal counts as an answer, too. Only a temporary refusal (such as LOADING) does not.
         Ok(Err(ServerError::Refused { code, .. })) if !code.is_passing() => None,
         Ok(Err(ServerError::NotSent { reason })) => Some(server.trouble().unwrap_or_else(|| reason.into_owned())),
         Ok(Err(ServerError::Unauthorized { message })) => Some(message),

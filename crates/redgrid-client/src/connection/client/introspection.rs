@@ -33,8 +33,8 @@ const MAX_NAME: usize = 255;
 
 /// Reads the notices of the client. Answers questions, and passes everything else to the service.
 ///
-/// Without a service the client holds nothing. The other notices then do not concern the client,
-/// and are dropped.
+/// Without a service the client holds nothing. Notices other than questions are then dropped,
+/// because they report only what happened to holds.
 pub(in crate::connection) async fn listen(
     core: Arc<Core>,
     slot: Arc<ServiceSlot>,
@@ -73,7 +73,8 @@ struct Questions {
 }
 
 impl Questions {
-    /// Remembers the reply channel of a question. `channel` is `None` if the question is invalid.
+    /// Adds a question: a request for the report of this client. The report is to be published at
+    /// `channel`, which is `None` if the question is invalid.
     fn add(&mut self, channel: Option<&str>) {
         let is_new =
             |channel: &&str| self.channels.len() < MAX_CHANNELS && !self.channels.iter().any(|it| it == channel);
@@ -87,7 +88,7 @@ impl Questions {
         if self.channels.is_empty() { Instant::MAX } else { self.not_before }
     }
 
-    /// Removes and returns all reply channels, for a report that is made now.
+    /// Removes and returns all reply channels. The caller makes one report for them now.
     fn take(&mut self, now: Instant) -> Vec<String> {
         self.not_before = now + INTERVAL;
         std::mem::take(&mut self.channels)
@@ -127,9 +128,9 @@ fn process() -> &'static (String, String) {
     })
 }
 
-/// Publishes a report at each of these channels.
+/// Publishes `report` at each of `channels`.
 ///
-/// A failure is only logged: the asking process sees that there is no answer.
+/// A failure is only logged. The process that asked sees that no answer arrives.
 async fn publish(core: &Core, report: ClientReport, channels: Vec<String>) {
     let json = Bytes::from(encoded(report));
     let limit = core.clock.now() + core.settings.response_timeout;
@@ -165,9 +166,9 @@ fn encoded(mut report: ClientReport) -> Vec<u8> {
     let ClientReport { held, waits, contention, events, .. } = &mut report;
     let lists = (std::mem::take(held), std::mem::take(waits), std::mem::take(contention), std::mem::take(events));
     let (mut held, mut waits, mut contention, mut events) = lists;
-    // `left` never exceeds the bytes that are really left: `is_truncated` may change from `false`
-    // to the shorter `true`, and each entry is counted with a comma, although the last entry of a
-    // list has none.
+    // `left` can be lower than the number of bytes that are really left, but never higher. If
+    // `is_truncated` changes from `false` to `true`, the text gets one byte shorter. And each entry
+    // is counted with a comma, although the last entry of a list has none.
     let mut left = MAX_REPORT_BYTES.saturating_sub(json_len(&report));
     let quarter = left / 4;
     let mut is_cut = cut(&mut waits, quarter, &mut left);

@@ -1,4 +1,5 @@
-//! The life of a client: open, then closing until a deadline, then over.
+//! The life of a client. At first the client is open, then it is closing until a deadline, then it
+//! is over.
 //!
 //! A client is over after a shutdown, or once the runtime of its tasks has ended.
 
@@ -77,8 +78,8 @@ impl Lifecycle {
         self.0.borrow().closes_by
     }
 
-    /// Returns whether new requests are rejected: the shutdown has begun its work, or the client
-    /// has ended.
+    /// Returns whether new requests are rejected, because the driver has begun the shutdown, or
+    /// because the client has ended.
     pub fn is_closed(&self) -> bool {
         self.0.borrow().is_closed
     }
@@ -131,8 +132,8 @@ impl Client {
         self.0.core.life.closes_by().is_some()
     }
 
-    /// Completes when the client begins to shut down. Use this method in tasks that wait for
-    /// something other than the client.
+    /// Completes when the client begins to shut down. A task that waits for something other than
+    /// the client can use this method to end together with the client.
     ///
     /// # Cancel safety
     ///

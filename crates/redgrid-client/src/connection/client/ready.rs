@@ -99,8 +99,8 @@ async fn ready(core: &Core) -> Result<(), ServerError> {
     }
 }
 
-/// Completes when waiting is useless: each primary has an error that waiting cannot end (see
-/// [`Server::refusal`]).
+/// Completes once waiting is useless, because each primary has an error in [`Server::refusal`].
+/// Returns one of these errors.
 pub(crate) async fn refused(core: &Core) -> ServerError {
     let mut changes = core.topology.changes();
     loop {
@@ -135,8 +135,8 @@ async fn refusal_of(server: &Arc<dyn Server>) -> Option<ServerError> {
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum NotReady {
-    /// Not every primary answered in time, waiting for a primary cannot help, or the runtime of the
-    /// client has ended.
+    /// Not every primary answered in time, or waiting for a primary cannot help, or the runtime of
+    /// the client has ended.
     #[error("not every server answered within {waited:?}: {source}")]
     Unavailable {
         /// How long the call waited.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::connection::Server;
 
 /// Calls `verify` after each new connection of a node, because the node's server may have lost
-/// leases meanwhile.
+/// leases since the previous connection.
 pub(super) async fn after_reconnects(server: Arc<dyn Server>, verify: impl Fn(&Arc<dyn Server>)) {
     let mut connection = server.connection_id();
     let mut last = connection.borrow_and_update().clone();

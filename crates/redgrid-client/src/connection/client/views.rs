@@ -4,12 +4,12 @@ use crate::connection::{ConnectionEvent, Deployment, DeploymentKind, NodeId, Sha
 
 pub(in crate::connection) struct Views {
     last: Deployment,
-    /// New primaries that took over slots of a primary that still exists. Each of them is stored
-    /// with the former shard of that primary.
+    /// New primaries that have taken over slots of an old primary, while the old primary still
+    /// exists. Each new primary is stored with the shard that the old primary had before.
     ///
-    /// A redirect reports the new primary of only one slot. Either the slots move one after
-    /// another, or the former primary was replaced. The former primary is reported as replaced if
-    /// it disappears later, and the new primary then serves all slots of the stored shard.
+    /// A redirect reports the new primary of only one slot. It does not show whether slots are
+    /// being moved or the old primary was replaced. The old primary is reported as replaced once it
+    /// has disappeared, if the new primary then serves all slots of the stored shard.
     heirs: Vec<(NodeId, Shard)>,
 }
 

@@ -20,9 +20,9 @@
 //! # Which server process
 //!
 //! The connection must lead to the same process as the connections for requests; otherwise nothing
-//! is executed. The processes can differ if the address now belongs to another server: older
-//! connections still lead to the former server, which continues to answer. Of two connections to
-//! different processes, the older one is replaced.
+//! is executed. The processes can differ if the address now belongs to another server. Older
+//! connections then still lead to the former server, which continues to answer. If two connections
+//! lead to different processes, the older connection is replaced.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -36,7 +36,8 @@ use crate::error::{Code, ServerError};
 
 pub(crate) struct DedicatedConnection {
     connections: Arc<Connections>,
-    /// The connections for requests, if this connection must lead to the same process as they do.
+    /// The connections for requests. `None` if this connection need not lead to the same process as
+    /// they do.
     request_pool: Option<Arc<ConnectionPool>>,
     link: OnceLock<Arc<Connection>>,
     in_use: Arc<tokio::sync::Mutex<()>>,
@@ -149,8 +150,9 @@ impl DedicatedConnection {
         let queued: Vec<_> = queued.collect();
         if let Some(Err(error)) = began.iter().find(|answer| answer.is_err()) {
             link.renew();
-            // If MULTI was refused, the commands were executed individually. If only ASKING was
-            // refused, they were queued, and EXEC is not sent.
+            // If MULTI was refused, the server executed each command at once instead of queueing
+            // it. If only ASKING was refused, the server queued the commands. It will never execute
+            // them, because EXEC is not sent.
             let alone = matches!(began.last(), Some(Err(ServerError::Refused { .. })))
                 && queued.iter().any(|answer| !matches!(answer, Err(ServerError::Refused { .. })));
             return Err(match alone {
@@ -181,8 +183,8 @@ impl DedicatedConnection {
         match link.send(wire(["EXEC"])).await.map_err(discarded) {
             Ok(Reply::Array(mut answers)) if answers.len() >= names.len() => {
                 if answers.len() > names.len() {
-                    // A probe or a handshake ran within the transaction. The server queued its
-                    // commands, so the probe or handshake got unexpected replies.
+                    // A probe or a handshake ran within the transaction. The server queued the
+                    // commands of the probe or handshake, too, so they got unexpected replies.
                     link.renew();
                     answers.truncate(names.len());
                 }
@@ -241,8 +243,8 @@ fn nothing(error: &ServerError) -> ServerError {
     }
 }
 
-/// Replaces the error of EXEC by the server's reason for discarding the queued commands, if the
-/// error contains that reason.
+/// Converts the error of EXEC. If the error contains the server's reason for discarding the queued
+/// commands, returns that reason as the error. Otherwise returns the error unchanged.
 ///
 /// If the server gives such a reason, the transaction had no effect, like a single command that is
 /// refused.

@@ -1,5 +1,5 @@
-//! TLS, by rustls. The server's certificate is always verified, unless the program supplies its own
-//! `rustls::ClientConfig`.
+//! TLS, by rustls. The server's certificate is verified. Only a `rustls::ClientConfig` that the
+//! program supplies can change this.
 
 #[cfg(feature = "tls")]
 mod certificates;
@@ -84,8 +84,8 @@ mod with {
 
         /// Reads the files again, and applies changes.
         ///
-        /// If the files are unusable, the former certificates stay in use. The reason is logged,
-        /// unless the previous read failed for the same reason.
+        /// If the files are unusable, the former certificates stay in use. The reason is logged.
+        /// While later reads fail for the same reason, it is not logged again.
         ///
         /// # Cancel safety
         ///
@@ -189,7 +189,7 @@ mod without {
     use crate::config::network::Stream;
     use crate::config::{Config, ConfigError};
 
-    /// Uninhabited: without the feature `tls` no connection is encrypted.
+    /// This type has no values: without the feature `tls`, no connection is encrypted.
     #[derive(Clone)]
     pub(crate) enum Encryption {}
 

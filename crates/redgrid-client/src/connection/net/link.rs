@@ -44,22 +44,22 @@ use crate::sync::Mutex;
 /// 2 s passes between two attempts.
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
 
-/// Shortest silence of a server, while a reply is outstanding, after which it is suspected: 100 ms.
+/// Lower bound of [`suspicion_timeout`], for near servers: 100 ms.
 ///
 /// A live server nearby answers within a millisecond. Suspicion causes a topology refresh.
 const SILENT: Duration = Duration::from_millis(100);
 
-/// Upper bound of [`suspicion_timeout`] for distant servers: 1 s. If all replies of the last 20 s
-/// are slow, they determine the round trip. Without this bound, a server with such slow replies
-/// would not be suspected.
+/// Upper bound of [`suspicion_timeout`], for distant servers: 1 s. The round trip is measured by
+/// the fastest reply of the last 10 to 20 s. Without this bound, a server that answers everything
+/// slowly would not be suspected.
 const LONGEST_SILENT: Duration = Duration::from_secs(1);
 
 /// Minimum number of round trips before a server is suspected: 4. A lost packet is retransmitted
-/// within three round trips.
+/// within three round trips, so its loss alone causes no suspicion.
 const ROUND_TRIPS: u32 = 4;
 
-/// Returns the time after which a server is suspected if it sends nothing while a reply is
-/// outstanding.
+/// Returns the time after which a server is suspected of hanging if it sends nothing while a reply
+/// is outstanding.
 ///
 /// `round_trip` is the time that an exchange with the server takes without load.
 pub(crate) fn suspicion_timeout(round_trip: Duration) -> Duration {
@@ -206,8 +206,9 @@ impl Connection {
     pub(crate) async fn leave_sharded(&self, channels: &[Bytes]) {
         let (pipeline, outstanding) = (self.pipeline(), self.silence.request_sent(self.target.clock.now()));
         let receiver = pipeline.leave(channels);
-        // An error is ignored. If only the PING was refused, the channels are unsubscribed. If the
-        // connection was lost, it has no subscriptions any more.
+        // An error is ignored: in each case the channels are no longer subscribed. Either the
+        // connection was lost, and its subscriptions with it. Or the server refused only the PING
+        // that follows the unsubscriptions.
         let _ = self.answer(&pipeline, receiver, outstanding).await;
     }
 
@@ -239,8 +240,8 @@ impl Connection {
     /// Handles an error that says that the server accepts no writes.
     ///
     /// If a certain [role](NodeRole) is expected of the server, the role is checked. Otherwise the
-    /// connection is replaced, at most once in 2 s: the same address may already lead to a new
-    /// primary, while the former primary keeps this connection open.
+    /// connection is replaced, at most once in 2 s. The reason is that the same address may already
+    /// lead to a new primary, while the former primary keeps this connection open.
     pub(crate) fn report_read_only(&self) {
         if !matches!(self.greeting, Handshake::Identity | Handshake::Data { part: NodeRole::Any, .. }) {
             return self.doubt.notify_one();

@@ -92,7 +92,8 @@ impl ConnectionPool {
         self.missing().down()
     }
 
-    /// Returns why one of the connections is down or, if all are up, why the first was down before.
+    /// Returns why one of the connections is down. If all are up, returns why the first was down
+    /// before.
     pub(crate) fn trouble(&self) -> String {
         self.missing().trouble()
     }
@@ -105,8 +106,8 @@ impl ConnectionPool {
         self.links.iter().for_each(|link| link.suspect());
     }
 
-    /// Handles an error which says that the server accepts no writes, and which a connection
-    /// outside the pool has received; see [`Connection::report_read_only`].
+    /// Handles the report of a connection outside the pool: the server has answered there that it
+    /// accepts no writes. See [`Connection::report_read_only`].
     pub(crate) fn report_read_only(&self) {
         self.links.iter().for_each(|link| link.report_read_only());
     }
@@ -133,8 +134,8 @@ struct Members {
     history: Arc<str>,
 }
 
-/// Returns the id of the pool: the common process, and the highest connection number. `None` unless
-/// all connections are up and lead to one process.
+/// Returns the id of the pool: the common process, and the highest connection number. Returns
+/// `None` if a connection is down, or if the connections lead to different processes.
 ///
 /// The id changes with each new connection, because the number of a new connection is higher than
 /// all earlier numbers.

@@ -13,7 +13,8 @@ use crate::clock::{Instant, nanos};
 use crate::sync::Mutex;
 
 /// Maximum drift between the clocks of two machines: 500 ppm, the most that NTP slews (RFC 5905,
-/// section 11.3). It is applied to the age of a sample, because an old sample is less exact.
+/// section 11.3). The bound that a reply has proved is lowered by this rate as it gets older,
+/// because the clocks may have drifted since.
 const DRIFT_PPM: u64 = 500;
 
 /// How long samples are collected before newer, lower samples can replace them: 10 s. A sample is
@@ -122,7 +123,7 @@ impl ServerClock {
             let mut samples = self.samples.lock();
             samples.notice_step_back(i128::from(server_micros) + 1 - i128::from(sent.as_nanos() / 1000), received);
             // A request that was sent before the step may also have been answered before the step.
-            // Its server time is then outdated, and is not recorded.
+            // The server time in its reply is then outdated, and is not recorded.
             samples.set_back.is_some_and(|(at, _)| sent < at && at < received)
         };
         if !is_older {
@@ -131,8 +132,8 @@ impl ServerClock {
         self.observe_round_trip(sent, received);
     }
 
-    /// Returns by how much the server's clock was set back; zero unless this was detected in the
-    /// last 20 s.
+    /// Returns by how much the server's clock was set back; zero if no such step was detected in
+    /// the last 20 s.
     ///
     /// A request that was sent before the clock was set back may be executed later than its limit,
     /// by up to this duration.

@@ -21,8 +21,8 @@ use crate::sync::Mutex;
 
 /// How long to wait for a connection that is opened at the first subscription: 250 ms.
 ///
-/// A connection to a nearby server takes less time. Other subscriptions at the node wait meanwhile.
-/// A subscription that fails is retried.
+/// Connecting to a nearby server takes less time. Other subscriptions at the node wait meanwhile.
+/// If the connection is not ready in time, the subscription fails and is retried later.
 const CONNECTING: Duration = Duration::from_millis(250);
 
 pub(crate) struct Subscriptions {
@@ -200,7 +200,7 @@ impl Subscriber {
         let mut closing = std::pin::pin!(self.link.closing());
         loop {
             tokio::select! {
-                // Messages come first, because those of the old connection precede the gap.
+                // Messages come first, because the messages of the old connection precede the gap.
                 biased;
                 Some(message) = messages.recv() => { let _ = push(message); }
                 () = &mut closing => return,

@@ -98,7 +98,8 @@ async fn one_round(
             let copies = some.iter().map(|at| requests[*at].clone().not_after(limit)).collect();
             results.extend(home.call(copies).await);
             if results.iter().any(|result| result.as_ref().is_err_and(ServerError::is_not_sent)) {
-                // Later requests must not overtake those that were not sent and will be sent again.
+                // The requests that were not sent will be sent again. Later requests must not
+                // overtake them.
                 break;
             }
         }
@@ -114,8 +115,8 @@ async fn one_round(
         for (at, result) in those.into_iter().zip(results) {
             let request = &requests[at];
             let result = match result {
-                // `home` hung, was replaced, and still acts as a primary. So its reply is not
-                // valid.
+                // `home` was replaced, but still answers like a primary, for example because it
+                // hung during the failover. So its reply is not valid.
                 Ok(_) if replaced => {
                     Err(ServerError::unknown("the node that answered is no longer the primary of the key"))
                 }

@@ -17,7 +17,7 @@ use crate::connection::{
 use crate::count;
 use crate::error::{ServerError, after_unanswered};
 
-/// The result of a request at each node that it was sent to.
+/// The result of a request at each node to which it was sent.
 pub type ByNode<T> = Vec<(NodeId, Result<T, ServerError>)>;
 
 /// A node that was a primary when the caller requested the primaries. A node that replaces it is
@@ -34,8 +34,8 @@ impl Primary {
         self.server.id()
     }
 
-    /// Returns the slots that the node served, in order. Outside a cluster, the node serves every
-    /// key, and the list is empty.
+    /// Returns the slots that the node served when the caller requested the primaries, in order.
+    /// Outside a cluster, the node serves every key, and the list is empty.
     pub fn slots(&self) -> &[RangeInclusive<u16>] {
         &self.slots
     }

@@ -49,8 +49,8 @@ impl Progress {
         self.step(Self::NOT_SENT, Self::SENT) != Err(Self::ABANDONED)
     }
 
-    /// Notes that the last transmission was not executed. The state is then that of a request that
-    /// was never sent, unless an earlier transmission is unanswered.
+    /// Notes that the last transmission was not executed. The request then counts as not sent. But
+    /// if an earlier transmission is unanswered, the state does not change.
     pub fn not_done(&self) {
         let _ = self.step(Self::SENT, Self::NOT_SENT);
     }

@@ -47,8 +47,8 @@ impl Reply {
     }
 }
 
-/// Maximum length of a text that an error quotes, in bytes. A longer text could be a whole value,
-/// so the error shows only its length.
+/// Maximum length of a text that an error quotes, in bytes. A longer text could be a whole stored
+/// value, so the error shows only its length.
 const SHOWN_TEXT: usize = 40;
 
 /// Maximum number of list elements that an error shows.
@@ -239,8 +239,8 @@ impl<K: FromReply + Eq + Hash, V: FromReply> FromReply for HashMap<K, V> {
 
 /// Pairs in the server's order.
 ///
-/// Some commands return nested pairs in RESP3; all other commands return a flat list of alternating
-/// values.
+/// With RESP3, some commands return a list of pairs. In all other cases the reply is a flat list of
+/// alternating values.
 #[derive(Debug, Clone, PartialEq)]
 // Not `#[non_exhaustive]`: callers destructure it as `Pairs(pairs)`.
 pub struct Pairs<A = Bytes, B = Bytes>(pub Vec<(A, B)>);

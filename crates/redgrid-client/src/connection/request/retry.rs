@@ -24,11 +24,11 @@ use crate::error::{Code, ServerError};
 pub enum RetryPolicy {
     /// Sends the request again as often as the setting `retries` allows.
     Retries,
-    /// Sends the request again until its deadline. Releases use this policy, because they must not
-    /// be abandoned earlier.
+    /// Sends the request again until its deadline. Releases use this policy, because a release must
+    /// not be abandoned before its deadline.
     ToTheEnd,
-    /// Like `ToTheEnd`, for exactly-once requests. A refused login ends the request, unless a
-    /// transmission may still execute.
+    /// Like `ToTheEnd`, for exactly-once requests. But a refused login ends the request if no
+    /// earlier transmission may still execute.
     Once,
     /// Like `Once`, for several keys. The server answers TRYAGAIN while a migration has moved only
     /// some of the keys. That error is returned at once, because the caller can then send one
@@ -81,9 +81,9 @@ impl Tries {
         RequestOutcome { result: Err(error), sent: now, received: now, retransmission_ends, by, epoch: None }
     }
 
-    /// Returns whether a refused login or an error from [`Server::refusal`] ends the request. A
-    /// release does not end in this way, nor does a request while one of its transmissions may
-    /// still execute.
+    /// Returns whether a refused login or an error from [`Server::refusal`] ends the request.
+    /// Returns false for a release, and while an earlier transmission of the request may still
+    /// execute.
     fn heeds_refusal(&self) -> bool {
         self.policy != RetryPolicy::ToTheEnd && self.unknowns == 0
     }
@@ -233,8 +233,8 @@ pub(super) async fn admitted<'a>(
         tokio::select! {
             biased;
             permit = limit.acquire() => permit.map_err(|_| waited()),
-            // The client's clock is not used here, because it wakes each waiting caller every
-            // second to detect a suspend of the machine, and very many callers may wait.
+            // The client's clock is not used here. To detect a suspend of the machine, it wakes
+            // each waiting caller every second, and very many callers may wait here.
             () = tokio::time::sleep(until.since(clock.now())) => Err(waited()),
         }
     };
@@ -290,10 +290,10 @@ pub fn may_execute_until(limit: Instant, window: Duration) -> Instant {
 
 /// Waits until the next transmission may be sent, at most until `until`.
 ///
-/// The wait consists of the retry delay and, if `server` is the primary of the key (`at_home`), of
-/// the wait for its connection. If that primary is not connected now, there is no retry delay. A
-/// topology change or the end of the client ends the wait at once. If `heeds_refusal` is true, a
-/// refusal of this client by the server ends the wait, too.
+/// If `server` is the primary of the key (`at_home`), waits for its connection. If the primary is
+/// connected now, or if `server` is not the primary, the retry delay passes first. A topology
+/// change or the end of the client ends the wait at once. If `heeds_refusal` is true, a refusal of
+/// this client by the server ends the wait, too.
 async fn pause(
     core: &Core,
     key: &[u8],

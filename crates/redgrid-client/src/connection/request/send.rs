@@ -25,9 +25,10 @@ use crate::pinned::pinned;
 // Not `#[non_exhaustive]`: only redgrid-core uses it.
 pub struct RequestOutcome {
     /// The reply, or the final error. The reply to one transmission is valid for the whole request,
-    /// because a request that may have executed is sent again only if it is idempotent.
+    /// because only an idempotent request is sent again after it may have executed.
     pub result: Result<Reply, ServerError>,
-    /// When the answered (or last) transmission was sent; the clock is read just before sending.
+    /// When the last transmission was sent. If there is a reply, it answers this transmission. The
+    /// clock is read just before sending.
     pub sent: Instant,
     /// When the reply or the error arrived.
     pub received: Instant,
@@ -230,8 +231,8 @@ pub async fn unless_replaced(topology: &dyn Topology, request: &Arc<Request>, li
 /// Sends one transmission, and rejects the reply of a primary that was replaced meanwhile.
 ///
 /// A primary can hang, be replaced, and then resume. It still acts as a primary, but its grants are
-/// invalid. The wait for a hanging primary is limited to the time within which a live primary
-/// answers. Then the topology is checked for a replacement.
+/// invalid. If a primary has not answered within the time that a live primary needs, this function
+/// also watches for its replacement. Once the primary is replaced, the transmission is given up.
 ///
 /// In a cluster, the former primary may have lost only this slot, and still be the primary of other
 /// slots. After the loss it answers requests for the slot with a redirect. So any other reply is

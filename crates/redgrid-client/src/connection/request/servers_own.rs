@@ -5,7 +5,7 @@ use crate::connection::slot::slot;
 use crate::script::ScriptRef;
 
 /// Beginnings of the messages by which a server temporarily refuses a script before the script has
-/// begun. Redirects are parsed in full instead.
+/// begun. Redirects are not in the list: `is_sent_elsewhere` parses their whole message.
 const OWN_MESSAGES: [&str; 11] = [
     "NOSCRIPT No matching script",
     "READONLY You can't write against a read only",
@@ -24,10 +24,12 @@ impl Request {
     /// Returns whether `message` comes from the server itself, not from a user's script or
     /// function.
     ///
-    /// A script can return the same error text after the script has already changed data.
+    /// A user's script can return the same text after it has changed data. Such a script must not
+    /// be retried.
     pub(crate) fn is_servers_own(&self, message: &str) -> bool {
         match &self.what {
-            // A refused SCRIPT KILL is not retried: UNKILLABLE means that the script continues.
+            // A refused SCRIPT KILL is not retried: the error UNKILLABLE means that the script
+            // cannot be ended.
             _ if self.dedicated => false,
             What::Script(ScriptRef::Owned(_)) | What::Function { .. } => {
                 OWN_MESSAGES.iter().any(|own| message.starts_with(own)) || self.is_sent_elsewhere(message)

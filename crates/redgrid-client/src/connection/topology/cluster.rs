@@ -329,7 +329,7 @@ mod tests {
                 assert_eq!(map.trusted(&[another.clone(), old.clone()], now, all), Some(1));
                 assert_eq!(map.trusted(&[old], now, |node| *node.id() != id(11)), Some(0));
             }
-            // Slots that move to a primary that answers do not make a map doubtful.
+            // Here node 21 gets the slots. It is a primary and answers, so the map is not doubtful.
             assert_eq!(map.trusted(&[vec![range(0, 199, 21, &[])]], now, all), Some(0));
         }
         cluster.close().await;

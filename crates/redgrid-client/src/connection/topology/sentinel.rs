@@ -364,8 +364,8 @@ fn is_followed(reported: u64, latest: u64, answered: usize, all: usize) -> bool 
     reported >= latest || answered * 2 > all
 }
 
-/// The number of scan intervals without a connection after which a sentinel can be forgotten,
-/// unless it is configured: 10.
+/// A sentinel can be forgotten after this number of scan intervals without a connection: 10.
+/// Configured sentinels are never forgotten.
 ///
 /// A sentinel that restarts is connected again sooner.
 const FORGOTTEN_AFTER: u32 = 10;

@@ -235,7 +235,7 @@ mod tests {
         follows(&promoted, Present::None, "b");
         // The replica has not finished its initial synchronization.
         follows(&[primary(2), primary(0), cut_from("b")], Present::Answers("a"), "b");
-        // Each primary has one vote: that of the connected replica wins.
+        // Nodes `a` and `b` have one vote each. `b` wins, because only the link of its voter is up.
         follows(&[primary(2), primary(1), cut_from("a"), copies("b")], Present::Answers("a"), "b");
         // With equal votes, the current primary is kept.
         follows(&[primary(1), primary(9), copies("a"), copies("b")], Present::Answers("a"), "a");

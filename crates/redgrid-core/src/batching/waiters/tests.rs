@@ -29,7 +29,7 @@ struct Caller {
     /// Set when the waker of the last poll is called.
     flag: Arc<Flag>,
     was_sent: bool,
-    /// Number of batches that were formed before the batch with this request.
+    /// The number of this request's batch: how many batches were formed before it.
     batch: u64,
 }
 
@@ -173,8 +173,8 @@ impl World {
         self.batches.extend((!requests.is_empty()).then_some(Some(requests)));
     }
 
-    /// Checks that a caller with a result is woken, that each caller has a slot of its own, that no
-    /// free slot is lost, and that an abandoned batch wakes the loop.
+    /// Checks four invariants: a caller with a result is woken, each caller has a slot of its own,
+    /// no free slot is lost, and an abandoned batch wakes the loop.
     fn check_invariants(&self) {
         let all = &self.waiters;
         for who in self.callers.iter().flatten() {

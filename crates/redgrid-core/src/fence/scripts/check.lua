@@ -1,4 +1,4 @@
--- check.lua: lets a token pass unless the token is stale. Remembers the token if it passes.
+-- check.lua: lets a token pass if it is not stale, and then remembers it.
 --
 -- KEYS[1]  fence     string; the highest token that has passed, in decimal
 -- ARGV[1]  token     decimal, without leading zeros: a time in microseconds since 1970

@@ -1,4 +1,4 @@
--- write.lua: executes one write unless its token is stale, and remembers the token and the reply.
+-- write.lua: executes one write if its token is not stale. Remembers the token and the reply.
 --
 -- KEYS[1]  data       the key of the write
 -- KEYS[2]  fence      string; the highest token that has passed, in decimal

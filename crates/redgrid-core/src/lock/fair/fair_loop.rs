@@ -119,8 +119,8 @@ impl Table {
         if !lock.request_in_flight
             && (lock.server_lease.is_some() || lock.queue.iter().any(|entry| !entry.request.once))
         {
-            // A try-only request waits neither for a task of this process that has the lock, nor
-            // for a task that waits for the lock.
+            // A task of this process has the lock, or waits for it. A try-only request does not
+            // wait for such a task.
             answers = lock.reject_try_waiters();
         }
         for entry in lock.queue.iter().filter(|entry| entry.until <= now) {
@@ -227,7 +227,8 @@ impl Table {
                 let may = nth < depth && (!holds || !entry.request.once);
                 not_queued = not_queued.or(may.then_some((at, position.has_request_in_flight())));
             } else if holds {
-                // A notification of this position is from before this process acquired the lock.
+                // A notification of this position is stale: it came before this process acquired
+                // the lock.
                 position.clear_notification();
             } else if position.due() <= now {
                 return Some(at);
@@ -245,7 +246,7 @@ impl Table {
             fair_loop.next_scores = sent + SCORES_INTERVAL - KEEPALIVE_INTERVAL / 2;
         }
         let request = fair_loop.queue.keep(&fair_loop.key.keys, &fields, self.position_ttl(), all);
-        // A slow reply must not delay the next keepalive for longer than the server keeps the
+        // Even if the reply is slow, the next keepalive must be sent before the server drops the
         // positions.
         let limit = sent + self.core.settings.response_timeout.min(self.position_ttl());
         let answer = once(&*self.core.topology, request, limit).await;

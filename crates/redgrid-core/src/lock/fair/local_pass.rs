@@ -37,7 +37,7 @@ pub(in crate::lock) struct LocalPass {
     /// Numbers of the next positions, in their order. Some of their waiters may have left since the
     /// reply that listed the positions.
     next: VecDeque<u64>,
-    /// Send time of the pass request whose reply listed the positions in `next`.
+    /// When the pass request that returned the positions in `next` was sent.
     listed: Option<Instant>,
     /// Numbers of the served positions, which stay in the server's queue until they are reported.
     served: Vec<u64>,
@@ -46,8 +46,8 @@ pub(in crate::lock) struct LocalPass {
     /// The served positions that the pass request in flight reports.
     reporting: Vec<u64>,
     /// Set if a hand-over is suspended until the pass request in flight completes. Contains the id
-    /// of the server lease and, if that lease was adjusted to a waiter's request, the last
-    /// adjustment.
+    /// of the server lease. If the length of that lease was changed to suit a waiter's request,
+    /// also contains the last such change.
     suspended: Option<(u64, Option<Fitted>)>,
     /// Id of a server lease that is no longer passed along, because a pass request has failed, or
     /// because a retransmitted pass request can still release the lock.
@@ -156,8 +156,8 @@ impl Table {
 
     /// Releases a server lease by a pass request that reports the served positions.
     ///
-    /// Returns `None` if the caller must send a plain release: if there are no served positions, if
-    /// the lock must stay taken for a while, or if the pass request failed.
+    /// Returns `None` in three cases: there are no served positions, the lock must stay taken for a
+    /// while, or the pass request failed. Then the caller must send a plain release.
     pub(in crate::lock) async fn release_in_queue(
         self: &Arc<Self>,
         server_lease: &ServerLease,
@@ -188,7 +188,8 @@ impl Table {
             let lock = state.locks.get_mut(&server_lease.lock_id())?;
             lock.local_pass.get_or_insert_default().served.extend(served);
             self.take_out_served(lock);
-            // The server may refuse pass requests but no plain release, so a plain release follows.
+            // The server may refuse a pass request and yet accept a plain release, so a plain
+            // release follows.
             return None;
         }
         self.released_by_pass(server_lease, &outcome);
@@ -235,7 +236,7 @@ impl Table {
         self.schedule_cleanup(DeferredRelease { at_once, ..release });
     }
 
-    /// Starts a pass request, unless one is in flight or the request would have no effect.
+    /// Starts a pass request, if none is in flight and the request would have an effect.
     ///
     /// The request reports the served positions, enqueues new waiters, and fetches the next
     /// positions. With `frees`, it also releases the lock if no position of this process is next.

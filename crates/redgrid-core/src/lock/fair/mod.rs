@@ -57,7 +57,7 @@ pub enum ReleaseAfterPass {
 /// the holder field when the lock is granted.
 ///
 /// For kinds with such a queue, `LockProtocol::release` and its variants also remove positions: the
-/// field in their arguments can be that of a holder or of a position. `LockProtocol::acquire` only
+/// field in their arguments can belong to a holder or to a position. `LockProtocol::acquire` only
 /// tries, and creates no position.
 pub trait ServerQueue: Send + Sync {
     /// Acquires the lock if it is free and no other position is first; otherwise enqueues the

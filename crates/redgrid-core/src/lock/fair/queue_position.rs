@@ -13,8 +13,8 @@ use crate::lock::cleanup::DeferredRelease;
 use crate::lock::protocol::{LockKeys, LockProtocol};
 use crate::lock::table::{LockState, Table, Waiter};
 
-/// The queue position of one acquire request. Its holder field stays the same until the grant,
-/// unless that field is released before.
+/// The queue position of one acquire request. Its holder field stays the same until the grant. It
+/// changes only if the field is released before the grant.
 #[derive(Default)]
 pub(in crate::lock) struct QueuePosition(Mutex<Place>);
 

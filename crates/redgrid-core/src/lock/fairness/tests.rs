@@ -76,7 +76,7 @@ fn listeners_at_a_replica_are_counted_and_get_more_time() {
     assert_eq!(plan.quiet_period(Some(7)), 2 * REPLICA_QUIET_PERIOD);
     assert!(plan.quiet_period(Some(8)) < 2 * MIN_QUIET_PERIOD);
     assert_eq!([8, 9].map(|message_count| plan.is_over(Some(message_count))), [false, true]);
-    // The only subscriber is this process: at the replica, or at the primary.
+    // The only subscriber, at the replica or at the primary, is this process: there is no yield.
     assert_eq!(YieldPlan::after(audience(0, Some(7)).with(Some(ReplicaSubscribers::Count(1))), MS), None);
     assert_eq!(YieldPlan::after(audience(1, Some(7)).with(None), MS), None);
     // If the replica did not answer, one other subscriber is assumed.

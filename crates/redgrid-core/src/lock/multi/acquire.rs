@@ -49,7 +49,7 @@ enum LocalCheck {
         theirs: bool,
     },
     /// Other processes are still being notified of a release, and go first. The check must be
-    /// repeated at the time that this variant contains.
+    /// repeated at the contained time.
     NotBefore(Instant),
     /// The keys in `wanted` are reserved: until the multi-key acquire has ended, this process sends
     /// no other acquire request for them.
@@ -243,8 +243,8 @@ impl Table {
             let key = multi.key(at);
             let Some(lock) = state.locks.get_mut(&key) else {
                 // If this process released the key recently, other processes go first. This request
-                // cannot wait behind those processes in a queue. So the key counts as busy. Only a
-                // try-only request can be delayed instead.
+                // cannot wait behind those processes in a queue. So the key counts as busy. A
+                // try-only request is delayed instead, until these processes were notified.
                 let recent = state.recent.get(&key, now);
                 let continued = recent.map(|recent| recent.handover_ends).filter(|ends| *ends > now);
                 if let Some(recent) = recent.filter(|_| continued.is_none()) {
@@ -288,8 +288,8 @@ impl Table {
         Ok(LocalCheck::Reserved { entered, wanted })
     }
 
-    /// Ends the reservation of all wanted keys, so that requests that arrived meanwhile can
-    /// proceed.
+    /// Ends the reservation of all wanted keys. Requests that waited for the end of the reservation
+    /// can then proceed.
     fn unreserve(self: &Arc<Self>, multi: &MultiRequest, wanted: &[(usize, Option<Instant>)]) {
         let now = self.now();
         for part in wanted.chunks(CHUNK) {

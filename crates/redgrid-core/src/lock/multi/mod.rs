@@ -14,7 +14,7 @@ use super::protocol::HoldArgs;
 pub trait MultiKeyProtocol {
     /// Acquires all of the keys or none. All keys are in one hash slot.
     ///
-    /// The reply has the same form as that of
+    /// The reply has the same form as the reply to
     /// [`LockProtocol::acquire`](super::protocol::LockProtocol::acquire). If a key is taken, the
     /// fourth element is the number of that key, counted from 1. The token of each grant is `time`.
     /// If the server rejects a key, the reply is `{3, time, number, text}`, with the number of the

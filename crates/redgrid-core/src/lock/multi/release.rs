@@ -44,7 +44,7 @@ impl MultiGrant {
         self.iter().for_each(HoldGuard::accept_member);
     }
 
-    /// Releases all keys and waits for the replies, for at most `response_timeout`.
+    /// Releases all keys and waits for the replies, but no longer than `response_timeout`.
     ///
     /// Returns one error for each key whose release failed or is not confirmed. A release that gets
     /// no reply in this time continues in the background, at most until the lease ends.

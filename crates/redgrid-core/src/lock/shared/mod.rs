@@ -81,7 +81,8 @@ pub trait ReadWriteMode: Send + Sync {
         None
     }
 
-    /// Returns the requests that remove those of the listed holders whose leases have expired.
+    /// Returns requests that evict expired holders: those in the given list whose leases have
+    /// ended.
     ///
     /// Waiters send these requests periodically.
     fn evict_expired(&self, _target: &LockKeys, _holders: &[Bytes]) -> Vec<Request> {
@@ -101,7 +102,8 @@ pub trait ReadWriteMode: Send + Sync {
 /// The fields of a lock state that only readers and writers need.
 #[derive(Default)]
 pub(in crate::lock) struct SharedGrant {
-    /// Id of the server lease with the hold that the requests convert.
+    /// The requests convert a hold of the server lease with this id; `None` if they convert no
+    /// hold.
     pub(in crate::lock) under: Option<u64>,
     /// Whether this grant is for a single request: no other request is allowed to share it.
     is_private: bool,
@@ -123,7 +125,8 @@ impl SharedGrant {
 /// more shareable grants only if its requests differ in their options.
 const COMPARED_GRANTS: usize = 4;
 
-/// The numbers of the grants of each lock kind and key, except grant 0.
+/// For each lock kind and key, the numbers of the grants that have a number of their own: grants of
+/// readers and of conversions. All other grants have number 0 (see [`LockId`]).
 #[derive(Default)]
 pub(in crate::lock) struct GrantSet(HashMap<(&'static str, Bytes), Vec<u64>>);
 
@@ -142,7 +145,7 @@ impl GrantSet {
         }
     }
 
-    /// Returns all grants of a key except grant 0, from the newest to the oldest.
+    /// Returns the grants of a key that are in this set, from the newest to the oldest.
     fn of(&self, kind: &'static str, target: &Arc<LockKeys>) -> impl Iterator<Item = LockId> + use<'_> {
         let grants = if self.0.is_empty() { None } else { self.0.get(&(kind, target.key.clone())) };
         let target = Arc::clone(target);
@@ -378,8 +381,8 @@ impl LockState {
             && self.queue.iter().all(is_alike)
     }
 
-    /// Does the work that is due after a hold of a server lease has ended: notifies the last sharer
-    /// if it is now alone, and stops renewals if only forgotten holds (without a guard) remain.
+    /// Does the work that is due after a hold of a server lease has ended. If one sharer remains,
+    /// it is notified. If only forgotten holds (without a guard) remain, renewals stop.
     pub(in crate::lock) fn left_by_one(&self, server_lease: &ServerLease) {
         if self.holds.len() == 1 {
             server_lease.left_alone();

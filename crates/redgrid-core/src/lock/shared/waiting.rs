@@ -57,12 +57,12 @@ impl Table {
         let answer = once(&*self.core.topology, request, limit).await.result;
         let Ok(holders) = answer.and_then(Reply::into_typed::<Vec<Bytes>>) else { return };
         for request in mode.evict_expired(&keys, &holders) {
-            // If this request fails, the next call evicts these holders.
+            // If this request fails, the next call of this method evicts the holders.
             let _ = once(&*self.core.topology, request, limit).await;
         }
     }
 
-    /// Ends a retention at `keep_until`, for lock kinds that need a request for this.
+    /// Ends a retention at `keep_until`, for lock kinds in which a request must end it.
     ///
     /// The write lock needs the request: its former holder may still have a read lock, and extend
     /// the lifetime of the key. Then the key does not expire when the retention is over.
@@ -84,8 +84,8 @@ impl Table {
         self.give_back_at(server_lease.lease_ends(), request, server_lease.lease());
     }
 
-    /// Sends `request` at the time `at`, and retries it for `timeout` at most. A shutdown does not
-    /// wait for the request: without it, the hold ends when the key expires.
+    /// Sends `request` at the time `at`, and retries it until `timeout` has passed. A shutdown does
+    /// not wait for the request: without it, the hold ends when the key expires.
     fn give_back_at(&self, at: Instant, request: Request, timeout: Duration) {
         let core = Arc::clone(&self.core);
         self.spawn_background(Box::pin(async move {

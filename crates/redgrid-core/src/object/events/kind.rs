@@ -9,8 +9,8 @@ pub enum Kind {
     /// The key was created. The server's name of the event is `new`.
     ///
     /// Redis publishes this event from version 7.0 on, if `notify-keyspace-events` has the letter
-    /// `n`. After it, the server publishes the event of the command that created the key, with the
-    /// kind [`Updated`](Kind::Updated).
+    /// `n`. The server then also publishes the event of the command that created the key. That
+    /// event has the kind [`Updated`](Kind::Updated).
     #[doc(alias = "NewObjectListener")]
     Created,
     /// A command changed the value; [`Event::command`](super::Event::command) names the command.

@@ -96,7 +96,7 @@ impl Listen {
         Listen { target, client, kinds: kinds.into(), enable: false, unchecked: false, kept: DEFAULT_KEPT }
     }
 
-    /// Changes the setting of those servers that do not publish the selected events.
+    /// Changes the setting of each server that does not publish the selected events.
     ///
     /// Adds the missing letters to the setting `notify-keyspace-events`, and removes none.
     /// Publishing costs the server some work for each change by any client. A server loses the
@@ -201,8 +201,8 @@ impl Listen {
             }
         };
         client.core().wait_active(&buffer, until).await.map_err(subscribe_error)?;
-        // Since the first check, the server may have been replaced by a server that was not
-        // checked.
+        // Since the first check, the server may have been replaced by one that was not checked. So
+        // the check is repeated.
         if let Some(notify_config) = &notify_config {
             notify_config.clone().ensure(Arc::clone(subscriptions), until).await?;
         }

@@ -20,11 +20,11 @@
 //!
 //! # Guarantees
 //!
-//! A server publishes each event once, to those that are subscribed at that moment, and stores
-//! nothing. So events can be missed after a lost connection, a replaced primary or a migrated slot,
-//! or if the reader is slow. The stream then reports a [`Gap`], and continues with the events after
-//! it. An application that must not miss a change must read the object after each gap. Events of
-//! one node arrive in the order in which the node published them.
+//! A server publishes each event once, to the clients that are subscribed at that moment, and
+//! stores nothing. So events can be missed after a lost connection, a replaced primary or a
+//! migrated slot, or if the reader is slow. The stream then reports a [`Gap`], and continues with
+//! the events after it. An application that must not miss a change must read the object after each
+//! gap. Events of one node arrive in the order in which the node published them.
 //!
 //! A server publishes [`Expired`](Kind::Expired) when it deletes an expired key, not when the key
 //! expires. It deletes the key on the next access, or when its periodic scan finds the key,
@@ -81,7 +81,7 @@ pub enum Gap {
     Interrupted,
     /// The reader was slow, and notifications were dropped.
     Slow {
-        /// Number of dropped notifications, including those of events that the stream does not
+        /// Number of dropped notifications. Some of them may be of events that the stream does not
         /// select.
         missed: u64,
     },

@@ -13,8 +13,8 @@ use crate::failure::Failure;
 
 const SETTING: &str = "notify-keyspace-events";
 
-/// Maximum number of times that the setting of one server is changed. One change is enough, unless
-/// other clients change the setting, too.
+/// Maximum number of times that the setting of one server is changed. More than one change is
+/// necessary only if other clients change the setting at the same time.
 const MAX_CHANGES: usize = 3;
 
 /// The servers that publish the events.

@@ -40,8 +40,8 @@ pub struct Events {
     uncertain: Option<ListenError>,
 }
 
-/// How long the report of a gap waits for the check of the servers: 1 s, many times the usual
-/// duration of a check.
+/// How long the report of a gap waits for the check of the servers: 1 s. A check usually takes much
+/// less time.
 const GAP_DELAY: Duration = Duration::from_secs(1);
 
 /// The subscription of a stream.

@@ -1,5 +1,5 @@
-//! Detects the kind of process that listens at an address where no connection to a Redis or Valkey
-//! server can be set up.
+//! Detects what kind of process listens at an address, if no connection to a Redis or Valkey server
+//! can be set up there.
 //!
 //! The probe sends a plain-text line and then the first message of a TLS handshake, each on a
 //! connection of its own.
@@ -13,8 +13,8 @@ use crate::config::network::Stream;
 use crate::connection::trouble::Trouble;
 
 /// Limit for connecting and for an answer: 250 ms each. The probe starts [`super::set_up::LATE`]
-/// (300 ms) after the login began, and waits for up to two answers. So the probe ends within a
-/// second after the login began, unless connecting takes long.
+/// (300 ms) after the login began, and waits for up to two answers. So if connecting is quick, the
+/// probe ends within a second after the login began.
 const TIMEOUT: Duration = Duration::from_millis(250);
 
 /// The kind of process that listens at an address.

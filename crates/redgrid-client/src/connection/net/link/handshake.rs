@@ -31,8 +31,8 @@ pub(crate) enum NodeRole {
 
 pub(crate) enum Handshake {
     /// Requests nothing except a name for the connection, and accepts a refusal of the name. This
-    /// suits a server whose script runs for too long: such a server refuses every command except
-    /// those that end the script.
+    /// suits a server whose script runs for too long: such a server accepts only commands that end
+    /// the script.
     Nothing,
     /// Requests a sign of life (PING).
     Life,
@@ -87,8 +87,8 @@ impl Connection {
 
     /// Checks that the server is alive.
     ///
-    /// A data server is probed by TIME instead of PING. This also renews the estimate of its clock,
-    /// which loses accuracy with each minute.
+    /// A data server is probed by TIME instead of PING. The reply also renews the estimate of the
+    /// server's clock. Without new replies, this estimate loses accuracy with each minute.
     pub(super) async fn sign_of_life(&self) -> Result<(), ServerError> {
         match &self.greeting {
             Handshake::Data { time, .. } => self.ask_time(time).await,

@@ -56,8 +56,8 @@ impl Connection {
                     pipeline.lost().await;
                     // With RESP2 the set-up can succeed without any exchange, so its success does
                     // not show that a server listens at the address. So the client checks what
-                    // listens there, unless the connection was silent: a hanging server is silent,
-                    // too.
+                    // listens there. If the connection was silent, the check is left out: a server
+                    // that hangs would not answer the check either.
                     if !was_up
                         && self.trouble() != SILENT
                         && let Some(trouble) = self.diagnose_listener().await
@@ -159,7 +159,7 @@ impl Connection {
             let followed = login.follow(self).await;
             if followed.as_ref().is_err_and(is_subscribed_only) {
                 // With RESP2 a connection with subscriptions accepts no AUTH. So the connection is
-                // replaced, but only once the server accepts the new login: before that, a new
+                // replaced, but only once the server accepts the new login. Before that, a new
                 // connection could not log in, and messages would be lost.
                 if self.is_login_accepted().await {
                     self.reconnect("the password has changed");
@@ -179,7 +179,7 @@ impl Connection {
         self.timeout() * 2 / 3
     }
 
-    /// Awaits a reply, unless the server is silent for longer than `limit`.
+    /// Awaits a reply. Returns an error once the server has been silent for `limit`.
     async fn unless_silent<T>(
         &self,
         limit: Duration,
@@ -215,8 +215,8 @@ fn spread(longest: Duration) -> Duration {
 /// How long to wait for a reply that may have arrived while the process was suspended: 10 ms.
 const MOMENT: Duration = Duration::from_millis(10);
 
-/// Returns whether the command was refused because the connection has subscriptions. Only RESP2 has
-/// this restriction.
+/// Returns whether the command was refused because the connection has subscriptions. Only with
+/// RESP2 does a server refuse commands for this reason.
 fn is_subscribed_only(error: &ServerError) -> bool {
     matches!(error, ServerError::Refused { message, .. } if message.contains("allowed in this context"))
 }

@@ -44,7 +44,7 @@ pub(super) fn decode(buffer: &mut BytesMut, is_resp2: bool) -> Result<Option<Fra
     match buffer.first() {
         None => return Ok(None),
         // Errors are decoded here and not by redis-protocol, because their text may contain bytes
-        // that are not UTF-8, such as those of a key.
+        // that are not UTF-8, such as the bytes of a key.
         Some(b'-') => {
             let Some(end) = line_end(buffer) else { return Ok(None) };
             let line = buffer.split_to(end);
@@ -84,7 +84,7 @@ impl Scan {
 
     /// Returns whether the frame at the start of `buffer` is complete or invalid.
     ///
-    /// Between calls, `buffer` must not be changed except by appending data.
+    /// Between two calls, the caller may only append data to `buffer`.
     pub(super) fn is_whole(&mut self, buffer: &[u8]) -> bool {
         while self.missing > 0 {
             let rest = buffer.get(self.at..).unwrap_or_default();

@@ -1,5 +1,5 @@
-//! Set-up of a connection, and diagnosis of the process that listens at the address if the set-up
-//! fails.
+//! Sets up a connection. If the set-up fails, diagnoses what kind of process listens at the
+//! address.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -77,8 +77,8 @@ impl Connection {
     /// A dropped set-up leaves no connection behind.
     pub(super) async fn set_up(&self) -> Result<Connected, Trouble> {
         if let Some(encryption) = &self.target.entry.encryption {
-            // The PEM files are read again. If that takes too long, only later connections use
-            // their new contents.
+            // The PEM files are read again. If reading them takes too long, only later connections
+            // use the new contents.
             let _ = timeout(self.connect_timeout(), encryption.refresh()).await;
         }
         let is_resp2 = self.speaks_resp2();
@@ -94,8 +94,8 @@ impl Connection {
         };
         let found = match (failure.found, &failure.text) {
             (Some(found), _) => Some(found),
-            // No diagnosis is needed if the error has a code, or is about a login or certificate:
-            // in these cases a server of the expected kind has answered.
+            // If the error has a code, or is about a login or certificate, a server of the expected
+            // kind has answered. So no diagnosis is needed.
             (None, Some(text)) if failure.trouble.kind != Kind::Unauthorized && !begins_with_code(text) => {
                 self.diagnose_listener().await
             }
@@ -116,8 +116,8 @@ impl Connection {
         }
     }
 
-    /// Returns whether to try RESP2, because the server has rejected RESP3 with this error. If so,
-    /// all later connections to the server use RESP2, too.
+    /// Returns whether this error means that the server rejects RESP3, and that RESP2 is to be
+    /// tried. If so, all later connections to the server use RESP2, too.
     fn falls_back(&self, text: &str) -> bool {
         if self.target.settings.protocol != Protocol::Auto || !refuses_resp3(text) {
             return false;
@@ -219,8 +219,8 @@ impl Connection {
 
     /// Detects which kind of process listens at the address, if a set-up has failed or takes long.
     ///
-    /// Returns `None` if the kind of process does not explain the failure. The check is made only
-    /// on connections of a pool, and only until their first handshake is answered: after that, the
+    /// Returns `None` if the kind of process does not explain the failure. Only connections of a
+    /// pool make this check, and only until their first handshake is answered. After that, the
     /// process is known to be a server.
     pub(super) async fn diagnose_listener(&self) -> Option<Trouble> {
         if self.member.is_none() || self.has_been_up.load(Ordering::Acquire) {

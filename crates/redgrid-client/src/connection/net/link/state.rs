@@ -79,7 +79,7 @@ impl Connection {
         }
     }
 
-    /// Returns why the connection is down or, if it is up, why it was down before.
+    /// Returns why the connection is down. If it is up, returns why it was down before.
     pub(crate) fn trouble(&self) -> String {
         let of_login = self.login.as_ref().and_then(|login| login.trouble());
         of_login.unwrap_or_else(|| self.state.lock().trouble.message.clone())
@@ -108,8 +108,8 @@ impl Connection {
         }
     }
 
-    /// Returns the reason from an error, without the text that all errors of its kind share, and
-    /// without the node's address.
+    /// Returns the reason that an error contains. The text that all errors of the same variant
+    /// share is left out, and so is the node's address.
     pub(super) fn reason(&self, error: &ServerError) -> String {
         let reason = match error {
             ServerError::Refused { message, .. } | ServerError::Unauthorized { message } => message,

@@ -21,8 +21,8 @@ use crate::sync::Mutex;
 /// Maximum number of a queue's requests in flight. While so many are in flight, new calls wait.
 const MAX_IN_FLIGHT: usize = 4;
 
-/// Maximum number of a queue's requests in flight to a near server while a sender task sends
-/// batches. A second request would cost more than it gains.
+/// The limit that replaces [`MAX_IN_FLIGHT`] if the server is near, and a sender task is sending
+/// batches of the queue. A second request would cost more than it gains.
 const MAX_IN_FLIGHT_NEAR: usize = 1;
 
 /// If at least this many calls wait for a near server, up to [`MAX_IN_FLIGHT`] requests are in
@@ -154,13 +154,14 @@ impl Node {
 /// and on whether the runtime has one thread.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum BatchMode {
-    /// A near server: up to four calls that their callers send themselves. While a sender task
-    /// sends batches, one request in flight, or up to four if [`CROWD`] or more calls wait.
+    /// For a near server. Without a sender task, up to four calls are in flight, each sent by its
+    /// caller. While a sender task sends batches, one request is in flight, or up to four if
+    /// [`CROWD`] or more calls wait.
     Near,
-    /// A distant server: up to four requests in flight, even with few calls in each.
+    /// For a distant server. Up to four requests are in flight, even if each has few calls.
     Far,
-    /// A near server, from a runtime with one thread: up to four requests in flight, with replies
-    /// delivered in order.
+    /// For a near server and a runtime with one thread. Up to four requests are in flight, and
+    /// their replies are delivered in order.
     OrderedReplies,
 }
 
@@ -175,7 +176,7 @@ pub(super) struct BatchQueue {
     /// Number of calls in flight that their callers send themselves ([`InlineCall`]).
     pub(super) inline_in_flight: usize,
     pub(super) senders: usize,
-    /// Number of calls in flight that sender tasks have sent; `senders` is the number of these
+    /// Number of calls in flight that sender tasks have sent. `senders` is the number of sender
     /// tasks.
     pub(super) in_flight: usize,
     /// Orders the delivery of replies; created when it is first needed.

@@ -1,42 +1,42 @@
 //! Server-side batching: a script that executes the calls of many callers as one request.
 //!
 //! A few requests are in flight at a time. All other calls wait, and form a batch when one of the
-//! requests is answered. A lone call has no overhead: its caller sends the call's own script.
-//! Waiting calls are sent by sender tasks, even if none of their callers is polled. A lone call
-//! whose caller is not polled is counted as in flight, but delays the waiting calls by 10 ms at
-//! most.
+//! requests is answered. A call that need not wait has no overhead: its caller sends the call's own
+//! script. Waiting calls are sent by sender tasks, even if none of their callers is polled. If a
+//! call need not wait and its caller is then not polled, the call still counts as in flight. Even
+//! so, it delays the waiting calls by 10 ms at most.
 //!
 //! All numbers here were measured on two cores over loopback. Up to four concurrent calls never
-//! wait. With more callers, a near server and a runtime with several threads, one batch at a time
-//! is in flight. The next batch is sent as soon as it has as many calls as the last batch, or after
-//! [`MAX_YIELDS`] yields to the runtime. A request has a fixed cost on both sides: wake-ups, a
-//! write and a read; a larger batch spreads this cost over more calls. One request needs less CPU
-//! time than two requests of half the size. With 16 tasks, one large request needs three quarters
-//! of the client's CPU time for two small ones, and four fifths of the server's. With 8 tasks, it
-//! needs two thirds of both.
+//! wait. If there are more callers, one batch at a time is in flight. (This holds for a near server
+//! and a runtime with several threads.) The next batch is sent as soon as it has as many calls as
+//! the last batch, or after [`MAX_YIELDS`] yields to the runtime. A request has a fixed cost on
+//! both sides: wake-ups, a write and a read; a larger batch spreads this cost over more calls. One
+//! request needs less CPU time than two requests of half the size. With 16 tasks, the client spends
+//! on one large request three quarters of the CPU time of two small ones, and the server four
+//! fifths. With 8 tasks, both spend two thirds.
 //!
 //! With about a hundred callers or more, four requests in flight are faster than one (256 tasks:
-//! 1.13 times). Four are also faster with a distant server: with only one request in flight, a call
-//! would first wait for the reply to that request, for a part of a long round trip. A batch has at
-//! most 64 calls: with so many, the fixed cost on the server is negligible, and the batch completes
-//! within 0.3 ms.
+//! 1.13 times). Four are also faster with a distant server. With only one request in flight, a call
+//! would first have to wait for the reply to that request, and a round trip takes long. A batch has
+//! at most 64 calls: with so many, the fixed cost on the server is negligible, and the batch
+//! completes within 0.3 ms.
 //!
 //! On a runtime with one thread, client and server would be idle alternately if only one request
 //! were in flight. So four requests are in flight there, each with a quarter of the calls, and
 //! their replies are delivered in order. The callers that a reply answers send again before the
-//! next reply is delivered, so the server always has work. The following rates are relative to
-//! [`BatchMode::Near`], the mode for several threads. If the machine has a free core for the
-//! server, the rate with 64 tasks is 1.7 times as high. With 8 tasks the rate is the same, for
-//! twice the CPU time. On a machine without a free core, the rate is lower: 0.5 times with 8 tasks,
-//! 0.9 times with 256.
+//! next reply is delivered, so the server always has work. In the following, the rate of calls is
+//! compared with that of [`BatchMode::Near`], the mode for several threads. If the machine has a
+//! free core for the server, the rate with 64 tasks is 1.7 times as high. With 8 tasks the rate is
+//! the same, but needs twice the CPU time. On a machine without a free core, the rate is lower: 0.5
+//! times with 8 tasks, 0.9 times with 256.
 //!
 //! On a runtime with several threads, woken callers start on other threads, some time later. So
 //! ordered delivery would only delay the other replies (0.8 times the rate).
 //!
 //! The workload `W1` of `redgrid bench` was measured with 16 tasks and a near server. Four requests
 //! in flight gave 0.95 times the rate of one request, for 1.4 times the CPU time. Without the
-//! yields to the runtime between two batches ([`MAX_YIELDS`]), 16 to 256 tasks had 0.93 to 0.99
-//! times the rate with yields. ARCHITECTURE.md has the rates without batches.
+//! yields to the runtime between two batches ([`MAX_YIELDS`]), the rate of 16 to 256 tasks was 0.93
+//! to 0.99 times as high. ARCHITECTURE.md has the rates without batches.
 
 use std::sync::Weak;
 use std::time::Duration;
@@ -57,14 +57,14 @@ use crate::pinned::pinned;
 use crate::script::{BatchPhase, ScriptText};
 
 /// Maximum number of times that a sender yields to the runtime after a batch. The sender stops
-/// earlier if as many calls wait as the batch has answered.
+/// earlier once at least as many calls wait as the batch has answered.
 ///
 /// During the yields, the answered callers send their next calls. One yield is too short, because a
 /// caller that is woken on another thread starts a moment later.
 const MAX_YIELDS: usize = 5;
 
-/// The value instead of [`MAX_YIELDS`] on a runtime with one thread. Fewer yields suffice there,
-/// because woken callers run before the sender continues.
+/// Replaces [`MAX_YIELDS`] on a runtime with one thread. Fewer yields suffice there, because woken
+/// callers run before the sender continues.
 const MAX_YIELDS_ONE_THREAD: usize = 2;
 
 /// Maximum delay of a reply that has arrived: 1 to 2 ms, given the timer's resolution.
@@ -148,8 +148,8 @@ impl Node {
     }
 }
 
-/// Checks the queue while calls wait: starts a sender if a call has waited for [`MAX_WAIT`], and
-/// answers calls with an error when they may no longer be sent (`until`).
+/// Checks the queue while calls wait. Starts a sender if a call has waited for [`MAX_WAIT`]. Calls
+/// that may no longer be sent (`until`) are answered with an error.
 pub(super) async fn watch(node: Weak<Node>, key: BatchKey) {
     loop {
         tokio::time::sleep(MAX_WAIT).await;
@@ -227,8 +227,8 @@ async fn send_each(node: &Node, calls: Vec<Call>) {
     .await;
 }
 
-/// Awaits a reply until `limit`; returns `None` if no reply arrives. In that case the calls are
-/// dropped, which gives their callers the error of a request that may have been executed.
+/// Awaits a reply until `limit`; returns `None` if no reply arrives. The calls are then dropped.
+/// Each of their callers gets the error of a request that may have been executed.
 async fn in_time<T>(node: &Node, limit: Instant, sent: impl Future<Output = T>) -> Option<T> {
     let reply = tokio::time::timeout(limit.since(node.clock.now()), sent).await.ok();
     if reply.is_none() {

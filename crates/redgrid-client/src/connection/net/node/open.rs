@@ -1,4 +1,4 @@
-//! Opening of nodes, and the properties of a node that a topology reads and sets.
+//! Opens nodes. Also contains the properties of a node that a topology reads and sets.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -118,8 +118,8 @@ impl Node {
         }
     }
 
-    /// Sets whether requests to this node are refused, retransmissions included. Returns the
-    /// previous state.
+    /// Sets whether the client refuses to send requests to this node, retransmissions included.
+    /// Returns the previous state.
     pub(crate) fn hold_back(&self, on: bool) -> bool {
         self.held_back.swap(on, Ordering::AcqRel)
     }

@@ -120,8 +120,8 @@ impl Node {
         connection.is_some_and(|connection| self.without_read_only.load(Ordering::Relaxed) == connection)
     }
 
-    /// Returns whether `message` is the first report on this connection that the server lacks the
-    /// read-only command of this request. If so, stores this for the connection.
+    /// Returns whether `message` shows for the first time on this connection that the server lacks
+    /// the read-only command of this request. If so, records this for the connection.
     fn lacks_read_only(&self, request: &Request, message: &str) -> bool {
         let lacks = request.read_only && !self.is_without_read_only() && is_without(message);
         if let Some(epoch) = self.commands.epoch().borrow().as_ref().filter(|_| lacks) {

@@ -1,4 +1,4 @@
-//! Requests at simulated servers: a replaced primary, late replies, an outage, a shutdown.
+//! Requests to simulated servers: a replaced primary, late replies, an outage, a shutdown.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -100,7 +100,7 @@ impl Server for FakeServer {
     async fn close(&self) {}
 }
 
-/// Nodes of which one is the primary of every key.
+/// Several nodes. One of them is the primary of every key.
 struct Nodes {
     nodes: Vec<Arc<FakeServer>>,
     /// The index of the primary.
@@ -221,8 +221,8 @@ async fn a_refused_login_ends_a_request_to_a_primary() {
     assert!(matches!(result, Err(ServerError::NotSent { .. })), "{result:?}");
 }
 
-/// After the reply to a late copy, no earlier copy can execute any more. But an earlier copy may
-/// have executed already.
+/// The reply that a copy arrived too late shows that the deadlines of all earlier copies have
+/// passed, too. So none of them can still execute, but one of them may have executed already.
 #[tokio::test(start_paused = true)]
 async fn after_a_reply_that_a_copy_was_too_late_lost_replies_are_counted_anew() {
     let late = || Request::command("X").key("a").idempotent().late_reply_has_time();

@@ -43,7 +43,7 @@ impl Elected {
         Elected { address, node, after, leader, chosen_at, followed_at: None, is_backed: true }
     }
 
-    /// Returns whether this replica has not been followed yet and must be given up.
+    /// Returns whether this replica must be given up before the client has used it as the primary.
     ///
     /// The replica is given up if another replica is now chosen. If no replica is chosen now, this
     /// one is given up once the leading sentinel has answered, or has been silent for

@@ -123,8 +123,8 @@ pub(super) fn sort(parts: Vec<Reply>, waiting: &mut VecDeque<Waiting>) -> Result
 impl Waiting {
     /// Returns whether a reply answers this request.
     ///
-    /// The result is `false` for the error of a SUNSUBSCRIBE before the request's PING, and `None`
-    /// for a reply that violates the protocol.
+    /// The result is `false` if the reply is the error of a SUNSUBSCRIBE that was sent before the
+    /// request's PING. It is `None` if the reply violates the protocol.
     pub(super) fn is_answered_by(&self, reply: &Reply) -> Option<bool> {
         match (&self.expects, reply) {
             (Expects::Reply, _) | (Expects::Confirmations(..), Reply::Error(_)) => Some(true),
@@ -156,8 +156,8 @@ fn is_pong(reply: &Reply, token: &Bytes) -> bool {
     }
 }
 
-/// Returns whether the error rejects the PING, not a command before it. Errors quote the command
-/// name with `'` or a backtick.
+/// Returns whether the error rejects the PING, and not a command that was sent before it. Errors
+/// quote the command name with `'` or a backtick.
 fn refuses_ping(error: &ServerError) -> bool {
     let ServerError::Refused { message, .. } = error else { return false };
     let message = message.to_ascii_lowercase();
