@@ -145,7 +145,7 @@ pub mod fleet {
         SEMAPHORE_PERMITS Gauge "redgrid_fleet_semaphore_permits" ["semaphore", "state"] ["available", "leased"]
             "permits of a semaphore";
         DOCTOR_FINDINGS Gauge "redgrid_fleet_doctor_findings" ["level"] ["warn", "fail"]
-            "findings of the last checks on the page Doctor, which run once an hour";
+            "findings of the hourly checks, which leave out what a reader may not read";
         SWEEP_AGE Gauge "redgrid_fleet_sweep_age_seconds" []
             "time since the last complete search for locks ended; if there was none, since the console started";
         SCRAPE_SECONDS Gauge "redgrid_fleet_scrape_seconds" []

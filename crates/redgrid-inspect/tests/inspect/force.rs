@@ -7,7 +7,7 @@ use redgrid_locks::{Election, FairLock, FencedLock, Lock, LostReason, RwLock};
 use redgrid_testkit::{Action, Cluster, Proxy, wait_until};
 
 use crate::actions::{actions, reason, recorded};
-use crate::support::{JAVA, ONE, SOON, client, hold, inspector, observer, send, server};
+use crate::support::{ONE, SOON, client, hold, inspector, observer, send, server};
 
 /// Hand-overs for each of [`NAMES`] locks: 1,000 in all.
 const ROUNDS: u64 = 25;
